@@ -1,0 +1,50 @@
+"""The run directory: names of its files and of their fields. `fedtune.record` writes it, `analysis.runs` reads it.
+
+    runs/<name>/
+      experiment.yaml      the frozen request; all that is needed to repeat the run
+      space.json           what is searched (declared parameters with symbols, bounds, grids) and what is fixed
+      provenance.json      versions, git revision, machine, device, command line, when
+      study.db             the Optuna study: trials, states, parameters, per-round values, user attributes
+      trials/0007/
+        config.yaml        every parameter of this trial by key, searched and fixed
+        partition.json     {"<seed>": [[samples of class c at client i]]}, plus "hash" per seed
+        rounds.jsonl       one line per round and seed (see below)
+        checkpoint         latest complete round, all seeds
+        log.txt            what the trial printed, and tracebacks
+
+A line of `rounds.jsonl` is {"round": 1.., "seed": int, <metric>: number or null, ...} with the metrics of
+`search_spaces.metrics` plus two lists over clients, `client_accuracy` (global model on the client's label mix) and
+`local_accuracies` (null for clients that did not train). A metric that was not measured this round (`eval_every`) is
+absent; one that is not finite is null. A reader skips a last line without newline and keeps the last of two lines for
+one (round, seed).
+
+User attributes of a study's trial: `stop_reason` (one of `STOP_REASONS`), `rounds` (rounds run), `seconds`,
+`error` (one sentence, where stop_reason is error or diverged), and the last value of every metric (mean over seeds)
+as `metric:<name>`. Optuna states: COMPLETE, PRUNED (early-stopped), FAIL (error, diverged), RUNNING (live or to be resumed).
+"""
+
+from __future__ import annotations
+
+VERSION = 1
+
+EXPERIMENT = "experiment.yaml"
+SPACE = "space.json"
+PROVENANCE = "provenance.json"
+STUDY = "study.db"
+TRIALS = "trials"
+CONFIG = "config.yaml"
+PARTITION = "partition.json"
+ROUNDS = "rounds.jsonl"
+CHECKPOINT = "checkpoint"
+LOG = "log.txt"
+REPORT = "report.html"
+LOCK = "driver.lock"
+
+#: completed: ran all its rounds. scheduler: early-stopped. target: reached the value asked for. diverged: a metric or
+#: loss stopped being finite. error: raised. interrupted: to be resumed.
+STOP_REASONS = ("completed", "scheduler", "target", "diverged", "error", "interrupted")
+
+
+def trial_folder(number: int) -> str:
+    """`trials/0007`, relative to the run directory."""
+    return f"{TRIALS}/{number:04d}"

@@ -1,0 +1,42 @@
+"""What a user is told when something they gave cannot be used.
+
+Every message is one sentence of the same shape: **what** must be **what**, **got** what, **where** it came from,
+and **how** to mend it. A `UserError` is printed without a traceback and ends the command with exit code 2;
+every other exception is a bug of ours and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class UserError(Exception):
+    """One or more things the user can mend. `str(error)` is what is printed, one problem per line."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+def sentence(what: str, must: str, got: object, where: str = "", fix: str = "") -> str:
+    """The standard sentence: `alpha must be a number in [0, 2], got 7 (best.yaml, line 3). Lower it.`"""
+    shown = got if isinstance(got, Shown) else repr(got)
+    text = f"{what} must be {must}, got {shown}" + (f" ({where})" if where else "") + "."
+    return f"{text} {fix}" if fix else text
+
+
+class Shown(str):
+    """A `got` that is printed as it stands instead of as a Python literal."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """`Did you mean 'alpha'?`, or the whole list where nothing is close."""
+    names = sorted(known)
+    close = get_close_matches(word, names, n=1, cutoff=0.6)
+    return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(names)}."
+
+
+def unknown(kind: str, word: str, known: Iterable[str], where: str = "") -> str:
+    """`Unknown method 'dfdr' (--method). Did you mean 'dfrd'?`"""
+    return f"Unknown {kind} {word!r}" + (f" ({where})" if where else "") + f". {nearest(word, known)}"

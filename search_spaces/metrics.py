@@ -1,0 +1,46 @@
+"""What a round is measured by, declared once: name, direction, title, unit.
+
+Searches minimise or maximise by `direction`; figures and tables take titles and units from here.
+A metric with `validation=True` has a twin `val_<name>` computed on the validation share, on which searches select.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One number per round and seed."""
+
+    name: str
+    direction: Literal["maximize", "minimize"]
+    title: str
+    doc: str
+    unit: str = ""
+    validation: bool = False
+    #: Numbers that depend on the machine and not on the seed; two equal runs may differ in these only.
+    timing: bool = False
+
+
+_DECLARED = (
+    Metric("global_accuracy", "maximize", "Global accuracy", "The server's global model on the whole test set.", validation=True),
+    Metric("local_accuracy", "maximize", "Local accuracy",
+           "Each client's model after local training on its even share of the test set, weighted by client size.", validation=True),
+    Metric("global_loss", "minimize", "Global loss", "Cross-entropy of the global model on the test set.", "nats", validation=True),
+    Metric("amp", "maximize", "AMP", "Average model performance: the global model on every client's own label mix, weighted by client size.", validation=True),
+    Metric("fm", "minimize", "FM", "Fairness: variance over clients of the global model's accuracy on their own label mix.", validation=True),
+    Metric("wlp", "maximize", "WLP", "Worst local performance: the lowest of those accuracies.", validation=True),
+    Metric("train_loss", "minimize", "Training loss", "Mean local training loss of the round's clients.", "nats"),
+    Metric("bytes_up", "minimize", "Bytes up", "Sent by the round's clients to the server.", "bytes"),
+    Metric("bytes_down", "minimize", "Bytes down", "Sent by the server to the round's clients.", "bytes"),
+    Metric("seconds_client", "minimize", "Client seconds", "Local training of all the round's clients.", "s", timing=True),
+    Metric("seconds_server", "minimize", "Server seconds", "Aggregation and server-side work.", "s", timing=True),
+    Metric("seconds_evaluation", "minimize", "Evaluation seconds", "Measuring the models.", "s", timing=True),
+    Metric("seconds", "minimize", "Round seconds", "The whole round.", "s", timing=True),
+)
+
+METRICS: dict[str, Metric] = {m.name: m for m in _DECLARED} | {
+    f"val_{m.name}": replace(m, name=f"val_{m.name}", title=f"{m.title} (validation)", validation=False) for m in _DECLARED if m.validation
+}

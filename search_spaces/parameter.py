@@ -1,0 +1,202 @@
+"""A parameter is declared once, as a dataclass field.
+
+    @dataclass(frozen=True)
+    class Config:
+        alpha: float = real(0.5, low=0.0, high=2.0, symbol="α", doc="Weight of …", source="Eq. 7")
+        lambda_: float = real(0.5, low=0.0, high=0.99, symbol="λ", doc="Momentum of …", source="Eq. 6")
+
+From that line come validation and its sentence, `--set lambda=0.7`, the listing of `fedtune methods`, the default
+search space, the Optuna distribution, axis titles and scales, and the generated negative tests.
+
+`low` and `high` are the bounds of what is *valid*, both included. `tune` says what a default search does with it:
+`False` leaves it alone, `True` searches all of `[low, high]` (or all options), `(a, b)` searches that part.
+
+A Python keyword takes a trailing underscore (`lambda_`); users read and type it without (`lambda`), which is its `key`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from search_spaces.errors import UserError, sentence, unknown
+
+Kind = Literal["real", "integer", "choice", "flag"]
+Value = float | int | str | bool
+Dataclass = TypeVar("Dataclass")
+
+_METADATA = "fedtune.parameter"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One declared hyper-parameter or setting; see the module's text for the meaning of the fields."""
+
+    name: str
+    kind: Kind
+    default: Value
+    doc: str
+    symbol: str = ""
+    source: str = ""
+    unit: str = ""
+    low: float | int | None = None
+    high: float | int | None = None
+    log: bool = False
+    step: float | int | None = None
+    options: tuple[str, ...] = ()
+    #: For a choice: the parameters that exist only while that option is chosen.
+    children: Mapping[str, tuple[Parameter, ...]] = dataclasses.field(default_factory=dict)
+    tune: bool | tuple[float, float] | tuple[str, ...] = False
+
+    @property
+    def key(self) -> str:
+        """The name users read and type: `lambda` for the field `lambda_`."""
+        return self.name.rstrip("_")
+
+    @property
+    def label(self) -> str:
+        """For axes and tables: `λ (lambda)`, or just the key where there is no symbol."""
+        return f"{self.symbol} ({self.key})" if self.symbol and self.symbol != self.key else self.key
+
+    def must(self) -> str:
+        """The middle of the standard sentence: `a number in [0, 2]`."""
+        if self.kind == "flag":
+            return "true or false"
+        if self.kind == "choice":
+            return "one of " + ", ".join(self.options)
+        noun = "a number" if self.kind == "real" else "a whole number"
+        if self.low is None and self.high is None:
+            return noun
+        if self.high is None:
+            return f"{noun} of at least {self.low:g}"
+        if self.low is None:
+            return f"{noun} of at most {self.high:g}"
+        return f"{noun} in [{self.low:g}, {self.high:g}]"
+
+    def convert(self, raw: object, where: str = "") -> Value:
+        """`raw` (from YAML, a command line or Python) as a valid value of this parameter.
+
+        Raises `UserError` with the standard sentence."""
+        value = self._parse(raw)
+        if value is None or not self._inside(value):
+            raise UserError(sentence(self.key, self.must(), raw, where, self._hint(raw)))
+        return value
+
+    def _parse(self, raw: object) -> Value | None:
+        if self.kind == "flag":
+            if isinstance(raw, bool):
+                return raw
+            return {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}.get(str(raw).lower())
+        if self.kind == "choice":
+            # YAML reads a bare `none` as a string but `null` as None; both name the option `none`.
+            return "none" if raw is None else str(raw)
+        if isinstance(raw, bool) or raw is None:
+            return None
+        try:
+            number = float(raw)  # type: ignore[arg-type]
+        except (TypeError, ValueError, OverflowError):
+            return None
+        if not math.isfinite(number):
+            return None
+        if self.kind == "integer":
+            return int(number) if number == int(number) else None
+        return number
+
+    def _inside(self, value: Value) -> bool:
+        if self.kind == "flag":
+            return True
+        if self.kind == "choice":
+            return value in self.options
+        assert isinstance(value, (int, float))
+        return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
+
+    def _hint(self, raw: object) -> str:
+        return unknown("option", str(raw), self.options).split(". ", 1)[1] if self.kind == "choice" else ""
+
+
+def _declare(kind: Kind, default: Value, doc: str, **details: Any) -> Any:
+    return dataclasses.field(default=default, metadata={_METADATA: Parameter("", kind, default, doc, **details)})
+
+
+def real(
+    default: float, *, low: float | None = None, high: float | None = None, log: bool = False,
+    step: float | None = None, symbol: str = "", doc: str, source: str = "", unit: str = "",
+    tune: bool | tuple[float, float] = False,
+) -> Any:
+    """A real-valued parameter."""
+    return _declare("real", default, doc, low=low, high=high, log=log, step=step, symbol=symbol, source=source, unit=unit, tune=tune)
+
+
+def integer(
+    default: int, *, low: int | None = None, high: int | None = None, log: bool = False, step: int | None = None,
+    symbol: str = "", doc: str, source: str = "", unit: str = "", tune: bool | tuple[int, int] = False,
+) -> Any:
+    """A whole-numbered parameter."""
+    return _declare("integer", default, doc, low=low, high=high, log=log, step=step, symbol=symbol, source=source, unit=unit, tune=tune)
+
+
+def choice(
+    default: str, options: Iterable[str] | Mapping[str, type | None], *, symbol: str = "", doc: str, source: str = "",
+    tune: bool | tuple[str, ...] = False,
+) -> Any:
+    """One of several named options. Given as a mapping, an option may own a dataclass of sub-parameters."""
+    owned = {k: v for k, v in options.items() if v is not None} if isinstance(options, Mapping) else {}
+    children = {option: tuple(parameters(cls).values()) for option, cls in owned.items()}
+    return _declare("choice", default, doc, options=tuple(options), children=children, symbol=symbol, source=source, tune=tune)
+
+
+def flag(default: bool, *, symbol: str = "", doc: str, source: str = "", tune: bool = False) -> Any:
+    """A yes-or-no parameter."""
+    return _declare("flag", default, doc, symbol=symbol, source=source, tune=tune)
+
+
+def canonical(key: str) -> str:
+    """What a user typed, as the key: `lambda_` and `lambda` are both `lambda`; dashes are underscores."""
+    return key.strip().replace("-", "_").rstrip("_")
+
+
+def parameters(*classes: type) -> dict[str, Parameter]:
+    """The declared parameters of one or more dataclasses by key, in order of declaration.
+
+    A name that two classes declare belongs to the last one (a method may give local training its own defaults)."""
+    found: dict[str, Parameter] = {}
+    for cls in classes:
+        for item in dataclasses.fields(cls):
+            declared = item.metadata.get(_METADATA)
+            if declared is not None:
+                parameter = dataclasses.replace(declared, name=item.name)
+                found[parameter.key] = parameter
+    return found
+
+
+def convert_all(declared: Mapping[str, Parameter], values: Mapping[str, object], where: str = "") -> dict[str, Value]:
+    """`values` by canonical key, each valid. Raises one `UserError` that lists every problem."""
+    problems: list[str] = []
+    converted: dict[str, Value] = {}
+    for raw_key, raw in values.items():
+        key = canonical(raw_key)
+        if key not in declared:
+            problems.append(unknown("parameter", raw_key, declared, where))
+            continue
+        try:
+            converted[key] = declared[key].convert(raw, where)
+        except UserError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise UserError(*problems)
+    return converted
+
+
+def build(cls: type[Dataclass], values: Mapping[str, object], where: str = "") -> Dataclass:
+    """An instance of the declared dataclass `cls` from those `values` (by key) it declares; the others are ignored."""
+    declared = parameters(cls)
+    mine = {canonical(k): v for k, v in values.items() if canonical(k) in declared}
+    return cls(**{declared[k].name: v for k, v in convert_all(declared, mine, where).items()})
+
+
+def defaults(*classes: type) -> dict[str, Value]:
+    """Every declared default by key."""
+    return {key: parameter.default for key, parameter in parameters(*classes).items()}

@@ -1,0 +1,90 @@
+"""A federated method is one record of pure functions and the wire between them.
+
+    init(config, fed, rng)                           -> State           the server before round 1
+    download(config, fed, state, client)             -> Payload         what the server sends this client
+    client(config, fed, payload, memory, data, rng)  -> ClientResult    what one client computes
+    server(config, fed, state, uploads, rng)         -> State           what the server makes of the uploads
+    global_model(config, fed, state)                 -> Params | None   the model behind global accuracy
+
+`fed` is the public knowledge every party shares: number and sizes of clients, classes, image shape, architectures,
+budgets (see `trainables.federation.Federation`). It holds no sample. A client sees its payload, its own memory and its
+own data; the server sees uploads. Payloads and uploads are flat dictionaries of tensors, so bytes are counted exactly.
+
+`State` and `Memory` are frozen dataclasses whose fields are tensors, numbers, strings, None, dictionaries and tuples of
+these, or further such dataclasses: a checkpoint is one value (see `trainables.checkpoint`). Functions never change
+their arguments in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from trainables.federation import ClientData, Federation
+    from trainables.rng import Rng
+
+Params = dict[str, Tensor]
+Payload = dict[str, Tensor]
+Widths = Literal["equal", "any"]
+
+
+@dataclass(frozen=True)
+class ClientResult:
+    """What one client's work yields.
+
+    `upload` crosses the wire. `memory` stays on the client until its next round (None: nothing).
+    `model` is the complete local model after training, read only to measure local accuracy (None: there is none).
+    `loss` is the mean training loss over the round's steps, `nan` where nothing was trained."""
+
+    upload: Payload
+    memory: Any = None
+    model: Params | None = None
+    loss: float = float("nan")
+
+
+@dataclass(frozen=True)
+class Upload:
+    """One client's upload as the server receives it, with the client's number."""
+
+    client: int
+    payload: Payload
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A declared special case: with these values the method equals `equals` (another method's name), bit for bit.
+
+    `other` are values given to that other method; both run on the same federation."""
+
+    values: Mapping[str, object]
+    equals: str
+    other: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Method:
+    """One federated method; a file in `trainables/methods` assigns one of these to `METHOD`."""
+
+    name: str
+    title: str
+    reference: str
+    family: str
+    Config: type
+    State: type
+    init: Callable[..., Any]
+    download: Callable[..., Payload]
+    client: Callable[..., ClientResult]
+    server: Callable[..., Any]
+    global_model: Callable[..., Params | None]
+    Memory: type | None = None
+    #: `any`: clients may train sub-models of different widths (rho > 0).
+    widths: Widths = "equal"
+    #: Label counts leave the clients.
+    shares_label_counts: bool = False
+    limits: tuple[Limit, ...] = ()
+    #: A further check of a configuration's values that no single bound can express; returns problems.
+    check: Callable[[Any, Any], list[str]] = lambda config, federation: []
