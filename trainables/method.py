@@ -17,14 +17,14 @@ their arguments in place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from trainables.federation import ClientData, Federation
+    from trainables.federation import ClientData, Federation, FederationConfig
     from trainables.rng import Rng
 
 Params = dict[str, Tensor]
@@ -75,11 +75,11 @@ class Method:
     family: str
     Config: type
     State: type
-    init: Callable[..., Any]
-    download: Callable[..., Payload]
-    client: Callable[..., ClientResult]
-    server: Callable[..., Any]
-    global_model: Callable[..., Params | None]
+    init: Callable[[Any, Federation, Rng], Any]
+    download: Callable[[Any, Federation, Any, int], Payload]
+    client: Callable[[Any, Federation, Payload, Any, ClientData, Rng], ClientResult]
+    server: Callable[[Any, Federation, Any, Sequence[Upload], Rng], Any]
+    global_model: Callable[[Any, Federation, Any], Params | None]
     Memory: type | None = None
     #: `any`: clients may train sub-models of different widths (rho > 0).
     widths: Widths = "equal"
@@ -87,4 +87,4 @@ class Method:
     shares_label_counts: bool = False
     limits: tuple[Limit, ...] = ()
     #: A further check of a configuration's values that no single bound can express; returns problems.
-    check: Callable[[Any, Any], list[str]] = lambda config, federation: []
+    check: Callable[[Any, FederationConfig], list[str]] = lambda config, federation: []

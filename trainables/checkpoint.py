@@ -1,0 +1,61 @@
+"""A checkpoint is one value: nested frozen dataclasses of tensors, written atomically, read with `weights_only=True`.
+
+`to_tree` turns dataclasses into dictionaries (which the safe loader accepts); `from_tree` rebuilds them from the type
+hints of the class that is asked for. Tensors come back bit for bit, with their memory layout.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import types
+import typing
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+def to_tree(value: Any) -> Any:
+    """`value` with every dataclass replaced by a dictionary of its fields."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: to_tree(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {key: to_tree(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return type(value)(to_tree(item) for item in value)
+    return value
+
+
+def from_tree(hint: Any, tree: Any) -> Any:
+    """The inverse of `to_tree` for a value of type `hint`."""
+    if tree is None or hint is Any or hint is None:
+        return tree
+    if dataclasses.is_dataclass(hint):
+        hints = typing.get_type_hints(hint)
+        return hint(**{f.name: from_tree(hints[f.name], tree[f.name]) for f in dataclasses.fields(hint)})  # type: ignore[operator]
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return from_tree(next(a for a in arguments if a is not type(None)), tree)
+    if origin is dict:
+        return {key: from_tree(arguments[1], item) for key, item in tree.items()}
+    if origin in (tuple, list):
+        each = arguments if origin is tuple and Ellipsis not in arguments else (arguments[0],) * len(tree)
+        return origin(from_tree(a, item) for a, item in zip(each, tree, strict=True))
+    return tree
+
+
+def save(path: Path, tree: Any) -> None:
+    """Writes `tree` so that `path` always holds a whole checkpoint, the old one or the new one."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            torch.save(tree, file)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def load(path: Path, device: torch.device | str = "cpu") -> Any:
+    """Reads a checkpoint without running any code in it."""
+    return torch.load(path, map_location=device, weights_only=True)

@@ -1,0 +1,130 @@
+"""The federation: its declared settings, what every party knows of it, and what one client holds.
+
+`Federation` is public knowledge and carries no sample; `ClientData` is one client's own data. Both are handed to a
+method's functions, which see nothing else of the world.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar, cast
+
+import torch
+from torch import Tensor, nn
+
+from search_spaces.parameter import choice, integer, real, text
+from trainables import models
+from trainables.method import Params
+from trainables.params import take
+from trainables.partition import RECIPES
+from trainables.rng import Rng
+
+Module = TypeVar("Module", bound=nn.Module)
+
+
+@dataclass(frozen=True)
+class FederationConfig:
+    """Data, clients, budgets and length of a simulated federation."""
+
+    dataset: str = text("digits", doc="A registered data set, a folder of images or an .npz file.")
+    model: str = choice("auto", ("auto", *models.names()), doc="Client and global model; auto takes cnn_small below 28 pixels, else cnn.")
+    rounds: int = integer(10, low=1, high=100_000, log=True, symbol="T", doc="Communication rounds planned.")
+    clients: int = integer(10, low=1, high=10_000, log=True, symbol="N", doc="Clients of the federation.", source="DFRD Sec. 4.1")
+    active_clients: int = integer(0, low=0, high=10_000, symbol="S", doc="Clients drawn for each round; 0 is all of them.", source="DFRD Table 12")
+    partition: str = choice("dir_class", tuple(RECIPES), doc="How training samples are dealt to clients.")
+    omega: float = real(0.1, low=1e-3, high=1e4, log=True, symbol="ω", doc="Dirichlet concentration of the partition; small is uneven.", source="DFRD Sec. 4.1")
+    classes_per_client: int = integer(2, low=1, high=1000, symbol="k", doc="Classes each client holds in the pathological partition.")
+    min_samples: int = integer(10, low=1, high=10_000, doc="Fewest training samples a client may end up with.", source="DFRD code")
+    rho: int = integer(0, low=0, high=100_000, symbol="ρ",
+                       doc="Spread of model budgets, R_i = (1/2)^min(σ, ⌊ρ i/N⌋); 0 gives every client the full width.", source="DFRD Sec. 4.1")
+    sigma: int = integer(4, low=0, high=10, symbol="σ", doc="Cap of the budget's exponent: the narrowest client has width (1/2)^σ.", source="DFRD Sec. 4.1")
+    stragglers: float = real(0.0, low=0.0, high=1.0, doc="Probability that a drawn client is slow in a round.")
+    straggler_work: float = real(0.0, low=0.0, high=1.0, doc="Share of its local steps a slow client manages; 0 drops its upload.")
+    validation_fraction: float = real(0.1, low=0.0, high=0.5, doc="Stratified share of the training data that searches select on.")
+    client_test_fraction: float = real(0.0, low=0.0, high=0.5,
+                                       doc="Share of its own samples a client keeps for testing; 0 measures AMP, FM and WLP on label mixes of the test set.")
+    eval_every: int = integer(1, low=1, high=100_000, doc="Rounds between evaluations; the last round is always evaluated.")
+
+
+def budgets(clients: int, rho: int, sigma: int) -> tuple[float, ...]:
+    """Width budgets `R_i = (1/2)^min(σ, ⌊ρ i/N⌋)`, i = 1..N (DFRD Sec. 4.1 as corrected in its code)."""
+    return tuple(0.5 ** min(sigma, rho * i // clients) for i in range(1, clients + 1))
+
+
+@dataclass(frozen=True)
+class Federation:
+    """What every party knows: sizes, shapes, architectures, budgets, the run's seed. No samples."""
+
+    seed: int
+    clients: int
+    sizes: tuple[int, ...]
+    classes: int
+    shape: tuple[int, int, int]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    model: str
+    widths: tuple[float, ...]
+    rounds: int
+    device: torch.device = torch.device("cpu")
+    _networks: dict[object, nn.Module] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def rng(self) -> Rng:
+        """The root of the run's random streams."""
+        return Rng(self.seed)
+
+    def network(self, width: float = 1.0, *, slot: str = "", scaler: bool = False) -> models.Model:
+        """A module of the federation's architecture at `width`, to be loaded with `params.put` before use.
+
+        One module is made per (width, slot, scaler) and reused: whoever needs two at once names two slots."""
+        return self.cached(("network", width, slot, scaler),
+                           lambda: models.build(self.model, self.shape, self.classes, rate=width, scaler=scaler))
+
+    def cached(self, key: object, build: Callable[[], Module]) -> Module:
+        """The module remembered under `key`, built on first use, channels last, on the federation's device."""
+        if key not in self._networks:
+            self._networks[key] = build().to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return cast(Module, self._networks[key])
+
+    def initial_params(self, *name: str | int, width: float = 1.0) -> Params:
+        """Freshly drawn weights; the same for every method and configuration of one seed."""
+        module = self.network(width)
+        models.initialise(module, self.rng.torch("init", *name))
+        return take(module)
+
+
+@dataclass(frozen=True)
+class ClientData:
+    """One client's training samples: uint8 images shared with the whole node, normalised batch by batch."""
+
+    client: int
+    images: Tensor
+    labels: Tensor
+    #: Positions of this client's samples in `images`, `(n,)`.
+    indices: Tensor
+    #: Class of each of this client's samples, `(n,)`.
+    y: Tensor
+    classes: int
+    mean: Tensor
+    std: Tensor
+    device: torch.device
+    #: Share of the planned steps this client manages this round.
+    work: float = 1.0
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def batch(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        """Normalised images `(B, ch, H, W)` and labels `(B,)` of the samples at `chosen` (positions in 0..n-1)."""
+        return normalise(self.images[self.indices[chosen]].to(self.device), self.mean, self.std), self.y[chosen].to(self.device)
+
+    def label_counts(self) -> Tensor:
+        """Class histogram of the whole local training set, `(C,)`."""
+        return torch.bincount(self.y, minlength=self.classes)
+
+
+def normalise(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
+    """uint8 `(B, ch, H, W)` to float `(x/255 - mean)/std`, channels last."""
+    scaled = images.to(torch.float32, memory_format=torch.channels_last).div_(255.0)
+    return scaled.sub_(mean[:, None, None]).div_(std[:, None, None])

@@ -1,0 +1,1 @@
+"""One federated method per file; `trainables.registry` finds them by their `METHOD`."""

@@ -1,0 +1,80 @@
+"""FedAvg: federated averaging.
+
+McMahan, Moore, Ramage, Hampson, Agüera y Arcas: Communication-Efficient Learning of Deep Networks from Decentralized
+Data, AISTATS 2017.
+
+    client   w_i ← w;  I_c times:  w_i ← w_i - η ∇ CE(f(x; w_i), y)
+    server   w ← Σ_i n_i w_i / Σ_i n_i                       over the round's clients
+
+    w     global model                n_i   training samples of client i
+    η     lr                          I_c   local_steps
+
+Differs from the paper: nothing (its E local epochs are local_epochs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainables.federation import ClientData, Federation
+from trainables.local import LocalTraining, train
+from trainables.method import ClientResult, Method, Params, Payload, Upload
+from trainables.params import average, pack, put, take, unpack
+from trainables.rng import Rng
+
+
+@dataclass(frozen=True)
+class Config(LocalTraining):
+    """Local training is all there is to set."""
+
+
+@dataclass(frozen=True)
+class State:
+    """The server's global model `w`."""
+
+    model: Params
+
+
+def init(config: Config, fed: Federation, rng: Rng) -> State:
+    """Draws the initial model."""
+    return State(fed.initial_params())
+
+
+def download(config: Config, fed: Federation, state: State, client: int) -> Payload:
+    """The whole global model."""
+    return pack("model", state.model)
+
+
+def client(config: Config, fed: Federation, payload: Payload, memory: None, data: ClientData, rng: Rng) -> ClientResult:
+    """Trains the received model on the client's data and returns it."""
+    module = fed.network()
+    put(module, unpack("model", payload))
+    work = train(config, module, data, rng)
+    model = take(module)
+    return ClientResult(upload=pack("model", model), model=model, loss=work.loss)
+
+
+def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
+    """The average weighted by client sizes."""
+    return State(average((unpack("model", u.payload), fed.sizes[u.client]) for u in uploads))
+
+
+def global_model(config: Config, fed: Federation, state: State) -> Params:
+    """`w`."""
+    return state.model
+
+
+METHOD = Method(
+    name="fedavg",
+    title="FedAvg",
+    reference="McMahan et al., AISTATS 2017",
+    family="one global model",
+    Config=Config,
+    State=State,
+    init=init,
+    download=download,
+    client=client,
+    server=server,
+    global_model=global_model,
+)

@@ -1,0 +1,73 @@
+"""Named tensors: taking them from a module, putting them back, measuring and packing them for the wire.
+
+Tensors in a `Params` are never changed in place; whoever needs another value makes another tensor. (A flat-vector view
+would be shorter, but it aliases: clients would train on each other's weights.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from trainables.method import Params, Payload
+
+
+def take(module: nn.Module) -> Params:
+    """A copy of every parameter and buffer of `module`, memory layout kept."""
+    return {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
+
+
+@torch.no_grad()
+def put(module: nn.Module, params: Mapping[str, Tensor]) -> None:
+    """Copies `params` into `module`; the module's own tensors stay the same objects.
+
+    Raises `KeyError` or `RuntimeError` where names or shapes do not fit."""
+    own = module.state_dict()
+    if own.keys() != params.keys():
+        raise KeyError(f"parameters differ in {sorted(own.keys() ^ params.keys())}")
+    for name, tensor in params.items():
+        if own[name].shape != tensor.shape:
+            raise RuntimeError(f"{name} is {tuple(tensor.shape)}, the module's is {tuple(own[name].shape)}")
+        own[name].copy_(tensor)
+
+
+def average(many: Iterable[tuple[Params, float]]) -> Params:
+    """The weighted mean of equally shaped parameters; weights are normalised to sum to one.
+
+    Sums run in float64 in the given order. Integer buffers are taken from the first entry."""
+    entries = list(many)
+    total = sum(weight for _, weight in entries)
+    first = entries[0][0]
+    mean: Params = {}
+    for name, tensor in first.items():
+        if not tensor.is_floating_point():
+            mean[name] = tensor
+            continue
+        accumulator = torch.zeros_like(tensor, dtype=torch.float64)
+        for params, weight in entries:
+            accumulator += weight * params[name].double()
+        mean[name] = (accumulator / total).to(tensor.dtype)
+    return mean
+
+
+def pack(prefix: str, params: Mapping[str, Tensor]) -> Payload:
+    """`params` as entries `prefix/name` of a payload."""
+    return {f"{prefix}/{name}": tensor for name, tensor in params.items()}
+
+
+def unpack(prefix: str, payload: Mapping[str, Tensor]) -> Params:
+    """The entries `prefix/name` of a payload, without the prefix; empty where there are none."""
+    start = prefix + "/"
+    return {name.removeprefix(start): tensor for name, tensor in payload.items() if name.startswith(start)}
+
+
+def count_bytes(payload: Mapping[str, Tensor]) -> int:
+    """Bytes of the tensors' values as they cross the wire."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in payload.values())
+
+
+def on(device: torch.device, params: Mapping[str, Tensor]) -> Params:
+    """The same tensors on `device` (not copied where they are there already)."""
+    return {name: tensor.to(device) for name, tensor in params.items()}

@@ -1,0 +1,106 @@
+"""Partial training: clients train width-scaled sub-models of one global model (shared by HeteroFL, Federated Dropout, FedRolex).
+
+The three methods differ in one word, how channels are chosen; see `trainables.submodel.channels`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from search_spaces.parameter import choice, flag
+from trainables import submodel
+from trainables.federation import ClientData, Federation
+from trainables.local import LocalTraining, LocalWork, cross_entropy, train
+from trainables.method import ClientResult, Method, Params, Payload, Upload
+from trainables.params import pack, put, take, unpack
+from trainables.rng import Rng
+
+
+@dataclass(frozen=True)
+class PartialTraining(LocalTraining):
+    """Local training plus the switches of width-based partial training."""
+
+    scaler: bool = flag(True, doc="Clients multiply convolution outputs by 1/R while training.", source="HeteroFL code")
+    masked_ce: bool = flag(False, doc="Logits of classes the client does not hold are set to 0 before the cross-entropy.", source="HeteroFL code")
+    agg_weight: str = choice("samples", ("samples", "uniform"), symbol="p_i", doc="Weight of a client in the average of an entry.", source="DFRD Eq. 1")
+    own_class_rows_only: bool = flag(False, doc="A class's row of the last layer is averaged over clients that hold the class.", source="DFRD code")
+
+
+@dataclass(frozen=True)
+class State:
+    """The global model after `round` rounds."""
+
+    round: int
+    model: Params
+
+
+def init(config: PartialTraining, fed: Federation, rng: Rng) -> State:
+    """Draws the initial full-width model."""
+    return State(0, fed.initial_params())
+
+
+def download_with(extraction: str) -> Callable[..., Payload]:
+    """The download of one extraction: the client's sub-model of the coming round."""
+
+    def download(config: PartialTraining, fed: Federation, state: State, client: int) -> Payload:
+        return pack("model", submodel.extract(fed, state.model, submodel.channels(fed, extraction, state.round + 1, client)))
+
+    return download
+
+
+def train_submodel(config: PartialTraining, fed: Federation, model: Params, data: ClientData, rng: Rng) -> tuple[Params, LocalWork]:
+    """Trains the client's sub-model from `model` on its data."""
+    module = fed.network(fed.widths[data.client], scaler=config.scaler)
+    put(module, model)
+    work = train(config, module, data, rng, masked_cross_entropy(data.label_counts() > 0) if config.masked_ce else cross_entropy)
+    return take(module), work
+
+
+def client(config: PartialTraining, fed: Federation, payload: Payload, memory: None, data: ClientData, rng: Rng) -> ClientResult:
+    """Trains the received sub-model and returns it (and, for own_class_rows_only, which classes the client holds)."""
+    model, work = train_submodel(config, fed, unpack("model", payload), data, rng)
+    owned = {"owned": data.label_counts() > 0} if config.own_class_rows_only else {}
+    return ClientResult(upload=pack("model", model) | owned, model=model, loss=work.loss)
+
+
+def aggregate(config: PartialTraining, fed: Federation, extraction: str, round_: int, model: Params, uploads: Sequence[Upload]) -> Params:
+    """Eq. (1) over the round's uploads."""
+    parts = [(submodel.channels(fed, extraction, round_, u.client), unpack("model", u.payload),
+              float(fed.sizes[u.client]) if config.agg_weight == "samples" else 1.0) for u in uploads]
+    return submodel.merge(fed, model, parts, [u.payload["owned"] for u in uploads] if config.own_class_rows_only else None)
+
+
+def server_with(extraction: str) -> Callable[..., State]:
+    """The server step of one extraction."""
+
+    def server(config: PartialTraining, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
+        return State(state.round + 1, aggregate(config, fed, extraction, state.round + 1, state.model, uploads))
+
+    return server
+
+
+def global_model(config: PartialTraining, fed: Federation, state: State) -> Params:
+    """The full-width model."""
+    return state.model
+
+
+def masked_cross_entropy(held: Tensor) -> Callable[[nn.Module, Tensor, Tensor], Tensor]:
+    """Cross-entropy with the logits of classes that are not `held` (boolean `(C,)`) set to 0 (HeteroFL's code)."""
+
+    def objective(module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        logits = module(x)
+        return F.cross_entropy(torch.where(held.to(logits.device), logits, 0.0), y)
+
+    return objective
+
+
+def partial_method(extraction: str, Config: type, **record: Any) -> Method:
+    """The method record of one extraction."""
+    return Method(Config=Config, State=State, init=init, download=download_with(extraction), client=client, server=server_with(extraction),
+                  global_model=global_model, widths="any", **record)

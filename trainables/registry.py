@@ -1,0 +1,69 @@
+"""Finds the methods: every file in `trainables/methods` that assigns `METHOD`. No list is edited to add one.
+
+Further files can be named in the environment variable FEDTUNE_METHODS (paths separated like PATH), so a method can be
+tried without touching the installed package.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import pkgutil
+import sys
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from search_spaces.errors import UserError, sentence, unknown
+from search_spaces.parameter import Parameter, Value, build, convert_all, defaults, parameters
+from trainables import methods as package
+from trainables.federation import FederationConfig
+from trainables.method import Method
+
+
+@cache
+def methods() -> dict[str, Method]:
+    """Every method by name, sorted."""
+    modules = [importlib.import_module(f"{package.__name__}.{info.name}") for info in pkgutil.iter_modules(package.__path__)]
+    modules += [_from_file(path) for path in os.environ.get("FEDTUNE_METHODS", "").split(os.pathsep) if path]
+    found = [module.METHOD for module in modules]
+    return {m.name: m for m in sorted(found, key=lambda m: m.name)}
+
+
+def method(name: str) -> Method:
+    """The method of that name. Raises `UserError` with the nearest name."""
+    if name not in methods():
+        raise UserError(unknown("method", name, methods()))
+    return methods()[name]
+
+
+def declared(name: str) -> dict[str, Parameter]:
+    """Every parameter of a trial of that method by key: the federation's, then the method's."""
+    return parameters(FederationConfig, method(name).Config)
+
+
+def resolve(name: str, values: Mapping[str, object], where: str = "") -> dict[str, Value]:
+    """`values` completed with the defaults, all valid and possible together. Raises one `UserError` with every problem."""
+    chosen = method(name)
+    complete = defaults(FederationConfig, chosen.Config) | convert_all(declared(name), values, where)
+    federation, config = build(FederationConfig, complete), build(chosen.Config, complete)
+    problems = list(chosen.check(config, federation))
+    if federation.rho > 0 and chosen.widths == "equal":
+        able = ", ".join(m.name for m in methods().values() if m.widths == "any")
+        problems.append(sentence("rho", f"0 for {name}, whose clients all train the same model", federation.rho, where,
+                                 f"Methods with sub-models of different widths: {able}."))
+    if problems:
+        raise UserError(*problems)
+    return complete
+
+
+def _from_file(path: str) -> object:
+    name = f"fedtune_method_{Path(path).stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None or not Path(path).is_file():
+        raise UserError(sentence("FEDTUNE_METHODS", "paths of Python files", path))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module

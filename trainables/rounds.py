@@ -1,0 +1,136 @@
+"""The only round loop: choose the cohort, download, run the clients, server, evaluate.
+
+It knows no method by name and no Ray. One `Simulation` is one federation of one seed; its `Progress` is all that changes
+from round to round, so saving it and loading it elsewhere continues bit for bit.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from search_spaces.parameter import Value, build
+from trainables import evaluate, registry, split
+from trainables.checkpoint import from_tree, to_tree
+from trainables.federation import FederationConfig
+from trainables.method import Params, Upload
+from trainables.params import count_bytes
+
+#: One line of rounds.jsonl.
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a simulation has reached: completed rounds, the server's state, the memories of clients that keep one."""
+
+    round: int
+    state: Any
+    memories: dict[int, Any]
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """The clients of one round in ascending order, and the share of its work each manages (0: its upload is lost)."""
+
+    clients: tuple[int, ...]
+    work: tuple[float, ...]
+
+
+class Simulation:
+    """One federated training run of one method, one configuration and one seed."""
+
+    def __init__(self, name: str, values: Mapping[str, Value], seed: int, device: torch.device, data_dir: str | None = None) -> None:
+        self.method = registry.method(name)
+        complete = registry.resolve(name, values)
+        self.settings = build(FederationConfig, complete)
+        self.config = build(self.method.Config, complete)
+        self.fed, self.data = split.build(self.settings, seed, device, data_dir)
+        rng = self.fed.rng.child("init")
+        self.progress = Progress(0, self.method.init(self.config, self.fed, rng), {})
+
+    def run_round(self) -> Row:
+        """Runs the next round and returns its line of the record."""
+        t = self.progress.round + 1
+        rng = self.fed.rng.child("round", t)
+        cohort = choose_cohort(self.settings, self.fed.rng, t)
+        started = time.perf_counter()
+        uploads, memories, models, losses = [], dict(self.progress.memories), {}, []
+        bytes_up = bytes_down = 0
+        state = self.progress.state
+        for client, work in zip(cohort.clients, cohort.work, strict=True):
+            payload = self.method.download(self.config, self.fed, state, client)
+            bytes_down += count_bytes(payload)
+            if work == 0:
+                continue
+            data = split.with_work(self.data.clients[client], work)
+            result = self.method.client(self.config, self.fed, payload, memories.get(client), data, rng.child("client", client))
+            if result.memory is not None:
+                memories[client] = result.memory
+            if result.model is not None:
+                models[client] = result.model
+            bytes_up += count_bytes(result.upload)
+            losses.append((result.loss, self.fed.sizes[client]))
+            uploads.append(Upload(client, result.upload))
+        trained = time.perf_counter()
+        state = self.method.server(self.config, self.fed, state, uploads, rng.child("server"))
+        served = time.perf_counter()
+        self.progress = Progress(t, state, memories)
+        row: Row = {"round": t, "seed": self.fed.seed, "bytes_up": bytes_up, "bytes_down": bytes_down,
+                    "train_loss": sum(loss * n for loss, n in losses) / sum(n for _, n in losses)}
+        if t % self.settings.eval_every == 0 or t == self.settings.rounds:
+            row |= self._evaluate(models)
+        finished = time.perf_counter()
+        row |= {"seconds_client": trained - started, "seconds_server": served - trained, "seconds_evaluation": finished - served,
+                "seconds": finished - started}
+        return {key: _finite(value) for key, value in row.items()}
+
+    def _evaluate(self, models: Mapping[int, Params]) -> Row:
+        row: Row = {}
+        model = self.global_model()
+        if model is not None:
+            metrics, row["client_accuracy"] = evaluate.global_metrics(self.fed, self.data, model)
+            row |= metrics
+        if models:
+            metrics, row["local_accuracies"] = evaluate.local_metrics(self.fed, self.data, models)
+            row |= metrics
+        return row
+
+    def global_model(self) -> Params | None:
+        """The model behind global accuracy, None where the method has none."""
+        return self.method.global_model(self.config, self.fed, self.progress.state)
+
+    def save(self) -> Any:
+        """The progress as a tree for `checkpoint.save`."""
+        return to_tree(self.progress)
+
+    def load(self, tree: Any) -> None:
+        """Continues from a tree that `save` made."""
+        progress = from_tree(Progress, tree)
+        memories = {int(client): from_tree(self.method.Memory, memory) for client, memory in progress.memories.items()}
+        self.progress = replace(progress, state=from_tree(self.method.State, progress.state), memories=memories)
+
+
+def choose_cohort(settings: FederationConfig, rng: Any, round_: int) -> Cohort:
+    """The clients of round `round_`: `active_clients` drawn without replacement, each slow with probability `stragglers`.
+
+    At least one client always returns: where all would be lost, the first one drawn is not."""
+    active = settings.active_clients or settings.clients
+    draws = rng.child("cohort", round_).numpy()
+    order = draws.permutation(settings.clients)[:active]
+    slow = draws.random(active) < settings.stragglers
+    work = [settings.straggler_work if s else 1.0 for s in slow]
+    if not any(work):
+        work[0] = 1.0
+    pairs = sorted(zip(order.tolist(), work, strict=True))
+    return Cohort(tuple(c for c, _ in pairs), tuple(w for _, w in pairs))
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN: a number that is not finite is recorded as null."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
