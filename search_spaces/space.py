@@ -21,6 +21,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from search_spaces.parameter import Parameter, Value
@@ -129,15 +130,16 @@ class Dimension:
         if self.step is not None or (self.parameter.kind == "integer" and not self.log):
             step = self.step or 1
             steps = sorted({round(i) for i in _spaced(0, round((self.high - self.low) / step), points)})
-            found = [self.low + i * step for i in steps]
+            found = [float(Decimal(str(self.low)) + i * Decimal(str(step))) for i in steps]
         elif self.log:
             found = [math.exp(v) for v in _spaced(math.log(self.low), math.log(self.high), points)]
         else:
             found = _spaced(self.low, self.high, points)
         if self.parameter.kind == "integer":
             return tuple(dict.fromkeys(round(v) for v in found))
-        # No 0.30000000000000004 in a table, and never outside the ends.
-        return tuple(dict.fromkeys(min(max(float(f"{v:.12g}"), float(self.low)), float(self.high)) for v in found))
+        if self.step is None:  # no 0.30000000000000004 in a table, and the ends exactly
+            found = [float(self.low), *(float(f"{v:.12g}") for v in found[1:-1]), float(self.high)] if len(found) > 1 else [float(self.low)]
+        return tuple(dict.fromkeys(found))
 
     def suggest(self, trial: Trial, prefix: str = "") -> dict[str, Value]:
         """Asks `trial` for this parameter and for those its chosen option owns; values by key."""
@@ -283,10 +285,14 @@ def on_step(low: float, value: float, step: float) -> bool:
 
 def reachable(low: float | int, high: float | int, step: float | int | None) -> float | int:
     """The largest value of at most `high` that stands on a step from `low`; Optuna would lower `high` to it with a warning."""
-    if step is None or on_step(low, high, step):
+    if step is None:
         return high
-    top = low + math.floor((high - low) / step) * step
-    return top if isinstance(top, int) else float(f"{top:.12g}")
+    exact_low, exact_step = Decimal(str(low)), Decimal(str(step))
+    length = Decimal(str(high)) - exact_low
+    if length % exact_step == 0:
+        return high
+    top = length // exact_step * exact_step + exact_low
+    return int(top) if isinstance(low, int) and isinstance(step, int) else float(top)
 
 
 def dimension_to_json(dimension: Dimension) -> dict[str, Any]:

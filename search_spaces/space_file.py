@@ -317,7 +317,7 @@ class _Reader:
             self.complain(node, f"step of {parameter.key}", "left out on a log scale", step)
             return None
         for value in (high, *(grid or ())):
-            if not on_step(low, value, step):
+            if not on_step(low, value, step) or (value == high and reachable(low, high, step) != high):
                 self.complain(node, f"step of {parameter.key}", f"a whole part of the way from {low:g} to {value:g}", step)
                 return None
         return None if parameter.kind == "integer" and step == 1 else step

@@ -1,0 +1,74 @@
+"""Every preset of every method is valid against what the method declares, in both profiles."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import pytest
+
+from search_spaces import presets
+from search_spaces.errors import UserError
+from search_spaces.parameter import Parameter
+from search_spaces.space import Dimension
+
+ALL = sorted((folder.name, path.stem) for folder in presets.FOLDER.iterdir() if folder.is_dir() for path in folder.glob("*.yaml"))
+
+
+def declared_for(method: str) -> dict[str, Parameter]:
+    return importlib.import_module("trainables.registry").declared(method)
+
+
+def test_there_are_presets_and_default_comes_first() -> None:
+    assert presets.names("dfrd")[0] == "default"
+    assert {"alpha_lambda", "betas", "transferability", "merge_op", "components", "weighting", "omega", "rho"} <= set(presets.names("dfrd"))
+    assert presets.names("no_such_method") == []
+
+
+@pytest.mark.parametrize(("method", "name"), ALL)
+def test_every_preset_loads_and_its_profiles_are_possible(method: str, name: str) -> None:
+    declared = declared_for(method)
+    registry = importlib.import_module("trainables.registry")
+    space = presets.load(method, name, declared)
+    assert space.title and space.source and space.name == name
+    for profile in presets.PROFILES:
+        chosen = {key: value for key, value in space.profiles[profile].items() if key in declared}
+        for point in (space.grid_points(2)[0], space.grid_points(2)[-1]):
+            registry.resolve(method, {**space.fix, **chosen, **point})
+    assert space.profiles["small"]["dataset"] == "digits"
+    assert space.profiles["paper"]["seeds"] == 3 and space.select_on_test
+
+
+def test_the_papers_grid() -> None:
+    space = presets.load("dfrd", "alpha_lambda", declared_for("dfrd"))
+    points = space.grid_points()
+    assert len(points) == 30
+    assert points[0] == {"alpha": 0.25, "lambda": 0.1} and points[1] == {"alpha": 0.25, "lambda": 0.3} and points[-1] == {"alpha": 1.5, "lambda": 0.9}
+    assert space.fix == {"base": "fedrolex", "omega": 0.1, "rho": 10}
+    assert space.figures == ("heatmap",) and space.published == "dfrd_fig5"
+
+
+@pytest.mark.parametrize("method", sorted({method for method, _ in ALL}))
+def test_declarations_are_sound(method: str) -> None:
+    """Defaults are inside their bounds, log scales above zero where searched, and everything is documented."""
+    for key, parameter in declared_for(method).items():
+        assert parameter.doc.endswith("."), key
+        assert parameter.convert(parameter.default) == parameter.default, key
+        if parameter.tune is not False:
+            dimension = Dimension.of(parameter)
+            assert dimension.distribution() is not None
+            assert all(parameter.convert(value) == value for value in dimension.values()), key
+
+
+def test_the_default_space_comes_from_the_declarations(declared: dict[str, Any]) -> None:
+    space = presets.load("m", "default", declared)
+    assert set(space.search) == {"alpha", "rate", "steps"}
+    with pytest.raises(UserError, match="declares nothing to tune"):
+        presets.default("m", {"rho": declared["rho"]})
+
+
+def test_an_unknown_space_names_the_nearest(declared: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=r"Unknown space of dfrd 'alpha_lamda'.*Did you mean 'alpha_lambda'"):
+        presets.load("dfrd", "alpha_lamda", declared)
+    with pytest.raises(UserError, match="Known: default"):
+        presets.load("m", "zzz", declared)

@@ -1,0 +1,157 @@
+"""Dimensions and Optuna distributions are the same thing in two languages; spaces survive JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import optuna
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+from search_spaces.parameter import Parameter, parameters
+from search_spaces.space import Dimension, Space, reachable
+from tests.search_spaces.conftest import Config
+
+DECLARED = parameters(Config)
+finite = st.floats(-1e6, 1e6, allow_nan=False).filter(lambda v: v == 0 or abs(v) > 1e-6)
+
+
+@st.composite
+def dimensions(draw: Any) -> Dimension:
+    """Any dimension a declaration allows."""
+    kind = draw(st.sampled_from(["real", "integer", "choice", "flag"]))
+    name = draw(st.sampled_from(["a", "lambda_", "x_y"]))
+    if kind == "flag":
+        return Dimension(Parameter(name, kind, True, "doc"))
+    if kind == "choice":
+        options = tuple(draw(st.lists(st.text("abcxyz_", min_size=1), min_size=1, max_size=5, unique=True)))
+        chosen = tuple(draw(st.lists(st.sampled_from(options), min_size=1, unique=True)))
+        return Dimension(Parameter(name, kind, options[0], "doc", options=options), options=chosen)
+    number = finite if kind == "real" else st.integers(-1000, 1000)
+    low, high = sorted([draw(number), draw(number)])
+    log = bool(low >= 1 and draw(st.booleans()))
+    step = None
+    if not log and draw(st.booleans()):
+        step = draw(st.sampled_from([0.1, 0.25, 3.0])) if kind == "real" else draw(st.integers(2, 50))
+        if kind == "real":  # Optuna counts steps in decimals; a low of 1/3 has none of its own
+            low, high = round(low, 3), round(max(high, low), 3)
+        high = min(high, low + step * 1000)
+        high = reachable(low, high, step)
+    grid = tuple(draw(st.lists(st.sampled_from([low, high]), min_size=1, unique=True))) if draw(st.booleans()) else None
+    return Dimension(Parameter(name, kind, low, "doc", low=low, high=high, log=log, step=step), low, high, log, step, grid=grid)
+
+
+@given(dimensions())
+def test_a_dimension_survives_optuna_and_back(dimension: Dimension) -> None:
+    there = dimension.distribution()
+    back = Dimension.from_distribution(dimension.parameter, there)
+    for field in ("low", "high", "log", "step", "options"):
+        assert getattr(back, field) == getattr(dimension, field)
+    assert back.distribution() == there
+
+
+@given(dimensions())
+def test_optuna_keeps_a_dimension_in_its_own_storage(dimension: Dimension) -> None:
+    text = optuna.distributions.distribution_to_json(dimension.distribution())
+    assert optuna.distributions.json_to_distribution(text) == dimension.distribution()
+
+
+@given(dimensions())
+def test_a_space_survives_json(dimension: Dimension) -> None:
+    space = Space("s", "m", {dimension.key: dimension}, "Title", "Source", {"rho": 3, "base": "x"}, {"small": {"seeds": 2}, "paper": {}},
+                  ("heatmap",), "fig5", ("val_amp", "val_global_accuracy"), True)
+    assert Space.from_json(json.loads(json.dumps(space.to_json(), allow_nan=False))) == space
+
+
+@given(dimensions(), st.integers(1, 7))
+def test_grid_values_are_distinct_points_of_the_dimension(dimension: Dimension, points: int) -> None:
+    values = dimension.values(points)
+    assert len(set(values)) == len(values) >= 1
+    assert all(dimension.contains(value) for value in values)
+    if dimension.parameter.kind in ("real", "integer") and dimension.grid is None:
+        assert len(values) <= points
+
+
+@given(dimensions())
+def test_what_optuna_suggests_is_inside_and_arrives_unchanged(dimension: Dimension) -> None:
+    space = Space("s", "m", {dimension.key: dimension})
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    trial = study.ask()
+    values = space.suggest(trial)
+    assert space.contains(values)
+    assert space.params(values) == trial.params
+    assert space.values(trial.params) == values
+    assert trial.distributions == space.distributions()
+
+
+def test_contains_refuses_what_lies_outside() -> None:
+    alpha = Dimension(DECLARED["alpha"], 0.25, 1.5)
+    assert alpha.contains(0.25) and alpha.contains(1.5) and alpha.contains(1)
+    assert not any(alpha.contains(bad) for bad in (0.2, 1.6, math.nan, math.inf, "1", True, None))
+    decay = Dimension(DECLARED["decay"], 0.0, 0.9, step=0.3)
+    assert decay.contains(0.6) and not decay.contains(0.5)
+    even = Dimension.of(DECLARED["even"])
+    assert even.contains(4) and not even.contains(5) and not even.contains(4.5)
+    assert not Dimension(DECLARED["merge_op"], options=("mul",)).contains("add")
+    assert not Dimension(DECLARED["use_ema"]).contains(1)
+
+
+def test_the_declaration_gives_the_default_dimension() -> None:
+    assert Dimension.of(DECLARED["alpha"]).distribution() == FloatDistribution(0.0, 2.0)
+    assert Dimension.of(DECLARED["rate"]).distribution() == FloatDistribution(1e-3, 0.3, log=True)
+    assert Dimension.of(DECLARED["decay"]).distribution() == FloatDistribution(0.0, 1.0, step=0.1)
+    assert Dimension.of(DECLARED["steps"]).distribution() == IntDistribution(5, 100, log=True)
+    assert Dimension.of(DECLARED["even"]).distribution() == IntDistribution(2, 10, step=2)
+    assert Dimension.of(DECLARED["merge_op"]).distribution() == CategoricalDistribution(("mul", "add", "none"))
+    assert Dimension.of(DECLARED["use_ema"]).distribution() == CategoricalDistribution((False, True))
+    with pytest.raises(ValueError, match="without a lower or an upper bound"):
+        Dimension.of(DECLARED["open"])
+    with pytest.raises(ValueError, match="text"):
+        Dimension.of(DECLARED["dataset"])
+
+
+def test_grid_points_run_the_last_dimension_fastest() -> None:
+    space = Space("s", "m", {"alpha": Dimension(DECLARED["alpha"], 0, 1, grid=(1.0, 0.0)), "use_ema": Dimension(DECLARED["use_ema"])})
+    assert space.grid_points() == [
+        {"alpha": 1.0, "use_ema": False}, {"alpha": 1.0, "use_ema": True}, {"alpha": 0.0, "use_ema": False}, {"alpha": 0.0, "use_ema": True},
+    ]
+
+
+def test_numbers_without_a_grid_are_spaced_evenly_on_their_scale() -> None:
+    assert Dimension(DECLARED["alpha"], 0.0, 2.0).values() == (0.0, 0.5, 1.0, 1.5, 2.0)
+    assert Dimension(DECLARED["alpha"], 0.0, 0.3).values(4) == (0.0, 0.1, 0.2, 0.3)
+    assert Dimension(DECLARED["rate"], 1e-3, 1e-1, log=True).values(3) == (1e-3, 1e-2, 1e-1)
+    assert Dimension(DECLARED["rho"], 0, 100).values(3) == (0, 50, 100)
+    assert Dimension(DECLARED["rho"], 3, 4).values(5) == (3, 4)
+    assert Dimension(DECLARED["steps"], 1, 100, log=True).values(3) == (1, 10, 100)
+    assert Dimension(DECLARED["decay"], 0.0, 0.9, step=0.3).values() == (0.0, 0.3, 0.6, 0.9)
+
+
+def test_an_options_parameters_exist_only_under_that_option() -> None:
+    space = Space("s", "m", {"kind": Dimension.of(DECLARED["kind"])})
+    assert set(space.distributions()) == {"kind", "a.width", "a.lr", "b.lr"}
+    assert space.distributions()["a.lr"] == FloatDistribution(0.001, 1.0, log=True)
+    assert space.distributions()["b.lr"] == FloatDistribution(0.1, 0.9)
+    expected = {"a": {"kind", "width", "lr"}, "b": {"kind", "lr"}, "c": {"kind"}}
+    for option, keys in expected.items():
+        study = optuna.create_study()
+        study.enqueue_trial({"kind": option})
+        trial = study.ask()
+        values = space.suggest(trial)
+        assert set(values) == keys and values["kind"] == option
+        assert space.contains(values) and space.params(values) == trial.params and space.values(trial.params) == values
+    assert not space.contains({"kind": "c", "lr": 0.5}), "c owns no lr"
+    assert not space.contains({"kind": "a", "lr": 0.5}), "width is missing"
+    assert [p["kind"] for p in space.grid_points(2)] == ["a"] * 4 + ["b"] * 2 + ["c"]
+    assert Space.from_json(json.loads(json.dumps(space.to_json()))) == space
+
+
+def test_reachable_is_the_largest_step_below() -> None:
+    assert reachable(0.0, 1.0, 0.3) == 0.9
+    assert reachable(0.0, 0.9, 0.3) == 0.9
+    assert reachable(2, 9, 3) == 8
+    assert reachable(0.0, 0.35, None) == 0.35
