@@ -20,11 +20,12 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from search_spaces.errors import UserError, sentence, unknown
 
-Kind = Literal["real", "integer", "choice", "flag"]
+Kind = Literal["real", "integer", "choice", "flag", "text"]
 Value = float | int | str | bool
 Dataclass = TypeVar("Dataclass")
 
@@ -67,6 +68,8 @@ class Parameter:
             return "true or false"
         if self.kind == "choice":
             return "one of " + ", ".join(self.options)
+        if self.kind == "text":
+            return "a name or a path"
         noun = "a number" if self.kind == "real" else "a whole number"
         if self.low is None and self.high is None:
             return noun
@@ -93,6 +96,8 @@ class Parameter:
         if self.kind == "choice":
             # YAML reads a bare `none` as a string but `null` as None; both name the option `none`.
             return "none" if raw is None else str(raw)
+        if self.kind == "text":
+            return str(raw) if isinstance(raw, (str, Path)) and str(raw).strip() else None
         if isinstance(raw, bool) or raw is None:
             return None
         try:
@@ -106,7 +111,7 @@ class Parameter:
         return number
 
     def _inside(self, value: Value) -> bool:
-        if self.kind == "flag":
+        if self.kind in ("flag", "text"):
             return True
         if self.kind == "choice":
             return value in self.options
@@ -151,6 +156,11 @@ def choice(
 def flag(default: bool, *, symbol: str = "", doc: str, source: str = "", tune: bool = False) -> Any:
     """A yes-or-no parameter."""
     return _declare("flag", default, doc, symbol=symbol, source=source, tune=tune)
+
+
+def text(default: str, *, symbol: str = "", doc: str, source: str = "") -> Any:
+    """A name or a path, checked by whoever uses it; never searched."""
+    return _declare("text", default, doc, symbol=symbol, source=source)
 
 
 def canonical(key: str) -> str:
