@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Makes .venv and installs fedtune with everything its tests need; called by make through scripts/heartbeat.py.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+python=${PYTHON:-python3}
+
+if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+    echo "fedtune needs Python 3.11 or newer, got $("$python" --version 2>&1). Name another one: make demo PYTHON=/path/to/python3.12" >&2
+    exit 2
+fi
+if ! [ -x .venv/bin/python ]; then
+    echo "Creating .venv with $("$python" --version 2>&1)"
+    if ! "$python" -m venv .venv; then
+        rm -rf .venv
+        echo "This Python cannot create virtual environments. On Debian or Ubuntu: apt-get install python3-venv" >&2
+        exit 2
+    fi
+fi
+# pip downloads into its temporary folder first; inside .venv the megabytes that heartbeat.py counts include it.
+export TMPDIR="$PWD/.venv/tmp" PIP_DISABLE_PIP_VERSION_CHECK=1
+mkdir -p "$TMPDIR"
+trap 'rm -rf "$TMPDIR"' EXIT
+echo "Installing fedtune and its dependencies (PyTorch's wheels alone are about 2 GB)"
+# Byte-compiling all of PyTorch and Ray would take a minute; what is imported is compiled on first use.
+.venv/bin/python -m pip install --quiet --no-compile --editable '.[dev]'
