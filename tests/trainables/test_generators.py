@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 from torch import nn
@@ -94,5 +96,5 @@ def test_running_statistics_move_in_training_are_used_in_evaluation_and_reset() 
 
 
 def test_unknown_merge_operator() -> None:
-    with pytest.raises(UserError, match="Unknown merge operator 'mult'. Did you mean 'mul'?"):
+    with pytest.raises(UserError, match=re.escape("Unknown merge operator 'mult'. Did you mean 'mul'?")):
         Generator((1, 8, 8), 4, 8, "mult")

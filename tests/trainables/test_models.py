@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 import torch
@@ -196,7 +197,7 @@ def test_width_is_the_ceiling(size: int, rate: float, expected: int) -> None:
 
 
 def test_user_errors() -> None:
-    with pytest.raises(UserError, match="Unknown model 'lenet'. Did you mean 'lenet5'?"):
+    with pytest.raises(UserError, match=re.escape("Unknown model 'lenet'. Did you mean 'lenet5'?")):
         models.build("lenet", (1, 8, 8), 10)
     with pytest.raises(UserError, match="rate must be a number above 0 and at most 1, got 0"):
         models.build("cnn", (1, 8, 8), 10, 0.0)

@@ -1,0 +1,217 @@
+"""How the training data is dealt to the clients (METHODS 1.4).
+
+| recipe         | of       | what it does                                                                                |
+|----------------|----------|---------------------------------------------------------------------------------------------|
+| `iid`          | -        | equal shares, drawn uniformly                                                               |
+| `dir_class`    | DFRD     | every class is split over the clients by Dir(ω·1_N); full clients get nothing more          |
+| `dir_client`   | FedMD-CG | every client draws its label law from Dir(ω·1_C); equal client sizes                        |
+| `dir_dominant` | FedKF    | Dir(ω·1) per class, redrawn until the clients take turns in holding the largest share       |
+| `dir_pfl`      | DHF      | `dir_class` with a minimum size of 40; meant for train and test data merged                 |
+| `pathological` | DHF      | every client sees k classes, in unequal shares                                              |
+
+A recipe decides only how many samples of each class every client gets, a table of counts `(N, C)`; which ones they are
+is a uniform draw that all recipes share. Every sample goes to exactly one client.
+
+Size guard: a table in which a client has fewer than `min_size` samples is drawn again, at most 10 000 times; then the
+minimum is relaxed to 2 (with a warning in the log), and if that fails too the user is told.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from search_spaces.errors import UserError, sentence, unknown
+
+DRAWS = 10_000
+RELAXED_MINIMUM = 2
+#: B / (1 − 0.75) for DHF's batch of 10: every client can fill a test batch from its quarter (PFLlib).
+PFL_MINIMUM = 40
+
+Counts = NDArray[np.int64]
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a recipe is given. `sizes` `(C,)` are the samples per class."""
+
+    sizes: Counts
+    clients: int
+    omega: float
+    classes_per_client: int
+
+    @property
+    def total(self) -> int:
+        """n, the number of samples."""
+        return int(self.sizes.sum())
+
+    def equal_shares(self) -> Counts:
+        """`(N,)`: n/N rounded down, the first clients get one more where it does not divide."""
+        shares = np.full(self.clients, self.total // self.clients)
+        shares[: self.total % self.clients] += 1
+        return shares
+
+
+Recipe = Callable[[Task, np.random.Generator], Counts | None]
+
+
+def partition(
+    recipe: str, labels: NDArray[np.integer], clients: int, *, classes: int, rng: np.random.Generator,
+    omega: float = 1.0, classes_per_client: int = 2, min_size: int = 10,
+) -> list[NDArray[np.int64]]:
+    """The indices into `labels` `(n,)` that each client holds, shuffled; disjoint, together all of 0 … n−1.
+
+    The same generator state gives the same partition. `omega` is used by the Dirichlet recipes, `classes_per_client`
+    by `pathological`. Raises `UserError` for an unknown recipe and where no client sizes of at least 2 can be had."""
+    if recipe not in RECIPES:
+        raise UserError(unknown("partition", recipe, RECIPES))
+    labels = np.asarray(labels)
+    task = Task(np.bincount(labels, minlength=classes), clients, omega, classes_per_client)
+    if recipe == "pathological":
+        _check_pathological(task)
+    if recipe == "dir_pfl":
+        min_size = min(max(min_size, PFL_MINIMUM), task.total // clients // 2)
+    return _deal(_draw(recipe, task, min_size, rng), labels, rng)
+
+
+def _draw(recipe: str, task: Task, min_size: int, rng: np.random.Generator) -> Counts:
+    """A table of the recipe that passes the size guard."""
+    relaxed = min(RELAXED_MINIMUM, min_size)
+    for minimum in dict.fromkeys((min_size, relaxed)):
+        if task.total < minimum * task.clients:
+            continue
+        for _ in range(DRAWS):
+            counts = RECIPES[recipe](task, rng)
+            if counts is not None and counts.sum(axis=1).min() >= minimum:
+                if minimum < min_size:
+                    logger.warning("partition %s (omega %g, %d clients): no draw gives every client %d samples, accepted %d",
+                                   recipe, task.omega, task.clients, min_size, minimum)
+                return counts
+    raise UserError(sentence(
+        "clients", f"few enough for each to hold at least {relaxed} of the {task.total} training samples", task.clients,
+        f"partition {recipe}, omega {task.omega:g}", "Use fewer clients, a larger omega or another partition.",
+    ))
+
+
+def _deal(counts: Counts, labels: NDArray[np.integer], rng: np.random.Generator) -> list[NDArray[np.int64]]:
+    """Which samples: each class is shuffled and cut at the table's counts, then every client's samples are shuffled."""
+    held: list[list[NDArray[np.int64]]] = [[] for _ in counts]
+    for label, per_client in enumerate(counts.T):
+        shuffled = rng.permutation(np.flatnonzero(labels == label))
+        for client, part in enumerate(np.split(shuffled, np.cumsum(per_client)[:-1])):
+            held[client].append(part)
+    return [rng.permutation(np.concatenate(parts)) for parts in held]
+
+
+def iid(task: Task, rng: np.random.Generator) -> Counts:
+    """Equal shares of a uniform shuffle: the classes of a share are a hypergeometric draw."""
+    left, rows = task.sizes.copy(), []
+    for share in task.equal_shares():
+        rows.append(rng.multivariate_hypergeometric(left, int(share)))
+        left = left - rows[-1]
+    return np.stack(rows)
+
+
+def dir_class(task: Task, rng: np.random.Generator) -> Counts | None:
+    """DFRD. For every class: shares ~ Dir(ω·1_N); zero for clients that already hold n/N or more; renormalise; cut the
+    class at the cumulated shares, rounded down. None where the remaining shares are all zero in double precision."""
+    counts = np.zeros((task.clients, len(task.sizes)), dtype=np.int64)
+    held = np.zeros(task.clients, dtype=np.int64)
+    drawn = rng.dirichlet(np.full(task.clients, task.omega), size=len(task.sizes))
+    for label, size in enumerate(task.sizes):
+        shares = drawn[label] * (held < task.total / task.clients)
+        weight = shares.sum()
+        if not weight > 0:
+            return None
+        cuts = (np.cumsum(shares / weight) * size).astype(np.int64)
+        cuts[-1] = size
+        counts[:, label] = np.diff(cuts, prepend=0)
+        held += counts[:, label]
+    return counts
+
+
+def dir_client(task: Task, rng: np.random.Generator) -> Counts:
+    """FedMD-CG. Client after client: label law ~ Dir(ω·1_C), then its equal share is drawn from the pool without
+    replacement, every sample weighted by its class. Where the classes of positive weight hold less than the share, all
+    of them are taken and the rest comes uniformly from the other classes, so that sizes stay equal."""
+    left, rows = task.sizes.copy(), []
+    for share in task.equal_shares():
+        with np.errstate(divide="ignore"):
+            weight = np.log(rng.dirichlet(np.full(len(left), task.omega)))
+        pool = np.repeat(np.arange(len(left)), left)
+        # The largest log-weight + Gumbel noise first is a weighted draw without replacement (Efraimidis and Spirakis).
+        key = weight[pool] + rng.gumbel(size=len(pool))
+        order = np.lexsort((rng.random(len(pool)), -key))
+        rows.append(np.bincount(pool[order[:share]], minlength=len(left)))
+        left = left - rows[-1]
+    return np.stack(rows)
+
+
+def dir_dominant(task: Task, rng: np.random.Generator) -> Counts:
+    """FedKF. Clients in blocks of at most C; every class is split over the blocks in proportion to their clients. In a
+    block, shares ~ Dir(ω·1) per class, redrawn until the largest falls to a client that has not been largest in the
+    current cycle; a cycle ends when all have been. What rounding down leaves over goes to a random block or client."""
+    classes = len(task.sizes)
+    blocks = [min(classes, task.clients - start) for start in range(0, task.clients, classes)]
+    per_block = np.stack([_rounded(np.array(blocks) / task.clients, int(size), rng) for size in task.sizes], axis=1)
+    rows = []
+    for members, sizes in zip(blocks, per_block, strict=True):
+        counts = np.zeros((members, classes), dtype=np.int64)
+        had_turn = np.zeros(members, dtype=bool)
+        for label, size in enumerate(sizes):
+            shares = rng.dirichlet(np.full(members, task.omega))
+            while had_turn[shares.argmax()]:
+                shares = rng.dirichlet(np.full(members, task.omega))
+            had_turn[shares.argmax()] = True
+            if had_turn.all():
+                had_turn[:] = False
+            counts[:, label] = _rounded(shares, int(size), rng)
+        rows.append(counts)
+    return np.concatenate(rows)
+
+
+def _rounded(shares: NDArray[np.float64], size: int, rng: np.random.Generator) -> Counts:
+    """`shares · size` rounded down; the rest goes to one random place."""
+    counts = (shares * size).astype(np.int64)
+    counts[rng.integers(len(counts))] += size - counts.sum()
+    return counts
+
+
+def pathological(task: Task, rng: np.random.Generator) -> Counts:
+    """DHF (PFLlib). Class after class goes to the first ceil(N/C·k) clients that still need classes; all but the last of
+    them get a uniform draw from [s/10, s), s an equal share of the class, and the last gets what remains.
+
+    Where C/k or N·k/C is not whole, late clients may see fewer than k classes; a class always keeps at least one client."""
+    classes = len(task.sizes)
+    counts = np.zeros((task.clients, classes), dtype=np.int64)
+    need = np.full(task.clients, task.classes_per_client)
+    for label, size in enumerate(task.sizes):
+        spare = int(need.sum()) - (classes - label - 1)
+        several = min(math.ceil(task.clients * task.classes_per_client / classes), spare)
+        takers = np.flatnonzero(need)[:several]
+        share = size / len(takers)
+        low = int(share / 10)
+        given = rng.integers(low, max(int(share), low + 1), size=len(takers) - 1)
+        counts[takers, label] = [*given, size - given.sum()]
+        need[takers] -= 1
+    return counts
+
+
+def _check_pathological(task: Task) -> None:
+    classes, k = len(task.sizes), task.classes_per_client
+    if not 1 <= k <= classes:
+        raise UserError(sentence("classes_per_client", f"in [1, {classes}], the number of classes", k, "partition pathological"))
+    if task.clients * k < classes:
+        raise UserError(sentence("classes_per_client", f"at least {math.ceil(classes / task.clients)}", k,
+                                 f"partition pathological, {task.clients} clients", "Otherwise some classes would have no client."))
+
+
+RECIPES: dict[str, Recipe] = {
+    "iid": iid, "pathological": pathological, "dir_class": dir_class, "dir_client": dir_client, "dir_dominant": dir_dominant, "dir_pfl": dir_class,
+}
