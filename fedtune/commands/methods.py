@@ -1,0 +1,33 @@
+"""fedtune methods [NAME]: what can be searched, and every parameter of one method."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def command(
+    name: Annotated[str | None, typer.Argument(help="A method; without it all are listed.", show_default=False)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """List the methods, or every parameter of one."""
+    from fedtune import listing, tables
+
+    rows = listing.methods(name)
+    if as_json:
+        tables.print_json(rows)
+    elif name is None:
+        tables.show("Methods", rows, {
+            "name": "name", "title": "title", "family": "family", "reference": "reference", "spaces": "spaces",
+        })
+        tables.say("fedtune methods NAME lists a method's parameters; fedtune spaces NAME its search spaces.")
+    else:
+        columns = {
+            "name": "name", "symbol": "symbol", "default": "default", "bounds": "must be", "tuned": "default search", "doc": "meaning", "source": "source",
+        }
+        for group, title in (("method", f"{name}: the method's parameters"), ("federation", "The federation, the same for every method")):
+            found = [row for row in rows if row["group"] == group]
+            shown = [row | {"name": row["key"] if row["option"] is None else f"{row['key']} ({row['option']})"} for row in found]
+            tables.show(title, shown, columns)
+        tables.say(f"Any of them is changed with --set name=value, for example: fedtune search {name} --set rounds=20")

@@ -1,0 +1,25 @@
+"""fedtune spaces [METHOD]: the named search spaces."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def command(
+    method: Annotated[str | None, typer.Argument(help="A method; without it the spaces of all are listed.", show_default=False)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """List the named search spaces of one method or of all."""
+    from fedtune import listing, tables
+
+    rows = listing.spaces(method)
+    if as_json:
+        tables.print_json(rows)
+        return
+    shown = [row | {"search": "\n".join(f"{key} {text}" for key, text in row["search"].items())} for row in rows]
+    columns = {"method": "method", "name": "space", "title": "title", "search": "searches", "cells": "grid", "fix": "fixed", "source": "source"}
+    tables.show("Search spaces", shown, columns)
+    example = rows[0] if rows else {"method": "METHOD", "name": "SPACE"}
+    tables.say(f"fedtune search {example['method']} --space {example['name']} runs one; a space of your own is a YAML file given by its path.")

@@ -1,0 +1,88 @@
+"""What there is: methods, spaces, data sets, as plain data. The commands of the same names print it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from search_spaces import presets
+from search_spaces.parameter import Parameter
+
+
+def methods(name: str | None = None) -> list[dict[str, Any]]:
+    """All methods, or every parameter of one.
+
+    A method has name, title, reference, family, widths, shares_label_counts, spaces. A parameter has key, symbol,
+    default, bounds, tuned (what a default search covers, None for not searched), doc, source, group (`method` or
+    `federation`), option (`kind=a` where it exists only under that option, else None).
+    Raises `UserError` for an unknown method."""
+    from trainables import registry
+
+    if name is None:
+        return [
+            {"name": m.name, "title": m.title, "reference": m.reference, "family": m.family, "widths": m.widths,
+             "shares_label_counts": m.shares_label_counts, "spaces": space_names(m.name)}
+            for m in registry.methods().values()
+        ]
+    from search_spaces.parameter import parameters
+
+    own = parameters(registry.method(name).Config)
+    rows: list[dict[str, Any]] = []
+    for key, parameter in registry.declared(name).items():
+        rows += _rows(parameter, "method" if key in own else "federation", None)
+    return sorted(rows, key=lambda row: row["group"] != "method")
+
+
+def spaces(method: str | None = None) -> list[dict[str, Any]]:
+    """The named spaces of one method or of all: method, name, title, source, search (text by key), fix, profiles,
+    figures, published, cells (points of its grid search). Raises `UserError` for an unknown method."""
+    from trainables import registry
+
+    chosen = [registry.method(method).name] if method is not None else list(registry.methods())
+    rows: list[dict[str, Any]] = []
+    for owner in chosen:
+        declared = registry.declared(owner)
+        for name in space_names(owner):
+            space = presets.load(owner, name, declared)
+            rows.append({
+                "method": owner, "name": name, "title": space.title, "source": space.source,
+                "search": {key: dimension.describe() for key, dimension in space.search.items()}, "fix": dict(space.fix),
+                "profiles": {profile: dict(values) for profile, values in space.profiles.items()},
+                "figures": list(space.figures), "published": space.published,
+                "cells": math.prod(len(dimension.values()) for dimension in space.search.values()),
+            })
+    return rows
+
+
+def space_names(method: str) -> list[str]:
+    """The presets of a method; `default` always exists where something is declared to be tuned."""
+    from trainables import registry
+
+    named = presets.names(method)
+    tunable = any(parameter.tune is not False for parameter in registry.declared(method).values())
+    return named if "default" in named or not tunable else ["default", *named]
+
+
+def _rows(parameter: Parameter, group: str, option: str | None) -> list[dict[str, Any]]:
+    rows = [{
+        "key": parameter.key, "symbol": parameter.symbol, "default": parameter.default, "bounds": parameter.must(), "tuned": _tuned(parameter),
+        "doc": parameter.doc, "source": parameter.source, "unit": parameter.unit, "group": group, "option": option,
+    }]
+    for name, children in parameter.children.items():
+        for child in children:
+            rows += _rows(child, group, f"{parameter.key}={name}")
+    return rows
+
+
+def _tuned(parameter: Parameter) -> str | None:
+    from search_spaces.space import Dimension
+
+    return None if parameter.tune is False else Dimension.of(parameter).describe()
+
+
+def cache_folder() -> Path:
+    """Where prepared data sets are kept: $FEDTUNE_CACHE or ~/.cache/fedtune."""
+    import os
+
+    return Path(os.environ.get("FEDTUNE_CACHE") or Path.home() / ".cache" / "fedtune")

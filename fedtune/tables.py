@@ -1,0 +1,58 @@
+"""Printing lists of rows: a rich table on a terminal, JSON where a program reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def show(title: str, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> None:
+    """A table of `rows` on stdout; `columns` maps a row's key to its heading. A column nobody fills is left out."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    used = {key: heading for key, heading in columns.items() if any(cell(row.get(key)) for row in rows)}
+    for index, heading in enumerate(used.values()):
+        table.add_column(heading, style="bold" if index == 0 else None, overflow="fold", no_wrap=index == 0)
+    for row in rows:
+        table.add_row(*(Text(cell(row.get(key))) for key in used))
+    _console().print(table)
+
+
+def say(text: str) -> None:
+    """One line on stdout, as it stands."""
+    _console().print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_json(data: Any) -> None:
+    """`data` as indented JSON on stdout."""
+    print(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def cell(value: Any) -> str:
+    """A value as a reader wants it: lists and mappings on one line, whole and true as in YAML."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {cell(item)}" for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(cell(item) for item in value)
+    return str(value)
+
+
+def _console() -> Any:
+    """A console as wide as the terminal; 160 columns where there is none, so that a pipe or a log is not cut to 80."""
+    import os
+    import sys
+
+    from rich.console import Console
+
+    wide = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else 160
+    return Console(width=wide)
