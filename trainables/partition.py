@@ -76,7 +76,7 @@ def partition(
     if recipe == "pathological":
         _check_pathological(task)
     if recipe == "dir_pfl":
-        min_size = min(max(min_size, PFL_MINIMUM), task.total // clients // 2)
+        min_size = max(min(max(min_size, PFL_MINIMUM), task.total // clients // 2), RELAXED_MINIMUM)
     return _deal(_draw(recipe, task, min_size, rng), labels, rng)
 
 

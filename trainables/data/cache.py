@@ -1,0 +1,197 @@
+"""The cache of prepared data sets: uint8 memory maps, written once per content and shared by all trials of a machine.
+
+    $FEDTUNE_CACHE (default ~/.cache/fedtune)/
+        prepared/<key>/   train_x.npy  train_y.npy  test_x.npy  test_y.npy  meta.json
+        prepared/<key>.lock
+        files/<signature>        content hash of source files, so that they are hashed once and not at every start
+        downloads/               archives as they were downloaded
+
+A folder is written under another name and renamed when it is complete, under a file lock: it is either whole or not there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from search_spaces.errors import Shown, UserError, sentence
+from trainables.data.dataset import Dataset, Raw, Split
+
+#: Raised when the layout of the cache changes.
+LAYOUT = 1
+_ARRAYS = ("train_x", "train_y", "test_x", "test_y")
+
+
+def home() -> Path:
+    """The cache folder."""
+    return Path(os.environ.get("FEDTUNE_CACHE") or Path.home() / ".cache" / "fedtune").expanduser()
+
+
+def key(*parts: object) -> str:
+    """A short name for whatever is given, the same on every machine."""
+    return hashlib.blake2b(json.dumps([LAYOUT, *parts], default=str).encode(), digest_size=12).hexdigest()
+
+
+def content(paths: Iterable[Path]) -> str:
+    """A hash of the files' names and content. Remembered by path, size and time of change."""
+    ordered = sorted(paths)
+    note = home() / "files" / key([(str(p.resolve()), s.st_size, s.st_mtime_ns) for p in ordered for s in [p.stat()]])
+    with contextlib.suppress(OSError):
+        return note.read_text()
+    digest = hashlib.blake2b(digest_size=12)
+    root = os.path.commonpath([p.parent for p in ordered])
+    for path in ordered:
+        digest.update(f"{path.relative_to(root)}\0{path.stat().st_size}\0".encode())
+        with path.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+    with writable():
+        note.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=note.parent, delete=False) as out:
+            out.write(digest.hexdigest())
+        os.replace(out.name, note)
+    return digest.hexdigest()
+
+
+def exists(folder_key: str) -> bool:
+    """Whether a data set has been prepared under this key."""
+    return (home() / "prepared" / folder_key / "meta.json").exists()
+
+
+def prepare(folder_key: str, name: str, title: str, read: Callable[[Path], Raw]) -> Dataset:
+    """The data set under this key; `read` is called, once per machine, if it has not been prepared yet.
+
+    `read` gets an empty folder on the cache's disk for its own use, removed afterwards."""
+    folder = home() / "prepared" / folder_key
+    if not exists(folder_key):
+        from filelock import FileLock
+
+        with writable():
+            folder.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.ExitStack() as stack:
+            with writable():
+                stack.enter_context(FileLock(f"{folder}.lock"))
+            if not exists(folder_key):
+                with _scratch(folder.parent) as scratch:
+                    (scratch / "work").mkdir()
+                    raw = read(scratch / "work")
+                    (scratch / "out").mkdir()
+                    _write(raw, scratch / "out")
+                    with writable():
+                        shutil.rmtree(folder, ignore_errors=True)
+                        os.replace(scratch / "out", folder)
+    return _open(folder, name, title)
+
+
+def _open(folder: Path, name: str, title: str) -> Dataset:
+    try:
+        meta: dict[str, Any] = json.loads((folder / "meta.json").read_text())
+        arrays = [np.load(folder / f"{a}.npy", mmap_mode="c", allow_pickle=False) for a in _ARRAYS]
+        for array, expected in zip(arrays, meta["lengths"], strict=True):
+            if len(array) != expected:
+                raise ValueError(f"{len(array)} of {expected} entries")
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(sentence("The prepared data set", "complete", Shown(str(error)), str(folder), "Delete this folder and repeat.")) from error
+    train_x, train_y, test_x, test_y = arrays
+    return Dataset(name, title, len(meta["class_names"]), tuple(meta["class_names"]), tuple(meta["shape"]), tuple(meta["mean"]), tuple(meta["std"]),
+                   train_x, train_y, test_x, test_y, meta["hash"])
+
+
+def _write(raw: Raw, out: Path) -> None:
+    """The four arrays and meta.json. The test set is put into its fixed shuffled order."""
+    digest = hashlib.blake2b(digest_size=16)
+    moments = np.zeros((3, raw.shape[0]))
+    order = np.random.default_rng(0).permutation(len(raw.test.labels))
+
+    def train_seen(x: NDArray[np.uint8]) -> None:
+        digest.update(x.tobytes())
+        _accumulate(moments, x)
+
+    _write_images(out / "train_x.npy", raw.train, raw.shape, train_seen)
+    _write_labels(out / "train_y.npy", raw.train.labels)
+    _write_images(out / "unshuffled.npy", raw.test, raw.shape, lambda x: None)
+    unshuffled = np.load(out / "unshuffled.npy", mmap_mode="r", allow_pickle=False)
+    blocks = (unshuffled[order[i:i + 4096]] for i in range(0, len(order), 4096))
+    _write_images(out / "test_x.npy", Split(blocks, raw.test.labels), raw.shape, lambda x: digest.update(x.tobytes()))
+    _write_labels(out / "test_y.npy", raw.test.labels[order])
+    del unshuffled
+    (out / "unshuffled.npy").unlink()
+
+    count, total, squares = moments
+    mean = raw.mean or tuple((total / count / 255).tolist())
+    # A channel that never changes has no scale of its own; 1 keeps it finite.
+    std = raw.std or tuple(float(s) or 1.0 for s in np.sqrt(np.maximum(squares / count - (total / count) ** 2, 0)) / 255)
+    meta = {"class_names": raw.class_names, "shape": raw.shape, "mean": mean, "std": std,
+            "lengths": [len(y) for split in (raw.train, raw.test) for y in (split.labels, split.labels)]}
+    for value in (raw.train.labels.tobytes(), raw.test.labels[order].tobytes(), json.dumps(meta).encode()):
+        digest.update(value)
+    with writable():
+        (out / "meta.json").write_text(json.dumps(meta | {"hash": digest.hexdigest()}, indent=1))
+
+
+def _accumulate(moments: NDArray[np.float64], x: NDArray[np.uint8]) -> None:
+    """Adds count, sum and sum of squares per channel; exact, since each block's sums are integers."""
+    flat = x.transpose(1, 0, 2, 3).reshape(x.shape[1], -1)
+    histograms = np.stack([np.bincount(channel, minlength=256) for channel in flat])
+    moments += [histograms @ np.arange(256) ** power for power in range(3)]
+
+
+def _write_images(path: Path, split: Split, shape: tuple[int, int, int], seen: Callable[[NDArray[np.uint8]], None]) -> None:
+    total = 0
+    with writable(), path.open("wb") as stream:
+        _header(stream, np.dtype(np.uint8), (len(split.labels), *shape))
+        for chunk in split.chunks:
+            block = np.ascontiguousarray(chunk, dtype=np.uint8)
+            if block.shape[1:] != shape:
+                raise AssertionError(f"a chunk of images {block.shape[1:]} in a data set of {shape}")
+            seen(block)
+            # Written, not mapped: a full disk is then an error and not a signal that kills the process.
+            stream.write(block.tobytes())
+            total += len(block)
+    if total != len(split.labels):
+        raise AssertionError(f"{total} images for {len(split.labels)} labels")
+
+
+def _write_labels(path: Path, labels: NDArray[np.int64]) -> None:
+    with writable(), path.open("wb") as stream:
+        _header(stream, labels.dtype, labels.shape)
+        stream.write(labels.tobytes())
+
+
+def _header(stream: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+    descr = np.lib.format.dtype_to_descr(dtype)
+    np.lib.format.write_array_header_1_0(stream, {"descr": descr, "fortran_order": False, "shape": shape})
+
+
+@contextlib.contextmanager
+def _scratch(parent: Path) -> Iterator[Path]:
+    with writable():
+        folder = Path(tempfile.mkdtemp(dir=parent, prefix="unfinished-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def writable(folder: Path | None = None) -> Iterator[None]:
+    """Says in one sentence that `folder`, by default the cache, cannot be written: around code that only writes there."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        fix = "Free some space there or set" if full else "Mend its permissions or set"
+        raise UserError(sentence("The cache folder" if folder is None else "The data folder", "on a disk with free space" if full else "writable",
+                                 Shown(str(error.strerror or error)), str(folder or home()),
+                                 f"{fix} {'FEDTUNE_CACHE' if folder is None else '--data-dir'} to another folder.")) from error

@@ -1,0 +1,94 @@
+"""A labelled image data set as trials see it: uint8 arrays mapped from the cache, and how to normalise a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Shape = tuple[int, int, int]
+Images = NDArray[np.uint8]
+Labels = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Images are uint8 `(n, channels, height, width)`, labels int64 `(n,)` in 0 … classes − 1.
+
+    The arrays are memory maps shared by all processes of a machine; they are private to a process where it writes
+    (copy on write), so nothing can change the cache. The test set is in a fixed shuffled order, because models that use
+    batch statistics in evaluation must not see it sorted by class. `mean` and `std` are per channel, on [0, 1].
+    `hash` names the content: the same images, labels and normalisation give the same hash on every machine."""
+
+    name: str
+    title: str
+    classes: int
+    class_names: tuple[str, ...]
+    shape: Shape
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    train_x: Images
+    train_y: Labels
+    test_x: Images
+    test_y: Labels
+    hash: str
+    _scale: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def batch(self, x: Tensor) -> Tensor:
+        """uint8 images `(B, ch, H, W)`, on any device, to float32 `(x/255 − mean)/std` of the same shape."""
+        import torch
+
+        key = str(x.device)
+        if key not in self._scale:
+            mean, std = (torch.tensor(values, dtype=torch.float64).view(-1, 1, 1) for values in (self.mean, self.std))
+            self._scale[key] = ((255 * mean).float().to(x.device), (255 * std).float().to(x.device))
+        shift, scale = self._scale[key]
+        return x.to(torch.float32).sub_(shift).div_(scale)
+
+
+@dataclass(frozen=True)
+class Split:
+    """One part of a data set on its way into the cache: `chunks` yields uint8 arrays `(k, ch, H, W)`, `len(labels)` in all.
+
+    Reading a chunk may raise `UserError` and nothing else."""
+
+    chunks: Iterator[Images]
+    labels: Labels
+
+
+@dataclass(frozen=True)
+class Raw:
+    """A data set as a reader hands it over. `mean` and `std` None: computed from the training images."""
+
+    train: Split
+    test: Split
+    class_names: tuple[str, ...]
+    shape: Shape
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+
+
+def from_arrays(x: Images, y: NDArray[np.integer]) -> Split:
+    """A `Split` of images `(n, ch, H, W)` and labels `(n,)` that are in memory. Raises `ValueError` where their numbers differ."""
+    if len(x) != len(y):
+        raise ValueError(f"{len(x)} images and {len(y)} labels")
+    return Split(iter([x]) if len(x) else iter(()), np.asarray(y, dtype=np.int64))
+
+
+def stratified(labels: NDArray[np.integer], share: float = 0.2, seed: int = 0) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Indices of a training and a test part: of every class with n ≥ 2 samples, max(1, round(share·n)) go to the test part.
+
+    Fixed for a given seed; both parts in rising order."""
+    rng = np.random.default_rng(seed)
+    test: list[NDArray[np.int64]] = []
+    for label in np.unique(labels):
+        members = rng.permutation(np.flatnonzero(labels == label))
+        test.append(members[: max(1, round(share * len(members))) if len(members) > 1 else 0])
+    chosen = np.sort(np.concatenate(test))
+    return np.setdiff1d(np.arange(len(labels)), chosen), chosen

@@ -1,0 +1,45 @@
+"""A registered data set before it is read: the facts that need no download, and how its files are found and read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainables.data.dataset import Raw, Shape
+
+
+@dataclass(frozen=True)
+class File:
+    """One file to download. `path` is its place below the data folder, in torchvision's layout; the checksum is MD5."""
+
+    path: str
+    urls: tuple[str, ...]
+    md5: str
+
+
+@dataclass(frozen=True)
+class Source:
+    """A data set known by name.
+
+    files: where its downloads lie below the data folder; empty for an embedded data set.
+    remote: the same with addresses and checksums; asked for only before a download, because it may import torchvision.
+    unpacked: the files that identify the content of a folder that holds the data set unpacked; empty where it does not.
+    unpack: brings the downloaded files, found at these paths, into an empty folder in the layout `read` wants.
+    read: the data in such a folder.
+    version: raised when `read` changes what it yields, so that older caches are not used.
+    """
+
+    name: str
+    title: str
+    shape: Shape
+    classes: int
+    train: int
+    test: int
+    doc: str
+    read: Callable[[Path], Raw]
+    files: tuple[str, ...] = ()
+    remote: Callable[[], tuple[File, ...]] = tuple
+    unpacked: Callable[[Path], list[Path]] = lambda root: []
+    unpack: Callable[[list[Path], Path], None] = lambda files, into: None
+    version: int = 1
