@@ -1,0 +1,91 @@
+"""What several figures ask of a run: which metrics to show side by side, where every trial ended, what matters most."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from analysis.labels import twin
+from analysis.runs import Run
+from analysis.study import in_memory
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+ACCURACIES = ("global_accuracy", "local_accuracy")
+
+
+def metric_rows(runs: Sequence[Run], measured: Callable[[str], bool]) -> list[list[str]]:
+    """Metric names as a table: one column per metric (what was selected on, then the accuracies; two of them),
+    first row validation, second row test. Rows and cells that nothing measured are left out."""
+    bases: list[str] = []
+    for name in (*runs[0].metrics, *ACCURACIES):
+        base = name.removeprefix("val_")
+        if base not in bases and (measured(base) or measured(f"val_{base}")):
+            bases.append(base)
+    bases = bases[: max(2, len(runs[0].metrics))]
+    rows = [[f"val_{b}" if twin(b) != b else b for b in bases], bases]
+    kept = [[m for m in row if measured(m)] for row in rows]
+    return [row for i, row in enumerate(kept) if row and row not in kept[:i]]
+
+
+def finals(run: Run) -> pd.DataFrame:
+    """The last measured value of every metric (mean over seeds) by trial number, for trials that measured any."""
+    recorded = run.trials.set_index("number")
+    attributes = recorded[[c for c in recorded.columns if str(c).startswith("metric:")]]
+    attributes.columns = [str(c).removeprefix("metric:") for c in attributes.columns]
+    if run.curves.empty:
+        frame = attributes
+    else:
+        curves = run.curves[[c for c in run.curves.columns if not c.endswith(":std") and c not in ("round", "seeds")]]
+        frame = curves.groupby("trial").last().combine_first(attributes)
+    done = recorded[recorded["state"] == "COMPLETE"]
+    for i, name in enumerate(run.metrics):
+        values = done["values"].map(lambda v, i=i: v[i] if len(v) > i else np.nan).astype(float)
+        if name in frame.columns:
+            frame[name] = values.combine_first(frame[name])
+        elif len(values):
+            frame[name] = values
+    return frame.reindex(sorted(frame.index))
+
+
+def importances(run: Run, target: int = 0, trials: Sequence[FrozenTrial] | None = None) -> dict[str, float]:
+    """Optuna's PED-ANOVA importances for objective number `target`, largest first, from these trials (all completed ones);
+    empty where they cannot be computed."""
+    import optuna
+
+    done = trials if trials is not None else [t for t in run.frozen if t.state.name == "COMPLETE"]
+    sign = -1.0 if run.directions[target] == "maximize" else 1.0
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            # PED-ANOVA explains what makes the target low; a target that is maximised is turned round.
+            found = optuna.importance.get_param_importances(
+                in_memory(run.directions, done), evaluator=optuna.importance.PedAnovaImportanceEvaluator(), target=lambda t: sign * t.values[target])
+    except (ValueError, RuntimeError, ZeroDivisionError):
+        return {}
+    return {k: float(v) for k, v in found.items() if np.isfinite(v)}
+
+
+def two_keys(run: Run) -> tuple[str, str, str]:
+    """The two searched parameters to draw against each other, and a sentence on how they were chosen (empty for two)."""
+    keys = [k for k in run.keys if len({t.params.get(k) for t in run.frozen if k in t.params}) > 1] or run.keys
+    keys += [k for k in run.keys if k not in keys]
+    if len(keys) <= 2:
+        return keys[0], keys[-1], ""
+    ranked = [k for k in importances(run) if k in keys]
+    picked = [k for k in keys if k in ranked[:2]] if len(ranked) >= 2 else keys[:2]
+    why = "the two most important ones (PED-ANOVA)" if len(ranked) >= 2 else "the first two, as there are too few trials to tell which matter most"
+    return picked[0], picked[1], f"Of {len(keys)} searched parameters it shows {why}."
+
+
+def sample(numbers: Sequence[int], limit: int, keep: Sequence[int] = ()) -> list[int]:
+    """At most `limit` of the numbers, evenly spread, and those of `keep` in any case."""
+    if len(numbers) <= limit:
+        return list(numbers)
+    picked = {numbers[int(i)] for i in np.linspace(0, len(numbers) - 1, limit)} | (set(keep) & set(numbers))
+    return sorted(picked)

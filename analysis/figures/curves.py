@@ -1,0 +1,96 @@
+"""Learning curves: every trial's metric over its rounds, the chosen one with its spread over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from analysis import style
+from analysis.figure import Figure
+from analysis.figures._common import metric_rows, sample
+from analysis.labels import Labels
+from analysis.runs import Run
+
+#: Lines drawn at most; the others are in the trials table.
+LIMIT = 150
+
+FIGURE = Figure(
+    "Learning curves",
+    ("Every faint line is one trial, the mean of its seeds; a dashed one was stopped early.",
+     "The strong line is the chosen configuration, its band one standard deviation over seeds to either side."),
+    order=20,
+)
+
+
+def needs(runs: Sequence[Run]) -> str | None:
+    return "Learning curves need a trial with a measured round; there is none yet." if runs[0].curves.empty else None
+
+
+def data(runs: Sequence[Run]) -> pd.DataFrame:
+    """One row per trial, round and metric: trial, round, metric, mean, std (over seeds; nan for one seed), seeds, state, best.
+
+    At most `LIMIT` trials, evenly spread over their numbers, and always the best one. attrs: columns, note."""
+    run = runs[0]
+    numbers = sorted(int(n) for n in run.curves["trial"].unique())
+    best = run.best
+    kept = sample(numbers, LIMIT, keep=[] if best is None else [best])
+    curves = run.curves[run.curves["trial"].isin(kept)]
+    rows = metric_rows(runs, lambda m: m in curves.columns and bool(curves[m].notna().any()))
+    parts = [
+        pd.DataFrame({"trial": curves["trial"], "round": curves["round"], "metric": m, "mean": curves[m], "std": curves[f"{m}:std"], "seeds": curves["seeds"]})
+        for row in rows for m in row
+    ]
+    frame = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["trial", "round", "metric", "mean", "std", "seeds"])
+    frame = frame[frame["mean"].notna()]
+    frame["state"] = frame["trial"].map(run.trials.set_index("number")["state"])
+    frame["best"] = frame["trial"] == best
+    note = f"{len(kept)} of {len(numbers)} trials are drawn, evenly spread over the search." if len(kept) < len(numbers) else ""
+    if int(run.curves["seeds"].max()) == 1:
+        note = f"{note} One seed per trial, so there is no band.".strip()
+    frame.attrs = {"columns": max((len(r) for r in rows), default=1), "note": note}
+    return frame
+
+
+def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
+    figure = go.Figure()
+    titles: list[str] = []
+    opacity = float(np.clip(12 / max(1, df["trial"].nunique()), 0.25, 0.7))
+    for panel, (metric, part) in enumerate(df.groupby("metric", sort=False), start=1):
+        name = str(metric)
+        scale = labels.scale(name)
+        titles.append(labels.metric(name, split=True) + (" · selected on" if name in labels.selected else ""))
+        for stopped, words in ((False, "completed or running"), (True, "stopped or failed")):
+            lines = part[~part["best"] & (part["state"].isin(["PRUNED", "FAIL"]) == stopped)]
+            figure.add_trace(go.Scatter(
+                **_lines(lines, scale), mode="lines", name=words, legendgroup=words, showlegend=panel == 1 and not lines.empty, opacity=opacity,
+                line={"width": 1, "color": style.BLUE if not stopped else style.MUTED, "dash": "dot" if stopped else "solid"},
+                hovertemplate="trial %{customdata}, round %{x}: %{y:.2f}<extra></extra>", **style.axes(panel)))
+        best = part[part["best"]].sort_values("round")
+        if not best.empty:
+            mean, std = best["mean"].to_numpy() * scale, best["std"].fillna(0).to_numpy() * scale
+            rounds = best["round"].tolist()
+            if std.any():
+                figure.add_trace(go.Scatter(x=rounds + rounds[::-1], y=[*(mean + std), *(mean - std)[::-1]], fill="toself", fillcolor=style.faded(style.ORANGE, 0.18),
+                                            line={"width": 0}, hoverinfo="skip", showlegend=False, **style.axes(panel)))
+            number = int(best["trial"].iloc[0])
+            figure.add_trace(go.Scatter(
+                x=rounds, y=mean, mode="lines+markers" if len(rounds) <= 30 else "lines", name=f"chosen: trial {number}", legendgroup="best", showlegend=panel == 1,
+                line={"width": 3, "color": style.ORANGE}, marker={"size": 6}, customdata=std,
+                hovertemplate=f"trial {number}, round %{{x}}: %{{y:.2f}} ± %{{customdata:.2f}}<extra></extra>", **style.axes(panel)))
+        style.title_axes(figure, panel, "round", labels.metric(name), xaxis={"rangemode": "tozero", "showgrid": False})
+    return style.panels(figure, titles, columns=df.attrs["columns"], height=260, legend=3, note=df.attrs["note"])
+
+
+def _lines(part: pd.DataFrame, scale: float) -> dict[str, list[float | int | None]]:
+    """All trials as one trace, separated by gaps: thousands of traces would make the page crawl."""
+    x: list[float | int | None] = []
+    y: list[float | int | None] = []
+    who: list[float | int | None] = []
+    for trial, lines in part.sort_values(["trial", "round"]).groupby("trial"):
+        x += [*lines["round"].tolist(), None]
+        y += [*(lines["mean"] * scale).round(4).tolist(), None]
+        who += [int(str(trial))] * (len(lines) + 1)
+    return {"x": x, "y": y, "customdata": who}

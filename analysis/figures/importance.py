@@ -1,0 +1,73 @@
+"""Which searched parameters matter: Optuna's PED-ANOVA, with the spread over resampled trials."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from analysis import style
+from analysis.figure import Figure
+from analysis.figures._common import importances
+from analysis.labels import Labels
+from analysis.runs import Run
+
+#: Fewer completed trials than this say nothing about importance.
+MINIMUM = 8
+RESAMPLES = 20
+
+FIGURE = Figure(
+    "Parameter importance",
+    ("A bar is the share of the difference between the best tenth of trials and the rest that a parameter explains (PED-ANOVA); bars of one colour add up to 100 %.",
+     "The whisker spans nine tenths of what resampling the trials gives: where whiskers overlap, the order is not settled."),
+    order=40,
+)
+
+
+def needs(runs: Sequence[Run]) -> str | None:
+    run = runs[0]
+    if len(run.keys) < 2:
+        return "Importance compares parameters; this run searched " + (f"only {run.keys[0]}." if run.keys else "none.")
+    done = int(((run.trials["state"] == "COMPLETE") & run.trials["value"].notna()).sum())
+    if done < MINIMUM:
+        return f"Importance needs {MINIMUM} completed trials, there {'is' if done == 1 else 'are'} {done}."
+    if run.trials.loc[run.trials["state"] == "COMPLETE", "value"].nunique() < 2:
+        return "Importance needs trials that differ in their result; all completed trials ended at the same value."
+    return None
+
+
+def data(runs: Sequence[Run]) -> pd.DataFrame:
+    """One row per objective and parameter: metric, key, importance (share, 0 to 1), low and high (5 and 95 % of resamples)."""
+    run = runs[0]
+    done = [t for t in run.frozen if t.state.name == "COMPLETE"]
+    rng = np.random.default_rng(0)
+    rows = []
+    for i, metric in enumerate(run.metrics):
+        point = importances(run, i)
+        draws = [importances(run, i, [done[j] for j in rng.integers(0, len(done), len(done))]) for _ in range(RESAMPLES if len(done) <= 2000 else 3)]
+        for key in run.keys:
+            drawn = [d[key] for d in draws if key in d]
+            low, high = np.quantile(drawn, [0.05, 0.95]) if drawn else (np.nan, np.nan)
+            rows.append({"metric": metric, "key": key, "importance": point.get(key, np.nan), "low": low, "high": high})
+    return pd.DataFrame(rows).sort_values(["metric", "importance"], ignore_index=True)
+
+
+def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
+    figure = go.Figure()
+    metrics = list(dict.fromkeys(df["metric"]))
+    order = df[df["metric"] == metrics[0]].sort_values("importance")["key"].tolist()
+    for i, metric in enumerate(metrics):
+        part = df[df["metric"] == metric].set_index("key").reindex(order)
+        value = 100 * part["importance"]
+        figure.add_trace(go.Bar(
+            x=value, y=[labels.parameter(k) for k in order], orientation="h", name=labels.metric(metric, split=True, unit=False), marker={"color": style.CYCLE[i % len(style.CYCLE)]},
+            error_x={"type": "data", "symmetric": False, "array": (100 * part["high"] - value).clip(lower=0), "arrayminus": (value - 100 * part["low"]).clip(lower=0),
+                     "color": style.INK, "thickness": 1.2, "width": 5},
+            text=[f" {v:.0f} %" for v in value], textposition="inside", insidetextanchor="start", textfont={"color": style.PAPER, "size": 12},
+            hovertemplate="%{y}: %{x:.1f} %<extra></extra>"))
+    figure.update_layout(barmode="group", bargap=0.35)
+    style.title_axes(figure, 1, f"importance for {labels.metric(metrics[0], split=True, unit=False)} [%]" if len(metrics) == 1 else "importance [%]", "",
+                     xaxis={"rangemode": "tozero"}, yaxis={"showgrid": False, "ticks": ""})
+    return style.panels(figure, [""], columns=1, height=max(120, 46 * len(order) * len(metrics) + 30), legend=len(metrics) if len(metrics) > 1 else 0, left=110)

@@ -1,0 +1,75 @@
+"""Accuracy against what crossed the wire to reach it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from analysis import style
+from analysis.figure import Figure
+from analysis.figures._common import metric_rows, sample
+from analysis.labels import Labels
+from analysis.runs import Run
+
+LIMIT = 60
+
+FIGURE = Figure(
+    "Accuracy against traffic",
+    ("A line is one trial: how accurate its model was once that much had been sent to and from the server, in all rounds so far (mean of seeds).",
+     "Up and left is better; the orange line is the chosen trial, and a line that lies below and right of another one wastes traffic."),
+    order=70,
+)
+
+
+def needs(runs: Sequence[Run]) -> str | None:
+    curves = runs[0].curves
+    if curves.empty or not {"bytes_up", "bytes_down"} <= set(curves.columns):
+        return "The traffic plot needs rounds that recorded bytes_up and bytes_down; there are none."
+    return None
+
+
+def data(runs: Sequence[Run]) -> pd.DataFrame:
+    """One row per trial, round and metric: trial, round, sent (10^6 bytes, cumulated, both ways), metric, value, best.
+    At most `LIMIT` trials, the best one among them. attrs: columns, note."""
+    run = runs[0]
+    curves = run.curves.copy()
+    curves["sent"] = (curves["bytes_up"].fillna(0) + curves["bytes_down"].fillna(0)).groupby(curves["trial"]).cumsum() / 1e6
+    numbers = sorted(int(n) for n in curves["trial"].unique())
+    kept = sample(numbers, LIMIT, keep=[] if run.best is None else [run.best])
+    curves = curves[curves["trial"].isin(kept)]
+    rows = metric_rows(runs, lambda m: m in curves.columns and bool(curves[m].notna().any()))
+    names = rows[-1] if rows else []
+    parts = [pd.DataFrame({"trial": curves["trial"], "round": curves["round"], "sent": curves["sent"], "metric": m, "value": curves[m], "best": curves["trial"] == run.best}) for m in names]
+    frame = pd.concat(parts, ignore_index=True).dropna(subset=["value"])
+    per_round = curves["sent"] / curves["round"]
+    equal = float(per_round.max() - per_round.min()) <= 1e-9 * float(per_round.max())
+    note = "Every configuration sends the same per round here, so the lines differ in accuracy only." if equal else ""
+    if len(kept) < len(numbers):
+        note = f"{note} {len(kept)} of {len(numbers)} trials are drawn.".strip()
+    frame.attrs = {"columns": len(names), "note": note}
+    return frame
+
+
+def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
+    figure = go.Figure()
+    titles = []
+    unit, factor = ("GB", 1e-3) if df["sent"].max() >= 2000 else ("MB", 1.0) if df["sent"].max() >= 2 else ("kB", 1e3)
+    for panel, (metric, part) in enumerate(df.groupby("metric", sort=False), start=1):
+        name = str(metric)
+        titles.append(labels.metric(name, split=True))
+        for best in (False, True):
+            x: list[float | None] = []
+            y: list[float | None] = []
+            who: list[int] = []
+            for trial, line in part[part["best"] == best].groupby("trial"):
+                x += [*(line["sent"] * factor).tolist(), None]
+                y += [*(line["value"] * labels.scale(name)).tolist(), None]
+                who += [int(str(trial))] * (len(line) + 1)
+            if x:
+                figure.add_trace(go.Scatter(x=x, y=y, mode="lines", line={"color": style.ORANGE if best else style.BLUE, "width": 3 if best else 1}, opacity=1 if best else 0.4,
+                                            name="chosen" if best else "other trials", legendgroup=str(best), showlegend=panel == 1, customdata=who,
+                                            hovertemplate=f"trial %{{customdata}}: %{{y:.2f}} after %{{x:.2f}} {unit}<extra></extra>", **style.axes(panel)))
+        style.title_axes(figure, panel, f"sent in both directions [{unit}]", labels.metric(name), xaxis={"rangemode": "tozero"})
+    return style.panels(figure, titles, columns=df.attrs["columns"], height=260, legend=2, note=df.attrs["note"])

@@ -1,0 +1,125 @@
+"""What things are called in figures and tables, taken from the parameters and metrics a run recorded.
+
+Text that came from a user (run names, options, errors) passes through `text` before it reaches a figure, because
+Plotly reads a little HTML in its labels.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from search_spaces.metrics import METRICS
+
+if TYPE_CHECKING:
+    from analysis.runs import Run
+
+#: Shares between 0 and 1 that are shown in per cent.
+PERCENT = frozenset(n for n in METRICS if n.removeprefix("val_") in {"global_accuracy", "local_accuracy", "amp", "wlp"})
+
+
+def text(raw: object) -> str:
+    """`raw` as inert text for a Plotly label."""
+    return html.escape(str(raw), quote=False)
+
+
+def number(value: object, digits: int = 4) -> str:
+    """A short form of a recorded value: `0.25`, `1e-05`, `fedrolex`, `yes`, `–` where there is none."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (int, float)):
+        return f"{value:.{digits}g}"
+    return str(value)
+
+
+def duration(seconds: float | None) -> str:
+    """`8 s`, `3 min 20 s`, `2 h 5 min`; `–` where unknown."""
+    if seconds is None or not math.isfinite(seconds):
+        return "–"
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Titles, scales and symbols of one or more runs' parameters (by key) and of metrics (by name)."""
+
+    parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    #: By which metrics trials were chosen, the first one first.
+    selected: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, runs: Sequence[Run]) -> Labels:
+        """The labels of these runs; the first run that declares a parameter names it."""
+        found: dict[str, Mapping[str, Any]] = {}
+        for run in runs:
+            for item in run.searched:
+                found.setdefault(item["key"], item)
+        return cls(found, tuple(runs[0].metrics) if runs else ())
+
+    def parameter(self, key: str) -> str:
+        """`λ (lambda)`, with the unit where there is one."""
+        item = self.parameters.get(key, {})
+        symbol = item.get("symbol") or ""
+        label = f"{symbol} ({key})" if symbol and symbol != key else str(item.get("label") or key)
+        unit = item.get("unit")
+        return text(f"{label} [{unit}]" if unit else label)
+
+    def symbol(self, key: str) -> str:
+        """`λ`, or the key where there is no symbol."""
+        return text(self.parameters.get(key, {}).get("symbol") or key)
+
+    def log(self, key: str) -> bool:
+        """Whether the parameter is searched on a logarithmic scale."""
+        item = self.parameters.get(key, {})
+        low = item.get("low")
+        return bool(item.get("log")) and not (isinstance(low, (int, float)) and low <= 0)
+
+    def numeric(self, key: str) -> bool:
+        """Whether the parameter is a number (and not a choice or a flag)."""
+        return self.parameters.get(key, {}).get("kind", "real") in ("real", "integer")
+
+    def metric(self, name: str, *, split: bool = False, unit: bool = True) -> str:
+        """A metric's title with its unit; with `split`, `Global accuracy, test` in place of `Global accuracy`."""
+        declared = METRICS.get(name)
+        if declared is None:
+            return text(name)
+        title = declared.title
+        if split:
+            twin = f"val_{name}" in METRICS
+            base = title.removesuffix(" (validation)")
+            title = f"{base}, validation" if name.startswith("val_") else f"{base}, test" if twin else base
+        unit_text = "%" if name in PERCENT else declared.unit
+        return f"{title} [{unit_text}]" if unit and unit_text else title
+
+    def scale(self, name: str) -> float:
+        """What a recorded value of the metric is multiplied by for display (100 for shares shown in per cent)."""
+        return 100.0 if name in PERCENT else 1.0
+
+    def shown(self, name: str, value: float | None) -> str:
+        """A metric's value as it is printed: `87.3 %`, `0.412 nats`."""
+        if value is None or not math.isfinite(value):
+            return "–"
+        if name in PERCENT:
+            return f"{100 * value:.2f} %"
+        unit = METRICS[name].unit if name in METRICS else ""
+        return f"{value:.4g} {unit}".strip()
+
+    def note(self, name: str) -> str:
+        """`selected on` where trials were chosen by this metric, else an empty text."""
+        return "selected on" if name in self.selected else ""
+
+
+def twin(name: str) -> str:
+    """The test metric of a validation metric and the other way round; the name itself where there is no twin."""
+    other = name.removeprefix("val_") if name.startswith("val_") else f"val_{name}"
+    return other if other in METRICS else name

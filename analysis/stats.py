@@ -1,0 +1,103 @@
+"""Numbers about numbers: mean and spread over seeds, intervals, and paired tests.
+
+Paired, because seed k gives every configuration the same partition, initialisation, cohort and batches: differences
+are taken per seed before anything is averaged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Summary:
+    """`n` finite values: their mean, sample standard deviation (n - 1; nan below two values) and a t interval."""
+
+    n: int
+    mean: float
+    std: float
+    low: float
+    high: float
+
+    def shown(self, scale: float = 1.0, digits: int = 2, sign: str = " ± ") -> str:
+        """`87.31 ± 0.42`; only the mean where there is a single value, `–` where there is none."""
+        if self.n == 0:
+            return "–"
+        mean = f"{scale * self.mean:.{digits}f}"
+        return mean if self.n < 2 else f"{mean}{sign}{scale * self.std:.{digits}f}"
+
+
+def summarise(values: Sequence[float], level: float = 0.95) -> Summary:
+    """Mean, standard deviation and the Student t interval of the mean at `level`; values that are not finite are left out."""
+    finite = np.asarray([v for v in values if v is not None and math.isfinite(v)], dtype=float)
+    n = len(finite)
+    if n == 0:
+        return Summary(0, math.nan, math.nan, math.nan, math.nan)
+    mean = float(finite.mean())
+    if n == 1:
+        return Summary(1, mean, math.nan, math.nan, math.nan)
+    from scipy.stats import t
+
+    std = float(finite.std(ddof=1))
+    half = float(t.ppf((1 + level) / 2, n - 1)) * std / math.sqrt(n)
+    return Summary(n, mean, std, mean - half, mean + half)
+
+
+def bootstrap(values: Sequence[float], level: float = 0.95, draws: int = 5000, seed: int = 0) -> tuple[float, float]:
+    """The percentile bootstrap interval of the mean; `(nan, nan)` below two values. Deterministic for one `seed`."""
+    finite = np.asarray([v for v in values if v is not None and math.isfinite(v)], dtype=float)
+    if len(finite) < 2:
+        return math.nan, math.nan
+    rng = np.random.default_rng(seed)
+    means = finite[rng.integers(0, len(finite), (draws, len(finite)))].mean(axis=1)
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+@dataclass(frozen=True)
+class Paired:
+    """The differences `b - a` over the `n` keys both sides have; p-values are two-sided, nan where a test cannot be made."""
+
+    n: int
+    difference: float
+    low: float
+    high: float
+    t_p: float
+    wilcoxon_p: float
+
+    @property
+    def smallest_wilcoxon(self) -> float:
+        """The smallest p a Wilcoxon test of `n` pairs can reach: below six pairs it is never under 0.05."""
+        return 2.0 ** (1 - self.n) if self.n else math.nan
+
+
+def paired(a: Mapping[int, float], b: Mapping[int, float], level: float = 0.95) -> Paired:
+    """Paired t test and Wilcoxon signed-rank test of `b` against `a` (both: value by seed) over their common seeds."""
+    keys = sorted(k for k in a.keys() & b.keys() if math.isfinite(a[k]) and math.isfinite(b[k]))
+    differences = np.asarray([b[k] - a[k] for k in keys], dtype=float)
+    summary = summarise(differences.tolist(), level)
+    if summary.n < 2:
+        return Paired(summary.n, summary.mean, math.nan, math.nan, math.nan, math.nan)
+    if np.all(differences == differences[0]):
+        # No spread: the t statistic is 0/0 or infinite. Equal runs are p = 1; a constant shift has no finite t.
+        p = 1.0 if differences[0] == 0 else math.nan
+        wilcoxon = 1.0 if differences[0] == 0 else 2.0 ** (1 - summary.n)
+        return Paired(summary.n, summary.mean, summary.low, summary.high, p, wilcoxon)
+    from scipy.stats import ttest_1samp
+    from scipy.stats import wilcoxon as signed_rank
+
+    t_p = float(ttest_1samp(differences, 0.0).pvalue)
+    return Paired(summary.n, summary.mean, summary.low, summary.high, t_p, float(signed_rank(differences).pvalue))
+
+
+def welch(mean: float, std: float, n: int, other_mean: float, other_std: float, other_n: int) -> float:
+    """The two-sided p of Welch's t test from summaries; nan where a spread or a count is missing."""
+    if min(n, other_n) < 2 or not (math.isfinite(std) and math.isfinite(other_std)) or std + other_std == 0:
+        return math.nan
+    from scipy.stats import ttest_ind_from_stats
+
+    return float(ttest_ind_from_stats(mean, std, n, other_mean, other_std, other_n, equal_var=False).pvalue)

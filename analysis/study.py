@@ -1,0 +1,76 @@
+"""Opening a study without changing it: read-only, also in a folder that cannot be written or while a driver writes."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from search_spaces.errors import UserError
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial
+
+
+def read_study(path: Path) -> tuple[tuple[str, ...], list[FrozenTrial]]:
+    """Directions and trials (by number) of the study in the SQLite file `path`.
+
+    Raises `UserError` where the file holds no readable study."""
+    try:
+        return _read(path, "mode=ro")
+    except UserError:
+        raise
+    except Exception:
+        pass
+    # A database in WAL mode needs to write beside itself even to be read: read a copy instead.
+    try:
+        with tempfile.TemporaryDirectory(prefix="fedtune-") as folder:
+            copy = Path(folder) / path.name
+            for suffix in ("", "-wal", "-journal"):
+                part = path.with_name(path.name + suffix)
+                if part.is_file():
+                    shutil.copyfile(part, copy.with_name(copy.name + suffix))
+            return _read(copy, "mode=rw")
+    except UserError:
+        raise
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UserError(f"{path} cannot be read as an Optuna study: {reason}. Copy the run directory again.") from error
+
+
+def _read(path: Path, mode: str) -> tuple[tuple[str, ...], list[FrozenTrial]]:
+    from optuna.storages import RDBStorage
+
+    if path.stat().st_size == 0:
+        raise UserError(f"{path} is empty. Copy the run directory again.")
+    # `timeout` is how long to wait for a driver's write lock.
+    url = f"sqlite:///file:{quote(str(path.resolve()))}?{mode}&uri=true"
+    storage = RDBStorage(url, engine_kwargs={"connect_args": {"timeout": 30}}, skip_compatibility_check=True)
+    try:
+        studies = storage.get_all_studies()
+        if not studies:
+            raise UserError(f"{path} holds no study yet. Wait until the search has started its first trial.")
+        study = studies[0]
+        directions = tuple(d.name.lower() for d in storage.get_study_directions(study._study_id))
+        trials = storage.get_all_trials(study._study_id, deepcopy=False)
+    finally:
+        storage.engine.dispose()
+    return directions, sorted(trials, key=lambda t: t.number)
+
+
+def in_memory(directions: Sequence[str], trials: Sequence[FrozenTrial]) -> Study:
+    """A study that holds these finished trials and lives nowhere; made without Optuna's announcement on stderr."""
+    import optuna
+
+    level = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        study = optuna.create_study(directions=list(directions))
+    finally:
+        optuna.logging.set_verbosity(level)
+    study.add_trials(trials)
+    return study

@@ -1,0 +1,151 @@
+"""How figures look: one palette that colour-blind readers can tell apart, one typography, and where panels go.
+
+Figures are drawn in the light palette. The page swaps every colour of `LIGHT` for the one of `DARK` at the same name
+when it is dark, and the patches that `panels` leaves in `layout.meta` rearrange panels on narrow screens.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif'
+
+# Okabe and Ito's hues; the dark ones are lightened to keep a contrast of at least 4.5 on the dark page.
+LIGHT = {
+    "ink": "#1c2127", "muted": "#5c6773", "faint": "#b4bcc5", "grid": "#e7eaee", "paper": "#ffffff",
+    "blue": "#0072b2", "orange": "#d55e00", "green": "#00805d", "yellow": "#b07900", "sky": "#3a97cf", "purple": "#a9478a",
+}
+DARK = {
+    "ink": "#e8ebef", "muted": "#a3adb8", "faint": "#59636f", "grid": "#2b3138", "paper": "#171b20",
+    "blue": "#58aee8", "orange": "#ff8b4a", "green": "#3fc499", "yellow": "#e8b64c", "sky": "#8fd0f7", "purple": "#e08fc6",
+}
+INK, MUTED, FAINT, GRID, PAPER = (LIGHT[n] for n in ("ink", "muted", "faint", "grid", "paper"))
+BLUE, ORANGE, GREEN, YELLOW, SKY, PURPLE = (LIGHT[n] for n in ("blue", "orange", "green", "yellow", "sky", "purple"))
+
+#: Colours of things listed side by side, such as methods.
+CYCLE = (BLUE, ORANGE, GREEN, PURPLE, YELLOW, SKY, INK, MUTED)
+#: Dashes that go with `CYCLE`, so that lines can be told apart without colour.
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+#: For values: perceptually even, readable without red and green.
+SEQUENTIAL = "Viridis"
+
+#: How a trial ended: colour, symbol, words.
+OUTCOMES: dict[str, tuple[str, str, str]] = {
+    "completed": (BLUE, "circle", "completed"),
+    "target": (GREEN, "star", "reached the target"),
+    "scheduler": (MUTED, "circle-open", "stopped early"),
+    "diverged": (ORANGE, "x", "diverged"),
+    "error": (PURPLE, "triangle-up", "failed with an error"),
+    "interrupted": (YELLOW, "diamond-open", "interrupted, to be resumed"),
+    "running": (YELLOW, "diamond-open", "running"),
+    "waiting": (FAINT, "square-open", "waiting"),
+}
+
+
+def outcome(state: str, reason: str) -> str:
+    """A trial's key in `OUTCOMES` from its Optuna state and its recorded stop reason."""
+    if reason in OUTCOMES:
+        return reason
+    return {"COMPLETE": "completed", "PRUNED": "scheduler", "FAIL": "error", "RUNNING": "running"}.get(state, "waiting")
+
+
+def faded(colour: str, alpha: float) -> str:
+    """`#rrggbb` with transparency. The page finds the colour again by its three numbers."""
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{alpha:g})"
+
+
+def base(figure: go.Figure) -> go.Figure:
+    """The looks every figure shares: font, quiet axes, no title (the card carries it), legend below."""
+    axis = {"gridcolor": GRID, "linecolor": FAINT, "zerolinecolor": GRID, "showline": True, "ticks": "outside", "tickcolor": FAINT, "ticklen": 4,
+            "automargin": True, "title": {"standoff": 10, "font": {"size": 13, "color": MUTED}}, "tickfont": {"size": 12, "color": MUTED}}
+    figure.update_layout(
+        template="none", font={"family": FONT, "size": 13, "color": INK}, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", autosize=True,
+        hoverlabel={"font": {"family": FONT, "size": 13}, "align": "left"}, hovermode="closest",
+        legend={"orientation": "h", "yref": "container", "y": 0.0, "yanchor": "bottom", "x": 0.0, "xanchor": "left", "font": {"size": 12, "color": INK},
+                "bgcolor": "rgba(0,0,0,0)", "itemsizing": "constant"},
+        modebar={"bgcolor": "rgba(0,0,0,0)", "color": FAINT, "activecolor": MUTED},
+    )
+    figure.update_xaxes(axis)
+    figure.update_yaxes(axis)
+    return figure
+
+
+def panels(
+    figure: go.Figure, titles: list[str], *, columns: int = 2, height: int = 300, bars: bool = False, legend: int = 0, left: int = 70, gap: int = 84, below: int = 56,
+    note: str = "",
+) -> go.Figure:
+    """Places the panels 1, 2, … (axes x/y, x2/y2, …, row by row) in `columns`, and in a single column on a narrow screen.
+
+    `height` is one panel's in pixels, `bars` leaves room for a colour bar beside each, `legend` is the number of legend
+    entries, `gap` the room between rows, `note` a sentence the report prints under the figure."""
+    base(figure)
+    wide = _patch(titles, columns, height, bars, legend, left, gap, below, width=1000)
+    narrow = _patch(titles, 1, min(height, 280), bars, legend, min(left, 60), gap, below, width=340)
+    figure.update_layout(
+        annotations=[
+            {"text": f"<b>{title}</b>", "xref": "paper", "yref": "paper", "x": 0, "y": 1, "xanchor": "left", "yanchor": "bottom", "yshift": 6, "showarrow": False,
+             "font": {"size": 13, "color": INK}}
+            for title in titles
+        ] + [a.to_plotly_json() for a in figure.layout.annotations],
+        meta={"wide": wide, "narrow": narrow, "note": note}, showlegend=legend > 0,
+    )
+    for path, value in wide.items():
+        _assign(figure, path, value)
+    return figure
+
+
+def _patch(titles: list[str], columns: int, height: int, bars: bool, legend: int, left: int, gap: int, below: int, width: int) -> dict[str, Any]:
+    count = len(titles)
+    columns = max(1, min(columns, count))
+    rows = -(-count // columns)
+    bar = 62 if bars else 0
+    lines = 0 if not legend else (1 + (legend - 1) // 5 if width > 600 else -(-legend // 2))
+    margin = {"l": left, "r": 16 + bar, "t": 34 if any(titles) else 14, "b": below + 24 * lines}
+    inner = width - margin["l"] - margin["r"]
+    across = (left + 14 + bar) / inner if columns > 1 else 0.0
+    wide = (1 - across * (columns - 1)) / columns
+    area = rows * height + (rows - 1) * gap
+    patch: dict[str, Any] = {"height": area + margin["t"] + margin["b"], "margin": margin}
+    for i in range(count):
+        row, column = divmod(i, columns)
+        n = "" if i == 0 else str(i + 1)
+        x = [column * (wide + across), column * (wide + across) + wide]
+        top = 1 - row * (height + gap) / area
+        y = [max(0.0, top - height / area), top]
+        patch |= {f"xaxis{n}.domain": [max(0.0, x[0]), min(1.0, x[1])], f"yaxis{n}.domain": y, f"annotations[{i}].x": max(0.0, x[0]), f"annotations[{i}].y": y[1]}
+        if bars:
+            patch |= {f"coloraxis{n}.colorbar.x": min(1.0, x[1]) + 10 / inner, f"coloraxis{n}.colorbar.y": (y[0] + y[1]) / 2, f"coloraxis{n}.colorbar.len": y[1] - y[0]}
+    return patch
+
+
+def _assign(figure: go.Figure, path: str, value: Any) -> None:
+    head, _, rest = path.partition(".")
+    if head.startswith("annotations["):
+        figure.layout.annotations[int(head[12:-1])][rest] = value
+    else:
+        figure.update_layout({path.replace(".", "_"): value})
+
+
+def colour_axis(figure: go.Figure, panel: int, low: float, high: float) -> None:
+    """The colour scale of panel 1, 2, … from `low` to `high`, with a slim bar beside it."""
+    if high <= low:
+        low, high = low - 0.5, high + 0.5
+    figure.update_layout({f"coloraxis{'' if panel == 1 else panel}": {
+        "colorscale": SEQUENTIAL, "cmin": low, "cmax": high,
+        "colorbar": {"thickness": 10, "outlinewidth": 0, "ticks": "", "tickfont": {"size": 11, "color": MUTED}, "xanchor": "left", "xpad": 0, "ypad": 0}}})
+
+
+def axes(panel: int) -> dict[str, str]:
+    """`{"xaxis": "x2", "yaxis": "y2"}` for panel 2."""
+    n = "" if panel == 1 else str(panel)
+    return {"xaxis": f"x{n}", "yaxis": f"y{n}"}
+
+
+def title_axes(figure: go.Figure, panel: int, x: str = "", y: str = "", **details: dict[str, Any]) -> None:
+    """Axis titles of a panel; `xaxis={...}` and `yaxis={...}` set more."""
+    n = "" if panel == 1 else str(panel)
+    figure.update_layout({f"xaxis{n}": {"title": {"text": x}, "anchor": f"y{n}"} | details.get("xaxis", {}), f"yaxis{n}": {"title": {"text": y}, "anchor": f"x{n}"} | details.get("yaxis", {})})

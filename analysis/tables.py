@@ -1,0 +1,96 @@
+"""One table, four ways out: the terminal (rich), CSV, LaTeX (booktabs), JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from analysis.labels import number
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+_LATEX = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+          "±": r"$\pm$", "α": r"$\alpha$", "β": r"$\beta$", "γ": r"$\gamma$", "η": r"$\eta$", "λ": r"$\lambda$", "μ": r"$\mu$", "ρ": r"$\rho$", "σ": r"$\sigma$", "τ": r"$\tau$",
+          "ω": r"$\omega$", "–": "--", "≥": r"$\geq$", "≤": r"$\leq$", "<": r"\textless{}", ">": r"\textgreater{}"}
+
+
+@dataclass(frozen=True)
+class Column:
+    """`key` of the row's value, heading, and how a value becomes text (raw values stay raw in CSV and JSON)."""
+
+    key: str
+    title: str
+    show: Callable[[Any], str] = number
+    right: bool = True
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns and rows; `notes` are sentences under the table."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Mapping[str, Any]]
+    title: str = ""
+    notes: Sequence[str] = field(default_factory=tuple)
+
+    def cells(self) -> list[list[str]]:
+        """Every row as text."""
+        return [[column.show(row.get(column.key)) for column in self.columns] for row in self.rows]
+
+    def rich(self) -> RichTable:
+        """For a terminal; user text is not read as markup."""
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        table = RichTable(title=Text(self.title) if self.title else None, title_justify="left", caption=Text(" ".join(self.notes)) if self.notes else None, caption_justify="left")
+        for column in self.columns:
+            table.add_column(Text(column.title), justify="right" if column.right else "left", overflow="fold")
+        for cells in self.cells():
+            table.add_row(*(Text(c) for c in cells))
+        return table
+
+    def csv(self) -> str:
+        """Comma-separated, headed by the columns' keys, values unrounded; a text a spreadsheet would run as a formula gets a leading apostrophe."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow([column.key for column in self.columns])
+        writer.writerows([[_plain(row.get(column.key)) for column in self.columns] for row in self.rows])
+        return out.getvalue()
+
+    def latex(self) -> str:
+        """A `tabular` for the booktabs package, captioned by a comment."""
+        align = "".join("r" if column.right else "l" for column in self.columns)
+        lines = [rf"\begin{{tabular}}{{{align}}}", r"\toprule", " & ".join(latex(c.title) for c in self.columns) + r" \\", r"\midrule"]
+        lines += [" & ".join(latex(cell) for cell in cells) + r" \\" for cells in self.cells()]
+        lines += [r"\bottomrule", r"\end{tabular}"]
+        head = [f"% {line}" for text in (self.title, *self.notes) if text for line in text.splitlines()]
+        return "\n".join([*head, "% needs \\usepackage{booktabs}", *lines]) + "\n"
+
+    def json(self) -> list[dict[str, Any]]:
+        """Rows as plain values; what is not finite is null."""
+        return [{c.key: finite(row.get(c.key)) for c in self.columns} for row in self.rows]
+
+
+def latex(text: str) -> str:
+    """`text` with LaTeX's special characters and our Greek letters spelled out."""
+    return "".join(_LATEX.get(character, character) for character in text)
+
+
+def finite(value: Any) -> Any:
+    """`value` as JSON can hold it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    item = getattr(value, "item", None)
+    return finite(item()) if callable(item) and not isinstance(value, (str, int, float)) else value
+
+
+def _plain(value: Any) -> Any:
+    value = finite(value)
+    if isinstance(value, str) and value[:1] in "=+@\t\r" and value:
+        return f"'{value}"
+    return "" if value is None else value
