@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 from search_spaces import presets
@@ -55,6 +54,21 @@ def spaces(method: str | None = None) -> list[dict[str, Any]]:
     return rows
 
 
+def datasets(name: str | None = None) -> list[dict[str, Any]]:
+    """All registered data sets or one: name, title, shape (channels, height, width), classes, train, test, doc,
+    ready (no download needed), files (what is downloaded), folder (where downloads go; empty for an embedded set).
+    Raises `UserError` for an unknown name."""
+    from trainables import data
+    from trainables.data import cache
+
+    return [
+        {"name": source.name, "title": source.title, "shape": list(source.shape), "classes": source.classes, "train": source.train, "test": source.test,
+         "doc": source.doc, "ready": data.is_ready(source.name), "files": list(source.files),
+         "folder": str(cache.home() / "downloads") if source.files else ""}
+        for source in map(data.describe, data.names() if name is None else [name])
+    ]
+
+
 def space_names(method: str) -> list[str]:
     """The presets of a method; `default` always exists where something is declared to be tuned."""
     from trainables import registry
@@ -79,10 +93,3 @@ def _tuned(parameter: Parameter) -> str | None:
     from search_spaces.space import Dimension
 
     return None if parameter.tune is False else Dimension.of(parameter).describe()
-
-
-def cache_folder() -> Path:
-    """Where prepared data sets are kept: $FEDTUNE_CACHE or ~/.cache/fedtune."""
-    import os
-
-    return Path(os.environ.get("FEDTUNE_CACHE") or Path.home() / ".cache" / "fedtune")

@@ -1,0 +1,24 @@
+"""fedtune doctor: is this installation able to run a search?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+
+def command(as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False) -> None:
+    """Check the installation; exits with 1 where a search could not run."""
+    from fedtune import tables
+    from fedtune.doctor import doctor
+
+    checks = doctor()
+    if as_json:
+        tables.print_json([asdict(check) for check in checks])
+    else:
+        tables.show("fedtune doctor", [asdict(check) for check in checks], {"name": "what", "state": "state", "text": "finding"})
+        bad = sum(check.state == "problem" for check in checks)
+        tables.say("Everything a search needs is there." if not bad else f"{bad} problem{'s' * (bad > 1)} to mend before a search can run.")
+    if any(check.state == "problem" for check in checks):
+        raise typer.Exit(1)

@@ -1,0 +1,114 @@
+"""Is this installation able to run a search? A list of checks with a sentence each."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+#: Packages a search cannot do without.
+NEEDED = ("ray", "optuna", "torch", "torchvision", "numpy", "scipy", "pandas", "plotly", "scikit-learn", "safetensors", "typer", "rich", "pyyaml")
+#: Packages that add something, and what.
+OPTIONAL = {
+    "cmaes": "--sampler cmaes", "greenlet": "a faster --sampler gp", "kaleido": "figures as PNG, SVG and PDF", "optuna-dashboard": "fedtune dashboard",
+}
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+LEAST_DISK = 1 << 30
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finding. `note` is something missing that a search does not need; `problem` stops a search."""
+
+    name: str
+    state: Literal["ok", "note", "problem"]
+    text: str
+
+
+def doctor() -> list[Check]:
+    """Every check, in the order a person would look."""
+    return [*_python(), *_packages(), *_siblings(), *_machine(), *_torch(), *_cache(), *_here(), *_browser()]
+
+
+def _python() -> list[Check]:
+    version = platform.python_version()
+    good = sys.version_info >= (3, 11)
+    return [Check("Python", "ok" if good else "problem", version if good else f"{version}; fedtune needs 3.11 or newer")]
+
+
+def _packages() -> list[Check]:
+    found, missing = [], []
+    for name in NEEDED:
+        try:
+            found.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            missing.append(name)
+    checks = [Check("packages", "ok", ", ".join(found))] if found else []
+    if missing:
+        checks.append(Check("packages", "problem", f"missing: {', '.join(missing)}. Run pip install {' '.join(missing)}"))
+    for name, what in OPTIONAL.items():
+        try:
+            importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            checks.append(Check(name, "note", f"not installed; needed for {what}"))
+    return checks
+
+
+def _siblings() -> list[Check]:
+    from fedtune import guard
+
+    problem = guard.problem()
+    return [Check("fedtune", "problem" if problem else "ok", problem or f"installed in {Path(guard.__file__).parent.parent}")]
+
+
+def _machine() -> list[Check]:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return [Check("processor", "ok", f"{cores} core{'s' * (cores > 1)}, {platform.machine()}, {platform.system()} {platform.release()}")]
+
+
+def _torch() -> list[Check]:
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        return [Check("PyTorch", "problem", f"cannot be imported: {error}")]
+    checks = [Check("PyTorch", "ok", f"{torch.__version__}, {torch.get_num_threads()} threads")]
+    if not torch.cuda.is_available():
+        return [*checks, Check("GPU", "note", "none that PyTorch can use; searches run on the CPU")]
+    for index in range(torch.cuda.device_count()):
+        free, total = torch.cuda.mem_get_info(index)
+        checks.append(Check("GPU", "ok", f"{torch.cuda.get_device_name(index)}, {free / 2**30:.1f} of {total / 2**30:.1f} GiB free"))
+    return checks
+
+
+def _cache() -> list[Check]:
+    from trainables.data import cache
+
+    home = cache.home()
+    return [_writable("cache", home, "Name another place in the environment variable FEDTUNE_CACHE")]
+
+
+def _here() -> list[Check]:
+    return [_writable("runs", Path.cwd(), "Change to a directory of yours, or name a place with --runs-dir")]
+
+
+def _writable(name: str, folder: Path, fix: str) -> Check:
+    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    try:
+        with tempfile.NamedTemporaryFile(dir=existing, prefix=".fedtune"):
+            pass
+    except OSError as error:
+        return Check(name, "problem", f"{folder} cannot be written: {error.strerror}. {fix}.")
+    free = shutil.disk_usage(existing).free
+    text = f"{folder}, {free / 2**30:.1f} GiB free"
+    return Check(name, "ok", text) if free >= LEAST_DISK else Check(name, "note", f"{text}; a long search with large models may fill it. {fix}.")
+
+
+def _browser() -> list[Check]:
+    path = next((found for found in map(shutil.which, BROWSERS) if found), None)
+    return [Check("browser", "ok", path) if path else Check("browser", "note", "no Chromium found; figures cannot be written as PNG, SVG or PDF")]
