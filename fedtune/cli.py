@@ -1,0 +1,90 @@
+"""The command line. A sub-command is a file in `fedtune/commands` with a function `command`; no list is edited to add one.
+
+A command's file is imported when its name is given, so no other command's imports are paid for, and `fedtune --help`
+imports only the commands' signatures.
+
+Exit codes: 0 done, 1 failed, 2 something the user can mend, 130 interrupted and resumable.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+from typing import TYPE_CHECKING, Any
+
+import typer
+from typer.core import TyperGroup
+
+from fedtune import commands, guard
+
+if TYPE_CHECKING:
+    from typer._click import Command, Context
+
+#: The story a user lives, first; further commands follow by name.
+ORDER = ("search", "report", "export", "run", "compare", "methods", "spaces", "datasets", "resume", "extend", "status", "dashboard", "doctor")
+
+
+class Lazy(TyperGroup):
+    """Imports a command when it is asked for."""
+
+    def list_commands(self, ctx: Context) -> list[str]:
+        found = [info.name for info in pkgutil.iter_modules(commands.__path__) if not info.name.startswith("_")]
+        return sorted(found, key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name))
+
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        module = importlib.import_module(f"{commands.__name__}.{cmd_name}")
+        single = typer.Typer(add_completion=False, rich_markup_mode=None)
+        single.command(cmd_name)(module.command)
+        return typer.main.get_command(single)
+
+    def resolve_command(self, ctx: Context, args: list[str]) -> Any:
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and not args[0].startswith("-"):
+            from search_spaces.errors import UserError, unknown
+
+            raise UserError(unknown("command", args[0], known))
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(cls=Lazy, add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+def _version(show: bool) -> None:
+    if show:
+        from importlib.metadata import version
+
+        print(f"fedtune {version('fedtune')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: bool = typer.Option(False, "--version", is_eager=True, callback=_version, help="Print the version and end."),
+) -> None:
+    """Hyper-parameter search for federated learning: every trial is a whole simulated federation."""
+
+
+def main() -> None:
+    """The console script `fedtune`."""
+    hidden = guard.problem()
+    if hidden is not None:
+        print(hidden, file=sys.stderr)
+        sys.exit(2)
+    from search_spaces.errors import UserError
+
+    try:
+        app()
+    except UserError as error:
+        for problem in error.problems:
+            print(problem, file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader of a pipe (`| head`) has gone; writing the rest at exit would fail again.
+        sys.stdout = None  # type: ignore[assignment]
+        sys.exit(1)

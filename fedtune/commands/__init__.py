@@ -1,0 +1,1 @@
+"""One file per sub-command; `fedtune.cli` finds them by their names."""

@@ -1,0 +1,17 @@
+"""fedtune dashboard RUN: optuna-dashboard on the run's study."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def command(
+    run: Annotated[str, typer.Argument(help="A run directory.", show_default=False)],
+    port: Annotated[int, typer.Option(help="Where it listens on this machine.")] = 8080,
+) -> None:
+    """Open optuna-dashboard on a run's study; Ctrl-C ends it."""
+    from fedtune import watching
+
+    watching.dashboard(run, port=port)

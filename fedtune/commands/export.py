@@ -1,0 +1,19 @@
+"""fedtune export RUN -o best.yaml: keep the winning configuration."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def command(
+    run: Annotated[str, typer.Argument(help="A run directory.", show_default=False)],
+    output: Annotated[str | None, typer.Option("--output", "-o", help="A .yaml or .json file; without it the configuration is printed.", show_default=False)] = None,
+    trial: Annotated[int | None, typer.Option(help="A trial's number.  [default: the best]", show_default=False)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the configuration as JSON.")] = False,
+) -> None:
+    """Write the best configuration of a search to a file, with where it came from."""
+    from fedtune import exporting, printing
+
+    printing.exported(exporting.export(run, output, trial=trial), output, as_json)

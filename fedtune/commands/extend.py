@@ -1,0 +1,20 @@
+"""fedtune extend RUN --trials N: add trials to a search."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def command(
+    run: Annotated[str, typer.Argument(help="A run directory.", show_default=False)],
+    trials: Annotated[int, typer.Option(help="How many further trials.", show_default=False)],
+    plain: Annotated[bool, typer.Option("--plain", help="Progress as lines, for logs.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Add trials to a search; it becomes the search that asked for all of them at once."""
+    from fedtune import printing, searching
+
+    printing.result(searching.extend(run, trials=trials, plain=plain, quiet=quiet), as_json)

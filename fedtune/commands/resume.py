@@ -1,0 +1,26 @@
+"""fedtune resume RUN: go on with an interrupted run."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def command(
+    run: Annotated[str, typer.Argument(help="A run directory.", show_default=False)],
+    time: Annotated[str | None, typer.Option(help="A new wall-clock budget, such as 30m or 2h.", show_default=False)] = None,
+    concurrency: Annotated[int | None, typer.Option(help="Trials at once.  [default: as the run began]", show_default=False)] = None,
+    cpus_per_trial: Annotated[float | None, typer.Option(help="Cores of a trial.", show_default=False)] = None,
+    gpus_per_trial: Annotated[float | None, typer.Option(help="Share of a GPU.", show_default=False)] = None,
+    address: Annotated[str | None, typer.Option(help="A Ray cluster to join.", show_default=False)] = None,
+    plain: Annotated[bool, typer.Option("--plain", help="Progress as lines, for logs.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Go on with an interrupted run, every trial from its last checkpoint."""
+    from fedtune import printing, searching
+
+    result = searching.resume(run, time=time, concurrency=concurrency, cpus_per_trial=cpus_per_trial, gpus_per_trial=gpus_per_trial, address=address,
+                              plain=plain, quiet=quiet)
+    printing.result(result, as_json)

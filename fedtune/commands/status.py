@@ -1,0 +1,17 @@
+"""fedtune status RUN: how a run stands, also while it runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def command(
+    run: Annotated[str, typer.Argument(help="A run directory.", show_default=False)],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show how a run stands; reads its directory only, so it works while the run is driven."""
+    from fedtune import printing, watching
+
+    printing.status(watching.status(run), as_json)

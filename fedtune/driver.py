@@ -1,0 +1,317 @@
+"""Runs the trials of a run on Ray, and nothing more: what comes next is the ledger's business, when a trial ends its own.
+
+Ray places trials on cores, GPUs and machines, reuses their processes and retries those that die. Its logs, checkpoints
+and restore are not used; the run directory is the only state.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from analysis import schema
+from fedtune import packing, record
+from fedtune.experiment import Experiment
+from fedtune.progress import Watch
+from fedtune.searcher import Ledger
+from search_spaces.errors import Shown, UserError, sentence
+from search_spaces.parameter import Value
+
+#: Set before Ray is imported; each is explained by what it switches off.
+ENVIRONMENT = {
+    "RAY_AIR_NEW_OUTPUT": "0",                      # the old output can be silenced
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",      # result.json, progress.csv, tensorboard files
+    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
+    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
+    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+    "TUNE_GLOBAL_CHECKPOINT_S": "86400",            # Ray's snapshots of the search
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DEDUP_LOGS": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",      # the default to come, without its warning
+    # Freed memory is kept: training allocates the same sizes over and over (measured: 1.1 to 1.3 times faster).
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(2 << 30),
+    "MALLOC_TOP_PAD_": str(256 << 20),
+}
+OBJECT_STORE = 100 << 20
+#: Retries of a trial whose process died (out of memory, a lost machine); it goes on from its checkpoint.
+RETRIES = 2
+
+
+@dataclass
+class Outcome:
+    """How a session of driving ended."""
+
+    finished: bool
+    interrupted: bool = False
+    out_of_time: bool = False
+
+
+def drive(folder: Path, experiment: Experiment, watch: Watch, *, simulate: Callable[..., Any] | None = None) -> Outcome:
+    """Runs what is left of the run in `folder`. The caller holds the run's lock.
+
+    Raises `UserError` where the disk is full or more is asked for than the machine has. `simulate` replaces the engine in tests."""
+    from search_spaces.space import Space
+
+    import json
+
+    space = Space.from_json(json.loads((folder / schema.SPACE).read_text(encoding="utf-8")))
+    deadline = None if experiment.time is None else time.monotonic() + experiment.time
+    ledger = Ledger(folder, experiment, space)
+    try:
+        for trial in ledger.trials():
+            if trial.state.is_finished():
+                watch.past(trial.number, trial.state.name, trial.values, space.values(trial.params))
+        if ledger.finished:
+            return Outcome(finished=True)
+        session = _Session(folder, experiment, ledger, watch, deadline, simulate)
+        with _ray(folder, experiment), _sigterm_is_ctrl_c():
+            session.fit()
+        if session.failure is not None:
+            raise session.failure
+        return Outcome(ledger.finished, session.interrupted and not ledger.finished, session.out_of_time and not ledger.finished)
+    finally:
+        ledger.close()
+
+
+class _Session:
+    """One call of Tune: its searcher asks the ledger, its stopper ends it on a deadline, a failure or an interrupt."""
+
+    def __init__(
+        self, folder: Path, experiment: Experiment, ledger: Ledger, watch: Watch, deadline: float | None, simulate: Callable[..., Any] | None,
+    ) -> None:
+        self.folder, self.experiment, self.ledger, self.watch, self.deadline, self.simulate = folder, experiment, ledger, watch, deadline, simulate
+        self.failure: BaseException | None = None
+        self.out_of_time = self.interrupted = False
+        self._live: dict[str, int] = {}
+        self._defaults: Mapping[str, Value] | None = None
+
+    def fit(self) -> None:
+        from ray import tune
+        from ray.tune.search import Searcher
+        from ray.tune.stopper import Stopper
+
+        from trainables.tune import Trial
+
+        session = self
+
+        class Ask(Searcher):
+            def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+                return session.suggest(trial_id)
+
+            def set_search_properties(self, *args: Any, **kwargs: Any) -> bool:
+                return True
+
+            def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+                session.result(trial_id, result)
+
+            def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+                session.complete(trial_id, result, error)
+
+            def save(self, checkpoint_path: str) -> None:
+                Path(checkpoint_path).touch()
+
+            def restore(self, checkpoint_path: str) -> None:
+                raise NotImplementedError("a run is resumed from its own directory")
+
+            def __reduce__(self) -> Any:  # Ray pickles its configuration once at the start and never reads it back here
+                return Searcher, ()
+
+        class Stop(Stopper):
+            def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+                return False
+
+            def stop_all(self) -> bool:
+                return session.must_end()
+
+            def __reduce__(self) -> Any:
+                return dict, ()
+
+        e = self.experiment
+        resources: dict[str, float] = {"cpu": e.cpus_per_trial}
+        if e.gpus_per_trial > 0:
+            resources["gpu"] = e.gpus_per_trial
+        scratch = tempfile.mkdtemp(prefix="fedtune-ray-")
+        before = signal.getsignal(signal.SIGINT)
+        try:
+            tune.Tuner(
+                tune.with_resources(Trial, resources),
+                tune_config=tune.TuneConfig(search_alg=Ask(), num_samples=-1, reuse_actors=True),
+                run_config=tune.RunConfig(
+                    name="trials", storage_path=scratch, verbose=0, stop=Stop(), callbacks=[],
+                    failure_config=tune.FailureConfig(max_failures=RETRIES),
+                    checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
+                ),
+            ).fit()
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGINT, before)
+        # Tune returns from Ctrl-C as if it had finished.
+        self.interrupted = not self.ledger.finished and not self.out_of_time and self.failure is None
+        if self._live or self.interrupted:
+            self._mark_interrupted()
+
+    def must_end(self) -> bool:
+        if self.deadline is not None and time.monotonic() >= self.deadline and not self.out_of_time:
+            self.out_of_time = True
+        return self.out_of_time or self.failure is not None
+
+    # What Ray calls. An exception here must not surface inside Ray, where it would be buried: it ends the session.
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        from ray.tune.search import Searcher
+
+        if self.must_end():
+            return Searcher.FINISHED
+        if len(self._live) >= self.experiment.concurrency:
+            return None
+        with self._keeping_failures():
+            proposal = self.ledger.propose()
+            if proposal is None:
+                return Searcher.FINISHED if self.ledger.exhausted else None
+            self._live[trial_id] = proposal.number
+            job = self._job(proposal.number, proposal.values, proposal.rule)
+            self.watch.started(proposal.number, proposal.values)
+            return {"job": job}
+        return Searcher.FINISHED
+
+    def _job(self, number: int, values: Mapping[str, Value], rule: Any) -> Any:
+        from trainables.registry import declared
+        from trainables.tune import Job
+
+        e = self.experiment
+        if self._defaults is None:
+            self._defaults = {key: parameter.default for key, parameter in declared(e.method).items()}
+        complete = {**self._defaults, **e.values, **values}
+        folder = self.folder / schema.trial_folder(number)
+        folder.mkdir(exist_ok=True)
+        record.write_yaml(folder / schema.CONFIG, complete)
+        return Job(
+            number=number, folder=str(folder), method=e.method, values=complete, seeds=e.trial_seeds(number), metrics=e.metrics, signs=e.signs,
+            rule=rule, threads=max(1, int(e.cpus_per_trial)), data_dir=e.data_dir, keep_models=e.kind == "run", gpu_share=e.gpus_per_trial,
+            simulate=self.simulate,
+        )
+
+    def result(self, trial_id: str, result: Mapping[str, Any]) -> None:
+        number = self._live.get(trial_id)
+        if number is None or "round" not in result:
+            return
+        with self._keeping_failures():
+            self.ledger.report(number, result["round"], result.get("values"))
+        self.watch.round(number, result["round"], result.get("values"))
+
+    def complete(self, trial_id: str, result: Mapping[str, Any] | None, error: bool) -> None:
+        number = self._live.get(trial_id)
+        if number is None:
+            return
+        from trainables.tune import Ending
+
+        ending = (result or {}).get("ending")
+        if error:
+            # Ray has given up after its retries; a reason is all that can be said.
+            ending = Ending("error", (result or {}).get("round", 0), f"Its process died {RETRIES + 1} times (out of memory, or ended from outside).")
+        if ending is None:
+            return  # ended from here, by a deadline or Ctrl-C: it stays to be resumed
+        del self._live[trial_id]
+        with self._keeping_failures():
+            self.ledger.finish(number, ending)
+            if ending.stop_reason == "interrupted":
+                raise UserError(f"{ending.error}. The run stopped and keeps what was written; free some space and go on with "
+                                f"`fedtune resume {self.folder}`.")
+        trial = self.ledger.trials()[number]
+        self.watch.finished(number, trial.state.name, trial.values, trial.user_attrs.get("error"))
+
+    @contextlib.contextmanager
+    def _keeping_failures(self) -> Iterator[None]:
+        from sqlalchemy.exc import OperationalError
+
+        try:
+            yield
+        except OSError as error:
+            self.failure = self._disk(error.strerror or str(error))
+        except OperationalError as error:
+            self.failure = self._disk(str(error.orig))
+        except Exception as error:
+            import optuna
+
+            storage = isinstance(error, optuna.exceptions.StorageInternalError)
+            self.failure = self._disk(str(error.__cause__ or error).splitlines()[0]) if storage else error
+
+    def _disk(self, why: str) -> UserError:
+        return UserError(f"{self.folder} cannot be written: {why}. What was written is kept; free some space and go on with `fedtune resume {self.folder}`.")
+
+    def _mark_interrupted(self) -> None:
+        with contextlib.suppress(Exception):  # a note for readers, not worth failing for on a full disk
+            for trial in self.ledger.trials():
+                if not trial.state.is_finished():
+                    self.ledger.mark(trial.number, "interrupted")
+
+
+@contextlib.contextmanager
+def _ray(folder: Path, experiment: Experiment) -> Iterator[None]:
+    """A Ray of our own, or the cluster at the experiment's address; silent, without dashboard, with workers that start in the
+    run directory (a worker puts the folder it starts in first on its path, so it must not be the user's)."""
+    os.environ.update({key: value for key, value in ENVIRONMENT.items() if key not in os.environ})
+    if experiment.address is None:
+        os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+    for name in ("ray", "ray.tune", "ray.train", "ray._private"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    import ray
+
+    here = Path.cwd()
+    mine = not ray.is_initialized()
+    os.chdir(folder)
+    try:
+        if mine:
+            _start(ray, experiment)
+        elif experiment.gpus_per_trial > ray.cluster_resources().get("GPU", 0):
+            raise _too_many_gpus(experiment, ray.cluster_resources())
+        yield
+    finally:
+        os.chdir(here)
+        if mine:
+            ray.shutdown()
+
+
+def _start(ray: Any, experiment: Experiment) -> None:
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
+    if experiment.address is not None:
+        try:
+            ray.init(address=experiment.address, **quiet)
+        except Exception as error:
+            raise UserError(f"No Ray cluster answers at {experiment.address!r} (--address): {str(error).splitlines()[0]}") from error
+        if experiment.gpus_per_trial > ray.cluster_resources().get("GPU", 0):
+            raise _too_many_gpus(experiment, ray.cluster_resources())
+        return
+    cores = max(packing.cores(), round(experiment.concurrency * experiment.cpus_per_trial))
+    gpus: dict[str, Any] = {} if experiment.gpus_per_trial else {"num_gpus": 0}
+    ray.init(num_cpus=cores, include_dashboard=False, object_store_memory=OBJECT_STORE, **gpus, **quiet)
+
+
+def _too_many_gpus(experiment: Experiment, there: Mapping[str, float]) -> UserError:
+    return UserError(sentence("gpus-per-trial", f"at most {there.get('GPU', 0):g}, the GPUs of the cluster", Shown(f"{experiment.gpus_per_trial:g}")))
+
+
+@contextlib.contextmanager
+def _sigterm_is_ctrl_c() -> Iterator[None]:
+    """SIGTERM ends a session as Ctrl-C does; by itself Ray would abort."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,102 @@
+"""How trials share the machine: how many at once, with how many cores and what part of a GPU each.
+
+Small federations gain nothing from a second thread and lose much when threads outnumber cores (measured: up to 7.6
+times slower), so a trial has one core and one thread unless told otherwise, and one trial runs per core. Threads change
+the last bits of sums; that they do not follow from the number of concurrent trials keeps records equal.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+
+from search_spaces.errors import Shown, sentence
+
+#: Trials that share a GPU by default; small models leave most of one idle.
+TRIALS_PER_GPU = 4
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What there is to share."""
+
+    cores: int
+    gpus: int
+
+
+@dataclass(frozen=True)
+class Packing:
+    """The shares of one trial."""
+
+    concurrency: int
+    cpus: float
+    gpus: float
+
+    @property
+    def threads(self) -> int:
+        """Of torch, per trial."""
+        return max(1, int(self.cpus))
+
+
+def machine() -> Machine:
+    """Cores this process may use, and CUDA devices."""
+    import torch
+
+    return Machine(cores(), torch.cuda.device_count() if torch.cuda.is_available() else 0)
+
+
+def cores() -> int:
+    """Cores this process may run on, within a container's quota."""
+    found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = open("/sys/fs/cgroup/cpu.max").read().split()
+        if quota != "max":
+            found = min(found, max(1, round(int(quota) / int(period))))
+    except (OSError, ValueError):
+        pass
+    return found
+
+
+def pack(
+    here: Machine, problems: list[str], *, trials: int, lag: int | None, looks_back: bool,
+    concurrency: int | None = None, cpus: float | None = None, gpus: float | None = None,
+) -> tuple[Packing, int]:
+    """The packing and the search's lag. What cannot be is appended to `problems`.
+
+    lag: as asked for; None is 4, or the concurrency where that is asked to be more."""
+    for name, value in (("concurrency", concurrency), ("cpus-per-trial", cpus), ("gpus-per-trial", gpus), ("lag", lag)):
+        whole = name in ("concurrency", "lag")
+        if value is not None and (not math.isfinite(value) or (value < 1 if whole else value < 0 if name == "gpus-per-trial" else value <= 0)):
+            must = "a whole number of at least 1" if whole else "a number of at least 0" if name == "gpus-per-trial" else "a number above 0"
+            problems.append(sentence(name, must, value, f"--{name}"))
+    if problems:
+        return Packing(1, 1.0, 0.0), lag or 4
+    if gpus is None:
+        gpus = 1 / TRIALS_PER_GPU if here.gpus else 0.0
+    if gpus > here.gpus:
+        must = f"at most {here.gpus}, the GPUs there are" if here.gpus else "0, as no GPU was found"
+        problems.append(sentence("gpus-per-trial", must, Shown(f"{gpus:g}"), "--gpus-per-trial"))
+    elif gpus > 1 and gpus != int(gpus):
+        problems.append(sentence("gpus-per-trial", "a whole number where it is above 1", Shown(f"{gpus:g}"), "--gpus-per-trial"))
+    if cpus is not None and cpus > here.cores:
+        problems.append(sentence("cpus-per-trial", f"at most {here.cores}, the cores there are", Shown(f"{cpus:g}"), "--cpus-per-trial"))
+    share = cpus if cpus is not None else 1.0
+    room = max(1, int(here.cores / share + 1e-9))
+    if gpus > 0:
+        per_gpu = int(1 / gpus + 1e-9) if gpus <= 1 else 0
+        room = min(room, max(1, here.gpus * per_gpu if per_gpu else here.gpus // int(gpus)))
+    if concurrency is None:
+        # A sampler learns nothing from trials that run beside each other, so a short search is not spread over all cores.
+        wanted = min(room, max(4, trials // 4) if looks_back else trials)
+        concurrency = min(wanted, lag) if looks_back and lag is not None else wanted
+    elif cpus is not None and concurrency > room:
+        problems.append(sentence("concurrency", f"at most {room} with {share:g} of {here.cores} cores" + (f" and {gpus:g} GPU" if gpus else "") + " per trial",
+                                 concurrency, "--concurrency"))
+    elif gpus > 0 and concurrency > room and gpus * concurrency > here.gpus:
+        problems.append(sentence("concurrency", f"at most {room} with {gpus:g} GPU per trial", concurrency, "--concurrency"))
+    elif concurrency * share > here.cores:
+        share = here.cores / concurrency
+    if looks_back and lag is not None and concurrency > lag:
+        problems.append(sentence("concurrency", f"at most the lag, {lag}", concurrency, "--concurrency", "Raise --lag, or leave it out."))
+    return Packing(concurrency, share, gpus), lag if lag is not None else max(4, concurrency)

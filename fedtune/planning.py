@@ -1,0 +1,323 @@
+"""From what a user asked for to the experiment that will be run, with every problem of the request found first.
+
+Values are laid over each other in this order, the later winning: declared defaults, the space's `fix`, its profile
+(`small`, or `paper`), --dataset and --rounds, --set.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedtune import packing, record
+from fedtune.experiment import MAX_SEED, MAX_SEEDS, Experiment, search_seeds
+from fedtune.schedulers import SCHEDULERS
+from fedtune.searcher import SAMPLERS
+from search_spaces import presets
+from search_spaces.errors import Shown, UserError, sentence, unknown
+from search_spaces.metrics import METRICS
+from search_spaces.parameter import Parameter, Value, canonical
+from search_spaces.space import Dimension, Space
+
+TRIALS = 30
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d)?")
+
+
+@dataclass(frozen=True)
+class Request:
+    """A search as the user asked for it; None is "as the profile or the default has it"."""
+
+    method: str
+    space: str = "default"
+    dataset: str | None = None
+    data_dir: str | None = None
+    paper: bool = False
+    trials: int | None = None
+    rounds: int | None = None
+    time: str | float | None = None
+    seeds: int | None = None
+    seed: int = 0
+    sampler: str | None = None
+    scheduler: str | None = None
+    reduction_factor: int = 3
+    grace: int = 1
+    lag: int | None = None
+    metrics: tuple[str, ...] = ()
+    select_on: str | None = None
+    #: `name=value` pairs, or a mapping.
+    set: tuple[str, ...] | Mapping[str, object] = ()
+    name: str | None = None
+    runs_dir: str = "runs"
+    concurrency: int | None = None
+    cpus_per_trial: float | None = None
+    gpus_per_trial: float | None = None
+    address: str | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A request that can be carried out."""
+
+    folder: Path
+    experiment: Experiment
+    space: Space
+    #: Recorded with the run: data set's and partition's hashes.
+    facts: Mapping[str, Any]
+    notes: tuple[str, ...]
+    #: One configuration in the middle of the space, for a measured estimate.
+    middle: Mapping[str, Value]
+
+
+def plan(request: Request) -> Plan:
+    """Checks all of a request. Raises one `UserError` with every problem; writes nothing but the data set's cache."""
+    problems: list[str] = []
+    folder = _folder(request, problems)
+    seconds = seconds_of(request.time, problems)
+    whole("seed", request.seed, 0, MAX_SEED, problems)
+    whole("seeds", request.seeds, 1, MAX_SEEDS, problems)
+    whole("trials", request.trials, 1, 1_000_000, problems)
+    whole("reduction-factor", request.reduction_factor, 2, 100, problems)
+    whole("grace", request.grace, 1, 100_000, problems)
+    _known("sampler", request.sampler, SAMPLERS, problems)
+    _known("scheduler", request.scheduler, SCHEDULERS, problems)
+    _known("choice of --select-on", request.select_on, ("validation", "test"), problems)
+    for name in request.metrics:
+        _known("metric", canonical(name), METRICS, problems, "--metric")
+
+    from trainables import registry
+
+    try:
+        declared = registry.declared(request.method)
+    except UserError as error:
+        raise UserError(*problems, *error.problems) from None
+    assigned = _assigned(request, declared, problems)
+    try:
+        space = presets.load(request.method, request.space, declared)
+    except UserError as error:
+        raise UserError(*problems, *error.problems) from None
+    profile = dict(space.profiles.get("paper" if request.paper else "small", {}))
+    if request.paper and not profile:
+        problems.append(f"The space {space.name!r} of {request.method} has no paper profile (--paper). Leave --paper out, or set values with --set.")
+    options = {key: profile.pop(key) for key in ("seeds", "trials", "sampler", "scheduler") if key in profile}
+    values = {**space.fix, **profile, **assigned}
+    space = dataclasses.replace(space, search={k: d for k, d in space.search.items() if k not in values},
+                                fix={k: v for k, v in values.items() if k in declared})
+    sampler = request.sampler or str(options.get("sampler", "tpe"))
+    scheduler = request.scheduler or str(options.get("scheduler", "none" if sampler == "grid" else "asha"))
+    select_on = request.select_on or ("test" if request.paper and space.select_on_test else "validation")
+    metrics = _metrics(request.metrics or space.metric, select_on)
+    rounds = values.get("rounds", declared["rounds"].default)
+    if "rounds" in space.search:
+        problems.append("rounds cannot be searched; the budget of a trial is what trials are compared at. Fix it with --rounds.")
+    if select_on == "validation" and not values.get("validation_fraction", declared["validation_fraction"].default) \
+            and any(name.startswith("val_") for name in metrics):
+        problems.append("validation_fraction is 0, so there is nothing to select on. Raise it with --set validation_fraction=0.1, or give --select-on test.")
+    trials = _trials(request, space, sampler, options, problems)
+    _combination(space, sampler, scheduler, metrics, problems)
+    if scheduler != "none" and isinstance(rounds, int) and request.grace >= rounds and request.grace > 1:
+        problems.append(sentence("grace", f"below the {rounds} rounds of a trial", request.grace, "--grace"))
+    here = packing.machine()
+    looks_back = scheduler != "none" or sampler not in ("random", "grid")
+    packed, lag = packing.pack(
+        here, problems, trials=trials, lag=request.lag, looks_back=looks_back,
+        concurrency=request.concurrency, cpus=request.cpus_per_trial, gpus=request.gpus_per_trial,
+    ) if request.address is None else _remote(request)
+    seeds = search_seeds(request.seed, int(request.seeds or options.get("seeds", 1)))
+    middle = {**values, **_middle(space.search.values())}
+    facts = preflight(request.method, middle, seeds, request.data_dir, problems)
+    if problems:
+        raise UserError(*dict.fromkeys(problems))
+    experiment = Experiment(
+        name=folder.name, kind="search", method=request.method, space=space.name, profile="paper" if request.paper else "small",
+        values=values, metrics=metrics, select_on=select_on, trials=trials, rounds=int(rounds), seed=request.seed, seeds=seeds,  # type: ignore[arg-type]
+        sampler=sampler, scheduler=scheduler, reduction_factor=request.reduction_factor, grace=request.grace, lag=lag, time=seconds,
+        data_dir=absolute(request.data_dir), concurrency=packed.concurrency, cpus_per_trial=packed.cpus, gpus_per_trial=packed.gpus, address=request.address,
+    )
+    space = dataclasses.replace(space, metric=metrics)
+    return Plan(folder, experiment, space, facts, _notes(request, experiment, space, here), middle)
+
+
+def seconds_of(time: str | float | None, problems: list[str]) -> float | None:
+    """`90`, `90s`, `30m`, `2h`, `1d` in seconds."""
+    if time is None:
+        return None
+    match = _TIME.fullmatch(str(time).strip().lower())
+    if match is None or not float(match[1]) > 0:
+        problems.append(sentence("time", "a length such as 90s, 30m, 2h or 1d", time, "--time"))
+        return None
+    return float(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400, None: 1}[match[2]]
+
+
+def preflight(method: str, values: Mapping[str, Value], seeds: Sequence[int], data_dir: str | None, problems: list[str]) -> dict[str, Any]:
+    """Builds the federation of `values` once, so that a data set that is missing or a federation that is impossible is known
+    before anything is created. Adds to `problems`; returns what is to be recorded about the data."""
+    if problems:
+        # Building needs values that are right; what can be checked without is checked.
+        from trainables import registry
+
+        try:
+            registry.resolve(method, values)
+        except UserError as error:
+            problems.extend(error.problems)
+        return {}
+    from trainables import data
+    from trainables.trial import Replicates
+
+    try:
+        partition = Replicates(method, values, seeds[:1], data_dir=data_dir).partition()
+        dataset = data.load(str(values.get("dataset", "digits")), data_dir)
+    except UserError as error:
+        problems.extend(error.problems)
+        return {}
+    return {"dataset": {"name": dataset.name, "hash": dataset.hash}, "partition": partition["hash"]}
+
+
+def runs_folder(runs_dir: str, name: str, problems: list[str]) -> Path:
+    """`runs_dir/name`, which must be free and writable."""
+    folder = Path(runs_dir).expanduser().resolve() / name
+    if _NAME.fullmatch(name) is None:
+        problems.append(sentence("name", "letters, digits, dots, dashes and underscores, starting with a letter or digit", name, "--name"))
+    elif folder.exists():
+        problems.extend(record.exists(folder).problems)
+    else:
+        problems.extend(_unwritable(folder.parent))
+    return folder
+
+
+def _unwritable(folder: Path) -> list[str]:
+    import os
+
+    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    if not existing.is_dir():
+        return [sentence("runs-dir", "a directory", str(existing), "--runs-dir")]
+    if not os.access(existing, os.W_OK | os.X_OK):
+        return [f"{folder} cannot be written: permission denied. Choose another place with --runs-dir."]
+    return []
+
+
+def _folder(request: Request, problems: list[str]) -> Path:
+    name = request.name if request.name is not None else f"{request.method}-{Path(request.space).stem}"
+    return runs_folder(request.runs_dir, name, problems)
+
+
+def whole(name: str, value: int | None, low: int, high: int, problems: list[str]) -> None:
+    """Adds the standard sentence where `value` is neither None nor a whole number in [low, high]."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high):
+        problems.append(sentence(name, f"a whole number in [{low}, {high}]", value, f"--{name}"))
+
+
+def _known(kind: str, word: str | None, known: Iterable[str], problems: list[str], where: str = "") -> None:
+    if word is not None and word not in known:
+        problems.append(unknown(kind, word, known, where))
+
+
+def _assigned(request: Request, declared: Mapping[str, Parameter], problems: list[str]) -> dict[str, Value]:
+    """--dataset, --rounds and --set, converted."""
+    found: dict[str, Value] = {}
+
+    def take(key: str, raw: object, where: str) -> None:
+        try:
+            found[key] = declared[key].convert(raw, where)
+        except UserError as error:
+            problems.extend(error.problems)
+
+    if request.dataset is not None:
+        take("dataset", _dataset(request.dataset), "--dataset")
+    if request.rounds is not None:
+        take("rounds", request.rounds, "--rounds")
+    pairs = list(request.set.items()) if isinstance(request.set, Mapping) else []
+    for text in () if isinstance(request.set, Mapping) else request.set:
+        name, equals, raw = text.partition("=")
+        if not equals or not name.strip():
+            problems.append(sentence("--set", "name=value", text))
+        else:
+            pairs.append((name, raw.strip()))
+    for name, raw in pairs:
+        key = canonical(name)
+        if key not in declared:
+            hint = f" It is the option --{key}." if key in ("seeds", "trials", "sampler", "scheduler", "seed", "metric", "name", "time") else ""
+            problems.append(f"{name.strip()} is not a parameter (--set).{hint}" if hint else unknown("parameter", name.strip(), declared, "--set"))
+        else:
+            take(key, _dataset(str(raw)) if key == "dataset" else raw, "--set")
+    return found
+
+
+def _dataset(name: str) -> str:
+    """A path is kept whole, so that the run can be resumed from anywhere."""
+    return str(Path(name).expanduser().resolve()) if "/" in name or name.endswith(".npz") or Path(name).is_dir() else name
+
+
+def absolute(path: str | None) -> str | None:
+    """A path that still holds from another directory."""
+    return None if path is None else str(Path(path).expanduser().resolve())
+
+
+def _metrics(names: Sequence[str], select_on: str) -> tuple[str, ...]:
+    """The recorded metrics to select by: the validation twins where there are such, or the test ones."""
+    found = []
+    for name in (canonical(n).removeprefix("val_") for n in names):
+        found.append(f"val_{name}" if select_on == "validation" and f"val_{name}" in METRICS else name)
+    return tuple(dict.fromkeys(found))
+
+
+def _trials(request: Request, space: Space, sampler: str, options: Mapping[str, Value], problems: list[str]) -> int:
+    if sampler == "grid":
+        cells = math.prod(_cells(d) for d in space.search.values())
+        if request.trials is not None and request.trials > cells:
+            problems.append(sentence("trials", f"at most {cells}, the cells of the grid", request.trials, "--trials"))
+        return request.trials or cells
+    return request.trials or int(options.get("trials", TRIALS))
+
+
+def _cells(dimension: Dimension) -> int:
+    return sum(math.prod(_cells(child) for child in dimension.children.get(str(value), ())) for value in dimension.values())
+
+
+def _combination(space: Space, sampler: str, scheduler: str, metrics: Sequence[str], problems: list[str]) -> None:
+    if not space.search:
+        problems.append("Every parameter of the space is fixed by --set, so nothing is left to search. Leave one out.")
+    if sampler == "cmaes":
+        if len(metrics) > 1:
+            problems.append("The sampler cmaes optimises one metric. Give one --metric, or use --sampler nsga2 or tpe.")
+        numbers = [d for d in space.search.values() if d.parameter.kind in ("real", "integer")]
+        if space.search and len(numbers) < 2:
+            problems.append(f"The sampler cmaes needs at least two searched numbers, and this space has {len(numbers)}. Use --sampler tpe.")
+    if scheduler == "median" and len(metrics) > 1:
+        problems.append("The median rule compares one metric. Give one --metric, or use --scheduler asha.")
+
+
+def _middle(dimensions: Iterable[Dimension]) -> dict[str, Value]:
+    found: dict[str, Value] = {}
+    for dimension in dimensions:
+        values = dimension.values()
+        value = values[len(values) // 2]
+        found[dimension.key] = value
+        found |= _middle(dimension.children.get(str(value), ()))
+    return found
+
+
+def _remote(request: Request) -> tuple[packing.Packing, int]:
+    """On a cluster that is joined later, shares are taken as asked for; Ray places what fits."""
+    concurrency = request.concurrency or 4
+    return packing.Packing(concurrency, request.cpus_per_trial or 1.0, request.gpus_per_trial or 0.0), request.lag or max(4, concurrency)
+
+
+def _notes(request: Request, experiment: Experiment, space: Space, here: packing.Machine) -> tuple[str, ...]:
+    dataset = experiment.values.get("dataset", "digits")
+    at = f"{dataset}, {experiment.rounds} rounds, {len(experiment.seeds)} seed{'s' * (len(experiment.seeds) > 1)}"
+    if request.paper:
+        notes = [f"Profile paper: {at}." + (" Selects on the test set, as the paper did." if experiment.select_on == "test" else "")]
+    else:
+        paper = space.profiles.get("paper")
+        how = f" The paper's setting ({paper.get('dataset', dataset)}, {paper.get('rounds', '?')} rounds): add --paper." if paper else ""
+        notes = [f"Profile small: {at}.{how}"]
+    threads = experiment.concurrency * max(1, int(experiment.cpus_per_trial))
+    if request.address is None and threads > here.cores:
+        notes.append(f"{experiment.concurrency} trials at once are {threads} threads on {here.cores} cores; they will slow each other down.")
+    return tuple(notes)

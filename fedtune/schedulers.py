@@ -1,0 +1,142 @@
+"""Early stopping as pure functions: what earlier trials did decides, before a trial starts, when it will be stopped.
+
+A rule is built from the histories of trials that have finished and is then handed to the trial, which asks it after
+every round. It depends on nothing else, so a decision is the same whatever ran beside the trial, and the same after a
+restart.
+
+    Halving   asynchronous successive halving (Li et al. 2020): at the rungs g, g·η, g·η², … below the planned rounds a
+              trial goes on while it is among the best 1/η of the trials that reached that rung, itself included.
+              With several metrics "best" is by Pareto front: fewer than a 1/η share may lie on earlier fronts.
+    Median    Vizier's median rule (Golovin et al. 2017, Sec. 3.2.2): stop at round t when the best value so far is
+              below the median of the other trials' means over rounds 1..t.
+
+Values are vectors, one entry per metric, with the sign turned so that larger is better.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+Vector = tuple[float, ...]
+#: Measured values by round.
+Curve = Mapping[int, Vector]
+
+SCHEDULERS = ("asha", "median", "none")
+
+#: The median rule waits for so many trials.
+MEDIAN_TRIALS = 3
+
+
+@dataclass(frozen=True)
+class History:
+    """A finished trial: how many rounds it ran and what was measured."""
+
+    rounds: int
+    curve: Curve
+
+
+class Rule(Protocol):
+    """Asked after each round of a trial."""
+
+    def stops(self, round_: int, curve: Curve) -> bool:
+        """Whether the trial, having measured `curve` up to `round_`, ends here."""
+
+
+@dataclass(frozen=True)
+class Never:
+    """Every trial runs all its rounds."""
+
+    def stops(self, round_: int, curve: Curve) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class Halving:
+    """`others`: by rung, what earlier trials had there."""
+
+    reduction: int
+    others: Mapping[int, Sequence[Vector]] = field(default_factory=dict)
+
+    def stops(self, round_: int, curve: Curve) -> bool:
+        others = self.others.get(round_)
+        own = value_at(curve, round_)
+        if not others or own is None:
+            return False
+        return ahead(own, others) >= math.ceil((len(others) + 1) / self.reduction)
+
+
+@dataclass(frozen=True)
+class Median:
+    """`medians`: by round, the median of earlier trials' running means."""
+
+    medians: Mapping[int, float] = field(default_factory=dict)
+
+    def stops(self, round_: int, curve: Curve) -> bool:
+        own = [v[0] for r, v in curve.items() if r <= round_]
+        return bool(own) and round_ in self.medians and max(own) < self.medians[round_]
+
+
+def rule(name: str, histories: Sequence[History], *, rounds: int, grace: int, reduction: int) -> Rule:
+    """The rule of scheduler `name` for the next trial, given the `histories` it may look at.
+
+    rounds: planned for the trial; grace: no trial is stopped before it."""
+    if name == "asha":
+        return Halving(reduction, {rung: _reached(histories, rung) for rung in rungs(rounds, grace, reduction)})
+    if name == "median":
+        return Median(_medians(histories, rounds, grace))
+    return Never()
+
+
+def rungs(rounds: int, grace: int, reduction: int) -> list[int]:
+    """The rounds at which halving compares, `grace · reduction^k` below the planned `rounds`."""
+    found, rung = [], grace
+    while rung < rounds:
+        found.append(rung)
+        rung *= reduction
+    return found
+
+
+def value_at(curve: Curve, round_: int) -> Vector | None:
+    """The last value measured up to `round_` (not every round need be evaluated); None where there is none."""
+    measured = [r for r in curve if r <= round_]
+    return curve[max(measured)] if measured else None
+
+
+def dominates(a: Vector, b: Vector) -> bool:
+    """Pareto dominance: nowhere worse, somewhere better."""
+    return all(x >= y for x, y in zip(a, b, strict=True)) and any(x > y for x, y in zip(a, b, strict=True))
+
+
+def ahead(own: Vector, others: Sequence[Vector]) -> int:
+    """How many of `others` lie on a Pareto front before that of `own`; for one metric, how many are strictly better."""
+    if len(own) == 1:
+        return sum(other[0] > own[0] for other in others)
+    rest, passed = [*others, own], 0
+    while True:
+        front = [v for v in rest if not any(dominates(w, v) for w in rest)]
+        if own in front:
+            return passed
+        passed += len(front)
+        rest = [v for v in rest if v not in front]
+
+
+def _reached(histories: Sequence[History], rung: int) -> list[Vector]:
+    values = (value_at(h.curve, rung) for h in histories if h.rounds >= rung)
+    return [v for v in values if v is not None and all(map(math.isfinite, v))]
+
+
+def _medians(histories: Sequence[History], rounds: int, grace: int) -> dict[int, float]:
+    found: dict[int, float] = {}
+    for round_ in range(grace, rounds):
+        means = []
+        for h in histories:
+            values = [v[0] for r, v in h.curve.items() if r <= round_ and math.isfinite(v[0])]
+            if h.rounds >= round_ and values:
+                means.append(statistics.fmean(values))
+        if len(means) >= MEDIAN_TRIALS:
+            found[round_] = statistics.median(means)
+    return found

@@ -1,0 +1,93 @@
+"""A run on the fake simulation: real Ray, real study, real run directory, no training."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis import schema
+from fedtune import driver, progress, record
+from fedtune.experiment import Experiment
+from fedtune.planning import Plan
+from fedtune.searching import Result, carry_out
+from search_spaces.parameter import Parameter
+from search_spaces.space import Dimension, Space
+
+sys.path.insert(0, str(Path(__file__).parent))
+import fake  # noqa: E402
+
+TIMINGS = {"seconds", "metric:seconds"}
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[None]:
+    """One Ray for all tests of a session; starting it takes seconds."""
+    import os
+
+    os.environ.update(driver.ENVIRONMENT | {"RAY_AUTH_MODE": "disabled"})
+    import ray
+    from ray import cloudpickle
+
+    cloudpickle.register_pickle_by_value(fake)
+    ray.init(num_cpus=8, include_dashboard=False, object_store_memory=driver.OBJECT_STORE, log_to_driver=False, logging_level="ERROR")
+    yield
+    ray.shutdown()
+
+
+def space(**fix: Any) -> Space:
+    alpha = Parameter("alpha", "real", 0.5, "", low=0.0, high=2.0)
+    lam = Parameter("lambda_", "real", 0.5, "", low=0.0, high=1.0)
+    return Space("two", "fedavg", {
+        "alpha": Dimension(alpha, 0.0, 2.0, grid=(0.0, 1.0, 2.0)), "lambda": Dimension(lam, 0.0, 1.0, grid=(0.0, 0.5)),
+    }, fix=fix)
+
+
+def experiment(folder: Path, **changes: Any) -> Experiment:
+    basis = Experiment(
+        name=folder.name, kind="search", method="fedavg", space="two", profile="small", values={"rounds": 9}, metrics=("val_global_accuracy",),
+        select_on="validation", trials=12, rounds=9, seed=0, seeds=(0, 1), sampler="tpe", scheduler="asha", concurrency=4, cpus_per_trial=0.5,
+    )
+    values = {**basis.values, **changes.pop("values", {})}
+    changed = dataclasses.replace(basis, **changes)
+    return dataclasses.replace(changed, values=values | {"rounds": changed.rounds})
+
+
+@pytest.fixture
+def conduct(cluster: None, tmp_path: Path) -> Callable[..., Result]:
+    """`conduct("name", trials=…)` runs a whole search on the fake and returns its result."""
+
+    def call(name: str, **changes: Any) -> Result:
+        folder = tmp_path / name
+        return carry_out(Plan(folder, experiment(folder, **changes), space(), {}, (), {}), quiet=True, simulate=fake.Fake)
+
+    return call
+
+
+def start(folder: Path, **changes: Any) -> Experiment:
+    """Only creates the run directory."""
+    made = experiment(folder, **changes)
+    record.create(folder, made.to_yaml(), space().to_json(), {}, made.directions)
+    return made
+
+
+def watch(made: Experiment) -> progress.Watch:
+    return progress.Watch(made, "quiet")
+
+
+def frozen(folder: Path) -> list[dict[str, Any]]:
+    """Everything a run records of its trials that is not a timing: states, values, curves, parameters, attributes, rows."""
+    found = []
+    for trial in record.open_study(folder).get_trials(deepcopy=False):
+        rows = (folder / schema.trial_folder(trial.number) / schema.ROUNDS).read_text().splitlines()
+        found.append({
+            "number": trial.number, "state": trial.state.name, "values": trial.values, "params": trial.params, "system": trial.system_attrs,
+            "curve": trial.intermediate_values, "attributes": {k: v for k, v in trial.user_attrs.items() if k not in TIMINGS},
+            "rows": [{k: v for k, v in json.loads(row).items() if not k.startswith("seconds")} for row in rows],
+        })
+    return found

@@ -1,0 +1,65 @@
+"""A simulation that costs nothing and has the engine's interface; rewards alpha near 0.3 and lambda near 0.7."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from search_spaces.errors import UserError
+from search_spaces.parameter import real
+from search_spaces.space import Dimension, Space
+
+ALPHA = real(0.5, low=0.0, high=2.0, doc="").metadata["fedtune.parameter"]
+SECONDS = "FAKE_ROUND_SECONDS"
+
+
+class Fake:
+    """Misbehaves on request: values["omega"] selects how (see `step`)."""
+
+    def __init__(self, method: str, values: Mapping[str, Any], seeds: Sequence[int], *, device: str = "cpu", data_dir: str | None = None) -> None:
+        self.values, self.seeds, self.rounds, self.round = dict(values), tuple(seeds), int(values["rounds"]), 0
+        self.state = 0.0
+        if values.get("trouble") == "setup":
+            raise UserError("alpha and lambda must not be so.")
+
+    def step(self) -> list[dict[str, Any]]:
+        time.sleep(float(self.values.get("sleep", 0.0)))
+        self.round += 1
+        trouble = self.values.get("trouble")
+        if trouble == "raise" and self.round == 2:
+            raise RuntimeError("boom\nsecond line")
+        if trouble == "die" and self.round == 3 and not Path(self.values["flag"]).exists():
+            Path(self.values["flag"]).touch()
+            os.kill(os.getpid(), 9)
+        if trouble == "die always":
+            os.kill(os.getpid(), 9)
+        # A state that only a true checkpoint brings back.
+        self.state = math.sin(self.state + self.round) * 0.01
+        quality = 1 - (self.values["alpha"] - 0.3) ** 2 / 4 - (self.values.get("lambda", 0.7) - 0.7) ** 2
+        rows = []
+        for seed in self.seeds:
+            value = quality * (1 - math.exp(-self.round / 3)) + self.state + 0.001 * (seed % 7)
+            loss = math.nan if trouble == "nan" and self.round == 2 else 1 - value
+            row = {"round": self.round, "seed": seed, "train_loss": loss, "bytes_up": 100 * self.round, "seconds": 0.01}
+            if (self.round % int(self.values.get("eval_every", 1)) == 0 or self.round == self.rounds) and trouble != "unmeasured":
+                row |= {"val_global_accuracy": value, "global_accuracy": value - 0.01, "val_wlp": value / 2, "wlp": value / 2.1}
+            rows.append(row)
+        return rows
+
+    def save(self, path: str | Path) -> None:
+        Path(path).write_text(json.dumps([self.round, self.state.hex()]))
+
+    def load(self, path: str | Path) -> None:
+        self.round, state = json.loads(Path(path).read_text())
+        self.state = float.fromhex(state)
+
+    def partition(self) -> dict[str, Any]:
+        return {str(seed): [[1, 2]] for seed in self.seeds} | {"hash": {str(seed): "0" for seed in self.seeds}}
+
+    def models(self) -> dict[int, Any]:
+        return {}

@@ -1,0 +1,335 @@
+"""One trial under Ray Tune: a configuration simulated over its seeds, a round per step.
+
+The trial's folder is the truth, not Ray: rounds are appended to `rounds.jsonl` before the checkpoint that contains them
+is swapped in, so after a kill at any moment the checkpoint's round and the rows up to it are whole. A trial that starts
+in a folder with a checkpoint goes on from there.
+
+A trial never raises. A configuration that is impossible, raises or diverges ends with `done` and a `stop_reason`; the
+process stays alive for the next trial, and Ray's retries are left for processes that really died. Every stop rule is
+asked here, after the round it concerns; a full disk ends the trial as `interrupted`, to be resumed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import gc
+import io
+import json
+import math
+import os
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import ray
+import torch
+from ray import tune
+
+from search_spaces.errors import UserError
+from search_spaces.parameter import Value
+
+#: Share of the running time that writing checkpoints may take; rounds much faster than a checkpoint are not all saved.
+CHECKPOINT_SHARE = 0.05
+#: How long a trial waits for the process of a killed driver to let go of its folder, in seconds.
+LOCK_SECONDS = 60.0
+
+ROUNDS, CHECKPOINT, PARTITION, LOG = "rounds.jsonl", "checkpoint", "partition.json", "log.txt"
+
+
+class StopRule(Protocol):
+    """Early stopping: asked after each round with the trial's own values so far (larger is better) by round."""
+
+    def stops(self, round_: int, curve: Mapping[int, tuple[float, ...]]) -> bool:
+        """Whether the trial ends here."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """All a trial needs to know."""
+
+    number: int
+    folder: str
+    method: str
+    values: Mapping[str, Value]
+    seeds: tuple[int, ...]
+    metrics: tuple[str, ...]
+    #: +1 where the metric is maximised, -1 where it is minimised.
+    signs: tuple[int, ...]
+    rule: StopRule
+    threads: int = 1
+    data_dir: str | None = None
+    #: Keep each seed's global model of its best round by the first metric.
+    keep_models: bool = False
+    #: Share of a GPU's memory this trial may take; enforced by torch.
+    gpu_share: float = 0.0
+    #: What simulates; tests put a cheap stand-in here.
+    simulate: Callable[..., Any] | None = None
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a trial ended. (An object of our own, as Ray flattens dictionaries in results.)"""
+
+    #: One of `analysis.schema.STOP_REASONS`.
+    stop_reason: str
+    #: Rounds run.
+    round: int
+    #: One sentence, where something went wrong.
+    error: str | None = None
+    #: Means over seeds of the job's metrics by round, where measured.
+    curve: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
+    #: Last measured mean over seeds of every metric.
+    means: Mapping[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+class Trial(tune.Trainable):
+    """`config["job"]` is a `Job`. A result holds `number`, `round`, `values` (of the job's metrics, or None in a round
+    without evaluation) and, with `done`, also `ending`."""
+
+    def setup(self, config: dict[str, Any]) -> None:
+        self._begin(config["job"])
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        self.cleanup()
+        self._begin(new_config["job"])
+        return True
+
+    def cleanup(self) -> None:
+        self._simulation = None
+        if getattr(self, "_log", None) is not None:
+            self._log.close()
+        gc.collect()
+        if torch.cuda.is_initialized():
+            torch.cuda.empty_cache()
+
+    def step(self) -> dict[str, Any]:
+        if self._reason is None:
+            with self._guarded():
+                self._round()
+        return self._result()
+
+    # -- the trial's life ------------------------------------------------------------------------------------------
+
+    def _begin(self, job: Job) -> None:
+        self._job, self._folder = job, Path(job.folder)
+        self._reason: str | None = None
+        self._error: str | None = None
+        self._completed, self._rows = 0, []  # type: ignore[var-annotated]
+        self._seconds, self._saved_at, self._save_cost = 0.0, time.monotonic(), 0.0
+        self._simulation: Any = None
+        self._log: io.TextIOBase | None = None
+        self._best: dict[int, float] = {}
+        with self._guarded():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._log = _locked(self._folder / LOG)
+            torch.set_num_threads(job.threads)
+            simulate = job.simulate
+            if simulate is None:
+                from trainables.trial import Replicates as simulate  # type: ignore[assignment]
+            self._simulation = simulate(job.method, job.values, job.seeds, device=self._device(), data_dir=job.data_dir)  # type: ignore[misc]
+            self._load()
+
+    def _device(self) -> str:
+        # Ray leaves every GPU visible to a trial that was granted none, so what torch sees must not decide.
+        if self._job.gpu_share <= 0 or not ray.get_gpu_ids():
+            return "cpu"
+        torch.cuda.set_per_process_memory_fraction(min(1.0, self._job.gpu_share))
+        return "cuda"
+
+    def _load(self) -> None:
+        """Goes on from the folder's checkpoint, or starts it."""
+        checkpoint = self._folder / CHECKPOINT
+        rows: list[dict[str, Any]] = []
+        if checkpoint.exists():
+            self._simulation.load(checkpoint)
+            rows = [row for row in read_rows(self._folder / ROUNDS) if row["round"] <= self._simulation.round]
+        # Rounds after the checkpoint are run again, to the same numbers; written here they would stand there twice.
+        _replace(self._folder / ROUNDS, "".join(map(_line, rows)))
+        _replace(self._folder / PARTITION, json.dumps(self._simulation.partition()))
+        for row in rows:
+            self._take(row)
+        self._completed = self._simulation.round
+        if self._completed:
+            self._decide()
+
+    def _round(self) -> None:
+        started = time.monotonic()
+        rows = self._simulation.step()
+        with (self._folder / ROUNDS).open("a", encoding="utf-8") as file:
+            file.write("".join(map(_line, rows)))
+        self._completed = self._simulation.round
+        improved = [row["seed"] for row in rows if self._take(row)]
+        self._decide()
+        if improved and self._job.keep_models:
+            self._keep(improved)
+        self._save(time.monotonic() - started)
+        self._seconds += time.monotonic() - started
+
+    def _take(self, row: dict[str, Any]) -> bool:
+        """Remembers a row; whether it is its seed's best so far (of two equal rounds the first)."""
+        self._rows.append(row)
+        value = row.get(self._job.metrics[0])
+        if value is None:
+            return False
+        score = self._job.signs[0] * value
+        if score <= self._best.get(row["seed"], -math.inf):
+            return False
+        self._best[row["seed"]] = score
+        return True
+
+    def _decide(self) -> None:
+        last = [row for row in self._rows if row["round"] == self._completed]
+        broken = sorted({name for row in last for name, value in row.items() if _is_broken(name, value, self._job.metrics)})
+        if broken:
+            self._reason = "diverged"
+            self._error = f"{broken[0]} stopped being a finite number in round {self._completed}."
+        elif self._completed >= self._simulation.rounds:
+            self._reason = "completed"
+        elif self._job.rule.stops(self._completed, self._curve(signed=True)):
+            self._reason = "scheduler"
+
+    def _save(self, round_seconds: float) -> None:
+        due = time.monotonic() - self._saved_at >= self._save_cost / CHECKPOINT_SHARE
+        if not due and self._reason is None:
+            return
+        started = time.monotonic()
+        path = self._folder / CHECKPOINT
+        temporary = path.with_name(".checkpoint")
+        with _disk(path):
+            self._simulation.save(temporary)
+            os.replace(temporary, path)
+        self._saved_at, self._save_cost = time.monotonic(), time.monotonic() - started
+
+    def _keep(self, seeds: Sequence[int]) -> None:
+        from trainables.zoo import save_model
+
+        found = self._simulation.models()
+        for seed in seeds:
+            if seed in found:
+                params, card = found[seed]
+                row = next(row for row in reversed(self._rows) if row["seed"] == seed)
+                measured = {k: v for k, v in row.items() if isinstance(v, (int, float)) and k not in ("round", "seed")}
+                path = self._folder / f"model-{seed}.safetensors"
+                with _disk(path):
+                    save_model(path, params, {
+                        **card, "method": self._job.method, "seed": seed, "round": row["round"], "selected_by": self._job.metrics[0], "metrics": measured,
+                    })
+
+    # -- what is reported ------------------------------------------------------------------------------------------
+
+    def _curve(self, signed: bool = False) -> dict[int, tuple[float, ...]]:
+        """Means over seeds of the job's metrics by round, where all were measured and finite."""
+        by_round: dict[int, list[dict[str, Any]]] = {}
+        for row in self._rows:
+            by_round.setdefault(row["round"], []).append(row)
+        signs = self._job.signs if signed else (1,) * len(self._job.metrics)
+        found = {}
+        for round_, rows in by_round.items():
+            if all(isinstance(row.get(name), (int, float)) and math.isfinite(row[name]) for row in rows for name in self._job.metrics):
+                found[round_] = tuple(sign * math.fsum(row[name] for row in rows) / len(rows) for name, sign in zip(self._job.metrics, signs, strict=True))
+        return found
+
+    def _result(self) -> dict[str, Any]:
+        curve = self._curve()
+        result: dict[str, Any] = {
+            "number": self._job.number, "round": self._completed, "values": curve.get(self._completed), "done": self._reason is not None,
+        }
+        if self._reason is not None:
+            result["ending"] = Ending(self._reason, self._completed, self._error, curve, means(self._rows), self._seconds)
+        return result
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """Turns whatever happens inside into a stop reason; what is printed goes to the trial's log."""
+        log = self._log if self._log is not None else io.StringIO()
+        with contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
+            try:
+                yield
+            except UserError as error:
+                self._reason, self._error = "error", " ".join(error.problems)
+            except OSError as error:
+                self._reason, self._error = "interrupted", f"{self._folder}: {error.strerror or error}"
+            except Exception as error:
+                self._reason, self._error = "error", f"{type(error).__name__}: {error}".splitlines()[0]
+                if self._log is not None:
+                    with contextlib.suppress(OSError):
+                        traceback.print_exc(file=self._log)
+        if self._log is not None:
+            with contextlib.suppress(OSError):
+                self._log.flush()
+
+
+def means(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The last measured value of every metric, averaged over seeds."""
+    last: dict[str, list[float]] = {}
+    for round_ in sorted({row["round"] for row in rows}):
+        now: dict[str, list[float]] = {}
+        for row in rows:
+            if row["round"] == round_:
+                for name, value in row.items():
+                    if isinstance(value, (int, float)) and name not in ("round", "seed") and math.isfinite(value):
+                        now.setdefault(name, []).append(float(value))
+        last |= now
+    return {name: math.fsum(values) / len(values) for name, values in last.items()}
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The whole lines of a `rounds.jsonl`, in order; a torn last line is left out."""
+    if not path.exists():
+        return []
+    lines = path.read_text(encoding="utf-8").split("\n")[:-1]
+    return [json.loads(line) for line in lines]
+
+
+def _is_broken(name: str, value: object, metrics: Sequence[str]) -> bool:
+    """A number a round cannot do without that is not finite (null in a row read back)."""
+    if name not in (*metrics, "train_loss"):
+        return False
+    return value is None or (isinstance(value, float) and not math.isfinite(value))
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    return json.dumps({key: _finite(value) for key, value in row.items()}, allow_nan=False) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _replace(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+
+
+@contextlib.contextmanager
+def _disk(path: Path) -> Iterator[None]:
+    """torch and safetensors report a full disk as errors of their own."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        raise OSError(f"{path.name} cannot be written ({str(error).splitlines()[0]})") from error
+
+
+def _locked(path: Path) -> io.TextIOBase:
+    """The trial's log, held against a worker of a killed driver that may still be finishing its round."""
+    file = path.open("a", encoding="utf-8", buffering=1)
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return file
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                file.close()
+                raise OSError(f"another process still writes {path}") from None
+            time.sleep(0.1)
