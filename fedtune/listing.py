@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from search_spaces import presets
-from search_spaces.parameter import Parameter
+from search_spaces.parameter import Parameter, parameters
+from search_spaces.space import Dimension, Space
 
 
 def methods(name: str | None = None) -> list[dict[str, Any]]:
@@ -24,18 +24,19 @@ def methods(name: str | None = None) -> list[dict[str, Any]]:
              "shares_label_counts": m.shares_label_counts, "spaces": space_names(m.name)}
             for m in registry.methods().values()
         ]
-    from search_spaces.parameter import parameters
-
-    own = parameters(registry.method(name).Config)
+    config = registry.method(name).Config
+    inherited = parameters(*config.__bases__) if config.__bases__ != (object,) else {}
+    own = parameters(config)
     rows: list[dict[str, Any]] = []
     for key, parameter in registry.declared(name).items():
         rows += _rows(parameter, "method" if key in own else "federation", None)
-    return sorted(rows, key=lambda row: row["group"] != "method")
+    # What only this method has comes first, then local training, then the federation.
+    return sorted(rows, key=lambda row: (row["group"] != "method", row["key"] in inherited))
 
 
 def spaces(method: str | None = None) -> list[dict[str, Any]]:
     """The named spaces of one method or of all: method, name, title, source, search (text by key), fix, profiles,
-    figures, published, cells (points of its grid search). Raises `UserError` for an unknown method."""
+    figures, published, cells (points of its grid; None where a number without one is searched). Raises `UserError` for an unknown method."""
     from trainables import registry
 
     chosen = [registry.method(method).name] if method is not None else list(registry.methods())
@@ -49,7 +50,7 @@ def spaces(method: str | None = None) -> list[dict[str, Any]]:
                 "search": {key: dimension.describe() for key, dimension in space.search.items()}, "fix": dict(space.fix),
                 "profiles": {profile: dict(values) for profile, values in space.profiles.items()},
                 "figures": list(space.figures), "published": space.published,
-                "cells": math.prod(len(dimension.values()) for dimension in space.search.values()),
+                "cells": _cells(space),
             })
     return rows
 
@@ -78,6 +79,11 @@ def space_names(method: str) -> list[str]:
     return named if "default" in named or not tunable else ["default", *named]
 
 
+def _cells(space: Space) -> int | None:
+    open_ended = any(dimension.grid is None and dimension.parameter.kind in ("real", "integer") for _, dimension in space.dimensions())
+    return None if open_ended else len(space.grid_points())
+
+
 def _rows(parameter: Parameter, group: str, option: str | None) -> list[dict[str, Any]]:
     rows = [{
         "key": parameter.key, "symbol": parameter.symbol, "default": parameter.default, "bounds": parameter.must(), "tuned": _tuned(parameter),
@@ -90,6 +96,4 @@ def _rows(parameter: Parameter, group: str, option: str | None) -> list[dict[str
 
 
 def _tuned(parameter: Parameter) -> str | None:
-    from search_spaces.space import Dimension
-
     return None if parameter.tune is False else Dimension.of(parameter).describe()

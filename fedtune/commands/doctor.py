@@ -11,7 +11,7 @@ import typer
 def command(as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False) -> None:
     """Check the installation; exits with 1 where a search could not run."""
     from fedtune import tables
-    from fedtune.doctor import doctor
+    from fedtune.checkup import doctor
 
     checks = doctor()
     if as_json:

@@ -1,0 +1,123 @@
+"""fedtune methods, spaces, datasets and doctor: complete, and readable by people and programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import fedtune
+from fedtune.cli import main
+from search_spaces import presets
+from search_spaces.errors import UserError
+from trainables import data, registry
+
+
+@dataclass(frozen=True)
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Cli = Callable[..., Done]
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """The command line in this process, 300 columns wide, so that torch is imported once."""
+    def call(*arguments: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["fedtune", *arguments])
+        monkeypatch.setenv("COLUMNS", "300")
+        with pytest.raises(SystemExit) as end:
+            main()
+        out, err = capsys.readouterr()
+        return Done(int(end.value.code or 0), out, err)
+
+    return call
+
+
+def test_methods_lists_every_method_and_its_spaces(cli: Cli) -> None:
+    rows = fedtune.methods()
+    assert [row["name"] for row in rows] == list(registry.methods())
+    assert all(row["spaces"][0] == "default" for row in rows)
+    assert json.loads(cli("methods", "--json").stdout) == rows
+    shown = cli("methods").stdout
+    assert all(row["name"] in shown and row["title"] in shown for row in rows)
+
+
+@pytest.mark.parametrize("method", list(registry.methods()))
+def test_a_methods_parameters_are_all_explained(method: str) -> None:
+    rows = fedtune.methods(method)
+    declared = registry.declared(method)
+    assert {row["key"] for row in rows if row["option"] is None} == set(declared)
+    for row in rows:
+        parameter = declared[row["key"]]
+        assert (row["default"], row["symbol"], row["doc"], row["source"]) == (parameter.default, parameter.symbol, parameter.doc, parameter.source)
+        assert row["bounds"] == parameter.must()
+        assert (row["tuned"] is None) == (parameter.tune is False)
+
+
+def test_dfrds_own_parameters_come_first(cli: Cli) -> None:
+    rows = fedtune.methods("dfrd")
+    keys = [row["key"] for row in rows]
+    assert keys.index("lambda") < keys.index("lr") < keys.index("omega")
+    shown = cli("methods", "dfrd").stdout
+    for text in ("λ", "a number in [0, 0.99]", "DFRD Eq. 6", "one of all, disagree, targeted"):
+        assert text in shown
+
+
+def test_spaces_lists_every_preset(cli: Cli) -> None:
+    rows = fedtune.spaces("dfrd")
+    assert [row["name"] for row in rows] == presets.names("dfrd")
+    alpha_lambda = next(row for row in rows if row["name"] == "alpha_lambda")
+    assert alpha_lambda["cells"] == 30 and alpha_lambda["search"] == {"alpha": "[0.25, 1.5], grid of 6", "lambda": "[0.1, 0.9], grid of 5"}
+    assert next(row for row in rows if row["name"] == "default")["cells"] is None
+    assert json.loads(cli("spaces", "dfrd", "--json").stdout) == rows
+    assert {row["method"] for row in fedtune.spaces()} == set(registry.methods())
+
+
+def test_datasets_says_where_files_belong(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDTUNE_CACHE", str(tmp_path))
+    assert [row["name"] for row in fedtune.datasets()] == data.names()
+    shown = cli("datasets", "cifar10").stdout
+    assert data.describe("cifar10").files[0] in shown
+    assert f"{tmp_path}/downloads" in shown and "--dataset cifar10 --data-dir FOLDER" in shown
+    assert "there is nothing to download" in cli("datasets", "digits").stdout
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (("methods", "dfdr"), "Unknown method 'dfdr'. Did you mean 'dfrd'?"),
+    (("spaces", "dfdr"), "Unknown method 'dfdr'. Did you mean 'dfrd'?"),
+    (("datasets", "digts"), "Unknown data set 'digts'. Did you mean 'digits'?"),
+])
+def test_unknown_names(cli: Cli, arguments: tuple[str, ...], said: str) -> None:
+    done = cli(*arguments)
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (2, "", said)
+    with pytest.raises(UserError):
+        getattr(fedtune, arguments[0])(arguments[1])
+
+
+def test_doctor_finds_this_installation_sound(cli: Cli) -> None:
+    checks = json.loads(cli("doctor", "--json").stdout)
+    assert {check["state"] for check in checks} <= {"ok", "note"}
+    assert [check["name"] for check in checks][:3] == ["Python", "packages", "fedtune"]
+    assert "Everything a search needs is there." in cli("doctor").stdout
+
+
+def test_doctor_names_a_cache_that_cannot_be_written(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    monkeypatch.setenv("FEDTUNE_CACHE", str(blocked))
+    done = cli("doctor")
+    assert done.returncode == 1
+    assert "cannot be written: Not a directory" in done.stdout and "1 problem to mend" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["methods", "spaces", "datasets", "doctor"])
+def test_every_command_is_a_function(name: str) -> None:
+    assert callable(getattr(fedtune, name)) and name in fedtune.__all__
