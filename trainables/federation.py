@@ -95,12 +95,30 @@ class Federation:
 
 
 @dataclass(frozen=True)
+class Images:
+    """All uint8 images of a data set, training before test, without a copy: on a CPU the node's shared memory maps."""
+
+    train: Tensor
+    test: Tensor
+
+    def __getitem__(self, positions: Tensor) -> Tensor:
+        """The images `(B, ch, H, W)` at `positions` `(B,)`."""
+        from_test = positions - len(self.train)
+        if bool((from_test < 0).all()):
+            return self.train[positions]
+        if bool((from_test >= 0).all()):
+            return self.test[from_test]
+        found = torch.empty((len(positions), *self.train.shape[1:]), dtype=self.train.dtype, device=self.train.device)
+        found[from_test < 0], found[from_test >= 0] = self.train[positions[from_test < 0]], self.test[from_test[from_test >= 0]]
+        return found
+
+
+@dataclass(frozen=True)
 class ClientData:
     """One client's training samples: uint8 images shared with the whole node, normalised batch by batch."""
 
     client: int
-    images: Tensor
-    labels: Tensor
+    images: Images
     #: Positions of this client's samples in `images`, `(n,)`.
     indices: Tensor
     #: Class of each of this client's samples, `(n,)`.

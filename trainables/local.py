@@ -77,7 +77,7 @@ def train(config: LocalTraining, module: nn.Module, data: ClientData, rng: Rng, 
         for xb, yb in zip(x.split(batch), y.split(batch), strict=True):
             optimiser.zero_grad(set_to_none=True)
             loss = objective(module, xb, yb)
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             optimiser.step()
             total += loss.detach()
     return LocalWork(float(total) / steps, drawn)

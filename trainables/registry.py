@@ -14,6 +14,8 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from search_spaces.errors import UserError, sentence, unknown
 from search_spaces.parameter import Parameter, Value, build, convert_all, defaults, parameters
@@ -47,7 +49,8 @@ def resolve(name: str, values: Mapping[str, object], where: str = "") -> dict[st
     """`values` completed with the defaults, all valid and possible together. Raises one `UserError` with every problem."""
     chosen = method(name)
     complete = defaults(FederationConfig, chosen.Config) | convert_all(declared(name), values, where)
-    federation, config = build(FederationConfig, complete), build(chosen.Config, complete)
+    federation = build(FederationConfig, complete)
+    config: Any = build(chosen.Config, complete)
     problems = list(chosen.check(config, federation))
     if federation.rho > 0 and chosen.widths == "equal":
         able = ", ".join(m.name for m in methods().values() if m.widths == "any")
@@ -58,7 +61,7 @@ def resolve(name: str, values: Mapping[str, object], where: str = "") -> dict[st
     return complete
 
 
-def _from_file(path: str) -> object:
+def _from_file(path: str) -> ModuleType:
     name = f"fedtune_method_{Path(path).stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not Path(path).is_file():

@@ -49,7 +49,7 @@ class Simulation:
         self.method = registry.method(name)
         complete = registry.resolve(name, values)
         self.settings = build(FederationConfig, complete)
-        self.config = build(self.method.Config, complete)
+        self.config: Any = build(self.method.Config, complete)
         self.fed, self.data = split.build(self.settings, seed, device, data_dir)
         rng = self.fed.rng.child("init")
         self.progress = Progress(0, self.method.init(self.config, self.fed, rng), {})

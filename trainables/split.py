@@ -17,7 +17,7 @@ from torch import Tensor
 
 from search_spaces.errors import UserError, sentence
 from trainables import data
-from trainables.federation import ClientData, Federation, FederationConfig, budgets, normalise
+from trainables.federation import ClientData, Federation, FederationConfig, Images, budgets, normalise
 from trainables.partition import partition
 from trainables.rng import Rng
 
@@ -37,8 +37,7 @@ class Part:
 class FederatedData:
     """All samples of one simulated federation. Only the engine sees this; methods get `ClientData`."""
 
-    images: Tensor
-    labels: Tensor
+    images: Images
     clients: tuple[ClientData, ...]
     #: (N, C) training samples by client and class.
     counts: Tensor
@@ -79,11 +78,13 @@ def build(config: FederationConfig, seed: int, device: torch.device, data_dir: s
         test = np.concatenate(held)
         edges = np.cumsum([0, *map(len, held)])
         own_test = tuple(torch.arange(a, b) for a, b in itertools.pairwise(edges.tolist()))
-    images = _images(source, device)
+    with warnings.catch_warnings():  # the maps are read-only; nothing here writes to them
+        warnings.filterwarnings("ignore", message=".*not writable.*")
+        images = Images(*(torch.from_numpy(np.asarray(x)).to(device) for x in (source.train_x, source.test_x)))
     all_labels = torch.from_numpy(labels.astype(np.int64))
     mean, std = (torch.tensor(v, dtype=torch.float32, device=device) for v in (source.mean, source.std))
     clients = tuple(
-        ClientData(i, images, all_labels, torch.from_numpy(np.sort(part)), all_labels[torch.from_numpy(np.sort(part))], source.classes, mean, std, device)
+        ClientData(i, images, torch.from_numpy(np.sort(part)), all_labels[torch.from_numpy(np.sort(part))], source.classes, mean, std, device)
         for i, part in enumerate(parts)
     )
 
@@ -97,8 +98,9 @@ def build(config: FederationConfig, seed: int, device: torch.device, data_dir: s
         widths=budgets(config.clients, config.rho, config.sigma), rounds=config.rounds, device=device,
     )
     counts = torch.stack([c.label_counts() for c in clients])
-    federated = FederatedData(images, all_labels, clients, counts, measured(test, "test"),
-                              measured(validation, "validation") if len(validation) else None, own_test, mean, std, tuple(source.class_names), _fingerprint(source.hash, parts))
+    federated = FederatedData(images, clients, counts, measured(test, "test"),
+                              measured(validation, "validation") if len(validation) else None, own_test, mean, std, tuple(source.class_names),
+                              _fingerprint(source.hash, parts))
     return federation, federated
 
 
@@ -144,14 +146,6 @@ def even_shares(labels: np.ndarray, clients: int, rng: np.random.Generator) -> t
 def with_work(client: ClientData, work: float) -> ClientData:
     """The same client managing only a share of its steps."""
     return client if work == 1.0 else replace(client, work=work)
-
-
-def _images(source: data.Dataset, device: torch.device) -> Tensor:
-    """Training then test images as one uint8 tensor: moved once on a GPU, the shared memory map itself on a CPU."""
-    with warnings.catch_warnings():  # the map is read-only; nothing here writes to it
-        warnings.filterwarnings("ignore", message=".*not writable.*")
-        train, test = torch.from_numpy(np.asarray(source.train_x)), torch.from_numpy(np.asarray(source.test_x))
-    return torch.cat([train, test]).to(device)
 
 
 def _fingerprint(dataset_hash: str, parts: list[Indices]) -> str:

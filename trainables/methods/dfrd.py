@@ -221,7 +221,7 @@ class _Phases:
             if self.config.beta_ey > 0 and self.generator.embedding is not None:
                 loss = loss + self.config.beta_ey * embedding_hinge(self.generator.embedding(y), self.config.embed_norm_scale)
             self.adam.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             self.adam.step()
 
     def distillation_phase(self) -> None:
@@ -235,7 +235,7 @@ class _Phases:
             if c.use_ema and c.alpha > 0:
                 loss = loss + c.alpha * self._distil(self.averaged, self.for_ema)
             self.sgd.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             self.sgd.step()
 
     def _distil(self, generator: Generator, draws: Draws) -> Tensor:

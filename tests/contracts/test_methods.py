@@ -1,0 +1,204 @@
+"""What every method must hold, run over the registry: a new method is tested by being there."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from search_spaces.errors import UserError
+from search_spaces.parameter import Parameter, parameters
+from trainables import registry
+from trainables.local import LocalTraining
+from trainables.method import Upload
+from trainables.params import count_bytes
+from trainables.rounds import Row, Simulation
+from trainables.trial import Replicates
+
+METHODS = sorted(registry.methods())
+CPU = torch.device("cpu")
+TIMES = ("seconds", "seconds_client", "seconds_server", "seconds_evaluation")
+
+
+def values_for(name: str, data: Path, **more: Any) -> dict[str, Any]:
+    """A federation that runs in milliseconds, whatever the method."""
+    quick = {"dataset": str(data), "clients": 4, "rounds": 4, "local_steps": 2, "batch_size": 16, "lr": 0.05, "omega": 1.0, "server_iters": 1,
+             "gen_steps": 1, "distill_steps": 1, "server_batch_size": 8, "noise_dim": 8, "min_samples": 4}
+    known = registry.declared(name)
+    return {k: v for k, v in (quick | more).items() if k in known}
+
+
+def simulate(name: str, data: Path, rounds: int, **more: Any) -> tuple[Simulation, list[Row]]:
+    """A simulation after `rounds` rounds and its rows without timings."""
+    simulation = Simulation(name, values_for(name, data, **more), 3, CPU)
+    return simulation, [untimed(simulation.run_round()) for _ in range(rounds)]
+
+
+def untimed(row: Row) -> Row:
+    """A row without what depends on the machine."""
+    return {k: v for k, v in row.items() if k not in TIMES}
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equality of nested values, tensors bit for bit."""
+    if isinstance(a, torch.Tensor):
+        return torch.equal(a, b)
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
+    if isinstance(a, (tuple, list)):
+        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+    return a == b
+
+
+def own_parameters(name: str) -> list[Parameter]:
+    """What the method's own Config declares, local training included."""
+    return list(parameters(registry.method(name).Config).values())
+
+
+#: Bounds that are valid but make one round long; they are constructed and checked, the round runs at this value.
+QUICK = 3
+LENGTHS = ("local_steps", "local_epochs", "server_iters", "gen_steps", "distill_steps", "server_batch_size", "noise_dim", "batch_size")
+
+
+def bounds(name: str) -> Iterator[tuple[str, Any]]:
+    """Every bound and option of every parameter, lengths capped."""
+    for p in own_parameters(name):
+        if p.kind in ("real", "integer"):
+            for bound in (p.low, p.high):
+                if bound is not None:
+                    yield p.key, min(bound, max(QUICK, p.low or 0)) if p.key in LENGTHS else bound
+        elif p.kind == "choice":
+            yield from ((p.key, option) for option in p.options)
+        elif p.kind == "flag":
+            yield from ((p.key, v) for v in (True, False))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_bound_constructs_and_runs_a_round(name: str, toy: Path) -> None:
+    for key, value in bounds(name):
+        rho = 5 if registry.method(name).widths == "any" and value != "fedavg" and key == "base" else 0
+        _, rows = simulate(name, toy, 1, **{"rho": rho, key: value})
+        assert rows[0]["round"] == 1, (key, value)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_declared_value_has_its_bad_twin_refused(name: str, toy: Path) -> None:
+    for p in registry.declared(name).values():
+        bad = {"real": [float("nan"), "much"], "integer": [1.5, "many"], "choice": ["no such option"], "flag": ["perhaps"], "text": [""]}[p.kind]
+        if p.kind in ("real", "integer"):
+            bad += [b for b in (None if p.low is None else p.low - 1, None if p.high is None else p.high + 1) if b is not None]
+        for value in bad:
+            with pytest.raises(UserError) as error:
+                registry.resolve(name, values_for(name, toy) | {p.key: value}, "a test")
+            assert p.key in str(error.value) and p.must() in str(error.value) and "got" in str(error.value) and "a test" in str(error.value)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_same_seed_same_bits_and_another_seed_another_run(name: str, toy: Path) -> None:
+    first, rows = simulate(name, toy, 2)
+    second, again = simulate(name, toy, 2)
+    assert rows == again
+    assert same(first.save(), second.save())
+    other = Simulation(name, values_for(name, toy), 4, CPU)
+    assert untimed(other.run_round()) != rows[0]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_four_rounds_equal_two_saved_loaded_and_two_more(name: str, toy: Path, tmp_path: Path) -> None:
+    values = values_for(name, toy)
+    whole = Replicates(name, values, [0, 1])
+    rows = [untimed(r) for _ in range(4) for r in whole.step()]
+    first = Replicates(name, values, [0, 1])
+    halves = [untimed(r) for _ in range(2) for r in first.step()]
+    first.save(tmp_path / "checkpoint")
+    second = Replicates(name, values, [0, 1])
+    second.load(tmp_path / "checkpoint")
+    assert second.round == 2
+    halves += [untimed(r) for _ in range(2) for r in second.step()]
+    assert halves == rows
+    assert all(same(a.save(), b.save()) for a, b in zip(whole.simulations, second.simulations, strict=True))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_functions_leave_their_arguments_alone_and_cohort_order_does_not_matter(name: str, toy: Path) -> None:
+    s, _ = simulate(name, toy, 1)
+    m, config, fed = s.method, s.config, s.fed
+    rng = fed.rng.child("round", 2)
+    state = s.progress.state
+    before = copy.deepcopy(s.save()), copy.deepcopy(rng)
+
+    def work(order: list[int]) -> dict[int, Upload]:
+        done = {}
+        for i in order:
+            payload = m.download(config, fed, state, i)
+            sent = copy.deepcopy(payload)
+            memory = copy.deepcopy(s.progress.memories.get(i))
+            done[i] = Upload(i, m.client(config, fed, payload, s.progress.memories.get(i), s.data.clients[i], rng.child("client", i)).upload)
+            assert same(payload, sent)
+            assert same(vars(memory) if memory else None, vars(s.progress.memories[i]) if memory else None)
+        return done
+
+    forward, backward = work([0, 1, 2, 3]), work([3, 2, 1, 0])
+    assert all(same(forward[i].payload, backward[i].payload) for i in range(4))
+    uploads = [forward[i] for i in range(4)]
+    kept = copy.deepcopy(uploads)
+    m.server(config, fed, state, uploads, rng.child("server"))
+    assert all(same(a.payload, b.payload) for a, b in zip(uploads, kept, strict=True))
+    assert same(s.save(), before[0])
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_no_raw_sample_crosses_the_wire_and_bytes_are_exact(name: str, toy: Path) -> None:
+    s = Simulation(name, values_for(name, toy), 3, CPU)
+    up = down = 0
+    for i, data in enumerate(s.data.clients):
+        payload = s.method.download(s.config, s.fed, s.progress.state, i)
+        upload = s.method.client(s.config, s.fed, payload, None, data, s.fed.rng.child("round", 1, "client", i)).upload
+        everything = torch.arange(len(data))
+        samples = torch.cat([data.batch(everything)[0].flatten(1), data.images[data.indices].flatten(1).float()])
+        assert not any(holds_a_row(tensor.flatten().float(), samples) for tensor in upload.values())
+        up += sum(t.numel() * t.element_size() for t in upload.values())
+        down += count_bytes(payload)
+    row = s.run_round()
+    assert (row["bytes_up"], row["bytes_down"]) == (up, down)
+
+
+def holds_a_row(flat: torch.Tensor, rows: torch.Tensor) -> bool:
+    """Whether any row `(n, d)` stands somewhere in `flat`, entry for entry."""
+    d = rows.shape[1]
+    if len(flat) < d:
+        return False
+    ends_fit = (flat[None, : len(flat) - d + 1] == rows[:, :1]) & (flat[None, d - 1 :] == rows[:, -1:])
+    return any(torch.equal(flat[start : start + d], rows[row]) for row, start in ends_fit.nonzero().tolist())
+
+
+def test_the_search_for_raw_samples_finds_one() -> None:
+    rows = torch.arange(6.0).view(2, 3)
+    assert holds_a_row(torch.tensor([9.0, 3.0, 4.0, 5.0]), rows) and not holds_a_row(torch.tensor([3.0, 9.0, 5.0, 0.0]), rows)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_training_loss_falls_on_the_separable_toy(name: str, toy: Path) -> None:
+    _, rows = simulate(name, toy, 4, local_steps=10, lr=0.1, omega=100.0)
+    assert rows[-1]["train_loss"] < 0.5 * rows[0]["train_loss"]
+
+
+LIMITS = [(m.name, limit) for m in registry.methods().values() for limit in m.limits]
+
+
+@pytest.mark.parametrize(("name", "limit"), LIMITS, ids=[f"{n}-{'-'.join(map(str, limit.values.values()))}-is-{limit.equals}" for n, limit in LIMITS])
+def test_declared_limits_hold_bit_for_bit(name: str, limit: Any, toy: Path) -> None:
+    special, rows = simulate(name, toy, 3, **limit.values)
+    plain, expected = simulate(limit.equals, toy, 3, **limit.other)
+    skipped = ("bytes_up", "bytes_down")
+    assert [{k: v for k, v in r.items() if k not in skipped} for r in rows] == [{k: v for k, v in r.items() if k not in skipped} for r in expected]
+    assert same(special.global_model(), plain.global_model())
+
+
+def test_every_method_declares_local_training() -> None:
+    for m in registry.methods().values():
+        assert issubclass(m.Config, LocalTraining)

@@ -1,0 +1,183 @@
+"""Federation, cohorts, averaging, evaluation: expected values by hand or in NumPy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from search_spaces.errors import UserError
+from tests.contracts.test_methods import simulate, values_for
+from trainables import evaluate, registry, split
+from trainables.checkpoint import from_tree, to_tree
+from trainables.federation import FederationConfig
+from trainables.local import LocalTraining, draw_batches
+from trainables.params import average, count_bytes, pack, put, unpack
+from trainables.rng import Rng
+from trainables.rounds import Simulation, choose_cohort
+from trainables.trial import mean_metrics
+
+
+def test_fedkf_table_2() -> None:
+    """FedKF Table II: three clients of equal weight; amp, fm, wlp."""
+    for accuracies, amp, fm, wlp in (((0.6, 0.7, 0.8), 0.7, 0.00667, 0.6), ((0.65, 0.65, 0.8), 0.7, 0.005, 0.65), ((0.7, 0.8, 0.9), 0.8, 0.00667, 0.7)):
+        got = evaluate.fairness(torch.tensor(accuracies, dtype=torch.float64), torch.ones(3, dtype=torch.float64))
+        assert got["amp"] == pytest.approx(amp) and got["fm"] == pytest.approx(fm, abs=5e-6) and got["wlp"] == pytest.approx(wlp)
+
+
+def test_label_mix_accuracy() -> None:
+    right = torch.tensor([1.0, 0.0, 1.0, 1.0, 0.0], dtype=torch.float64)
+    y = torch.tensor([0, 0, 1, 1, 1])  # class 0: 1/2 right, class 1: 2/3 right, class 2: not measured
+    counts = torch.tensor([[4, 0, 0], [1, 3, 5], [0, 2, 0]])
+    np.testing.assert_allclose(evaluate.label_mix_accuracy(right, y, counts).numpy(), [0.5, (0.5 + 3 * 2 / 3) / 4, 2 / 3])
+
+
+def test_average_is_weighted_and_does_not_alias() -> None:
+    a, b = {"w": torch.tensor([1.0, 3.0])}, {"w": torch.tensor([5.0, 7.0])}
+    mean = average([(a, 1.0), (b, 3.0)])
+    assert mean["w"].tolist() == [4.0, 6.0]
+    mean["w"].add_(1.0)
+    assert a["w"].tolist() == [1.0, 3.0]
+
+
+def test_fedavg_server_is_the_mean_weighted_by_client_sizes(toy: Path) -> None:
+    s = Simulation("fedavg", values_for("fedavg", toy), 3, torch.device("cpu"))
+    uploads = {i: s.method.client(s.config, s.fed, s.method.download(s.config, s.fed, s.progress.state, i), None, d,
+                                  s.fed.rng.child("round", 1, "client", i)).upload for i, d in enumerate(s.data.clients)}
+    s.run_round()
+    for name, tensor in s.progress.state.model.items():
+        expected = sum(s.fed.sizes[i] * u[f"model/{name}"].double().numpy() for i, u in uploads.items()) / sum(s.fed.sizes)
+        np.testing.assert_allclose(tensor.numpy(), expected, rtol=1e-6)
+
+
+def test_one_client_step_is_sgd(toy: Path) -> None:
+    """w - η ∇CE, plus weight decay: one step against autograd by hand."""
+    s = Simulation("fedavg", values_for("fedavg", toy, local_steps=1, weight_decay=0.01), 3, torch.device("cpu"))
+    data, rng = s.data.clients[0], s.fed.rng.child("x")
+    start = s.progress.state.model
+    got = s.method.client(s.config, s.fed, pack("model", start), None, data, rng).upload
+    module = s.fed.network(slot="by hand").train()
+    put(module, start)
+    x, y = data.batch(draw_batches(s.config, len(data), 1.0, rng)[0])
+    torch.nn.functional.cross_entropy(module(x), y).backward()
+    for name, p in module.named_parameters():
+        np.testing.assert_allclose(got[f"model/{name}"].numpy(), (p - 0.05 * (p.grad + 0.01 * p)).detach().numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_batches_are_shuffles_laid_end_to_end() -> None:
+    drawn = draw_batches(LocalTraining(local_steps=5, batch_size=4), 10, 1.0, Rng(0))
+    assert drawn.shape == (5, 4)
+    assert sorted(drawn.flatten()[:10].tolist()) == list(range(10)) == sorted(drawn.flatten()[10:].tolist())
+    assert draw_batches(LocalTraining(local_epochs=3, batch_size=4), 10, 1.0, Rng(0)).shape == (6, 4)
+    assert draw_batches(LocalTraining(local_steps=8, batch_size=64), 10, 0.5, Rng(0)).shape == (4, 10)
+
+
+def test_cohort_participation_and_stragglers() -> None:
+    settings = FederationConfig(clients=10, active_clients=4)
+    seen = [choose_cohort(settings, Rng(0), t).clients for t in range(1, 200)]
+    assert all(len(set(c)) == 4 and list(c) == sorted(c) for c in seen)
+    frequency = np.bincount(np.array(seen).ravel(), minlength=10) / len(seen)
+    np.testing.assert_allclose(frequency, 0.4, atol=0.12)
+    lost = [choose_cohort(FederationConfig(clients=10, stragglers=0.5), Rng(0), t).work for t in range(200)]
+    assert np.mean(np.array(lost) == 0) == pytest.approx(0.5, abs=0.05)
+    assert sum(choose_cohort(FederationConfig(clients=3, stragglers=1.0), Rng(0), 1).work) == 1.0
+
+
+def test_a_stragglers_upload_is_lost_or_its_work_is_less(toy: Path) -> None:
+    _, rows = simulate("fedavg", toy, 1)
+    _, lossy = simulate("fedavg", toy, 1, stragglers=1.0)
+    assert lossy[0]["bytes_up"] == rows[0]["bytes_up"] // 4 and lossy[0]["bytes_down"] == rows[0]["bytes_down"]
+    _, slow = simulate("fedavg", toy, 1, stragglers=1.0, straggler_work=0.5, local_steps=4)
+    _, brisk = simulate("fedavg", toy, 1, local_steps=2)
+    assert slow == brisk
+    assert sum(v is not None for v in lossy[0]["local_accuracies"]) == 1
+
+
+def test_bytes_are_the_models_size_times_clients(toy: Path) -> None:
+    s, rows = simulate("fedavg", toy, 1)
+    size = sum(p.numel() for p in s.fed.network().parameters()) * 4
+    assert rows[0]["bytes_up"] == rows[0]["bytes_down"] == 4 * size
+    assert count_bytes({"a": torch.zeros(3), "b": torch.zeros(2, dtype=torch.int64)}) == 28
+
+
+def test_wire_entries_are_named() -> None:
+    payload = pack("model", {"w": torch.ones(1)}) | {"label_counts": torch.ones(2)}
+    assert list(unpack("model", payload)) == ["w"] and unpack("other", payload) == {}
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.25])
+def test_validation_train_and_test_are_disjoint_and_complete(fraction: float, toy: Path) -> None:
+    config = FederationConfig(dataset=str(toy), clients=4, omega=1.0, validation_fraction=0.1, client_test_fraction=fraction, min_samples=4)
+    fed, data = split.build(config, 0, torch.device("cpu"))
+    train = torch.cat([c.indices for c in data.clients]).tolist()
+    assert data.validation is not None
+    parts = [train, data.validation.indices.tolist(), data.test.indices.tolist()]
+    assert len(set().union(*map(set, parts))) == sum(map(len, parts)) == (320 if fraction == 0 else 240)
+    assert np.bincount(data.validation.y.numpy()).tolist() == [6, 6, 6, 6]
+    assert sorted(torch.cat(data.test.shares).tolist()) == list(range(len(data.test.indices)))
+    assert fed.sizes == tuple(len(c) for c in data.clients)
+    if fraction:
+        assert data.own_test is not None
+        for client, own in zip(data.clients, data.own_test, strict=True):
+            assert len(own) == pytest.approx(fraction * (len(client) + len(own)), abs=1)
+    else:
+        for share in data.test.shares:
+            assert np.bincount(data.test.y[share].numpy(), minlength=4).tolist() == [5, 5, 5, 5]
+
+
+def test_dir_pfl_deals_train_and_test_together(toy: Path) -> None:
+    config = FederationConfig(dataset=str(toy), clients=2, partition="dir_pfl", omega=1.0, validation_fraction=0.0, client_test_fraction=0.25)
+    _, data = split.build(config, 0, torch.device("cpu"))
+    everything = torch.cat([c.indices for c in data.clients] + [data.test.indices])
+    assert sorted(everything.tolist()) == list(range(320))
+    with pytest.raises(UserError, match="client_test_fraction must be above 0"):
+        split.build(FederationConfig(dataset=str(toy), partition="dir_pfl"), 0, torch.device("cpu"))
+
+
+def test_seed_k_deals_the_same_cards_to_every_configuration(toy: Path) -> None:
+    a, b = (Simulation(m, values_for(m, toy, lr=lr), 5, torch.device("cpu")) for m, lr in (("fedavg", 0.1), ("dfrd", 0.01)))
+    assert a.data.fingerprint == b.data.fingerprint
+    assert all(torch.equal(a.progress.state.model[k], b.progress.state.model[k]) for k in a.progress.state.model)
+    c = Simulation("fedavg", values_for("fedavg", toy), 6, torch.device("cpu"))
+    assert c.data.fingerprint != a.data.fingerprint
+
+
+def test_evaluation_can_be_rare_but_never_misses_the_last_round(toy: Path) -> None:
+    _, rows = simulate("fedavg", toy, 4, eval_every=3)
+    assert ["global_accuracy" in r for r in rows] == [False, False, True, True]
+
+
+def test_partial_participation_measures_those_who_trained(toy: Path) -> None:
+    _, rows = simulate("fedavg", toy, 1, active_clients=2)
+    assert sum(v is not None for v in rows[0]["local_accuracies"]) == 2
+
+
+def test_a_diverging_run_is_recorded_as_null_not_raised(toy: Path) -> None:
+    _, rows = simulate("fedavg", toy, 4, lr=10.0, momentum=0.999, local_steps=40)
+    _, wild = simulate("fedavg", toy, 2, model="lenet5", lr=10.0, local_steps=40)
+    assert wild[-1]["train_loss"] is None or rows[-1]["train_loss"] is None or wild[-1]["train_loss"] > 1.0
+    assert np.isnan(mean_metrics([{"train_loss": None}, {"train_loss": 1.0}])["train_loss"])
+
+
+def test_a_checkpoint_tree_comes_back_as_the_same_types() -> None:
+    from trainables.methods.dfrd import Memory, State
+
+    state = State(3, {"w": torch.ones(2)}, {"g": torch.zeros(1)}, {"g": torch.ones(1)})
+    again = from_tree(State, to_tree(state))
+    assert isinstance(again, State) and again.round == 3 and torch.equal(again.model["w"], state.model["w"])
+    assert from_tree(Memory, to_tree(Memory(None, torch.tensor([True])))).model is None
+
+
+def test_impossible_federations_are_refused_in_one_go(toy: Path) -> None:
+    with pytest.raises(UserError) as error:
+        registry.resolve("fedavg", {"rho": 5, "dataset": str(toy)})
+    assert "rho must be 0 for fedavg" in str(error.value) and "fedrolex" in str(error.value)
+    with pytest.raises(UserError, match="rho must be 0 when base is fedavg"):
+        registry.resolve("dfrd", {"rho": 5})
+    with pytest.raises(UserError) as error:
+        split.build(FederationConfig(dataset=str(toy), active_clients=20, partition="pathological", classes_per_client=9), 0, torch.device("cpu"))
+    assert len(error.value.problems) == 2
+    with pytest.raises(UserError, match="Did you mean 'dfrd'"):
+        registry.method("dfdr")
