@@ -12,6 +12,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from http.client import HTTPException
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
@@ -78,7 +79,7 @@ def _download(source: Source, file: File, root: Path) -> None:
                 download_url(url, str(target.parent), part.name, file.md5)
             os.replace(part, target)
             return
-        except (OSError, RuntimeError) as error:
+        except (OSError, RuntimeError, HTTPException) as error:
             problem = f"{error} from {url}"
         finally:
             part.unlink(missing_ok=True)

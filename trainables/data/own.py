@@ -98,6 +98,8 @@ def read_npz(path: Path) -> Raw:
                 raise UserError(sentence("An .npz data set", "arrays x and y, or x_train, y_train, x_test and y_test",
                                          Shown(", ".join(keys) or "no arrays"), where))
             arrays = [archive[key] for key in chosen]
+            if not all(isinstance(array, np.ndarray) for array in arrays):
+                raise ValueError("a member is not an array")
     except UserError:
         raise
     except Exception as error:  # zipfile, zlib and numpy each have their own ways of refusing a broken file
