@@ -32,6 +32,15 @@ _DECLARED = (
     Metric("amp", "maximize", "AMP", "Average model performance: the global model on every client's own label mix, weighted by client size.", validation=True),
     Metric("fm", "minimize", "FM", "Fairness: variance over clients of the global model's accuracy on their own label mix.", validation=True),
     Metric("wlp", "maximize", "WLP", "Worst local performance: the lowest of those accuracies.", validation=True),
+    Metric("g_acc_virtual", "maximize", "Virtual global accuracy",
+           "A throw-away average of the round's complete local models, taken before any work of the server, on the whole test set.", validation=True),
+    Metric("p_acc", "maximize", "Personal accuracy",
+           "Clients' own models on their own test samples, pooled; needs client_test_fraction above 0.", validation=True),
+    Metric("p_acc_global", "maximize", "Global accuracy on clients' tests",
+           "The global model on all clients' own test samples, pooled; needs client_test_fraction above 0.", validation=True),
+    Metric("rounds_to_target", "minimize", "Rounds to target",
+           "First round in which target_metric reaches target; planned rounds + 1 while it has not. Needs target above 0.", "rounds", validation=True),
+    Metric("gd_loss", "minimize", "G+D loss", "Cross-entropy of clients' classifiers on their own generators' features after local training.", "nats"),
     Metric("train_loss", "minimize", "Training loss", "Mean local training loss of the round's clients.", "nats"),
     Metric("bytes_up", "minimize", "Bytes up", "Sent by the round's clients to the server.", "bytes"),
     Metric("bytes_down", "minimize", "Bytes down", "Sent by the server to the round's clients.", "bytes"),
@@ -41,6 +50,13 @@ _DECLARED = (
     Metric("seconds", "minimize", "Round seconds", "The whole round.", "s", timing=True),
 )
 
-METRICS: dict[str, Metric] = {m.name: m for m in _DECLARED} | {
-    f"val_{m.name}": replace(m, name=f"val_{m.name}", title=f"{m.title} (validation)", validation=False) for m in _DECLARED if m.validation
+#: Readouts a method may give beside its main global model, and what is measured of each.
+READOUTS = {"aca": "ACA", "oca": "OCA"}
+_OF_READOUTS = ("global_accuracy", "amp", "fm", "wlp")
+
+_ALL = (*_DECLARED, *(replace(m, name=f"{prefix}_{m.name}", title=f"{m.title} of {title}")
+                      for prefix, title in READOUTS.items() for m in _DECLARED if m.name in _OF_READOUTS))
+
+METRICS: dict[str, Metric] = {m.name: m for m in _ALL} | {
+    f"val_{m.name}": replace(m, name=f"val_{m.name}", title=f"{m.title} (validation)", validation=False) for m in _ALL if m.validation
 }

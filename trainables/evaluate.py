@@ -7,15 +7,13 @@ those predictions. A local model is run on its client's own share only. No gradi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainables.federation import Federation
-from trainables.method import Params
-from trainables.params import put
 from trainables.split import FederatedData, Part
 
 _BATCH = 1024
@@ -29,28 +27,37 @@ def logits_of(module: nn.Module, data: FederatedData, part: Part, positions: Ten
     return torch.cat([module(data.batch(part, chunk)) for chunk in positions.tensor_split(chunks)])
 
 
-def global_metrics(fed: Federation, data: FederatedData, model: Params) -> tuple[dict[str, float], list[float]]:
-    """Metrics of the global model (test set and `val_` twins) and the per-client accuracies on the test side.
+def global_metrics(module: nn.Module, data: FederatedData) -> tuple[dict[str, float], list[float]]:
+    """Metrics of a global model (test set and `val_` twins) and the per-client accuracies on the test side.
 
-    A client's accuracy `a_k` is taken on its own test samples where clients keep some, else on the test set reweighted
-    to the client's label mix: `a_k = Σ_y n_k^y/n_k · accuracy on class y` over the classes the test side has."""
-    module = fed.network()
-    put(module, model)
+    `module` holds the model's weights. A client's accuracy `a_k` is taken on its own measured samples where clients keep
+    some, else on all of them reweighted to the client's label mix: `a_k = Σ_y n_k^y/n_k · accuracy on class y`."""
     metrics: dict[str, float] = {}
     per_client = torch.zeros(0)
-    for prefix, part, own in (("val_", data.validation, None), ("", data.test, data.own_test)):
-        if part is None:
-            continue
+    for prefix, part in _parts(data):
         logits = logits_of(module, data, part, torch.arange(len(part.indices)))
         y = part.y.to(logits.device)
         right = (logits.argmax(dim=1) == y).double().cpu()
-        per_client = torch.stack([right[o].mean() for o in own]) if own else label_mix_accuracy(right, part.y, data.counts)
-        weights = torch.tensor([len(o) for o in own], dtype=torch.float64) if own else data.counts.sum(dim=1).double()
-        metrics |= {
-            f"{prefix}global_accuracy": float(right.mean()),
-            f"{prefix}global_loss": float(F.cross_entropy(logits, y)),
-        } | {prefix + name: value for name, value in fairness(per_client, weights).items()}
+        if part.own:
+            per_client = torch.stack([right[o].mean() for o in part.own])
+            weights = torch.tensor([len(o) for o in part.own], dtype=torch.float64)
+            metrics[f"{prefix}p_acc_global"] = float(right.mean())
+        else:
+            per_client, weights = label_mix_accuracy(right, part.y, data.counts), data.counts.sum(dim=1).double()
+        metrics |= {f"{prefix}global_accuracy": float(right.mean()), f"{prefix}global_loss": float(F.cross_entropy(logits, y))}
+        metrics |= {prefix + name: value for name, value in fairness(per_client, weights).items()}
     return metrics, per_client.tolist()
+
+
+def accuracy(module: nn.Module, data: FederatedData, name: str) -> dict[str, float]:
+    """Plain accuracy of `module` on the test set and the validation share, as `name` and `val_name`."""
+    return {prefix + name: float((logits_of(module, data, part, torch.arange(len(part.indices))).argmax(dim=1).cpu() == part.y).double().mean())
+            for prefix, part in _parts(data)}
+
+
+def _parts(data: FederatedData) -> list[tuple[str, Part]]:
+    """The validation share, if there is one, then the test set, with the prefix of their metrics."""
+    return [(prefix, part) for prefix, part in (("val_", data.validation), ("", data.test)) if part is not None]
 
 
 def label_mix_accuracy(right: Tensor, y: Tensor, counts: Tensor) -> Tensor:
@@ -72,25 +79,28 @@ def fairness(accuracies: Tensor, weights: Tensor) -> dict[str, float]:
     }
 
 
-def local_metrics(fed: Federation, data: FederatedData, models: Mapping[int, Params]) -> tuple[dict[str, float], list[float | None]]:
+def local_metrics(fed: Federation, data: FederatedData, models: Mapping[int, Callable[[], nn.Module]]) -> tuple[dict[str, float], list[float | None]]:
     """Local accuracy (test and validation) of the clients that trained, and the vector over all clients (None: did not train).
 
-    Each model runs on its client's even share of the samples, at its client's width; the mean is weighted by n_i."""
+    `models` gives each client's module, loaded, one at a time. A model runs on its client's own measured samples where
+    clients keep some, else on its even share; the mean is weighted by n_i. With own samples `p_acc` pools them."""
+    parts = _parts(data)
+    hits: dict[str, list[tuple[int, int] | None]] = {prefix: [None] * fed.clients for prefix, _ in parts}
+    for client, load in sorted(models.items()):
+        module = load()
+        for prefix, part in parts:
+            share = part.own[client] if part.own else part.shares[client]
+            if len(share):
+                right = logits_of(module, data, part, share).argmax(dim=1).cpu() == part.y[share]
+                hits[prefix][client] = int(right.sum()), len(share)
     metrics: dict[str, float] = {}
-    vector: list[float | None] = [None] * fed.clients
-    for prefix, part in (("val_", data.validation), ("", data.test)):
-        if part is None:
-            continue
-        vector = [None] * fed.clients
-        for client, model in sorted(models.items()):
-            share = data.own_test[client] if not prefix and data.own_test else part.shares[client]
-            if not len(share):
-                continue
-            module = fed.network(fed.widths[client])
-            put(module, model)
-            logits = logits_of(module, data, part, share)
-            vector[client] = float((logits.argmax(dim=1).cpu() == part.y[share]).double().mean())
+    vector: list[float | None] = []
+    for prefix, part in parts:
+        vector = [None if h is None else h[0] / h[1] for h in hits[prefix]]
         metrics[f"{prefix}local_accuracy"] = weighted_mean(vector, fed.sizes)
+        measured = [h for h in hits[prefix] if h is not None]
+        if part.own and measured:
+            metrics[f"{prefix}p_acc"] = sum(right for right, _ in measured) / sum(count for _, count in measured)
     return metrics, vector
 
 

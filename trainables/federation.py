@@ -43,7 +43,11 @@ class FederationConfig:
     straggler_work: float = real(0.0, low=0.0, high=1.0, doc="Share of its local steps a slow client manages; 0 drops its upload.")
     validation_fraction: float = real(0.1, low=0.0, high=0.5, doc="Stratified share of the training data that searches select on.")
     client_test_fraction: float = real(0.0, low=0.0, high=0.5,
-                                       doc="Share of its own samples a client keeps for testing; 0 measures AMP, FM and WLP on label mixes of the test set.")
+                                       doc="Share of its own samples a client keeps for testing (validation is then taken inside each client too); "
+                                           "0 measures AMP, FM and WLP on label mixes of the test set.")
+    target: float = real(0.0, low=0.0, high=1.0, doc="Level of target_metric for rounds_to_target; 0 leaves that metric out.")
+    target_metric: str = choice("global_accuracy", ("global_accuracy", "local_accuracy", "amp", "wlp", "p_acc", "p_acc_global", "g_acc_virtual"),
+                                doc="What rounds_to_target watches.")
     eval_every: int = integer(1, low=1, high=100_000, doc="Rounds between evaluations; the last round is always evaluated.")
 
 

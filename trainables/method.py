@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from torch import Tensor
+from torch import Tensor, nn
 
 if TYPE_CHECKING:
     from trainables.federation import ClientData, Federation, FederationConfig
@@ -38,12 +38,15 @@ class ClientResult:
 
     `upload` crosses the wire. `memory` stays on the client until its next round (None: nothing).
     `model` is the complete local model after training, read only to measure local accuracy (None: there is none).
-    `loss` is the mean training loss over the round's steps, `nan` where nothing was trained."""
+    `loss` is the mean training loss over the round's steps, `nan` where nothing was trained.
+    `metrics` are further numbers of the client's round by name (declared in `search_spaces.metrics`); the record holds
+    their mean weighted by client size."""
 
     upload: Payload
     memory: Any = None
     model: Params | None = None
     loss: float = float("nan")
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,18 @@ class Limit:
     values: Mapping[str, object]
     equals: str
     other: Mapping[str, object] = field(default_factory=dict)
+
+
+def _client_network(config: Any, fed: Federation, client: int) -> nn.Module:
+    return fed.network(fed.widths[client])
+
+
+def _global_network(config: Any, fed: Federation) -> nn.Module:
+    return fed.network()
+
+
+def _no_problems(config: Any, federation: FederationConfig) -> list[str]:
+    return []
 
 
 @dataclass(frozen=True)
@@ -87,4 +102,11 @@ class Method:
     shares_label_counts: bool = False
     limits: tuple[Limit, ...] = ()
     #: A further check of a configuration's values that no single bound can express; returns problems.
-    check: Callable[[Any, FederationConfig], list[str]] = lambda config, federation: []
+    check: Callable[[Any, FederationConfig], list[str]] = _no_problems
+    #: The module of a client's complete local model, and of the global model, where they are not the federation's own.
+    client_network: Callable[[Any, Federation, int], nn.Module] = _client_network
+    global_network: Callable[[Any, Federation], nn.Module] = _global_network
+    #: Further global models measured beside the main one, by name; their metrics are recorded as `<name>_<metric>`.
+    readouts: Callable[[Any, Federation, Any], Mapping[str, Params]] | None = None
+    #: Also measure the throw-away average of the round's complete local models (`g_acc_virtual`).
+    virtual: bool = False

@@ -9,17 +9,20 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
+from torch import nn
 
+from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value, build
 from trainables import evaluate, registry, split
 from trainables.checkpoint import from_tree, to_tree
 from trainables.federation import FederationConfig
-from trainables.method import Params, Upload
-from trainables.params import count_bytes
+from trainables.method import ClientResult, Params, Upload
+from trainables.params import average, count_bytes, put
 
 #: One line of rounds.jsonl.
 Row = dict[str, Any]
@@ -32,6 +35,8 @@ class Progress:
     round: int
     state: Any
     memories: dict[int, Any]
+    #: First round in which the target was reached, by metric; see `target` in `FederationConfig`.
+    reached: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -60,8 +65,9 @@ class Simulation:
         rng = self.fed.rng.child("round", t)
         cohort = choose_cohort(self.settings, self.fed.rng, t)
         started = time.perf_counter()
-        uploads, memories, models, losses = [], dict(self.progress.memories), {}, []
-        bytes_up = bytes_down = 0
+        memories = dict(self.progress.memories)
+        results: dict[int, ClientResult] = {}
+        bytes_down = 0
         state = self.progress.state
         for client, work in zip(cohort.clients, cohort.work, strict=True):
             payload = self.method.download(self.config, self.fed, state, client)
@@ -69,37 +75,63 @@ class Simulation:
             if work == 0:
                 continue
             data = split.with_work(self.data.clients[client], work)
-            result = self.method.client(self.config, self.fed, payload, memories.get(client), data, rng.child("client", client))
-            if result.memory is not None:
-                memories[client] = result.memory
-            if result.model is not None:
-                models[client] = result.model
-            bytes_up += count_bytes(result.upload)
-            losses.append((result.loss, self.fed.sizes[client]))
-            uploads.append(Upload(client, result.upload))
+            results[client] = self.method.client(self.config, self.fed, payload, memories.get(client), data, rng.child("client", client))
+            if results[client].memory is not None:
+                memories[client] = results[client].memory
         trained = time.perf_counter()
+        uploads = [Upload(client, result.upload) for client, result in results.items()]
         state = self.method.server(self.config, self.fed, state, uploads, rng.child("server"))
         served = time.perf_counter()
-        self.progress = Progress(t, state, memories)
-        row: Row = {"round": t, "seed": self.fed.seed, "bytes_up": bytes_up, "bytes_down": bytes_down,
-                    "train_loss": sum(loss * n for loss, n in losses) / sum(n for _, n in losses)}
+        self.progress = replace(self.progress, round=t, state=state, memories=memories)
+        row: Row = {"round": t, "seed": self.fed.seed, "bytes_up": sum(count_bytes(u.payload) for u in uploads), "bytes_down": bytes_down}
+        row |= self._client_means(results)
         if t % self.settings.eval_every == 0 or t == self.settings.rounds:
-            row |= self._evaluate(models)
+            row |= self._evaluate({c: r.model for c, r in results.items() if r.model is not None})
+        row |= self._rounds_to_target(t, row)
         finished = time.perf_counter()
         row |= {"seconds_client": trained - started, "seconds_server": served - trained, "seconds_evaluation": finished - served,
                 "seconds": finished - started}
         return {key: _finite(value) for key, value in row.items()}
 
+    def _client_means(self, results: Mapping[int, ClientResult]) -> Row:
+        """What clients measured themselves, averaged by client size."""
+        per_client = {c: {"train_loss": r.loss} | dict(r.metrics) for c, r in results.items()}
+        names = dict.fromkeys(name for numbers in per_client.values() for name in numbers)
+        return {name: evaluate.weighted_mean([n.get(name) for n in per_client.values()], [self.fed.sizes[c] for c in per_client]) for name in names}
+
     def _evaluate(self, models: Mapping[int, Params]) -> Row:
         row: Row = {}
         model = self.global_model()
         if model is not None:
-            metrics, row["client_accuracy"] = evaluate.global_metrics(self.fed, self.data, model)
+            metrics, row["client_accuracy"] = evaluate.global_metrics(self._loaded(model), self.data)
             row |= metrics
+        if self.method.readouts is not None:
+            for name, readout in self.method.readouts(self.config, self.fed, self.progress.state).items():
+                metrics, _ = evaluate.global_metrics(self._loaded(readout), self.data)
+                row |= {key: value for metric, value in metrics.items() if (key := _of_readout(name, metric)) in METRICS}
         if models:
-            metrics, row["local_accuracies"] = evaluate.local_metrics(self.fed, self.data, models)
+            metrics, row["local_accuracies"] = evaluate.local_metrics(self.fed, self.data, {c: partial(self._loaded, m, c) for c, m in models.items()})
             row |= metrics
+        if models and self.method.virtual:
+            virtual = average((m, self.fed.sizes[c]) for c, m in sorted(models.items()))
+            row |= evaluate.accuracy(self._loaded(virtual, min(models)), self.data, "g_acc_virtual")
         return row
+
+    def _loaded(self, params: Params, client: int | None = None) -> nn.Module:
+        """The module of the global model, or of that client's, holding `params`."""
+        module = self.method.global_network(self.config, self.fed) if client is None else self.method.client_network(self.config, self.fed, client)
+        put(module, params)
+        return module
+
+    def _rounds_to_target(self, t: int, row: Row) -> Row:
+        if self.settings.target <= 0:
+            return {}
+        reached = dict(self.progress.reached)
+        for prefix in ("val_", ""):
+            if row.get(prefix + self.settings.target_metric, -math.inf) >= self.settings.target:
+                reached.setdefault(prefix, t)
+        self.progress = replace(self.progress, reached=reached)
+        return {f"{prefix}rounds_to_target": reached.get(prefix, self.settings.rounds + 1) for prefix in ("val_", "")}
 
     def global_model(self) -> Params | None:
         """The model behind global accuracy, None where the method has none."""
@@ -129,6 +161,11 @@ def choose_cohort(settings: FederationConfig, rng: Any, round_: int) -> Cohort:
         work[0] = 1.0
     pairs = sorted(zip(order.tolist(), work, strict=True))
     return Cohort(tuple(c for c, _ in pairs), tuple(w for _, w in pairs))
+
+
+def _of_readout(name: str, metric: str) -> str:
+    """`val_amp` of the readout `oca` is `val_oca_amp`."""
+    return f"val_{name}_{metric.removeprefix('val_')}" if metric.startswith("val_") else f"{name}_{metric}"
 
 
 def _finite(value: Any) -> Any:

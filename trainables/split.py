@@ -31,6 +31,8 @@ class Part:
     indices: Tensor
     y: Tensor
     shares: tuple[Tensor, ...]
+    #: Each client's own samples among these, where clients keep some for measuring (client_test_fraction > 0).
+    own: tuple[Tensor, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,6 @@ class FederatedData:
     counts: Tensor
     test: Part
     validation: Part | None
-    #: Each client's own test samples (client_test_fraction > 0); positions in `test.indices`.
-    own_test: tuple[Tensor, ...] | None
     mean: Tensor
     std: Tensor
     class_names: tuple[str, ...]
@@ -63,21 +63,18 @@ def build(config: FederationConfig, seed: int, device: torch.device, data_dir: s
     train_y, test_y = np.asarray(source.train_y), np.asarray(source.test_y)
     offset = len(train_y)
     labels = np.concatenate([train_y, test_y])
-    train, validation = stratified_cut(train_y, config.validation_fraction, rng.numpy("validation"))
+    inside = config.client_test_fraction > 0  # measured samples are then taken inside each client, not from the pool
     test = np.arange(offset, offset + len(test_y))
-    if config.partition == "dir_pfl":  # deals training and test data together and splits inside each client
+    train, validation = stratified_cut(train_y, 0.0 if inside else config.validation_fraction, rng.numpy("validation"))
+    if config.partition == "dir_pfl":  # deals training and test data together
         train, test = np.concatenate([train, test]), test[:0]
     dealt = partition(config.partition, labels[train], config.clients, classes=source.classes, rng=rng.numpy("partition"), omega=config.omega,
                       classes_per_client=config.classes_per_client, min_size=config.min_samples)
     parts = [train[part] for part in dealt]
-    own_test: tuple[Tensor, ...] | None = None
-    if config.client_test_fraction > 0:
-        cuts = [np.split(rng.numpy("client_test", i).permutation(part), [len(part) - max(1, round(config.client_test_fraction * len(part)))])
-                for i, part in enumerate(parts)]
-        parts, held = [cut[0] for cut in cuts], [cut[1] for cut in cuts]
-        test = np.concatenate(held)
-        edges = np.cumsum([0, *map(len, held)])
-        own_test = tuple(torch.arange(a, b) for a, b in itertools.pairwise(edges.tolist()))
+    own_test = own_validation = None
+    if inside:
+        parts, test, own_test = _hold_out(parts, config.client_test_fraction, rng.child("client_test"))
+        parts, validation, own_validation = _hold_out(parts, config.validation_fraction, rng.child("client_validation"))
     with warnings.catch_warnings():  # the maps are read-only; nothing here writes to them
         warnings.filterwarnings("ignore", message=".*not writable.*")
         images = Images(*(torch.from_numpy(np.asarray(x)).to(device) for x in (source.train_x, source.test_x)))
@@ -88,9 +85,9 @@ def build(config: FederationConfig, seed: int, device: torch.device, data_dir: s
         for i, part in enumerate(parts)
     )
 
-    def measured(indices: Indices, name: str) -> Part:
+    def measured(indices: Indices, name: str, own: tuple[Tensor, ...] | None) -> Part:
         positions = torch.from_numpy(indices)
-        return Part(positions, all_labels[positions], even_shares(labels[indices], config.clients, rng.numpy("shares", name)))
+        return Part(positions, all_labels[positions], even_shares(labels[indices], config.clients, rng.numpy("shares", name)), own)
 
     federation = Federation(
         seed=seed, clients=config.clients, sizes=tuple(len(c) for c in clients), classes=source.classes, shape=source.shape,
@@ -98,8 +95,8 @@ def build(config: FederationConfig, seed: int, device: torch.device, data_dir: s
         widths=budgets(config.clients, config.rho, config.sigma), rounds=config.rounds, device=device,
     )
     counts = torch.stack([c.label_counts() for c in clients])
-    federated = FederatedData(images, clients, counts, measured(test, "test"),
-                              measured(validation, "validation") if len(validation) else None, own_test, mean, std, tuple(source.class_names),
+    federated = FederatedData(images, clients, counts, measured(test, "test", own_test),
+                              measured(validation, "validation", own_validation) if len(validation) else None, mean, std, tuple(source.class_names),
                               _fingerprint(source.hash, parts))
     return federation, federated
 
@@ -135,6 +132,23 @@ def stratified_cut(labels: np.ndarray, fraction: float, rng: np.random.Generator
     cut = [rng.permutation(c)[: round(fraction * len(c))] for c in cut]
     taken = rng.permutation(np.concatenate(cut)) if cut else np.empty(0, np.int64)
     return np.setdiff1d(np.arange(len(labels)), taken), taken
+
+
+def _hold_out(parts: list[Indices], fraction: float, rng: Rng) -> tuple[list[Indices], Indices, tuple[Tensor, ...]]:
+    """Takes `fraction` of every client's samples (at least one where it is above 0, never the last): what is left to each,
+    all that was taken in random order, and where in that each client's lie."""
+    kept, held = [], []
+    for client, part in enumerate(parts):
+        count = min(len(part) - 1, max(1, round(fraction * len(part)))) if fraction > 0 else 0
+        order = rng.numpy(client).permutation(part)
+        kept.append(order[count:])
+        held.append(order[:count])
+    taken = np.concatenate(held)
+    shuffle = rng.numpy("order").permutation(len(taken))
+    place = np.empty(len(taken), np.int64)
+    place[shuffle] = np.arange(len(taken))
+    edges = np.cumsum([0, *map(len, held)]).tolist()
+    return kept, taken[shuffle], tuple(torch.from_numpy(place[a:b]) for a, b in itertools.pairwise(edges))
 
 
 def even_shares(labels: np.ndarray, clients: int, rng: np.random.Generator) -> tuple[Tensor, ...]:

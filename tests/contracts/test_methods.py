@@ -194,8 +194,10 @@ LIMITS = [(m.name, limit) for m in registry.methods().values() for limit in m.li
 def test_declared_limits_hold_bit_for_bit(name: str, limit: Any, toy: Path) -> None:
     special, rows = simulate(name, toy, 3, **limit.values)
     plain, expected = simulate(limit.equals, toy, 3, **limit.other)
-    skipped = ("bytes_up", "bytes_down")
-    assert [{k: v for k, v in r.items() if k not in skipped} for r in rows] == [{k: v for k, v in r.items() if k not in skipped} for r in expected]
+    # What crosses the wire and what else is measured may differ; every other number may not.
+    common = (set(rows[0]) & set(expected[0])) - {"bytes_up", "bytes_down"}
+    assert {"train_loss", "global_accuracy", "local_accuracy", "client_accuracy"} <= common
+    assert [{k: r[k] for k in common} for r in rows] == [{k: r[k] for k in common} for r in expected]
     assert same(special.global_model(), plain.global_model())
 
 

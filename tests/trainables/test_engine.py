@@ -115,13 +115,16 @@ def test_validation_train_and_test_are_disjoint_and_complete(fraction: float, to
     assert data.validation is not None
     parts = [train, data.validation.indices.tolist(), data.test.indices.tolist()]
     assert len(set().union(*map(set, parts))) == sum(map(len, parts)) == (320 if fraction == 0 else 240)
-    assert np.bincount(data.validation.y.numpy()).tolist() == [6, 6, 6, 6]
+    assert data.validation.own is not None if fraction else np.bincount(data.validation.y.numpy()).tolist() == [6, 6, 6, 6]
     assert sorted(torch.cat(data.test.shares).tolist()) == list(range(len(data.test.indices)))
     assert fed.sizes == tuple(len(c) for c in data.clients)
     if fraction:
-        assert data.own_test is not None
-        for client, own in zip(data.clients, data.own_test, strict=True):
-            assert len(own) == pytest.approx(fraction * (len(client) + len(own)), abs=1)
+        assert data.test.own is not None
+        for client, own, held in zip(data.clients, data.test.own, data.validation.own or (), strict=True):
+            total = len(client) + len(own) + len(held)
+            assert len(own) == round(fraction * total) and len(held) == max(1, round(0.1 * (total - len(own))))
+            labels = torch.cat([client.y, data.test.y[own], data.validation.y[held]])
+            assert len(labels) == total
     else:
         for share in data.test.shares:
             assert np.bincount(data.test.y[share].numpy(), minlength=4).tolist() == [5, 5, 5, 5]
@@ -147,6 +150,32 @@ def test_seed_k_deals_the_same_cards_to_every_configuration(toy: Path) -> None:
 def test_evaluation_can_be_rare_but_never_misses_the_last_round(toy: Path) -> None:
     _, rows = simulate("fedavg", toy, 4, eval_every=3)
     assert ["global_accuracy" in r for r in rows] == [False, False, True, True]
+
+
+def test_rounds_to_target_is_the_first_round_that_reaches_it(toy: Path, tmp_path: Path) -> None:
+    s, rows = simulate("fedavg", toy, 3, target=0.6, rounds=3)
+    accuracies = [r["global_accuracy"] for r in rows]
+    first = next((t for t, a in enumerate(accuracies, 1) if a >= 0.6), None)
+    assert first is not None and [r["rounds_to_target"] for r in rows] == [4] * (first - 1) + [first] * (4 - first)
+    _, never = simulate("fedavg", toy, 1, target=1.0, target_metric="wlp", lr=1e-6)
+    assert never[0]["rounds_to_target"] == never[0]["val_rounds_to_target"] == 5
+    again = Simulation("fedavg", values_for("fedavg", toy, target=0.6, rounds=3), 3, torch.device("cpu"))
+    again.load(s.save())
+    assert again.progress.reached == s.progress.reached
+
+
+def test_the_virtual_model_of_fedavg_is_its_global_model(toy: Path) -> None:
+    _, rows = simulate("fedavg", toy, 1)
+    assert rows[0]["g_acc_virtual"] == rows[0]["global_accuracy"] and rows[0]["val_g_acc_virtual"] == rows[0]["val_global_accuracy"]
+
+
+def test_personal_accuracy_pools_clients_own_samples(toy: Path) -> None:
+    s, rows = simulate("fedavg", toy, 1, client_test_fraction=0.25)
+    own = s.data.test.own
+    assert own is not None
+    hits = sum(a * len(o) for a, o in zip(rows[0]["local_accuracies"], own, strict=True))
+    assert rows[0]["p_acc"] == pytest.approx(hits / sum(map(len, own)))
+    assert rows[0]["p_acc_global"] == pytest.approx(rows[0]["amp"]) == rows[0]["global_accuracy"]
 
 
 def test_partial_participation_measures_those_who_trained(toy: Path) -> None:

@@ -77,4 +77,5 @@ METHOD = Method(
     client=client,
     server=server,
     global_model=global_model,
+    virtual=True,
 )
