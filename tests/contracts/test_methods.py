@@ -32,7 +32,7 @@ def values_for(name: str, data: Path, **more: Any) -> dict[str, Any]:
     return {k: v for k, v in (quick | more).items() if k in known}
 
 
-def simulate(name: str, data: Path, rounds: int, **more: Any) -> tuple[Simulation, list[Row]]:
+def simulate(name: str, data: Path, rounds: int, /, **more: Any) -> tuple[Simulation, list[Row]]:
     """A simulation after `rounds` rounds and its rows without timings."""
     simulation = Simulation(name, values_for(name, data, **more), 3, CPU)
     return simulation, [untimed(simulation.run_round()) for _ in range(rounds)]

@@ -157,7 +157,7 @@ def test_rounds_to_target_is_the_first_round_that_reaches_it(toy: Path, tmp_path
     accuracies = [r["global_accuracy"] for r in rows]
     first = next((t for t, a in enumerate(accuracies, 1) if a >= 0.6), None)
     assert first is not None and [r["rounds_to_target"] for r in rows] == [4] * (first - 1) + [first] * (4 - first)
-    _, never = simulate("fedavg", toy, 1, target=1.0, target_metric="wlp", lr=1e-6)
+    _, never = simulate("fedavg", toy, 1, target=1.0, target_metric="local_accuracy", lr=1e-6)
     assert never[0]["rounds_to_target"] == never[0]["val_rounds_to_target"] == 5
     again = Simulation("fedavg", values_for("fedavg", toy, target=0.6, rounds=3), 3, torch.device("cpu"))
     again.load(s.save())
