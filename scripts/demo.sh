@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# The story of the README: search on real digits, report, keep the best configuration, train it on fresh seeds.
+# Where the output is not a terminal, heartbeat.py keeps it from standing still.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+PATH="$PWD/.venv/bin:$PATH"
+
+beat=()
+if ! [ -t 1 ]; then beat=(.venv/bin/python scripts/heartbeat.py "Working"); fi
+run() {
+    printf '\n$ %s\n' "$*"
+    ${beat[@]+"${beat[@]}"} "$@"
+}
+
+# A demo leaves its runs for the user, so the next one takes the next free name.
+name=demo
+number=1
+while [ -e "runs/$name" ] || [ -e "runs/$name-final" ]; do
+    number=$((number + 1))
+    name="demo-$number"
+done
+
+run fedtune search dfrd --space alpha_lambda --trials "${TRIALS:-20}" --rounds "${ROUNDS:-10}" --name "$name"
+run fedtune report "runs/$name"
+run fedtune export "runs/$name" -o "runs/$name/best.yaml"
+run fedtune run "runs/$name/best.yaml" --seeds 3 --name "$name-final"
+
+printf '\n'
+.venv/bin/python scripts/closing.py "runs/$name" "runs/$name-final"

@@ -1,0 +1,106 @@
+"""The documents are true: what they tell a reader to write is written, what they tell them to run is run.
+
+A code block whose first line is ```lang path is a file, ```sh is run (with `fails`: must exit with 2), ```text is part of
+what the last command printed, ```python without a path is run. It all happens in a copy of the repository.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from analysis import schema
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = sorted((ROOT / "docs").glob("*.md"))
+#: Results come from hours of searching and are not repeated here.
+GUIDES = [path for path in DOCS if path.stem != "results"]
+PACKAGES = ("fedtune", "search_spaces", "trainables", "analysis", "tests", "docs")
+BLOCK = re.compile(r"^```(\w*)[ ]?([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
+QUOTED = re.compile(r"`((?:fedtune|search_spaces|trainables|analysis|tests|docs)/[\w./-]+)`")
+
+
+class Block(NamedTuple):
+    language: str
+    note: str
+    text: str
+
+
+def blocks(document: Path) -> list[Block]:
+    return [Block(*found) for found in BLOCK.findall(document.read_text(encoding="utf-8"))]
+
+
+def follow(document: Path, folder: Path) -> None:
+    """Does what the text says in `folder`."""
+    tools = Path(sys.executable).parent
+    environment = {**os.environ, "PYTHONPATH": str(folder), "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "200", "OMP_NUM_THREADS": "1"}
+    said = ""
+    done = 0
+    for block in blocks(document):
+        if block.language == "text":
+            for line in block.text.splitlines():
+                assert line in said, f"{line!r} was not printed; this was:\n{said}"
+            continue
+        if block.note and block.note != "fails":
+            target = folder / block.note
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(block.text, encoding="utf-8")
+        elif block.language in ("sh", "python"):
+            command = ["bash", "-ec", block.text] if block.language == "sh" else [str(tools / "python"), "-c", block.text]
+            ran = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=environment, timeout=300)
+            said = ran.stdout + ran.stderr
+            assert ran.returncode == (2 if block.note == "fails" else 0), said
+            done += 1
+    assert done, f"{document.name} tells the reader to run nothing"
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("document", GUIDES, ids=lambda path: path.stem)
+def test_following_the_text_works(document: Path, copy: Path) -> None:
+    follow(document, copy)
+
+
+@pytest.mark.parametrize("document", [*DOCS, ROOT / "README.md"], ids=lambda path: path.stem)
+def test_files_that_are_named_exist(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    written = {block.note for block in blocks(document)}
+    for name in QUOTED.findall(BLOCK.sub("", text)):
+        assert name in written or (ROOT / name).exists(), f"{document.name} names {name}"
+    for link in LINK.findall(BLOCK.sub("", text)):
+        assert (document.parent / link).exists(), f"{document.name} links to {link}"
+
+
+def test_the_run_directory_is_described_as_it_is() -> None:
+    text = (ROOT / "docs" / "how-it-fits.md").read_text(encoding="utf-8")
+    for name in (schema.EXPERIMENT, schema.SPACE, schema.PROVENANCE, schema.STUDY, schema.trial_folder(0), schema.CONFIG, schema.PARTITION,
+                 schema.ROUNDS, schema.CHECKPOINT, schema.LOG):
+        assert re.search(rf"^ *{re.escape(name)}/? ", text + " ", re.MULTILINE) or f"{name}/\n" in text, name
+
+
+@pytest.mark.parametrize(("text", "fault"), [
+    ("```sh\nfalse\n```\n", "assert 1 == 0"),
+    ("```sh\necho one\n```\n\n```text\ntwo\n```\n", "was not printed"),
+    ("```sh fails\ntrue\n```\n", "assert 0 == 2"),
+    ("no commands\n", "tells the reader to run nothing"),
+])
+def test_a_document_that_is_not_true_is_found(tmp_path: Path, text: str, fault: str) -> None:
+    document = tmp_path / "wrong.md"
+    document.write_text(text)
+    with pytest.raises(AssertionError, match=fault):
+        follow(document, tmp_path)
