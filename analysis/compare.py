@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import pandas as pd
 
@@ -17,7 +17,6 @@ from analysis.tables import Column, Table
 from search_spaces.errors import UserError, unknown
 from search_spaces.metrics import METRICS
 
-Readout = Literal["last", "best"]
 DEFAULT_METRICS = ("global_accuracy", "local_accuracy")
 
 
@@ -48,10 +47,28 @@ class Comparison:
         """One row per run and metric; accuracies in per cent."""
         rows = [_row(e) for e in self.entries]
         columns = [
-            Column("run", "run", right=False), Column("method", "method", right=False), Column("metric", "metric", right=False), Column("shown", "mean ± std"), Column("n", "seeds"),
-            Column("rounds", "rounds"), Column("difference", "Δ to first", _signed), Column("pairs", "pairs"), Column("t_p", "p (paired t)", _p), Column("wilcoxon_p", "p (Wilcoxon)", _p),
+            Column("run", "run", right=False),
+            Column("method", "method", right=False),
+            Column("metric", "metric", right=False),
+            Column("shown", "mean ± std"),
+            Column("n", "seeds"),
+            Column("rounds", "rounds"),
+            Column("difference", "Δ to first", _signed),
+            Column("pairs", "pairs"),
+            Column("t_p", "p (paired t)", _p),
+            Column("wilcoxon_p", "p (Wilcoxon)", _p),
         ]
         return Table(columns, rows, f"Test results, {'best round' if self.readout == 'best' else 'last round'}", self.notes())
+
+    def records(self) -> Table:
+        """The same with every number in a column of its own: mean, std, the 95 % t interval (low, high), for CSV and JSON."""
+        keys = ("run", "method", "metric", "trial", "rounds", "n", "mean", "std", "low", "high", "difference", "pairs", "t_p", "wilcoxon_p")
+        return Table([Column(key, key) for key in keys], [_row(e) for e in self.entries], notes=self.notes())
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for --json: `results` (accuracies in per cent), `seeds` (values as recorded, by seed), `notes`."""
+        seeds = [{"run": e.run, "metric": e.metric, "values": {str(s): v for s, v in e.values.items()}} for e in self.entries]
+        return {"readout": self.readout, "results": self.records().json(), "seeds": seeds, "notes": self.notes()}
 
     def notes(self) -> list[str]:
         """What the reader of the table has to know."""
@@ -65,7 +82,14 @@ class Comparison:
         elif pairs and min(pairs) < 6:
             notes.append(f"With {min(pairs)} pairs the Wilcoxon test cannot fall below p = {2.0 ** (1 - min(pairs)):.3g}.")
         if any(run.kind != "run" for run in self.runs):
-            notes.append("A search takes part with its best trial, chosen by " + " and ".join(Labels().metric(m, unit=False) for m in self.runs[0].metrics) + "; its seeds were seen while searching.")
+            notes.append(
+                "A search takes part with its best trial, chosen by "
+                + " and ".join(Labels().metric(m, unit=False) for m in self.runs[0].metrics)
+                + "; its seeds were seen while searching."
+            )
+        lengths = {e.rounds for e in self.entries}
+        if len(lengths) > 1:
+            notes.append(f"The runs are of different lengths ({', '.join(map(str, sorted(lengths)))} rounds).")
         data = {str(run.value("dataset", "")) for run in self.runs}
         if len(data) > 1:
             notes.append(f"The runs used different data sets ({', '.join(sorted(data))}): their numbers are not comparable.")
@@ -76,17 +100,23 @@ class Comparison:
         return pd.DataFrame([{"run": e.run, "method": e.method, "metric": e.metric, "seed": s, "value": v} for e in self.entries for s, v in e.values.items()])
 
 
-def compare(paths: Sequence[str | os.PathLike[str]], *, metrics: Sequence[str] = (), readout: Readout = "last") -> Comparison:
+def compare(paths: Sequence[str | os.PathLike[str]], *, metrics: Sequence[str] = (), readout: str = "last") -> Comparison:
     """Two or more runs beside one another. A search takes part with its best trial (by what it selected on), a `kind: run`
     directory with all its trials, each a seed.
 
     Raises `UserError` for a folder that is no run, an unknown metric, or a run without a result."""
     runs = load_all(paths)
+    if isinstance(metrics, str):
+        metrics = (metrics,)
     problems = [unknown("metric", m, METRICS, "--metric") for m in metrics if m not in METRICS]
     if readout not in ("last", "best"):
         problems.append(unknown("readout", readout, ("last", "best"), "--readout"))
     labelled = names(runs)
-    problems += [f"The run {n!r} has no completed trial to compare. Let it finish (`fedtune resume {r.path}`)." for n, r in zip(labelled, runs, strict=True) if r.best is None]
+    problems += [
+        f"The run {n!r} has no completed trial to compare. Let it finish (`fedtune resume {r.path}`)."
+        for n, r in zip(labelled, runs, strict=True)
+        if r.best is None
+    ]
     if problems:
         raise UserError(*problems)
     asked = list(metrics) or [m for m in DEFAULT_METRICS if any(m in r.rounds.columns for r in runs)]
@@ -95,23 +125,28 @@ def compare(paths: Sequence[str | os.PathLike[str]], *, metrics: Sequence[str] =
         first: Mapping[int, float] | None = None
         for name, run in zip(labelled, runs, strict=True):
             values = seed_values(run, metric, readout)
-            chosen = run.rounds if run.kind == "run" else run.rounds[run.rounds["trial"] == run.best]
+            chosen = run.rounds[run.rounds["trial"].isin(run.chosen)]
             rounds = int(chosen["round"].max()) if len(chosen) else 0
-            entries.append(Entry(name, run.method, metric, None if run.kind == "run" else run.best, rounds, values, summarise(list(values.values())),
-                                 None if first is None else paired(first, values)))
+            entries.append(
+                Entry(
+                    name,
+                    run.method,
+                    metric,
+                    None if run.kind == "run" else run.best,
+                    rounds,
+                    values,
+                    summarise(list(values.values())),
+                    None if first is None else paired(first, values),
+                )
+            )
             first = values if first is None else first
     return Comparison(runs, asked, readout, entries)
 
 
-def seed_values(run: Run, metric: str, readout: Readout = "last") -> dict[int, float]:
+def seed_values(run: Run, metric: str, readout: str = "last") -> dict[int, float]:
     """The run's value of the metric by seed."""
     direction = METRICS[metric].direction if metric in METRICS else "maximize"
-    numbers = [run.best] if run.kind != "run" else run.trials.loc[run.trials["state"] == "COMPLETE", "number"].tolist()
-    found: dict[int, float] = {}
-    for n in numbers:
-        if n is not None:
-            found |= run.last(int(n), metric) if readout == "last" else run.peak(int(n), metric, direction)
-    return dict(sorted(found.items()))
+    return run.over_seeds(metric, "last" if readout == "last" else direction)
 
 
 def write_figure(comparison: Comparison, output: str | os.PathLike[str]) -> Path:
@@ -125,9 +160,21 @@ def _row(entry: Entry) -> dict[str, object]:
     scale = 100.0 if entry.metric in PERCENT else 1.0
     test = entry.test
     return {
-        "run": entry.run, "method": entry.method, "metric": entry.metric, "shown": entry.summary.shown(scale, 2 if scale == 100 else 4), "mean": scale * entry.summary.mean,
-        "std": scale * entry.summary.std, "low": scale * entry.summary.low, "high": scale * entry.summary.high, "n": entry.summary.n, "rounds": entry.rounds, "trial": entry.trial,
-        "difference": scale * test.difference if test else None, "pairs": test.n if test else None, "t_p": test.t_p if test else None, "wilcoxon_p": test.wilcoxon_p if test else None,
+        "run": entry.run,
+        "method": entry.method,
+        "metric": entry.metric,
+        "shown": entry.summary.shown(scale, 2 if scale == 100 else 4),
+        "mean": scale * entry.summary.mean,
+        "std": scale * entry.summary.std,
+        "low": scale * entry.summary.low,
+        "high": scale * entry.summary.high,
+        "n": entry.summary.n,
+        "rounds": entry.rounds,
+        "trial": entry.trial,
+        "difference": scale * test.difference if test else None,
+        "pairs": test.n if test else None,
+        "t_p": test.t_p if test else None,
+        "wilcoxon_p": test.wilcoxon_p if test else None,
     }
 
 

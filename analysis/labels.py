@@ -56,15 +56,20 @@ class Labels:
     parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     #: By which metrics trials were chosen, the first one first.
     selected: Sequence[str] = ()
+    #: Whether texts are for Plotly, which reads HTML, or plain.
+    markup: bool = True
 
     @classmethod
-    def of(cls, runs: Sequence[Run]) -> Labels:
+    def of(cls, runs: Sequence[Run], *, markup: bool = True) -> Labels:
         """The labels of these runs; the first run that declares a parameter names it."""
         found: dict[str, Mapping[str, Any]] = {}
         for run in runs:
             for item in run.searched:
                 found.setdefault(item["key"], item)
-        return cls(found, tuple(runs[0].metrics) if runs else ())
+        return cls(found, tuple(runs[0].metrics) if runs else (), markup)
+
+    def _text(self, raw: object) -> str:
+        return text(raw) if self.markup else str(raw)
 
     def parameter(self, key: str) -> str:
         """`λ (lambda)`, with the unit where there is one."""
@@ -72,11 +77,11 @@ class Labels:
         symbol = item.get("symbol") or ""
         label = f"{symbol} ({key})" if symbol and symbol != key else str(item.get("label") or key)
         unit = item.get("unit")
-        return text(f"{label} [{unit}]" if unit else label)
+        return self._text(f"{label} [{unit}]" if unit else label)
 
     def symbol(self, key: str) -> str:
         """`λ`, or the key where there is no symbol."""
-        return text(self.parameters.get(key, {}).get("symbol") or key)
+        return self._text(self.parameters.get(key, {}).get("symbol") or key)
 
     def log(self, key: str) -> bool:
         """Whether the parameter is searched on a logarithmic scale."""
@@ -88,11 +93,15 @@ class Labels:
         """Whether the parameter is a number (and not a choice or a flag)."""
         return self.parameters.get(key, {}).get("kind", "real") in ("real", "integer")
 
+    def options(self, key: str) -> list[str]:
+        """A choice's options in the order they were declared; empty for other kinds."""
+        return [str(o) for o in self.parameters.get(key, {}).get("options") or []]
+
     def metric(self, name: str, *, split: bool = False, unit: bool = True) -> str:
         """A metric's title with its unit; with `split`, `Global accuracy, test` in place of `Global accuracy`."""
         declared = METRICS.get(name)
         if declared is None:
-            return text(name)
+            return self._text(name)
         title = declared.title
         if split:
             twin = f"val_{name}" in METRICS

@@ -58,7 +58,12 @@ class Page:
 
     def card(self, anchor: str, title: str, inner: str, link: str = "") -> None:
         """A section with a heading in a box."""
-        self.add(f'<section class="card" id="{escape(anchor)}" aria-labelledby="{escape(anchor)}-title"><h2 id="{escape(anchor)}-title">{escape(title)}</h2>\n{inner}</section>', anchor, link)
+        self.add(
+            f'<section class="card" id="{escape(anchor)}" aria-labelledby="{escape(anchor)}-title">'
+            f'<h2 id="{escape(anchor)}-title">{escape(title)}</h2>\n{inner}</section>',
+            anchor,
+            link,
+        )
 
     def figure(self, anchor: str, title: str, figure: go.Figure, read: Sequence[str], link: str = "") -> None:
         """A figure's card with the sentences on how to read it."""
@@ -66,8 +71,13 @@ class Page:
         self.figures[anchor] = plain
         note = (plain["layout"].get("meta") or {}).get("note") or ""
         caption = " ".join(escape(s) for s in read) + (f' <span class="note">{escape(note)}</span>' if note else "")
-        self.card(anchor, title, f'<figure><div class="plot" data-figure="{escape(anchor)}" role="img" aria-label="{escape(title)}: {escape(" ".join(read))}"></div>'
-                                 f"<figcaption>{caption}</figcaption></figure>", link)
+        self.card(
+            anchor,
+            title,
+            f'<figure><div class="plot" data-figure="{escape(anchor)}" role="img" aria-label="{escape(title)}: {escape(" ".join(read))}"></div>'
+            f"<figcaption>{caption}</figcaption></figure>",
+            link,
+        )
 
     def html(self, footer: str = "") -> str:
         """The whole document."""
@@ -75,9 +85,13 @@ class Page:
 
         folder = resources.files("analysis") / "templates"
         parts = {
-            "title": escape(self.title), "css": (folder / "page.css").read_text(encoding="utf-8"), "js": (folder / "page.js").read_text(encoding="utf-8"),
-            "plotlyjs": get_plotlyjs() if self.figures else "", "nav": "".join(f'<a href="#{escape(a)}">{escape(t)}</a>' for a, t in self.links),
-            "body": "\n".join(self.sections), "footer": escape(footer),
+            "title": escape(self.title),
+            "css": (folder / "page.css").read_text(encoding="utf-8"),
+            "js": (folder / "page.js").read_text(encoding="utf-8"),
+            "plotlyjs": get_plotlyjs() if self.figures else "",
+            "nav": "".join(f'<a href="#{escape(a)}">{escape(t)}</a>' for a, t in self.links),
+            "body": "\n".join(self.sections),
+            "footer": escape(footer),
             "data": script_json({"figures": self.figures, "tables": self.tables, "light": style.LIGHT, "dark": style.DARK}),
         }
         template = (folder / "page.html").read_text(encoding="utf-8")
@@ -88,7 +102,10 @@ class Page:
 def html_table(table: Table) -> str:
     """A static table (for the sortable one see `report.trials_table`)."""
     head = "".join(f'<th scope="col"{" class=n" if c.right else ""}>{escape(c.title)}</th>' for c in table.columns)
-    rows = "".join("<tr>" + "".join(f'<td{" class=n" if c.right else ""}>{escape(t)}</td>' for c, t in zip(table.columns, cells, strict=True)) + "</tr>" for cells in table.cells())
+    rows = "".join(
+        "<tr>" + "".join(f"<td{' class=n' if c.right else ''}>{escape(t)}</td>" for c, t in zip(table.columns, cells, strict=True)) + "</tr>"
+        for cells in table.cells()
+    )
     notes = "".join(f'<p class="small">{escape(n)}</p>' for n in table.notes)
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{notes}'
 
@@ -96,7 +113,11 @@ def html_table(table: Table) -> str:
 def definition(rows: Mapping[str, str] | Sequence[tuple[str, str]]) -> str:
     """A two-column table of names and texts."""
     pairs = rows.items() if isinstance(rows, Mapping) else rows
-    return '<div class="scroll"><table><tbody>' + "".join(f'<tr><th scope="row">{escape(k)}</th><td class="words">{escape(v)}</td></tr>' for k, v in pairs) + "</tbody></table></div>"
+    return (
+        '<div class="scroll"><table><tbody>'
+        + "".join(f'<tr><th scope="row">{escape(k)}</th><td class="words">{escape(v)}</td></tr>' for k, v in pairs)
+        + "</tbody></table></div>"
+    )
 
 
 def command(line: str) -> str:

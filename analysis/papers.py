@@ -46,7 +46,7 @@ class Condition:
     def holds(self, config: Mapping[str, Any]) -> bool:
         """Whether a configuration meets it; a key the configuration does not have is not met."""
         got = config.get(self.key)
-        if isinstance(self.value, str) or isinstance(self.value, bool) or got is None or isinstance(got, (str, bool)):
+        if isinstance(self.value, (str, bool)) or got is None or isinstance(got, (str, bool)):
             return self.sign == "=" and got == self.value
         return _OPERATORS[self.sign](float(got), self.value) or (self.sign == "=" and abs(float(got) - self.value) <= 1e-9 * max(1.0, abs(self.value)))
 
@@ -99,8 +99,19 @@ def _line(row: dict[str, str]) -> Published:
     def real(text: str) -> float:
         return float(text) if text else float("nan")
 
-    return Published(row["table"], row["method"], row["dataset"], tuple(_condition(c) for c in row["settings"].split(";")), row["metric"], row["readout"],
-                     real(row["mean"]), real(row["std"]), int(row["seeds"] or 0), int(row["rounds"]) if row["rounds"] else None, row["note"])
+    return Published(
+        row["table"],
+        row["method"],
+        row["dataset"],
+        tuple(_condition(c) for c in row["settings"].split(";")),
+        row["metric"],
+        row["readout"],
+        real(row["mean"]),
+        real(row["std"]),
+        int(row["seeds"] or 0),
+        int(row["rounds"]) if row["rounds"] else None,
+        row["note"],
+    )
 
 
 def _condition(text: str) -> Condition:
@@ -131,7 +142,9 @@ def compare(run: Run, lines: Sequence[Published]) -> list[Verdict]:
 
 
 def _verdict(run: Run, line: Published, dataset: str, configs: Mapping[int, Mapping[str, Any]]) -> Verdict:
-    what = f"{line.dataset}, " + ", ".join(f"{c.key} {c.sign} {c.value:g}" if isinstance(c.value, float) else f"{c.key} {c.sign} {c.value}" for c in line.settings)
+    what = f"{line.dataset}, " + ", ".join(
+        f"{c.key} {c.sign} {c.value:g}" if isinstance(c.value, float) else f"{c.key} {c.sign} {c.value}" for c in line.settings
+    )
     unit = 100.0 if line.metric in PERCENT else 1.0
     if line.region:
         theirs = f"{'high' if line.readout.endswith('high') else 'low'} inside the region"

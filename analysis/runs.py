@@ -22,6 +22,7 @@ import yaml
 
 from analysis import schema
 from analysis.labels import twin
+from analysis.rounds import read_rounds, readout
 from analysis.study import read_study
 from search_spaces.errors import UserError, sentence
 
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
-#: Fields of a line of rounds.jsonl that hold one entry per client; not part of the tidy table.
-LISTS = ("client_accuracy", "local_accuracies")
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,7 @@ class Run:
             for key, distribution in trial.distributions.items():
                 if key not in known:
                     known.add(key)
-                    listed.append({"key": key, "kind": "choice" if hasattr(distribution, "choices") else "real",
-                                   "log": getattr(distribution, "log", False)})
+                    listed.append({"key": key, "kind": "choice" if hasattr(distribution, "choices") else "real", "log": getattr(distribution, "log", False)})
         return listed
 
     @property
@@ -97,7 +96,7 @@ class Run:
     @property
     def selects_on_test(self) -> bool:
         """True where trials were chosen by a metric of the test data."""
-        return any(not m.startswith("val_") and twin(m) != m for m in self.metrics)
+        return self.kind != "run" and any(not m.startswith("val_") and twin(m) != m for m in self.metrics)
 
     @property
     def maximise(self) -> bool:
@@ -115,9 +114,16 @@ class Run:
             attributes = t.user_attrs
             values = tuple(t.values) if t.values else ()
             row = {
-                "number": t.number, "state": t.state.name, "value": float(values[0]) if values else math.nan, "values": values,
-                "stop_reason": attributes.get("stop_reason") or "", "rounds": attributes.get("rounds"), "seconds": attributes.get("seconds"),
-                "error": attributes.get("error") or "", "start": t.datetime_start, "end": t.datetime_complete,
+                "number": t.number,
+                "state": t.state.name,
+                "value": float(values[0]) if values else math.nan,
+                "values": values,
+                "stop_reason": attributes.get("stop_reason") or "",
+                "rounds": attributes.get("rounds"),
+                "seconds": attributes.get("seconds"),
+                "error": attributes.get("error") or "",
+                "start": t.datetime_start,
+                "end": t.datetime_complete,
             }
             row |= {k: v for k, v in attributes.items() if k.startswith("metric:")}
             row |= t.params
@@ -152,6 +158,20 @@ class Run:
             return None
         order = done.sort_values(["value", "number"], ascending=[not self.maximise, True])
         return int(order["number"].iloc[0])
+
+    @property
+    def chosen(self) -> list[int]:
+        """The trials that stand for the run: a search's best one, all completed ones of a final run (one seed each)."""
+        if self.kind == "run":
+            return [int(n) for n in self.trials.loc[self.trials["state"] == "COMPLETE", "number"]]
+        return [] if self.best is None else [self.best]
+
+    def over_seeds(self, metric: str, how: str = "last") -> dict[int, float]:
+        """The chosen trials' value of the metric by seed: the last round's (`last`), or the best over rounds (`maximize`, `minimize`)."""
+        found: dict[int, float] = {}
+        for number in self.chosen:
+            found |= readout(self.rounds, number, metric, how)
+        return dict(sorted(found.items()))
 
     @property
     def front(self) -> list[int]:
@@ -191,11 +211,11 @@ class Run:
 
     def last(self, number: int, metric: str) -> dict[int, float]:
         """A trial's last measured value of the metric by seed."""
-        return _readout(self.rounds, number, metric, "last")
+        return readout(self.rounds, number, metric, "last")
 
     def peak(self, number: int, metric: str, direction: str = "maximize") -> dict[int, float]:
         """A trial's best value of the metric over rounds by seed."""
-        return _readout(self.rounds, number, metric, direction)
+        return readout(self.rounds, number, metric, direction)
 
 
 def load(path: str | os.PathLike[str]) -> Run:
@@ -214,8 +234,9 @@ def load(path: str | os.PathLike[str]) -> Run:
     experiment = _yaml(folder / schema.EXPERIMENT)
     version = experiment.get("version", schema.VERSION)
     if not isinstance(version, int) or version > schema.VERSION:
-        raise UserError(sentence("version", f"at most {schema.VERSION}", version, str(folder / schema.EXPERIMENT),
-                                 "It was written by a later fedtune: upgrade to read it."))
+        raise UserError(
+            sentence("version", f"at most {schema.VERSION}", version, str(folder / schema.EXPERIMENT), "It was written by a later fedtune: upgrade to read it.")
+        )
     space = _json(folder / schema.SPACE, missing={})
     directions, frozen = read_study(folder / schema.STUDY)
     metrics = experiment.get("metric") or space.get("metric") or ["val_global_accuracy"]
@@ -225,7 +246,7 @@ def load(path: str | os.PathLike[str]) -> Run:
     return Run(folder.resolve(), experiment, space, provenance, directions, tuple(metrics[: len(directions)]), frozen)
 
 
-def load_all(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Run]:
+def load_all(paths: Paths) -> list[Run]:
     """One or several runs; every problem is told at once, and two runs of one name are told apart by their parent folder."""
     listed = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     if not listed:
@@ -248,42 +269,6 @@ def names(runs: Sequence[Run]) -> list[str]:
     if len(set(found)) < len(found):
         found = [f"{run.path.parent.name}/{run.name}" for run in runs]
     return [name if found.count(name) == 1 else f"{name} #{i + 1}" for i, name in enumerate(found)]
-
-
-def read_rounds(folder: Path, numbers: Sequence[int]) -> pd.DataFrame:
-    """All lines of all trials; a torn last line is left out and the last of two lines for one (trial, round, seed) is kept."""
-    rows: dict[tuple[int, int, int], dict[str, Any]] = {}
-    for number in numbers:
-        try:
-            raw = (folder / schema.trial_folder(number) / schema.ROUNDS).read_bytes()
-        except OSError:
-            continue
-        for line in raw[: raw.rfind(b"\n") + 1].splitlines():
-            try:
-                row = json.loads(line)
-                key = (number, int(row["round"]), int(row["seed"]))
-            except (ValueError, KeyError, TypeError):
-                continue
-            for name in LISTS:
-                row.pop(name, None)
-            row["trial"] = number
-            rows[key] = row
-    if not rows:
-        return pd.DataFrame(columns=["trial", "round", "seed"])
-    frame = pd.DataFrame.from_records(list(rows.values()))
-    metrics = [c for c in frame.columns if c not in ("trial", "round", "seed")]
-    numeric = {c: pd.to_numeric(frame[c], errors="coerce") for c in metrics}
-    frame = pd.DataFrame({"trial": frame["trial"], "round": frame["round"], "seed": frame["seed"], **numeric})
-    return frame.sort_values(["trial", "round", "seed"], ignore_index=True)
-
-
-def _readout(rounds: pd.DataFrame, number: int, metric: str, how: str) -> dict[int, float]:
-    if metric not in rounds.columns:
-        return {}
-    mine = rounds[(rounds["trial"] == number) & rounds[metric].notna()]
-    groups = mine.groupby("seed")[metric]
-    picked = groups.last() if how == "last" else groups.max() if how == "maximize" else groups.min()
-    return {int(str(seed)): float(value) for seed, value in picked.items()}
 
 
 def _yaml(path: Path, missing: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def in_memory(directions: Sequence[str], trials: Sequence[FrozenTrial]) -> Study
     level = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
-        study = optuna.create_study(directions=list(directions))
+        study = optuna.create_study(directions=[optuna.study.StudyDirection[d.upper()] for d in directions])
     finally:
         optuna.logging.set_verbosity(level)
     study.add_trials(trials)

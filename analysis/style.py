@@ -15,12 +15,30 @@ FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans"
 
 # Okabe and Ito's hues; the dark ones are lightened to keep a contrast of at least 4.5 on the dark page.
 LIGHT = {
-    "ink": "#1c2127", "muted": "#5c6773", "faint": "#b4bcc5", "grid": "#e7eaee", "paper": "#ffffff",
-    "blue": "#0072b2", "orange": "#d55e00", "green": "#00805d", "yellow": "#b07900", "sky": "#3a97cf", "purple": "#a9478a",
+    "ink": "#1c2127",
+    "muted": "#5c6773",
+    "faint": "#b4bcc5",
+    "grid": "#e7eaee",
+    "paper": "#ffffff",
+    "blue": "#0072b2",
+    "orange": "#d55e00",
+    "green": "#00805d",
+    "yellow": "#b07900",
+    "sky": "#3a97cf",
+    "purple": "#a9478a",
 }
 DARK = {
-    "ink": "#e8ebef", "muted": "#a3adb8", "faint": "#59636f", "grid": "#2b3138", "paper": "#171b20",
-    "blue": "#58aee8", "orange": "#ff8b4a", "green": "#3fc499", "yellow": "#e8b64c", "sky": "#8fd0f7", "purple": "#e08fc6",
+    "ink": "#e8ebef",
+    "muted": "#a3adb8",
+    "faint": "#59636f",
+    "grid": "#2b3138",
+    "paper": "#171b20",
+    "blue": "#58aee8",
+    "orange": "#ff8b4a",
+    "green": "#3fc499",
+    "yellow": "#e8b64c",
+    "sky": "#8fd0f7",
+    "purple": "#e08fc6",
 }
 INK, MUTED, FAINT, GRID, PAPER = (LIGHT[n] for n in ("ink", "muted", "faint", "grid", "paper"))
 BLUE, ORANGE, GREEN, YELLOW, SKY, PURPLE = (LIGHT[n] for n in ("blue", "orange", "green", "yellow", "sky", "purple"))
@@ -29,6 +47,8 @@ BLUE, ORANGE, GREEN, YELLOW, SKY, PURPLE = (LIGHT[n] for n in ("blue", "orange",
 CYCLE = (BLUE, ORANGE, GREEN, PURPLE, YELLOW, SKY, INK, MUTED)
 #: Dashes that go with `CYCLE`, so that lines can be told apart without colour.
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+#: Text on the bright and on the dark half of `SEQUENTIAL`; the same on a dark page.
+ON_BRIGHT, ON_DARK = "#0b0f14", "#fefefe"
 #: For values: perceptually even, readable without red and green.
 SEQUENTIAL = "Viridis"
 
@@ -60,13 +80,38 @@ def faded(colour: str, alpha: float) -> str:
 
 def base(figure: go.Figure) -> go.Figure:
     """The looks every figure shares: font, quiet axes, no title (the card carries it), legend below."""
-    axis = {"gridcolor": GRID, "linecolor": FAINT, "zerolinecolor": GRID, "showline": True, "ticks": "outside", "tickcolor": FAINT, "ticklen": 4,
-            "automargin": True, "title": {"standoff": 10, "font": {"size": 13, "color": MUTED}}, "tickfont": {"size": 12, "color": MUTED}}
+    axis = {
+        "gridcolor": GRID,
+        "linecolor": FAINT,
+        "zerolinecolor": GRID,
+        "showline": True,
+        "ticks": "outside",
+        "tickcolor": FAINT,
+        "ticklen": 4,
+        "automargin": True,
+        "zeroline": False,
+        "title": {"standoff": 10, "font": {"size": 13, "color": MUTED}},
+        "tickfont": {"size": 12, "color": MUTED},
+    }
     figure.update_layout(
-        template="none", font={"family": FONT, "size": 13, "color": INK}, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", autosize=True,
-        hoverlabel={"font": {"family": FONT, "size": 13}, "align": "left"}, hovermode="closest",
-        legend={"orientation": "h", "yref": "container", "y": 0.0, "yanchor": "bottom", "x": 0.0, "xanchor": "left", "font": {"size": 12, "color": INK},
-                "bgcolor": "rgba(0,0,0,0)", "itemsizing": "constant"},
+        template="none",
+        font={"family": FONT, "size": 13, "color": INK},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        autosize=True,
+        hoverlabel={"font": {"family": FONT, "size": 13}, "align": "left"},
+        hovermode="closest",
+        legend={
+            "orientation": "h",
+            "yref": "container",
+            "y": 0.0,
+            "yanchor": "bottom",
+            "x": 0.0,
+            "xanchor": "left",
+            "font": {"size": 12, "color": INK},
+            "bgcolor": "rgba(0,0,0,0)",
+            "itemsizing": "constant",
+        },
         modebar={"bgcolor": "rgba(0,0,0,0)", "color": FAINT, "activecolor": MUTED},
     )
     figure.update_xaxes(axis)
@@ -75,24 +120,43 @@ def base(figure: go.Figure) -> go.Figure:
 
 
 def panels(
-    figure: go.Figure, titles: list[str], *, columns: int = 2, height: int = 300, bars: bool = False, legend: int = 0, left: int = 70, gap: int = 84, below: int = 56,
+    figure: go.Figure,
+    titles: list[str],
+    *,
+    columns: int = 2,
+    height: int = 300,
+    bars: bool = False,
+    legend: int = 0,
+    left: int = 70,
+    gap: int = 84,
+    below: int = 56,
     note: str = "",
+    least: int = 0,
 ) -> go.Figure:
     """Places the panels 1, 2, … (axes x/y, x2/y2, …, row by row) in `columns`, and in a single column on a narrow screen.
 
     `height` is one panel's in pixels, `bars` leaves room for a colour bar beside each, `legend` is the number of legend
-    entries, `gap` the room between rows, `note` a sentence the report prints under the figure."""
+    entries, `gap` the room between rows, `note` a sentence the report prints under the figure, `least` a width below which the page scrolls it sideways."""
     base(figure)
     wide = _patch(titles, columns, height, bars, legend, left, gap, below, width=1000)
     narrow = _patch(titles, 1, min(height, 280), bars, legend, min(left, 60), gap, below, width=340)
-    figure.update_layout(
-        annotations=[
-            {"text": f"<b>{title}</b>", "xref": "paper", "yref": "paper", "x": 0, "y": 1, "xanchor": "left", "yanchor": "bottom", "yshift": 6, "showarrow": False,
-             "font": {"size": 13, "color": INK}}
-            for title in titles
-        ] + [a.to_plotly_json() for a in figure.layout.annotations],
-        meta={"wide": wide, "narrow": narrow, "note": note}, showlegend=legend > 0,
-    )
+    # Assigned, not updated: an update would merge these into the annotations a figure already has, one by one.
+    figure.layout.annotations = [
+        {
+            "text": f"<b>{title}</b>",
+            "xref": "paper",
+            "yref": "paper",
+            "x": 0,
+            "y": 1,
+            "xanchor": "left",
+            "yanchor": "bottom",
+            "yshift": 6,
+            "showarrow": False,
+            "font": {"size": 13, "color": INK},
+        }
+        for title in titles
+    ] + [a.to_plotly_json() for a in figure.layout.annotations]
+    figure.update_layout(meta={"wide": wide, "narrow": narrow, "note": note, "least": least}, showlegend=legend > 0)
     for path, value in wide.items():
         _assign(figure, path, value)
     return figure
@@ -116,9 +180,18 @@ def _patch(titles: list[str], columns: int, height: int, bars: bool, legend: int
         x = [column * (wide + across), column * (wide + across) + wide]
         top = 1 - row * (height + gap) / area
         y = [max(0.0, top - height / area), top]
-        patch |= {f"xaxis{n}.domain": [max(0.0, x[0]), min(1.0, x[1])], f"yaxis{n}.domain": y, f"annotations[{i}].x": max(0.0, x[0]), f"annotations[{i}].y": y[1]}
+        patch |= {
+            f"xaxis{n}.domain": [max(0.0, x[0]), min(1.0, x[1])],
+            f"yaxis{n}.domain": y,
+            f"annotations[{i}].x": max(0.0, x[0]),
+            f"annotations[{i}].y": y[1],
+        }
         if bars:
-            patch |= {f"coloraxis{n}.colorbar.x": min(1.0, x[1]) + 10 / inner, f"coloraxis{n}.colorbar.y": (y[0] + y[1]) / 2, f"coloraxis{n}.colorbar.len": y[1] - y[0]}
+            patch |= {
+                f"coloraxis{n}.colorbar.x": min(1.0, x[1]) + 10 / inner,
+                f"coloraxis{n}.colorbar.y": (y[0] + y[1]) / 2,
+                f"coloraxis{n}.colorbar.len": y[1] - y[0],
+            }
     return patch
 
 
@@ -134,9 +207,24 @@ def colour_axis(figure: go.Figure, panel: int, low: float, high: float) -> None:
     """The colour scale of panel 1, 2, … from `low` to `high`, with a slim bar beside it."""
     if high <= low:
         low, high = low - 0.5, high + 0.5
-    figure.update_layout({f"coloraxis{'' if panel == 1 else panel}": {
-        "colorscale": SEQUENTIAL, "cmin": low, "cmax": high,
-        "colorbar": {"thickness": 10, "outlinewidth": 0, "ticks": "", "tickfont": {"size": 11, "color": MUTED}, "xanchor": "left", "xpad": 0, "ypad": 0}}})
+    figure.update_layout(
+        {
+            f"coloraxis{'' if panel == 1 else panel}": {
+                "colorscale": SEQUENTIAL,
+                "cmin": low,
+                "cmax": high,
+                "colorbar": {
+                    "thickness": 10,
+                    "outlinewidth": 0,
+                    "ticks": "",
+                    "tickfont": {"size": 11, "color": MUTED},
+                    "xanchor": "left",
+                    "xpad": 0,
+                    "ypad": 0,
+                },
+            }
+        }
+    )
 
 
 def axes(panel: int) -> dict[str, str]:
@@ -148,4 +236,20 @@ def axes(panel: int) -> dict[str, str]:
 def title_axes(figure: go.Figure, panel: int, x: str = "", y: str = "", **details: dict[str, Any]) -> None:
     """Axis titles of a panel; `xaxis={...}` and `yaxis={...}` set more."""
     n = "" if panel == 1 else str(panel)
-    figure.update_layout({f"xaxis{n}": {"title": {"text": x}, "anchor": f"y{n}"} | details.get("xaxis", {}), f"yaxis{n}": {"title": {"text": y}, "anchor": f"x{n}"} | details.get("yaxis", {})})
+    figure.update_layout(
+        {
+            f"xaxis{n}": {"title": {"text": x}, "anchor": f"y{n}"} | details.get("xaxis", {}),
+            f"yaxis{n}": {"title": {"text": y}, "anchor": f"x{n}"} | details.get("yaxis", {}),
+        }
+    )
+
+
+def rounds_axis(last: float) -> dict[str, Any]:
+    """An axis of rounds: whole numbers only."""
+    return {"showgrid": False, "tickformat": "d", "dtick": 1 if last <= 12 else None}
+
+
+def log_axis(low: float, high: float) -> dict[str, Any]:
+    """A logarithmic axis labelled at powers of ten, or at 1, 2 and 5 where it spans less than two of them."""
+    wide = low > 0 and high / low >= 100
+    return {"type": "log", "dtick": 1 if wide else "D2", "minor": {"ticks": "outside", "ticklen": 3, "tickcolor": FAINT} if wide else {}}

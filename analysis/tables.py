@@ -14,9 +14,36 @@ from analysis.labels import number
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
-_LATEX = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-          "±": r"$\pm$", "α": r"$\alpha$", "β": r"$\beta$", "γ": r"$\gamma$", "η": r"$\eta$", "λ": r"$\lambda$", "μ": r"$\mu$", "ρ": r"$\rho$", "σ": r"$\sigma$", "τ": r"$\tau$",
-          "ω": r"$\omega$", "–": "--", "≥": r"$\geq$", "≤": r"$\leq$", "<": r"\textless{}", ">": r"\textgreater{}"}
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "α": r"$\alpha$",
+    "β": r"$\beta$",
+    "γ": r"$\gamma$",
+    "η": r"$\eta$",
+    "λ": r"$\lambda$",
+    "μ": r"$\mu$",
+    "ρ": r"$\rho$",
+    "σ": r"$\sigma$",
+    "τ": r"$\tau$",
+    "ω": r"$\omega$",
+    "Δ": r"$\Delta$",
+    "×": r"$\times$",
+    "–": "--",
+    "≥": r"$\geq$",
+    "≤": r"$\leq$",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+}
 
 
 @dataclass(frozen=True)
@@ -43,11 +70,12 @@ class Table:
         return [[column.show(row.get(column.key)) for column in self.columns] for row in self.rows]
 
     def rich(self) -> RichTable:
-        """For a terminal; user text is not read as markup."""
+        """For a terminal, without the notes; user text is not read as markup."""
+        from rich.box import SIMPLE_HEAD
         from rich.table import Table as RichTable
         from rich.text import Text
 
-        table = RichTable(title=Text(self.title) if self.title else None, title_justify="left", caption=Text(" ".join(self.notes)) if self.notes else None, caption_justify="left")
+        table = RichTable(title=Text(self.title) if self.title else None, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
         for column in self.columns:
             table.add_column(Text(column.title), justify="right" if column.right else "left", overflow="fold")
         for cells in self.cells():

@@ -14,6 +14,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from analysis.compare import compare as compare
+    from analysis.report import report as report
     from fedtune.exporting import export as export
     from fedtune.final import run as run
     from fedtune.checkup import doctor as doctor
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 #: Where each public function lives. (A module must not bear its function's name, or importing one would hide the other.)
 _PUBLIC = {
     "search": "fedtune.searching", "resume": "fedtune.searching", "extend": "fedtune.searching",
-    "export": "fedtune.exporting", "run": "fedtune.final", "status": "fedtune.watching", "dashboard": "fedtune.watching",
+    "export": "fedtune.exporting", "run": "fedtune.final", "status": "fedtune.watching", "report": "analysis.report", "compare": "analysis.compare", "dashboard": "fedtune.watching",
     "methods": "fedtune.listing", "spaces": "fedtune.listing", "datasets": "fedtune.listing", "doctor": "fedtune.checkup", "load_model": "trainables.zoo",
 }
 

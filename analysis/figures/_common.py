@@ -65,7 +65,8 @@ def importances(run: Run, target: int = 0, trials: Sequence[FrozenTrial] | None 
             warnings.simplefilter("ignore")
             # PED-ANOVA explains what makes the target low; a target that is maximised is turned round.
             found = optuna.importance.get_param_importances(
-                in_memory(run.directions, done), evaluator=optuna.importance.PedAnovaImportanceEvaluator(), target=lambda t: sign * t.values[target])
+                in_memory(run.directions, done), evaluator=optuna.importance.PedAnovaImportanceEvaluator(), target=lambda t: sign * t.values[target]
+            )
     except (ValueError, RuntimeError, ZeroDivisionError):
         return {}
     return {k: float(v) for k, v in found.items() if np.isfinite(v)}

@@ -16,11 +16,15 @@ from analysis.runs import Run
 
 #: Lines drawn at most; the others are in the trials table.
 LIMIT = 150
+#: The trial number that stands for the mean of a final run's trials.
+MEAN = -1
 
 FIGURE = Figure(
     "Learning curves",
-    ("Every faint line is one trial, the mean of its seeds; a dashed one was stopped early.",
-     "The strong line is the chosen configuration, its band one standard deviation over seeds to either side."),
+    (
+        "Every faint line is one trial, the mean of its seeds; a dotted one was stopped early or failed.",
+        "The strong line is the chosen configuration, its band one standard deviation over seeds to either side.",
+    ),
     order=20,
 )
 
@@ -39,49 +43,92 @@ def data(runs: Sequence[Run]) -> pd.DataFrame:
     kept = sample(numbers, LIMIT, keep=[] if best is None else [best])
     curves = run.curves[run.curves["trial"].isin(kept)]
     rows = metric_rows(runs, lambda m: m in curves.columns and bool(curves[m].notna().any()))
+    if run.kind == "run" and run.chosen:
+        curves, best = pd.concat([curves, _over_seeds(run)], ignore_index=True), MEAN
     parts = [
         pd.DataFrame({"trial": curves["trial"], "round": curves["round"], "metric": m, "mean": curves[m], "std": curves[f"{m}:std"], "seeds": curves["seeds"]})
-        for row in rows for m in row
+        for row in rows
+        for m in row
     ]
     frame = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["trial", "round", "metric", "mean", "std", "seeds"])
     frame = frame[frame["mean"].notna()]
     frame["state"] = frame["trial"].map(run.trials.set_index("number")["state"])
     frame["best"] = frame["trial"] == best
     note = f"{len(kept)} of {len(numbers)} trials are drawn, evenly spread over the search." if len(kept) < len(numbers) else ""
-    if int(run.curves["seeds"].max()) == 1:
+    if int(curves["seeds"].max()) == 1:
         note = f"{note} One seed per trial, so there is no band.".strip()
     frame.attrs = {"columns": max((len(r) for r in rows), default=1), "note": note}
     return frame
 
 
+def _over_seeds(run: Run) -> pd.DataFrame:
+    """A final run's curve: the mean of its trials, each of which is one seed."""
+    rounds = run.rounds[run.rounds["trial"].isin(run.chosen)]
+    names = [c for c in rounds.columns if c not in ("trial", "round", "seed")]
+    groups = rounds.groupby("round")[names]
+    return pd.concat([groups.mean(), groups.std().add_suffix(":std")], axis=1).assign(seeds=rounds["seed"].nunique(), trial=MEAN).reset_index()
+
+
 def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
     figure = go.Figure()
     titles: list[str] = []
-    opacity = float(np.clip(12 / max(1, df["trial"].nunique()), 0.25, 0.7))
+    opacity = float(np.clip(12 / max(1, df["trial"].nunique()), 0.38, 0.75))
     for panel, (metric, part) in enumerate(df.groupby("metric", sort=False), start=1):
         name = str(metric)
         scale = labels.scale(name)
         titles.append(labels.metric(name, split=True) + (" · selected on" if name in labels.selected else ""))
         for stopped, words in ((False, "completed or running"), (True, "stopped or failed")):
             lines = part[~part["best"] & (part["state"].isin(["PRUNED", "FAIL"]) == stopped)]
-            figure.add_trace(go.Scatter(
-                **_lines(lines, scale), mode="lines", name=words, legendgroup=words, showlegend=panel == 1 and not lines.empty, opacity=opacity,
-                line={"width": 1, "color": style.BLUE if not stopped else style.MUTED, "dash": "dot" if stopped else "solid"},
-                hovertemplate="trial %{customdata}, round %{x}: %{y:.2f}<extra></extra>", **style.axes(panel)))
+            figure.add_trace(
+                go.Scatter(
+                    **_lines(lines, scale),
+                    mode="lines",
+                    name=words,
+                    legendgroup=words,
+                    showlegend=panel == 1 and not lines.empty,
+                    opacity=opacity,
+                    line={"width": 1, "color": style.BLUE if not stopped else style.MUTED, "dash": "dot" if stopped else "solid"},
+                    hovertemplate="trial %{customdata}, round %{x}: %{y:.2f}<extra></extra>",
+                    **style.axes(panel),
+                )
+            )
         best = part[part["best"]].sort_values("round")
         if not best.empty:
             mean, std = best["mean"].to_numpy() * scale, best["std"].fillna(0).to_numpy() * scale
             rounds = best["round"].tolist()
             if std.any():
-                figure.add_trace(go.Scatter(x=rounds + rounds[::-1], y=[*(mean + std), *(mean - std)[::-1]], fill="toself", fillcolor=style.faded(style.ORANGE, 0.18),
-                                            line={"width": 0}, hoverinfo="skip", showlegend=False, **style.axes(panel)))
+                figure.add_trace(
+                    go.Scatter(
+                        x=rounds + rounds[::-1],
+                        y=[*(mean + std), *(mean - std)[::-1]],
+                        fill="toself",
+                        fillcolor=style.faded(style.ORANGE, 0.18),
+                        mode="lines",
+                        line={"width": 0},
+                        hoverinfo="skip",
+                        showlegend=False,
+                        **style.axes(panel),
+                    )
+                )
             number = int(best["trial"].iloc[0])
-            figure.add_trace(go.Scatter(
-                x=rounds, y=mean, mode="lines+markers" if len(rounds) <= 30 else "lines", name=f"chosen: trial {number}", legendgroup="best", showlegend=panel == 1,
-                line={"width": 3, "color": style.ORANGE}, marker={"size": 6}, customdata=std,
-                hovertemplate=f"trial {number}, round %{{x}}: %{{y:.2f}} ± %{{customdata:.2f}}<extra></extra>", **style.axes(panel)))
-        style.title_axes(figure, panel, "round", labels.metric(name), xaxis={"rangemode": "tozero", "showgrid": False})
-    return style.panels(figure, titles, columns=df.attrs["columns"], height=260, legend=3, note=df.attrs["note"])
+            name_it = "mean of the seeds" if number == MEAN else f"chosen: trial {number}"
+            figure.add_trace(
+                go.Scatter(
+                    x=rounds,
+                    y=mean,
+                    mode="lines+markers" if len(rounds) <= 30 else "lines",
+                    name=name_it,
+                    legendgroup="best",
+                    showlegend=panel == 1,
+                    line={"width": 3, "color": style.ORANGE},
+                    marker={"size": 6},
+                    customdata=std,
+                    hovertemplate=f"{name_it}, round %{{x}}: %{{y:.2f}} ± %{{customdata:.2f}}<extra></extra>",
+                    **style.axes(panel),
+                )
+            )
+        style.title_axes(figure, panel, "round", "", xaxis=style.rounds_axis(float(df["round"].max())))
+    return style.panels(figure, titles, columns=df.attrs["columns"], height=260, legend=3, left=48, note=df.attrs["note"])
 
 
 def _lines(part: pd.DataFrame, scale: float) -> dict[str, list[float | int | None]]:

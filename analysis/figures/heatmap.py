@@ -17,8 +17,7 @@ from analysis.runs import Run
 
 FIGURE = Figure(
     "Two parameters against accuracy",
-    ("Brighter is better within a panel; each panel has its own scale.",
-     "The configuration that was chosen carries the orange frame or star, in every panel."),
+    ("Brighter is better within a panel; each panel has its own scale.", "The configuration that was chosen carries the orange frame or star, in every panel."),
     order=10,
 )
 
@@ -46,7 +45,8 @@ def data(runs: Sequence[Run]) -> pd.DataFrame:
     best = run.best
     found = [
         {"trial": t["number"], "x": t[x], "y": t[y], "metric": m, "value": last[m].get(t["number"], np.nan), "state": t["state"], "best": t["number"] == best}
-        for t in trials[["number", x, y, "state"]].to_dict("records") for m in names
+        for t in trials[["number", x, y, "state"]].to_dict("records")
+        for m in names
     ]
     frame = pd.DataFrame(found, columns=["trial", "x", "y", "metric", "value", "state", "best"])
     done = frame[(frame["state"] == "COMPLETE") & frame["value"].notna()]
@@ -57,8 +57,11 @@ def data(runs: Sequence[Run]) -> pd.DataFrame:
     if mode == "surface":
         note += " The surface is interpolated linearly between completed trials (dots): between dots nothing was measured."
     if (frame["state"] == "PRUNED").any():
-        note += " Trials stopped early are marked × and take no part in it: their last value is from an earlier round." if mode != "grid" else (
-            " Cells of trials stopped early stay empty: their last value is from an earlier round.")
+        note += (
+            " Trials stopped early are marked × and take no part in it: their last value is from an earlier round."
+            if mode != "grid"
+            else (" Cells of trials stopped early stay empty: their last value is from an earlier round.")
+        )
     frame.attrs = {"x": x, "y": y, "mode": mode, "note": note.strip(), "columns": max((len(r) for r in rows), default=1)}
     return frame
 
@@ -94,17 +97,47 @@ def _hover(labels: Labels, x: str, y: str) -> str:
     return f"{labels.symbol(x)} = %{{x}}<br>{labels.symbol(y)} = %{{y}}<br>"
 
 
-def _cells(figure: go.Figure, panel: int, part: pd.DataFrame, done: pd.DataFrame, labels: Labels, x: str, y: str, surface: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+def _cells(
+    figure: go.Figure, panel: int, part: pd.DataFrame, done: pd.DataFrame, labels: Labels, x: str, y: str, surface: bool
+) -> tuple[dict[str, Any], dict[str, Any]]:
     xs, ys = _order(part["x"]), _order(part["y"])
     table = done.groupby(["y", "x"])["value"].mean().unstack().reindex(index=ys, columns=xs)
     values = table.to_numpy(dtype=float)
     digits = 1 if np.nanmax(np.abs(values)) >= 10 else 3
     text = [["" if np.isnan(v) else f"{v:.{digits}f}" for v in row] for row in values]
     names = [number(v) for v in xs], [number(v) for v in ys]
-    figure.add_trace(go.Heatmap(
-        z=values, x=names[0], y=names[1], coloraxis=f"coloraxis{'' if panel == 1 else panel}", xgap=2, ygap=2, text=text,
-        texttemplate="%{text}" if len(xs) <= 12 and len(ys) <= 20 else None, textfont={"size": 12 if len(xs) <= 8 else 10},
-        hovertemplate=_hover(labels, x, y) + "%{z:.2f}<extra></extra>", hoverongaps=False, **style.axes(panel)))
+    figure.add_trace(
+        go.Heatmap(
+            z=values,
+            x=names[0],
+            y=names[1],
+            coloraxis=f"coloraxis{'' if panel == 1 else panel}",
+            xgap=2,
+            ygap=2,
+            hovertemplate=_hover(labels, x, y) + "%{z:.2f}<extra></extra>",
+            hoverongaps=False,
+            **style.axes(panel),
+        )
+    )
+    if len(xs) <= 12 and len(ys) <= 20:
+        # Plotly's own cell texts are grey on mid-tones; these are near-black or near-white by the cell's brightness.
+        low, high = np.nanmin(values), np.nanmax(values)
+        at = [(i, j) for j in range(len(ys)) for i in range(len(xs)) if text[j][i]]
+        figure.add_trace(
+            go.Scatter(
+                x=[names[0][i] for i, _ in at],
+                y=[names[1][j] for _, j in at],
+                mode="text",
+                text=[text[j][i] for i, j in at],
+                hoverinfo="skip",
+                showlegend=False,
+                textfont={
+                    "size": 12 if len(xs) <= 8 else 10,
+                    "color": [style.ON_BRIGHT if (values[j, i] - low) > 0.5 * (high - low) else style.ON_DARK for i, j in at],
+                },
+                **style.axes(panel),
+            )
+        )
     best = part[part["best"]]
     if not best.empty:
         i, j = xs.index(best["x"].iloc[0]), ys.index(best["y"].iloc[0])
@@ -114,27 +147,65 @@ def _cells(figure: go.Figure, panel: int, part: pd.DataFrame, done: pd.DataFrame
     return shared | {"categoryarray": names[0]}, shared | {"categoryarray": names[1]}
 
 
-def _surface(figure: go.Figure, panel: int, part: pd.DataFrame, done: pd.DataFrame, labels: Labels, x: str, y: str, surface: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+def _surface(
+    figure: go.Figure, panel: int, part: pd.DataFrame, done: pd.DataFrame, labels: Labels, x: str, y: str, surface: bool
+) -> tuple[dict[str, Any], dict[str, Any]]:
     axis = f"coloraxis{'' if panel == 1 else panel}"
     logs = labels.log(x) and surface, labels.log(y) and surface
     if surface:
         grid = _interpolate(done, logs)
         if grid is not None:
-            figure.add_trace(go.Contour(x=grid[0], y=grid[1], z=grid[2], coloraxis=axis, contours={"coloring": "heatmap", "showlines": False}, connectgaps=False,
-                                        hoverinfo="skip", showlegend=False, **style.axes(panel)))
+            figure.add_trace(
+                go.Contour(
+                    x=grid[0],
+                    y=grid[1],
+                    z=grid[2],
+                    coloraxis=axis,
+                    contours={"coloring": "heatmap", "showlines": True},
+                    line={"width": 0.6, "color": "rgba(255,255,255,0.35)"},
+                    connectgaps=False,
+                    hoverinfo="skip",
+                    showlegend=False,
+                    **style.axes(panel),
+                )
+            )
     stopped = part[part["state"] == "PRUNED"]
     shared: dict[str, Any] = {"mode": "markers", "showlegend": False} | style.axes(panel)
-    figure.add_trace(go.Scatter(x=_plain(stopped["x"]), y=_plain(stopped["y"]), marker={"symbol": "x-thin", "size": 7, "line": {"width": 1.5, "color": style.MUTED}},
-                                customdata=stopped["trial"], hovertemplate=f"trial %{{customdata}}, stopped early<br>{_hover(labels, x, y)}<extra></extra>", **shared))
+    figure.add_trace(
+        go.Scatter(
+            x=_plain(stopped["x"]),
+            y=_plain(stopped["y"]),
+            marker={"symbol": "x-thin", "size": 7, "line": {"width": 1.5, "color": style.MUTED}},
+            customdata=stopped["trial"],
+            hovertemplate=f"trial %{{customdata}}, stopped early<br>{_hover(labels, x, y)}<extra></extra>",
+            **shared,
+        )
+    )
     small = 9 if len(done) <= 150 else 5
-    figure.add_trace(go.Scatter(
-        x=_plain(done["x"]), y=_plain(done["y"]), marker={"size": small, "color": done["value"], "coloraxis": axis, "line": {"width": 1.2, "color": style.PAPER}},
-        customdata=np.stack([done["trial"], done["value"]], axis=-1) if len(done) else None,
-        hovertemplate=f"trial %{{customdata[0]}}<br>{_hover(labels, x, y)}%{{customdata[1]:.2f}}<extra></extra>", **shared))
+    figure.add_trace(
+        go.Scatter(
+            x=_plain(done["x"]),
+            y=_plain(done["y"]),
+            marker={"size": small, "color": done["value"], "coloraxis": axis, "line": {"width": 1.2, "color": style.ON_DARK}},
+            customdata=np.stack([done["trial"], done["value"]], axis=-1) if len(done) else None,
+            hovertemplate=f"trial %{{customdata[0]}}<br>{_hover(labels, x, y)}%{{customdata[1]:.2f}}<extra></extra>",
+            **shared,
+        )
+    )
     best = done[done["best"]]
-    figure.add_trace(go.Scatter(x=_plain(best["x"]), y=_plain(best["y"]), marker={"symbol": "star", "size": 17, "color": style.ORANGE, "line": {"width": 1.5, "color": style.PAPER}},
-                                hoverinfo="skip", **shared))
-    kinds = [{"type": "log"} if log else {} if labels.numeric(k) else {"type": "category"} for log, k in zip(logs, (x, y), strict=True)]
+    figure.add_trace(
+        go.Scatter(
+            x=_plain(best["x"]),
+            y=_plain(best["y"]),
+            marker={"symbol": "star", "size": 17, "color": style.ORANGE, "line": {"width": 1.5, "color": style.ON_DARK}},
+            hoverinfo="skip",
+            **shared,
+        )
+    )
+    kinds = [
+        style.log_axis(part[c].min(), part[c].max()) if log else {} if labels.numeric(k) else {"type": "category"}
+        for log, k, c in zip(logs, (x, y), "xy", strict=True)
+    ]
     return kinds[0], kinds[1]
 
 

@@ -15,8 +15,10 @@ from analysis.runs import Run
 
 FIGURE = Figure(
     "Optimisation history",
-    ("Each dot is a completed trial in the order trials were proposed; the line is the best one so far.",
-     "The dashed line is the test value of that best-so-far trial: it was never looked at while searching, so it may fall while the solid line rises."),
+    (
+        "Each dot is a completed trial in the order trials were proposed; the line is the best one so far.",
+        "The dashed line is the test value of that best-so-far trial: it was never looked at while searching, so it may fall while the solid line rises.",
+    ),
     order=30,
 )
 
@@ -36,23 +38,55 @@ def data(runs: Sequence[Run]) -> pd.DataFrame:
     other = twin(run.metrics[0])
     last = finals(run)
     shown = leader.map(last[other]) if other in last.columns and other != run.metrics[0] else float("nan")
-    frame = pd.DataFrame({"number": done["number"], "metric": run.metrics[0], "value": done["value"], "best": best, "leader": leader.astype(int),
-                          "twin": other, "twin_value": shown}).reset_index(drop=True)
-    return frame
+    return pd.DataFrame(
+        {
+            "number": done["number"],
+            "metric": run.metrics[0],
+            "value": done["value"],
+            "best": best,
+            "leader": leader.astype(int),
+            "twin": other,
+            "twin_value": shown,
+        }
+    ).reset_index(drop=True)
 
 
 def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
     metric, other = str(df["metric"].iloc[0]), str(df["twin"].iloc[0])
     scale = labels.scale(metric)
     figure = go.Figure()
-    figure.add_trace(go.Scatter(x=df["number"], y=df["value"] * scale, mode="markers", name="completed trial",
-                                marker={"size": 8 if len(df) < 300 else 4, "color": style.BLUE, "opacity": 0.75 if len(df) < 300 else 0.35},
-                                hovertemplate="trial %{x}: %{y:.2f}<extra></extra>"))
+    figure.add_trace(
+        go.Scatter(
+            x=df["number"],
+            y=df["value"] * scale,
+            mode="markers",
+            name="completed trial",
+            marker={"size": 8 if len(df) < 300 else 4, "color": style.BLUE, "opacity": 0.75 if len(df) < 300 else 0.35},
+            hovertemplate="trial %{x}: %{y:.2f}<extra></extra>",
+        )
+    )
     if df["twin_value"].notna().any():
-        figure.add_trace(go.Scatter(x=df["number"], y=df["twin_value"] * scale, mode="lines", name=labels.metric(other, split=True, unit=False) + " of the best so far",
-                                    line={"shape": "hv", "dash": "dash", "width": 2, "color": style.GREEN}, customdata=df["leader"],
-                                    hovertemplate="trial %{customdata}: %{y:.2f}<extra></extra>"))
-    figure.add_trace(go.Scatter(x=df["number"], y=df["best"] * scale, mode="lines", name="best so far", line={"shape": "hv", "width": 3, "color": style.ORANGE},
-                                customdata=df["leader"], hovertemplate="best so far %{y:.2f} (trial %{customdata})<extra></extra>"))
+        figure.add_trace(
+            go.Scatter(
+                x=df["number"],
+                y=df["twin_value"] * scale,
+                mode="lines",
+                name=labels.metric(other, split=True, unit=False) + " of the best so far",
+                line={"shape": "hv", "dash": "dash", "width": 2, "color": style.GREEN},
+                customdata=df["leader"],
+                hovertemplate="trial %{customdata}: %{y:.2f}<extra></extra>",
+            )
+        )
+    figure.add_trace(
+        go.Scatter(
+            x=df["number"],
+            y=df["best"] * scale,
+            mode="lines",
+            name="best so far",
+            line={"shape": "hv", "width": 3, "color": style.ORANGE},
+            customdata=df["leader"],
+            hovertemplate="best so far %{y:.2f} (trial %{customdata})<extra></extra>",
+        )
+    )
     style.title_axes(figure, 1, "trial", labels.metric(metric), xaxis={"showgrid": False})
     return style.panels(figure, [""], columns=1, height=320, legend=3)

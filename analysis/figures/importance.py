@@ -20,8 +20,11 @@ RESAMPLES = 20
 
 FIGURE = Figure(
     "Parameter importance",
-    ("A bar is the share of the difference between the best tenth of trials and the rest that a parameter explains (PED-ANOVA); bars of one colour add up to 100 %.",
-     "The whisker spans nine tenths of what resampling the trials gives: where whiskers overlap, the order is not settled."),
+    (
+        "A bar is the share of the difference between the best tenth of trials and the rest that a parameter explains (PED-ANOVA); "
+        "bars of one colour add up to 100 %.",
+        "The whisker spans nine tenths of what resampling the trials gives: where whiskers overlap, the order is not settled.",
+    ),
     order=40,
 )
 
@@ -58,16 +61,37 @@ def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
     figure = go.Figure()
     metrics = list(dict.fromkeys(df["metric"]))
     order = df[df["metric"] == metrics[0]].sort_values("importance")["key"].tolist()
+    shares = df.pivot(index="key", columns="metric", values="importance")
+    names = [f"{labels.parameter(k)}  <b>{' / '.join(f'{100 * shares.loc[k, m]:.0f} %' for m in metrics)}</b> " for k in order]
     for i, metric in enumerate(metrics):
         part = df[df["metric"] == metric].set_index("key").reindex(order)
         value = 100 * part["importance"]
-        figure.add_trace(go.Bar(
-            x=value, y=[labels.parameter(k) for k in order], orientation="h", name=labels.metric(metric, split=True, unit=False), marker={"color": style.CYCLE[i % len(style.CYCLE)]},
-            error_x={"type": "data", "symmetric": False, "array": (100 * part["high"] - value).clip(lower=0), "arrayminus": (value - 100 * part["low"]).clip(lower=0),
-                     "color": style.INK, "thickness": 1.2, "width": 5},
-            text=[f" {v:.0f} %" for v in value], textposition="inside", insidetextanchor="start", textfont={"color": style.PAPER, "size": 12},
-            hovertemplate="%{y}: %{x:.1f} %<extra></extra>"))
+        figure.add_trace(
+            go.Bar(
+                x=value,
+                y=names,
+                orientation="h",
+                name=labels.metric(metric, split=True, unit=False),
+                marker={"color": style.CYCLE[i % len(style.CYCLE)]},
+                error_x={
+                    "type": "data",
+                    "symmetric": False,
+                    "array": (100 * part["high"] - value).clip(lower=0),
+                    "arrayminus": (value - 100 * part["low"]).clip(lower=0),
+                    "color": style.INK,
+                    "thickness": 1.2,
+                    "width": 5,
+                },
+                hovertemplate="%{y}<extra></extra>",
+            )
+        )
     figure.update_layout(barmode="group", bargap=0.35)
-    style.title_axes(figure, 1, f"importance for {labels.metric(metrics[0], split=True, unit=False)} [%]" if len(metrics) == 1 else "importance [%]", "",
-                     xaxis={"rangemode": "tozero"}, yaxis={"showgrid": False, "ticks": ""})
-    return style.panels(figure, [""], columns=1, height=max(120, 46 * len(order) * len(metrics) + 30), legend=len(metrics) if len(metrics) > 1 else 0, left=110)
+    style.title_axes(
+        figure,
+        1,
+        f"importance for {labels.metric(metrics[0], split=True, unit=False)} [%]" if len(metrics) == 1 else "importance [%]",
+        "",
+        xaxis={"rangemode": "tozero"},
+        yaxis={"showgrid": False, "ticks": ""},
+    )
+    return style.panels(figure, [""], columns=1, height=max(120, 46 * len(order) * len(metrics) + 30), legend=len(metrics) if len(metrics) > 1 else 0, left=150)

@@ -15,9 +15,12 @@ from analysis.runs import Run, names
 
 FIGURE = Figure(
     "Runs side by side",
-    ("A line is one run's chosen configuration, the mean of its seeds; the band is one standard deviation to either side.",
-     "Runs that share seeds saw the same partitions and cohorts, so their difference per seed says more than their bands: see the paired tests."),
-    order=5, many=True,
+    (
+        "A line is one run's chosen configuration, the mean of its seeds; the band is one standard deviation to either side.",
+        "Runs that share seeds saw the same partitions and cohorts, so their difference per seed says more than their bands: see the paired tests.",
+    ),
+    order=5,
+    many=True,
 )
 
 
@@ -35,7 +38,7 @@ def data(runs: Sequence[Run]) -> pd.DataFrame:
     rows: list[list[str]] = metric_rows(runs, lambda m: all(m in r.rounds.columns and bool(r.rounds[m].notna().any()) for r in runs))
     metrics = [m for row in rows[-1:] for m in row]
     for name, run in zip(names(runs), runs, strict=True):
-        chosen = run.rounds if run.kind == "run" else run.rounds[run.rounds["trial"] == run.best]
+        chosen = run.rounds[run.rounds["trial"].isin(run.chosen)]
         for m in metrics:
             groups = chosen.dropna(subset=[m]).groupby("round")[m]
             part = groups.agg(["mean", "std", "size"]).reset_index().rename(columns={"size": "seeds"})
@@ -58,10 +61,33 @@ def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
             colour = style.CYCLE[i % len(style.CYCLE)]
             x, mean, std = line["round"].tolist(), line["mean"].to_numpy() * scale, line["std"].fillna(0).to_numpy() * scale
             if std.any():
-                figure.add_trace(go.Scatter(x=x + x[::-1], y=[*(mean + std), *(mean - std)[::-1]], fill="toself", fillcolor=style.faded(colour, 0.13), line={"width": 0},
-                                            hoverinfo="skip", showlegend=False, legendgroup=run, **style.axes(panel)))
-            figure.add_trace(go.Scatter(x=x, y=mean, mode="lines", name=text(run), legendgroup=run, showlegend=panel == 1, customdata=std,
-                                        line={"width": 2.5, "color": colour, "dash": style.DASHES[i % len(style.DASHES)]},
-                                        hovertemplate=f"{text(run)}, round %{{x}}: %{{y:.2f}} ± %{{customdata:.2f}}<extra></extra>", **style.axes(panel)))
-        style.title_axes(figure, panel, "round", labels.metric(name), xaxis={"rangemode": "tozero", "showgrid": False})
-    return style.panels(figure, titles, columns=df.attrs["columns"], height=300, legend=len(runs))
+                figure.add_trace(
+                    go.Scatter(
+                        x=x + x[::-1],
+                        y=[*(mean + std), *(mean - std)[::-1]],
+                        fill="toself",
+                        fillcolor=style.faded(colour, 0.13),
+                        mode="lines",
+                        line={"width": 0},
+                        hoverinfo="skip",
+                        showlegend=False,
+                        legendgroup=run,
+                        **style.axes(panel),
+                    )
+                )
+            figure.add_trace(
+                go.Scatter(
+                    x=x,
+                    y=mean,
+                    mode="lines",
+                    name=text(run),
+                    legendgroup=run,
+                    showlegend=panel == 1,
+                    customdata=std,
+                    line={"width": 2.5, "color": colour, "dash": style.DASHES[i % len(style.DASHES)]},
+                    hovertemplate=f"{text(run)}, round %{{x}}: %{{y:.2f}} ± %{{customdata:.2f}}<extra></extra>",
+                    **style.axes(panel),
+                )
+            )
+        style.title_axes(figure, panel, "round", "", xaxis=style.rounds_axis(float(df["round"].max())))
+    return style.panels(figure, titles, columns=df.attrs["columns"], height=300, legend=len(runs), left=48)

@@ -18,8 +18,10 @@ LIMIT = 1000
 
 FIGURE = Figure(
     "Outcomes and timeline",
-    ("The bars count trials by how they ended and the rounds spent on them.",
-     "Below, every line is one trial from its start to its end: gaps are time nothing was trained."),
+    (
+        "The bars count trials by how they ended and the rounds spent on them.",
+        "In the timeline every line is one trial from its start to its end; where no lines overlap, nothing ran at the same time.",
+    ),
     order=90,
 )
 
@@ -37,10 +39,15 @@ def data(runs: Sequence[Run]) -> pd.DataFrame:
     start, end = pd.to_datetime(trials["start"]), pd.to_datetime(trials["end"])
     latest = max(start.max(), end.max()) if end.notna().any() else start.max()
     origin = start.min()
-    frame = pd.DataFrame({
-        "number": trials["number"], "outcome": kind, "rounds": trials["rounds"], "start": (start - origin).dt.total_seconds() / 60,
-        "end": (end.fillna(latest) - origin).dt.total_seconds() / 60,
-    })
+    frame = pd.DataFrame(
+        {
+            "number": trials["number"],
+            "outcome": kind,
+            "rounds": trials["rounds"],
+            "start": (start - origin).dt.total_seconds() / 60,
+            "end": (end.fillna(latest) - origin).dt.total_seconds() / 60,
+        }
+    )
     frame.attrs = {"note": f"{LIMIT} of {len(frame)} trials are drawn in the timeline." if len(frame) > LIMIT else ""}
     return frame
 
@@ -53,17 +60,50 @@ def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
     for kind in present:
         colour, _, words = style.OUTCOMES[kind]
         count = int((df["outcome"] == kind).sum())
-        figure.add_trace(go.Bar(y=[words], x=[count], orientation="h", marker={"color": colour}, showlegend=False, name=words, cliponaxis=False,
-                                text=f"{count} trial{'s' if count != 1 else ''}, {int(rounds.get(kind, 0) or 0)} rounds", textposition="outside", textfont={"color": style.INK, "size": 12},
-                                hoverinfo="skip", **style.axes(1)))
+        figure.add_trace(
+            go.Bar(
+                y=[words],
+                x=[count],
+                orientation="h",
+                width=0.62,
+                marker={"color": colour},
+                showlegend=False,
+                name=words,
+                cliponaxis=False,
+                text=f"{count} trial{'s' if count != 1 else ''}, {int(rounds.get(kind, 0) or 0)} rounds",
+                textposition="outside",
+                textfont={"color": style.INK, "size": 12},
+                hoverinfo="skip",
+                **style.axes(1),
+            )
+        )
         x: list[Any] = []
         y: list[Any] = []
         for row in df[(df["outcome"] == kind) & df["number"].isin(kept) & df["start"].notna()].itertuples():
             x += [row.start, row.end, None]
             y += [row.number, row.number, None]
-        figure.add_trace(go.Scatter(x=x, y=y, mode="lines", line={"color": colour, "width": 6 if len(df) <= 40 else 3 if len(df) <= 200 else 1.5}, name=words, showlegend=False,
-                                    hovertemplate=f"trial %{{y}}, {words}: %{{x:.1f}} min<extra></extra>", **style.axes(2)))
+        figure.add_trace(
+            go.Scatter(
+                x=x,
+                y=y,
+                mode="lines",
+                line={"color": colour, "width": 6 if len(df) <= 40 else 3 if len(df) <= 200 else 1.5},
+                name=words,
+                showlegend=False,
+                hovertemplate=f"trial %{{y}}, {words}: %{{x:.1f}} min<extra></extra>",
+                **style.axes(2),
+            )
+        )
     most = int(df["outcome"].value_counts().max())
-    style.title_axes(figure, 1, "", "", xaxis={"range": [0, 1.45 * most], "showgrid": False, "visible": False}, yaxis={"ticks": "", "autorange": "reversed", "showline": False})
-    style.title_axes(figure, 2, "minutes since the first trial started", "trial", xaxis={"rangemode": "tozero"}, yaxis={"showgrid": False, "rangemode": "tozero"})
+    style.title_axes(
+        figure,
+        1,
+        "",
+        "",
+        xaxis={"range": [0, 1.45 * most], "showgrid": False, "visible": False},
+        yaxis={"ticks": "", "range": [max(len(present), 4) - 0.4, -0.6], "showline": False, "showgrid": False},
+    )
+    style.title_axes(
+        figure, 2, "minutes since the first trial started", "trial", xaxis={"rangemode": "tozero"}, yaxis={"showgrid": False, "rangemode": "tozero"}
+    )
     return style.panels(figure, ["How trials ended", "When they ran"], columns=2, height=260, left=120, gap=60, note=df.attrs["note"])

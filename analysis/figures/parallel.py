@@ -21,8 +21,10 @@ LIMIT, BINS = 300, 12
 
 FIGURE = Figure(
     "Parallel coordinates",
-    ("Every line is a completed trial; it crosses each axis at its value there and is coloured by what it was selected on.",
-     "Where bright lines bundle on an axis, good trials agree on that parameter; the orange line is the chosen trial."),
+    (
+        "Every line is a completed trial; it crosses each axis at its value there and is coloured by what it was selected on.",
+        "Where bright lines bundle on an axis, good trials agree on that parameter; the orange line is the chosen trial.",
+    ),
     order=50,
 )
 
@@ -63,7 +65,7 @@ def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
     scaled, ticks = {}, {}
     for c in columns:
         values = df[c] * labels.scale(c) if c in metrics else df[c]
-        scaled[c], ticks[c] = _scale(values, c in keys and labels.log(c), c in metrics or labels.numeric(c))
+        scaled[c], ticks[c] = _scale(values, c in keys and labels.log(c), c in metrics or labels.numeric(c), labels.options(c))
     figure = go.Figure()
     objective = df[metrics[0]].to_numpy(dtype=float)
     span = np.ptp(objective) or 1.0
@@ -80,29 +82,77 @@ def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
             y += [*(scaled[c][row] for c in columns), None]
             who += [int(df.loc[row, "number"])] * (len(columns) + 1)
         if x:
-            figure.add_trace(go.Scatter(x=x, y=y, mode="lines", line={"color": colours[b], "width": 1.6}, opacity=0.75 if len(df) < 80 else 0.45, customdata=who,
-                                        hovertemplate="trial %{customdata}<extra></extra>", showlegend=False))
+            figure.add_trace(
+                go.Scatter(
+                    x=x,
+                    y=y,
+                    mode="lines",
+                    line={"color": colours[b], "width": 1.6},
+                    opacity=0.75 if len(df) < 80 else 0.45,
+                    customdata=who,
+                    hovertemplate="trial %{customdata}<extra></extra>",
+                    showlegend=False,
+                )
+            )
     best = df[df["best"]]
     if not best.empty:
         row = best.index[0]
-        figure.add_trace(go.Scatter(x=positions, y=[scaled[c][row] for c in columns], mode="lines+markers", line={"color": style.ORANGE, "width": 3.5}, marker={"size": 8},
-                                    name=f"chosen: trial {int(best['number'].iloc[0])}", showlegend=True, hoverinfo="name"))
+        figure.add_trace(
+            go.Scatter(
+                x=positions,
+                y=[scaled[c][row] for c in columns],
+                mode="lines+markers",
+                line={"color": style.ORANGE, "width": 3.5},
+                marker={"size": 8},
+                name=f"chosen: trial {int(best['number'].iloc[0])}",
+                showlegend=True,
+                hoverinfo="name",
+            )
+        )
     for i, c in enumerate(columns):
         figure.add_shape(type="line", x0=i, x1=i, y0=0, y1=1, line={"color": style.MUTED, "width": 1}, layer="below")
         for at, text in ticks[c]:
-            figure.add_annotation(x=i, y=at, text=text, showarrow=False, xanchor="left", xshift=5, font={"size": 11, "color": style.INK}, bgcolor=style.faded(style.PAPER, 0.7), borderpad=1)
-    titles = [labels.parameter(k) for k in keys] + [labels.metric(m, split=True).replace(", ", ",<br>").replace(" [", "<br>[") for m in metrics]
-    style.title_axes(figure, 1, "", "", xaxis={"tickmode": "array", "tickvals": positions, "ticktext": titles, "side": "top", "showgrid": False, "range": [-0.15, len(columns) - 0.55],
-                                               "showline": False, "ticks": "", "zeroline": False, "tickangle": 0}, yaxis={"visible": False, "range": [-0.06, 1.06]})
-    style.panels(figure, [""], columns=1, height=360, legend=1, left=20, below=20, note=df.attrs["note"])
+            figure.add_annotation(
+                x=i,
+                y=at,
+                text=text,
+                showarrow=False,
+                xanchor="left",
+                xshift=5,
+                font={"size": 11, "color": style.INK},
+                bgcolor=style.faded(style.PAPER, 0.7),
+                borderpad=1,
+            )
+    titles = [labels.parameter(k) for k in keys] + [labels.metric(m, split=True).replace(", ", ",<br>") for m in metrics]
+    style.title_axes(
+        figure,
+        1,
+        "",
+        "",
+        xaxis={
+            "tickmode": "array",
+            "tickvals": positions,
+            "ticktext": titles,
+            "side": "top",
+            "showgrid": False,
+            "range": [-0.15, len(columns) - 0.55],
+            "showline": False,
+            "ticks": "",
+            "zeroline": False,
+            "tickangle": 0,
+        },
+        yaxis={"visible": False, "range": [-0.06, 1.06]},
+    )
+    style.panels(figure, [""], columns=1, height=360, legend=1, left=20, below=20, note=df.attrs["note"], least=105 * len(columns))
     figure.update_xaxes(showline=False, ticks="", tickfont={"color": style.INK, "size": 12})
     return figure
 
 
-def _scale(values: pd.Series, log: bool, numeric: bool) -> tuple[dict[Any, float], list[tuple[float, str]]]:
+def _scale(values: pd.Series, log: bool, numeric: bool, declared: list[str]) -> tuple[dict[Any, float], list[tuple[float, str]]]:
     """Each row's height on the axis from 0 to 1, and the axis's ticks as (height, text)."""
     if not numeric or values.map(type).isin([str, bool]).any():
-        options = sorted({number(v) for v in values})
+        present = {number(v) for v in values}
+        options = [o for o in declared if o in present] + sorted(present - set(declared))
         at = {o: (i / (len(options) - 1) if len(options) > 1 else 0.5) for i, o in enumerate(options)}
         return {row: at[number(v)] for row, v in values.items()}, [(a, o) for o, a in at.items()]
     raw = values.astype(float)
@@ -110,6 +160,7 @@ def _scale(values: pd.Series, log: bool, numeric: bool) -> tuple[dict[Any, float
         raw = raw.map(np.log10)
     low, high = float(raw.min()), float(raw.max())
     span = (high - low) or 1.0
-    stops = np.linspace(low, high, 5 if high > low else 1)
+    distinct = np.unique(raw)
+    stops = distinct if len(distinct) <= 8 else np.linspace(low, high, 5)
     shown = [(float((s - low) / span), number(10**s if log else float(s), 3)) for s in stops]
     return {row: float((v - low) / span) for row, v in raw.items()}, shown

@@ -17,8 +17,10 @@ LIMIT = 100
 
 FIGURE = Figure(
     "Partition of the data",
-    ("A bubble's area is the number of training samples of that class at that client.",
-     "Even columns mean similar clients; a few large bubbles per column mean strong heterogeneity."),
+    (
+        "A bubble's area is the number of training samples of that class at that client.",
+        "Even columns mean similar clients; a few large bubbles per column mean strong heterogeneity.",
+    ),
     order=80,
 )
 
@@ -45,7 +47,8 @@ def data(runs: Sequence[Run]) -> pd.DataFrame:
     table = stored[seed]
     clients, classes = np.nonzero(table)
     frame = pd.DataFrame({"client": clients, "class": classes, "samples": table[clients, classes]})
-    note = f"Trial {number}, seed {seed}: {int(table.sum())} samples, {table.shape[0]} clients of {int(table.sum(axis=1).min())} to {int(table.sum(axis=1).max())} samples."
+    sizes = table.sum(axis=1)
+    note = f"Trial {number}, seed {seed}: {int(sizes.sum())} samples, {len(sizes)} clients of {int(sizes.min())} to {int(sizes.max())} samples."
     if table.shape[0] > LIMIT:
         frame = frame[frame["client"] < LIMIT]
         note += f" The first {LIMIT} clients are drawn."
@@ -56,10 +59,30 @@ def data(runs: Sequence[Run]) -> pd.DataFrame:
 def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
     clients, classes = df.attrs["clients"], df.attrs["classes"]
     largest = float(df["samples"].max()) if len(df) else 1.0
-    figure = go.Figure(go.Scatter(
-        x=df["client"], y=df["class"], mode="markers", customdata=df["samples"],
-        marker={"size": df["samples"], "sizemode": "area", "sizeref": 2 * largest / (30.0 if clients <= 30 else 16.0) ** 2, "sizemin": 1.5, "color": style.BLUE, "opacity": 0.8, "line": {"width": 0}},
-        hovertemplate="client %{x}, class %{y}: %{customdata} samples<extra></extra>"))
-    style.title_axes(figure, 1, "client", "class", xaxis={"range": [-0.7, clients - 0.3], "zeroline": False, "dtick": 1 if clients <= 20 else None},
-                     yaxis={"range": [-0.8, classes - 0.2], "zeroline": False, "dtick": 1 if classes <= 26 else None})
+    figure = go.Figure(
+        go.Scatter(
+            x=df["client"],
+            y=df["class"],
+            mode="markers",
+            customdata=df["samples"],
+            marker={
+                "size": df["samples"],
+                "sizemode": "area",
+                "sizeref": 2 * largest / (30.0 if clients <= 30 else 16.0) ** 2,
+                "sizemin": 1.5,
+                "color": style.BLUE,
+                "opacity": 0.8,
+                "line": {"width": 0},
+            },
+            hovertemplate="client %{x}, class %{y}: %{customdata} samples<extra></extra>",
+        )
+    )
+    style.title_axes(
+        figure,
+        1,
+        "client",
+        "class",
+        xaxis={"range": [-0.7, clients - 0.3], "zeroline": False, "dtick": 1 if clients <= 20 else None},
+        yaxis={"range": [-0.8, classes - 0.2], "zeroline": False, "dtick": 1 if classes <= 26 else None},
+    )
     return style.panels(figure, [""], columns=1, height=min(620, max(240, 32 * classes)), note=df.attrs["note"])

@@ -17,8 +17,10 @@ LIMIT = 60
 
 FIGURE = Figure(
     "Accuracy against traffic",
-    ("A line is one trial: how accurate its model was once that much had been sent to and from the server, in all rounds so far (mean of seeds).",
-     "Up and left is better; the orange line is the chosen trial, and a line that lies below and right of another one wastes traffic."),
+    (
+        "A line is one trial: how accurate its model was once that much had been sent to and from the server, in all rounds so far (mean of seeds).",
+        "Up and left is better; the orange line is the chosen trial, and a line that lies below and right of another one wastes traffic.",
+    ),
     order=70,
 )
 
@@ -41,7 +43,12 @@ def data(runs: Sequence[Run]) -> pd.DataFrame:
     curves = curves[curves["trial"].isin(kept)]
     rows = metric_rows(runs, lambda m: m in curves.columns and bool(curves[m].notna().any()))
     names = rows[-1] if rows else []
-    parts = [pd.DataFrame({"trial": curves["trial"], "round": curves["round"], "sent": curves["sent"], "metric": m, "value": curves[m], "best": curves["trial"] == run.best}) for m in names]
+    parts = [
+        pd.DataFrame(
+            {"trial": curves["trial"], "round": curves["round"], "sent": curves["sent"], "metric": m, "value": curves[m], "best": curves["trial"] == run.best}
+        )
+        for m in names
+    ]
     frame = pd.concat(parts, ignore_index=True).dropna(subset=["value"])
     per_round = curves["sent"] / curves["round"]
     equal = float(per_round.max() - per_round.min()) <= 1e-9 * float(per_round.max())
@@ -68,8 +75,20 @@ def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
                 y += [*(line["value"] * labels.scale(name)).tolist(), None]
                 who += [int(str(trial))] * (len(line) + 1)
             if x:
-                figure.add_trace(go.Scatter(x=x, y=y, mode="lines", line={"color": style.ORANGE if best else style.BLUE, "width": 3 if best else 1}, opacity=1 if best else 0.4,
-                                            name="chosen" if best else "other trials", legendgroup=str(best), showlegend=panel == 1, customdata=who,
-                                            hovertemplate=f"trial %{{customdata}}: %{{y:.2f}} after %{{x:.2f}} {unit}<extra></extra>", **style.axes(panel)))
-        style.title_axes(figure, panel, f"sent in both directions [{unit}]", labels.metric(name), xaxis={"rangemode": "tozero"})
-    return style.panels(figure, titles, columns=df.attrs["columns"], height=260, legend=2, note=df.attrs["note"])
+                figure.add_trace(
+                    go.Scatter(
+                        x=x,
+                        y=y,
+                        mode="lines",
+                        line={"color": style.ORANGE if best else style.BLUE, "width": 3 if best else 1},
+                        opacity=1 if best else 0.4,
+                        name="chosen" if best else "other trials",
+                        legendgroup=str(best),
+                        showlegend=panel == 1,
+                        customdata=who,
+                        hovertemplate=f"trial %{{customdata}}: %{{y:.2f}} after %{{x:.2f}} {unit}<extra></extra>",
+                        **style.axes(panel),
+                    )
+                )
+        style.title_axes(figure, panel, f"sent in both directions [{unit}]", "", xaxis={"range": [0, 1.03 * float(df["sent"].max()) * factor]})
+    return style.panels(figure, titles, columns=df.attrs["columns"], height=260, legend=2, left=48, note=df.attrs["note"])

@@ -27,8 +27,8 @@
     at[steps.at(-1)] = value;
   }
 
-  const narrow = (div) => div.clientWidth < 640;
-  const config = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"], toImageButtonOptions: { format: "svg" } };
+  const narrow = (div) => div.parentElement.clientWidth < 640;
+  const config = { responsive: true, displaylogo: false, modeBarButtons: [["toImage"], ["zoom2d", "pan2d"], ["zoomIn2d", "zoomOut2d", "resetScale2d"]], toImageButtonOptions: { format: "svg" } };
   const drawn = new Map();
   function draw(div) {
     const source = page.figures[div.dataset.figure];
@@ -44,7 +44,7 @@
     drawn.set(div, small);
   }
   const plots = [...document.querySelectorAll(".plot")];
-  for (const div of plots) { const patch = (page.figures[div.dataset.figure].layout.meta || {})[narrow(div) ? "narrow" : "wide"]; if (patch) div.style.height = `${patch.height}px`; }
+  for (const div of plots) { const meta = page.figures[div.dataset.figure].layout.meta || {}; div.style.minWidth = `${meta.least || 0}px`; const patch = (page.figures[div.dataset.figure].layout.meta || {})[narrow(div) ? "narrow" : "wide"]; if (patch) div.style.height = `${patch.height}px`; }
   const seen = new IntersectionObserver((entries) => { for (const e of entries) if (e.isIntersecting && !drawn.has(e.target)) { draw(e.target); seen.unobserve(e.target); } }, { rootMargin: "600px" });
   plots.forEach((div) => seen.observe(div));
   addEventListener("beforeprint", () => plots.forEach((div) => drawn.has(div) || draw(div)));

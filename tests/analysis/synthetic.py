@@ -1,6 +1,6 @@
 """A run directory as a search would write it, made up in milliseconds: for tests and for looking at reports.
 
-    python tests/analysis/synthetic.py FOLDER     writes FOLDER/grid, FOLDER/tpe, FOLDER/final and FOLDER/other
+python tests/analysis/synthetic.py FOLDER     writes FOLDER/grid, FOLDER/tpe, FOLDER/final and FOLDER/other
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import optuna
 import yaml
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
-from optuna.trial import TrialState, create_trial
+from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from analysis import schema
 
@@ -25,16 +25,78 @@ LAMBDA = (0.1, 0.3, 0.5, 0.7, 0.9)
 START = datetime(2026, 11, 21, 9, 0)
 
 SEARCH: dict[str, dict[str, Any]] = {
-    "alpha": {"key": "alpha", "kind": "real", "label": "α (alpha)", "symbol": "α", "doc": "Weight of the EMA generator's samples.", "source": "Eq. 7",
-              "unit": "", "low": 0.25, "high": 1.5, "log": False, "step": None, "options": [], "grid": list(ALPHA)},
-    "lambda": {"key": "lambda", "kind": "real", "label": "λ (lambda)", "symbol": "λ", "doc": "Momentum of the moving average.", "source": "Eq. 6",
-               "unit": "", "low": 0.1, "high": 0.9, "log": False, "step": None, "options": [], "grid": list(LAMBDA)},
-    "lr": {"key": "lr", "kind": "real", "label": "η (lr)", "symbol": "η", "doc": "Learning rate of local training.", "source": "",
-           "unit": "", "low": 1e-3, "high": 1e-1, "log": True, "step": None, "options": [], "grid": None},
-    "merge_op": {"key": "merge_op", "kind": "choice", "label": "merge_op", "symbol": "", "doc": "How noise and label are merged.", "source": "Table 4",
-                 "unit": "", "low": None, "high": None, "log": False, "step": None, "options": ["mul", "add", "cat"], "grid": None},
+    "alpha": {
+        "key": "alpha",
+        "kind": "real",
+        "label": "α (alpha)",
+        "symbol": "α",
+        "doc": "Weight of the EMA generator's samples.",
+        "source": "Eq. 7",
+        "unit": "",
+        "low": 0.25,
+        "high": 1.5,
+        "log": False,
+        "step": None,
+        "options": [],
+        "grid": list(ALPHA),
+    },
+    "lambda": {
+        "key": "lambda",
+        "kind": "real",
+        "label": "λ (lambda)",
+        "symbol": "λ",
+        "doc": "Momentum of the moving average.",
+        "source": "Eq. 6",
+        "unit": "",
+        "low": 0.1,
+        "high": 0.9,
+        "log": False,
+        "step": None,
+        "options": [],
+        "grid": list(LAMBDA),
+    },
+    "lr": {
+        "key": "lr",
+        "kind": "real",
+        "label": "η (lr)",
+        "symbol": "η",
+        "doc": "Learning rate of local training.",
+        "source": "",
+        "unit": "",
+        "low": 1e-3,
+        "high": 1e-1,
+        "log": True,
+        "step": None,
+        "options": [],
+        "grid": None,
+    },
+    "merge_op": {
+        "key": "merge_op",
+        "kind": "choice",
+        "label": "merge_op",
+        "symbol": "",
+        "doc": "How noise and label are merged.",
+        "source": "Table 4",
+        "unit": "",
+        "low": None,
+        "high": None,
+        "log": False,
+        "step": None,
+        "options": ["mul", "add", "cat"],
+        "grid": None,
+    },
 }
-FIXED = {"dataset": "digits", "model": "cnn_small", "clients": 10, "partition": "dir_class", "omega": 0.1, "rho": 10, "base": "fedrolex", "rounds": 9, "batch_size": 64}
+FIXED = {
+    "dataset": "digits",
+    "model": "cnn_small",
+    "clients": 10,
+    "partition": "dir_class",
+    "omega": 0.1,
+    "rho": 10,
+    "base": "fedrolex",
+    "rounds": 9,
+    "batch_size": 64,
+}
 
 
 def distribution(item: dict[str, Any]) -> BaseDistribution:
@@ -59,41 +121,115 @@ def rows(params: dict[str, Any], seeds: list[int], rounds: int, shift: float = 0
         for r in range(1, rounds + 1):
             base = 0.1 + (level - 0.1) * (1 - math.exp(-r / 3))
             accuracy, validation, local = (min(1.0, max(0.0, base + d + 0.012 * rng.standard_normal())) for d in (0.0, 0.01, -0.25))
-            found.append({
-                "round": r, "seed": seed, "global_accuracy": accuracy, "val_global_accuracy": validation, "local_accuracy": local + 0.05 * (1 - top),
-                "val_local_accuracy": local + 0.05 * (1 - top) + 0.005, "global_loss": -math.log(max(accuracy, 0.02)), "val_global_loss": -math.log(max(validation, 0.02)),
-                "amp": accuracy - 0.01, "fm": 0.02 * (1 - accuracy), "wlp": max(0.0, accuracy - 0.2), "train_loss": 2.3 * math.exp(-r / 5),
-                "bytes_up": 120_000 * clients, "bytes_down": 120_000 * clients + 2_000, "seconds_client": 0.5, "seconds_server": 0.2, "seconds_evaluation": 0.1, "seconds": 0.8,
-                "client_accuracy": [accuracy] * clients, "local_accuracies": [local] * (clients - 1) + [None],
-            })
+            found.append(
+                {
+                    "round": r,
+                    "seed": seed,
+                    "global_accuracy": accuracy,
+                    "val_global_accuracy": validation,
+                    "local_accuracy": local + 0.05 * (1 - top),
+                    "val_local_accuracy": local + 0.05 * (1 - top) + 0.005,
+                    "global_loss": -math.log(max(accuracy, 0.02)),
+                    "val_global_loss": -math.log(max(validation, 0.02)),
+                    "amp": accuracy - 0.01,
+                    "fm": 0.02 * (1 - accuracy),
+                    "wlp": max(0.0, accuracy - 0.2),
+                    "train_loss": 2.3 * math.exp(-r / 5),
+                    "bytes_up": 120_000 * clients,
+                    "bytes_down": 120_000 * clients + 2_000,
+                    "seconds_client": 0.5,
+                    "seconds_server": 0.2,
+                    "seconds_evaluation": 0.1,
+                    "seconds": 0.8,
+                    "client_accuracy": [accuracy] * clients,
+                    "local_accuracies": [local] * (clients - 1) + [None],
+                }
+            )
     return found
 
 
-def write(folder: Path, *, keys: tuple[str, ...] = ("alpha", "lambda"), sampler: str = "tpe", trials: int = 12, rounds: int = 9, seeds: tuple[int, ...] = (0, 1),
-          method: str = "dfrd", title: str = "EMA generator, α × λ", kind: str = "search", shift: float = 0.0, metric: tuple[str, ...] = ("val_global_accuracy",),
-          failures: bool = True, fixed: dict[str, Any] | None = None, seed: int = 3, published: str | None = "dfrd_fig5", figures: tuple[str, ...] = ("heatmap",)) -> Path:
+def write(
+    folder: Path,
+    *,
+    keys: tuple[str, ...] = ("alpha", "lambda"),
+    sampler: str = "tpe",
+    trials: int = 12,
+    rounds: int = 9,
+    seeds: tuple[int, ...] = (0, 1),
+    method: str = "dfrd",
+    title: str = "EMA generator, α × λ",
+    kind: str = "search",
+    shift: float = 0.0,
+    metric: tuple[str, ...] = ("val_global_accuracy",),
+    failures: bool = True,
+    fixed: dict[str, Any] | None = None,
+    seed: int = 3,
+    published: str | None = "dfrd_fig5",
+    figures: tuple[str, ...] = ("heatmap",),
+) -> Path:
     """Writes one run. With `failures`, trials 3, 5 and 7 are pruned, 8 diverged, 9 raised and the last one is still running (not for grids)."""
     folder.mkdir(parents=True)
     fixed = FIXED | {"rounds": rounds} | (fixed or {})
     search = [SEARCH[k] for k in keys]
-    (folder / schema.EXPERIMENT).write_text(yaml.safe_dump({
-        "version": schema.VERSION, "kind": kind, "name": folder.name, "method": method, "space": "alpha_lambda", "profile": "small", "sampler": sampler,
-        "scheduler": "none" if sampler == "grid" else "asha", "metric": list(metric), "trials": trials, "rounds": rounds, "seeds": list(seeds), "seed": seed, "lag": 4}))
-    (folder / schema.SPACE).write_text(json.dumps({
-        "name": "alpha_lambda", "method": method, "title": title, "source": "DFRD, Fig. 5", "search": search, "fixed": fixed,
-        "figures": list(figures), "published": published, "metric": list(metric)}, ensure_ascii=False))
-    (folder / schema.PROVENANCE).write_text(json.dumps({
-        "versions": {"fedtune": "0.1.0", "torch": "2.15.0", "ray": "2.60.0", "optuna": "5.0.0"}, "git": "1c91e4b", "machine": "bench", "device": "cpu",
-        "command": f"fedtune search {method} --space alpha_lambda", "started": START.isoformat()}))
+    (folder / schema.EXPERIMENT).write_text(
+        yaml.safe_dump(
+            {
+                "version": schema.VERSION,
+                "kind": kind,
+                "name": folder.name,
+                "method": method,
+                "space": "alpha_lambda",
+                "profile": "small",
+                "sampler": sampler,
+                "scheduler": "none" if sampler == "grid" else "asha",
+                "metric": list(metric),
+                "trials": trials,
+                "rounds": rounds,
+                "seeds": list(seeds),
+                "seed": seed,
+                "lag": 4,
+            }
+        )
+    )
+    (folder / schema.SPACE).write_text(
+        json.dumps(
+            {
+                "name": "alpha_lambda",
+                "method": method,
+                "title": title,
+                "source": "DFRD, Fig. 5",
+                "search": search,
+                "fixed": fixed,
+                "figures": list(figures),
+                "published": published,
+                "metric": list(metric),
+            },
+            ensure_ascii=False,
+        )
+    )
+    (folder / schema.PROVENANCE).write_text(
+        json.dumps(
+            {
+                "versions": {"fedtune": "0.1.0", "torch": "2.15.0", "ray": "2.60.0", "optuna": "5.0.0"},
+                "git": "1c91e4b",
+                "machine": {"host": "bench", "cores": 2},
+                "device": "cpu",
+                "command": ["fedtune", "search", method, "--space", "alpha_lambda"],
+                "created": START.isoformat(),
+            }
+        )
+    )
     rng = np.random.default_rng(seed)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(storage=f"sqlite:///{folder / schema.STUDY}", study_name=folder.name,
-                                directions=["maximize" if "accuracy" in m else "minimize" for m in metric])
+    study = optuna.create_study(
+        storage=f"sqlite:///{folder / schema.STUDY}", study_name=folder.name, directions=["maximize" if "accuracy" in m else "minimize" for m in metric]
+    )
     grid = [{"alpha": a, "lambda": b} for a in ALPHA for b in LAMBDA] if sampler == "grid" else []
     distributions = {k: distribution(SEARCH[k]) for k in keys}
-    made = []
-    for n in range(len(grid) or trials):
-        params = grid[n] if grid else {k: _draw(rng, SEARCH[k]) for k in keys}
+    made: list[FrozenTrial] = []
+    for n in range(len(grid) or (len(seeds) if kind == "run" else trials)):
+        params = made[0].params if made and kind == "run" else grid[n] if grid else {k: _draw(rng, SEARCH[k]) for k in keys}
+        mine = [seeds[n]] if kind == "run" else list(seeds)
         planned, state, reason, error = rounds, TrialState.COMPLETE, "completed", None
         if failures and not grid:
             if n in (3, 5, 7) or (n > 12 and n % 3 == 1):
@@ -104,20 +240,27 @@ def write(folder: Path, *, keys: tuple[str, ...] = ("alpha", "lambda"), sampler:
                 planned, state, reason, error = 0, TrialState.FAIL, "error", "RuntimeError: <b>out of memory</b> while building the generator."
             elif n == trials - 1:
                 planned, state, reason = 4, TrialState.RUNNING, ""
-        lines = rows(params, list(seeds), planned, shift)
+        lines = rows(params, mine, planned, shift)
         trial_folder = folder / schema.trial_folder(n)
         trial_folder.mkdir(parents=True)
         (trial_folder / schema.CONFIG).write_text(yaml.safe_dump(fixed | params))
         (trial_folder / schema.ROUNDS).write_text("".join(json.dumps(line) + "\n" for line in lines))
-        (trial_folder / schema.PARTITION).write_text(json.dumps(_partition(seeds)))
-        last = {m: float(np.mean([x[m] for x in lines if x["round"] == planned])) for m in lines[0] if m not in ("round", "seed", "client_accuracy", "local_accuracies")} if lines else {}
-        attributes: dict[str, Any] = {f"metric:{m}": v for m, v in last.items()} | {"rounds": planned, "seconds": 0.8 * planned * len(seeds)}
+        (trial_folder / schema.PARTITION).write_text(json.dumps(_partition(mine)))
+        last = (
+            {
+                m: float(np.mean([x[m] for x in lines if x["round"] == planned]))
+                for m in lines[0]
+                if m not in ("round", "seed", "client_accuracy", "local_accuracies")
+            }
+            if lines
+            else {}
+        )
+        attributes: dict[str, Any] = {f"metric:{m}": v for m, v in last.items()} | {"rounds": planned, "seconds": 0.8 * planned * len(mine)}
         attributes |= {"stop_reason": reason} if reason else {}
         attributes |= {"error": error} if error else {}
         steps = {r: float(np.mean([x[metric[0]] for x in lines if x["round"] == r])) for r in range(1, planned + 1)} if len(metric) == 1 else {}
         values = [last[m] for m in metric] if state == TrialState.COMPLETE else None
-        frozen = create_trial(state=state, params=params, distributions=distributions, user_attrs=attributes, intermediate_values=steps,
-                              values=values)
+        frozen = create_trial(state=state, params=params, distributions=distributions, user_attrs=attributes, intermediate_values=steps, values=values)
         frozen.datetime_start = START + timedelta(seconds=5 * (n // 2) * 2 + n % 2)
         frozen.datetime_complete = None if state == TrialState.RUNNING else frozen.datetime_start + timedelta(seconds=0.5 + planned)
         made.append(frozen)
@@ -134,7 +277,7 @@ def _draw(rng: np.random.Generator, item: dict[str, Any]) -> Any:
     return float(rng.uniform(item["low"], item["high"]))
 
 
-def _partition(seeds: tuple[int, ...], clients: int = 10, classes: int = 10) -> dict[str, Any]:
+def _partition(seeds: list[int], clients: int = 10, classes: int = 10) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for seed in seeds:
         shares = np.random.default_rng(seed).dirichlet([0.1] * clients, classes)

@@ -1,0 +1,48 @@
+"""fedtune compare RUN RUN …: methods side by side, with paired tests over the seeds they share."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+
+def command(
+    runs: Annotated[list[str], typer.Argument(help="Run directories; the first is what the others are tested against.", show_default=False)],
+    metric: Annotated[
+        list[str] | None, typer.Option(help="A metric; may be given more than once.  [default: global_accuracy, local_accuracy]", show_default=False)
+    ] = None,
+    readout: Annotated[str, typer.Option(help="The value of the `last` or of the `best` round.")] = "last",
+    figure: Annotated[str | None, typer.Option(help="Also write a page of overlaid learning curves here.", show_default=False)] = None,
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="Print a LaTeX table (booktabs).")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Set runs side by side: mean ± std over seeds, and paired tests against the first.
+
+    A search takes part with its best trial, chosen by what it selected on; a final run with all of its seeds."""
+    from analysis import compare
+    from fedtune import tables
+    from search_spaces.errors import UserError
+
+    if sum((csv, latex, as_json)) > 1:
+        raise UserError("Only one of --csv, --latex, --json may be given, as each prints the whole result.")
+    found = compare.compare(runs, metrics=metric or (), readout=readout)
+    written = compare.write_figure(found, figure) if figure is not None else None
+    if as_json:
+        tables.print_json(found.to_json())
+    elif csv:
+        print(found.records().csv(), end="")
+    elif latex:
+        print(found.table().latex(), end="")
+    else:
+        from rich.console import Console
+
+        table = found.table()
+        Console(width=None if sys.stdout.isatty() or os.environ.get("COLUMNS") else 160).print(table.rich())
+        for note in table.notes:
+            tables.say(note)
+    if written is not None:
+        typer.echo(f"Figure: {written}", err=csv or latex or as_json)

@@ -1,0 +1,37 @@
+"""fedtune report RUN: one offline page about a run, and its tables and figures as files."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def command(
+    run: Annotated[list[str], typer.Argument(help="A run directory; with several, they are also set side by side.", show_default=False)],
+    output: Annotated[str | None, typer.Option("--output", "-o", help="Where to write the page.  [default: RUN/report.html]", show_default=False)] = None,
+    csv: Annotated[bool, typer.Option("--csv", help="Also write RUN/trials.csv.")] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="Also write RUN/trials.tex (booktabs).")] = False,
+    images: Annotated[str | None, typer.Option(help="Also write every figure to RUN/figures as png, svg or pdf.", show_default=False)] = None,
+    show: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the paths as JSON.")] = False,
+) -> None:
+    """Write a run's report: one HTML page that needs no network."""
+    from analysis import outputs, report
+    from fedtune import tables
+    from fedtune.printing import shown
+
+    if images is not None:
+        outputs.check_images(images)
+    page = report.build(run, output)
+    further = [path for kind, wanted in (("csv", csv), ("latex", latex)) if wanted for path in outputs.write_tables(run, kind)]
+    if images is not None:
+        further += outputs.write_images(run, images)
+    if as_json:
+        tables.print_json({"report": str(page), "files": [str(path) for path in further]})
+    else:
+        tables.say(f"Report: {shown(page)}")
+        for folder in dict.fromkeys(path.parent for path in further):
+            tables.say(f"Also: {', '.join(shown(path) for path in further if path.parent == folder)}")
+    if show:
+        typer.launch(page.resolve().as_uri())
