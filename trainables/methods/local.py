@@ -1,0 +1,91 @@
+"""Local Training: every client by itself, the floor that federated methods are measured against.
+
+The baseline "LT" of FedMD-CG's tables (Luo, Wang, Wang, Jiang, Fan, Wang: Privacy-Preserving Federated Learning with
+Consistency via Knowledge Distillation Using Conditional Generator).
+
+    client   I_c times:  w_i ← w_i - η ∇ CE(f(x; w_i), y)
+    server   nothing; there is no global model
+
+    w_i   client i's own model, kept from round to round      η   lr      I_c   local_steps
+
+Nothing crosses the wire: every client draws the common initial model from the federation's seed. `g_acc_virtual`
+measures what an average of the local models would be worth.
+
+Differs from the paper: nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainables.federation import ClientData, Federation
+from trainables.local import LocalTraining, train
+from trainables.method import ClientResult, Method, Params, Payload, Upload
+from trainables.params import put, take
+from trainables.rng import Rng
+
+
+@dataclass(frozen=True)
+class Config(LocalTraining):
+    """Local training is all there is to set."""
+
+
+@dataclass(frozen=True)
+class State:
+    """The server knows only how many rounds have passed."""
+
+    round: int
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A client's own model `w_i`."""
+
+    model: Params
+
+
+def init(config: Config, fed: Federation, rng: Rng) -> State:
+    """Nothing yet."""
+    return State(0)
+
+
+def download(config: Config, fed: Federation, state: State, client: int) -> Payload:
+    """Nothing."""
+    return {}
+
+
+def client(config: Config, fed: Federation, payload: Payload, memory: Memory | None, data: ClientData, rng: Rng) -> ClientResult:
+    """Goes on training the client's own model; uploads nothing."""
+    start = memory.model if memory is not None else fed.initial_params()
+    module = fed.network()
+    put(module, start)
+    work = train(config, module, data, rng)
+    model = take(module)
+    return ClientResult(upload={}, memory=Memory(model), model=model, loss=work.loss)
+
+
+def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
+    """Counts the round."""
+    return State(state.round + 1)
+
+
+def global_model(config: Config, fed: Federation, state: State) -> None:
+    """There is none."""
+
+
+METHOD = Method(
+    name="local",
+    title="Local Training",
+    reference="baseline of FedMD-CG",
+    family="no communication",
+    Config=Config,
+    State=State,
+    Memory=Memory,
+    init=init,
+    download=download,
+    client=client,
+    server=server,
+    global_model=global_model,
+    virtual=True,
+)
