@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from analysis.compare import compare as compare
     from analysis.report import report as report
+    from fedtune.checkup import doctor as doctor
     from fedtune.exporting import export as export
     from fedtune.final import run as run
-    from fedtune.checkup import doctor as doctor
     from fedtune.listing import datasets as datasets
     from fedtune.listing import methods as methods
     from fedtune.listing import spaces as spaces
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "search": "fedtune.searching", "resume": "fedtune.searching", "extend": "fedtune.searching",
     "export": "fedtune.exporting", "run": "fedtune.final", "status": "fedtune.watching", "report": "analysis.report", "compare": "analysis.compare", "dashboard": "fedtune.watching",
-    "methods": "fedtune.listing", "spaces": "fedtune.listing", "datasets": "fedtune.listing", "doctor": "fedtune.checkup", "load_model": "trainables.zoo",
+    "methods": "fedtune.listing", "spaces": "fedtune.listing", "datasets": "fedtune.listing", "doctor": "fedtune.checkup",
+    "load_model": "trainables.zoo",
 }
 
 __all__ = sorted(_PUBLIC)
