@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 #: Where each public function lives. (A module must not bear its function's name, or importing one would hide the other.)
 _PUBLIC = {
     "search": "fedtune.searching", "resume": "fedtune.searching", "extend": "fedtune.searching",
-    "export": "fedtune.exporting", "run": "fedtune.final", "status": "fedtune.watching", "report": "analysis.report", "compare": "analysis.compare", "dashboard": "fedtune.watching",
+    "export": "fedtune.exporting", "run": "fedtune.final", "status": "fedtune.watching", "dashboard": "fedtune.watching",
+    "report": "analysis.report", "compare": "analysis.compare",
     "methods": "fedtune.listing", "spaces": "fedtune.listing", "datasets": "fedtune.listing", "doctor": "fedtune.checkup",
     "load_model": "trainables.zoo",
 }
