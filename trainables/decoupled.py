@@ -1,0 +1,118 @@
+"""Models in two halves, an extractor F (`features`) and a classifier D (`head`), and generators of F's output.
+
+    f(x) = D(F(x))        parameters of D are the ones whose names start with `head.`
+    g = G(z, y)           z noise (B, d), labels y (B,)  ->  features (B, p), the same space as F(x)
+
+FedPer and LG-FedAvg share one half; FedCG, FedGen and FedMD-CG share D and a generator that stands for F.
+
+The generator of FedMD-CG is [z, onehot(y)] → 512 → BatchNorm → ReLU → 256 → BatchNorm → ReLU → p (METHODS 5.3); FedGen's
+has one hidden layer. Its BatchNorm keeps running statistics, so that a frozen generator makes the same features whatever
+else is in the batch, and an average of generators averages them too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from trainables import models
+from trainables.federation import ClientData, Federation
+from trainables.method import Params
+from trainables.params import put, take
+
+#: Prefix of the classifier's parameters in a model's.
+HEAD = "head."
+
+
+def head_of(params: Mapping[str, Tensor]) -> Params:
+    """The classifier's part of a model's parameters, names unchanged."""
+    return {name: tensor for name, tensor in params.items() if name.startswith(HEAD)}
+
+
+def body_of(params: Mapping[str, Tensor]) -> Params:
+    """The extractor's part of a model's parameters, names unchanged."""
+    return {name: tensor for name, tensor in params.items() if not name.startswith(HEAD)}
+
+
+def head_module(fed: Federation, slot: str) -> nn.Module:
+    """The classifier D of the federation's architecture alone, to be loaded with `put_head` before use."""
+    return fed.cached(("head", slot), lambda: models.build(fed.model, fed.shape, fed.classes).head)
+
+
+def put_head(head: nn.Module, params: Mapping[str, Tensor]) -> None:
+    """Copies the classifier's parameters (`head.…`; others are ignored) into a module made by `head_module`."""
+    put(head, {name.removeprefix(HEAD): tensor for name, tensor in head_of(params).items()})
+
+
+def take_head(head: nn.Module) -> Params:
+    """A copy of a classifier's parameters, named as in the whole model."""
+    return {HEAD + name: tensor for name, tensor in take(head).items()}
+
+
+class FeatureGenerator(nn.Module):
+    """G for features of `width` p, conditioned on the label by appending its one-hot vector to the noise.
+
+    Built with the weights of a fixed seed (use `initialise` to draw others); the global generator is left as it was."""
+
+    def __init__(self, width: int, classes: int, noise_dim: int, hidden: tuple[int, ...] = (512, 256)) -> None:
+        super().__init__()
+        self.width, self.classes, self.noise_dim = width, classes, noise_dim
+        sizes = (noise_dim + classes, *hidden)
+        layers: list[nn.Module] = []
+        with torch.random.fork_rng(devices=[]):
+            for before, after in pairwise(sizes):
+                layers += [nn.Linear(before, after), _Norm(after), nn.ReLU()]
+            self.layers = nn.Sequential(*layers, nn.Linear(sizes[-1], width))
+        initialise(self, torch.Generator().manual_seed(0))
+
+    def forward(self, z: Tensor, y: Tensor) -> Tensor:
+        """Noise `(B, d)` and labels `(B,)` to features `(B, p)`."""
+        made: Tensor = self.layers(torch.cat([z, F.one_hot(y, self.classes).to(z.dtype)], dim=1))
+        return made
+
+
+class _Norm(nn.BatchNorm1d):
+    """A batch of one has no variance: it is normalised by the running statistics, which it leaves alone."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """`(B, n)` to the same shape."""
+        if self.training and input.shape[0] == 1:
+            return F.batch_norm(input, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps)
+        return super().forward(input)
+
+
+def initialise(generator: FeatureGenerator, random: torch.Generator) -> None:
+    """Redraws all parameters from `random` with PyTorch's default laws (weights and biases ~ U(±1/√fan_in); normalisation
+    weight 1, bias 0) and resets the running statistics. The same state of `random` gives the same bits."""
+    with torch.no_grad():
+        for part in generator.modules():
+            if isinstance(part, nn.Linear):
+                bound = part.in_features**-0.5
+                part.weight.uniform_(-bound, bound, generator=random)
+                part.bias.uniform_(-bound, bound, generator=random)
+            elif isinstance(part, nn.BatchNorm1d):
+                part.reset_parameters()
+
+
+def feature_generator(fed: Federation, slot: str, noise_dim: int, hidden: tuple[int, ...] = (512, 256)) -> FeatureGenerator:
+    """The generator module named `slot` for the federation's features; its weights are to be loaded with `params.put`."""
+    return fed.cached(("feature generator", slot, noise_dim, hidden),
+                      lambda: FeatureGenerator(fed.network().feature_width, fed.classes, noise_dim, hidden))
+
+
+def initial_generator(fed: Federation, noise_dim: int, hidden: tuple[int, ...] = (512, 256)) -> Params:
+    """Freshly drawn weights of a feature generator; the same for every party of one seed, so that averages start sensibly."""
+    module = feature_generator(fed, "initial", noise_dim, hidden)
+    initialise(module, fed.rng.torch("init", "feature generator"))
+    return take(module)
+
+
+def drawn_label_counts(data: ClientData, drawn: Tensor) -> Tensor:
+    """Distinct samples of each class `(C,)` among the drawn ones, indices `(steps, batch)` into the client's samples."""
+    seen = torch.zeros(len(data), dtype=torch.bool)
+    seen[drawn.flatten()] = True
+    return torch.bincount(data.y[seen], minlength=data.classes)
