@@ -3,8 +3,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
+from hypothesis import settings
 
 from search_spaces.parameter import Parameter, choice, flag, integer, parameters, real, text
+
+# The same examples every time and no deadline: a test must not fail because the machine is busy.
+settings.register_profile("fedtune", deadline=None, derandomize=True)
+settings.load_profile("fedtune")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,106 @@
+"""Setting up: what is missing is said in a sentence, what is there is not done again."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import optuna
+import pytest
+import yaml
+
+from analysis import schema
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """The set-up's files alone, in a folder of their own."""
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
+    for name in ("Makefile", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    return tmp_path
+
+
+def script(path: Path, text: str) -> Path:
+    path.write_text("#!/bin/sh\n" + text)
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+def call(folder: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env={**os.environ, **environment})
+
+
+def test_an_old_python_is_refused(checkout: Path) -> None:
+    old = script(checkout / "old", 'if [ "$1" = "--version" ]; then echo "Python 3.9.1"; else exit 1; fi\n')
+    done = call(checkout, "scripts/install.sh", PYTHON=str(old))
+    assert done.returncode == 2 and not (checkout / ".venv").exists()
+    assert done.stderr.startswith("fedtune needs Python 3.11 or newer, got Python 3.9.1.")
+
+
+def test_a_python_without_venv_is_explained(checkout: Path) -> None:
+    bare = script(checkout / "bare", 'if [ "$1" = "-m" ]; then mkdir -p .venv/half; exit 1; fi\necho "Python 3.12.0"\n')
+    done = call(checkout, "scripts/install.sh", PYTHON=str(bare))
+    assert done.returncode == 2 and not (checkout / ".venv").exists()
+    assert "apt-get install python3-venv" in done.stderr
+
+
+def test_without_a_browser_and_without_rights_the_tests_are_skipped_in_a_sentence(checkout: Path) -> None:
+    tools = checkout / "tools"
+    tools.mkdir()
+    for name in ("bash", "dirname", "env"):
+        (tools / name).symlink_to(str(shutil.which(name)))
+    done = call(checkout, "scripts/chromium.sh", PATH=str(tools))
+    assert done.returncode == 0 and done.stdout.startswith("No Chromium found, so the tests marked browser are skipped.")
+
+
+def test_a_browser_that_is_there_is_left_alone(checkout: Path) -> None:
+    script(checkout / "chromium", "exit 0\n")
+    done = call(checkout, "scripts/chromium.sh", PATH=f"{checkout}{os.pathsep}{os.environ['PATH']}")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("target", ["demo", "test", "lint", "install"])
+def test_every_target_sets_up_first_and_once(checkout: Path, target: str) -> None:
+    fresh = call(checkout, "make", "-n", target).stdout
+    assert fresh.index("scripts/install.sh") >= 0
+    (checkout / ".venv").mkdir()
+    (checkout / ".venv" / "installed").touch()
+    assert "install.sh" not in call(checkout, "make", "-n", target).stdout
+    later = time.time() + 10
+    os.utime(checkout / "pyproject.toml", (later, later))
+    assert "scripts/install.sh" in call(checkout, "make", "-n", target).stdout
+
+
+def test_a_set_up_that_fails_is_not_taken_for_done(checkout: Path) -> None:
+    bare = script(checkout / "bare", 'if [ "$1" = "-m" ]; then exit 1; fi\nexec ' + sys.executable + ' "$@"\n')
+    done = call(checkout, "make", "install", f"PYTHON={bare}")
+    assert done.returncode == 2 and not (checkout / ".venv" / "installed").exists()
+
+
+def test_the_demos_last_words(tmp_path: Path) -> None:
+    search, final = tmp_path / "demo", tmp_path / "demo-final"
+    trial = final / schema.trial_folder(0)
+    trial.mkdir(parents=True)
+    search.mkdir()
+    (search / "best.yaml").write_text(yaml.safe_dump({"method": "dfrd", "parameters": {"alpha": 0.5, "rho": 10}, "searched": ["alpha"]}))
+    (trial / "model-1.json").write_text(json.dumps({"model": "cnn_small", "dataset": "digits"}))
+    study = optuna.create_study(storage=f"sqlite:///{final / schema.STUDY}")
+    for accuracy in (0.5, 0.75):
+        study.add_trial(optuna.create_trial(value=0.0, user_attrs={"metric:global_accuracy": accuracy}))
+    done = call(ROOT, sys.executable, "scripts/closing.py", str(search), str(final))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        f"Report          {search / schema.REPORT}",
+        f"Best            dfrd with alpha 0.5  ({search / 'best.yaml'})",
+        "Final accuracy  0.6250 ± 0.1768 on the test set, 2 fresh seeds",
+        f"Model           {trial / 'model-1.safetensors'}  (cnn_small on digits)",
+    ]
