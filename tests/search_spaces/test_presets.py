@@ -39,7 +39,7 @@ def test_every_preset_loads_and_its_profiles_are_possible(method: str, name: str
         for point in (space.grid_points(2)[0], space.grid_points(2)[-1]):
             registry.resolve(method, {**space.fix, **chosen, **point})
     assert space.profiles["small"]["dataset"] == "digits"
-    assert space.profiles["paper"]["seeds"] == 3 and space.select_on_test
+    assert space.profiles["paper"]["seeds"] in (3, 5) and space.select_on_test
 
 
 def test_the_papers_grid() -> None:

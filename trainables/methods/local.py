@@ -1,7 +1,7 @@
 """Local Training: every client by itself, the floor that federated methods are measured against.
 
-The baseline "LT" of FedMD-CG's tables (Luo, Wang, Wang, Jiang, Fan, Wang: Privacy-Preserving Federated Learning with
-Consistency via Knowledge Distillation Using Conditional Generator).
+The baseline "LT" of FedMD-CG's tables (Luo, Wang, Li, Lan, Gao, Shu: Privacy-Preserving Federated Learning with Consistency
+via Knowledge Distillation Using Conditional Generator).
 
     client   I_c times:  w_i ← w_i - η ∇ CE(f(x; w_i), y)
     server   nothing; there is no global model
