@@ -14,7 +14,8 @@ from search_spaces.errors import UserError
 from trainables import models
 from trainables.models.base import BatchNorm, initialise
 
-SHAPES = {"lenet5": (1, 28, 28), "cnn": (3, 16, 16), "cnn_small": (1, 8, 8), "resnet18": (3, 16, 16), "resnet20": (3, 16, 16)}
+SHAPES = {"lenet5": (1, 28, 28), "lenet5_paper": (1, 28, 28), "lenet_code": (1, 28, 28), "lenet_code_64": (1, 8, 8), "cnn": (3, 16, 16),
+          "cnn_small": (1, 8, 8), "resnet18": (3, 16, 16), "resnet20": (3, 16, 16)}
 
 
 def test_every_registered_model_is_covered_here() -> None:
@@ -26,6 +27,10 @@ def test_every_registered_model_is_covered_here() -> None:
     ("cnn", 1.0, sum((i * 9 + 1) * o + 2 * o for i, o in [(3, 64), (64, 128), (128, 256), (256, 512)]) + 5130),
     ("cnn", 1 / 16, sum((i * 9 + 1) * o + 2 * o for i, o in [(3, 4), (4, 8), (8, 16), (16, 32)]) + 330),
     ("lenet5", 1.0, (3 * 25 + 1) * 6 + (6 * 25 + 1) * 16 + (16 * 25 + 1) * 120 + 121 * 84 + 85 * 10),
+    # METHODS 5.3: p = 400 and 128 on 32x32.
+    ("lenet5_paper", 1.0, (3 * 25 + 1) * 6 + (6 * 25 + 1) * 16 + 401 * 120 + 121 * 84 + 85 * 10),
+    ("lenet_code", 1.0, (3 * 9 + 1) * 16 + 2 * 16 + (16 * 9 + 1) * 32 + 2 * 32 + 129 * 128 + 129 * 10),
+    ("lenet_code_64", 1.0, (3 * 9 + 1) * 16 + 2 * 16 + (16 * 9 + 1) * 32 + 2 * 32 + 129 * 64 + 65 * 10),
     # ResNet-18 of 3x3 basic blocks with pre-activation; the usual CIFAR variant has 11.17 M parameters.
     ("resnet18", 1.0, 11_172_170),
     # One more 128-channel block: two 3x3 convolutions and two BatchNorms.
@@ -110,6 +115,24 @@ def test_lenet5_on_28_is_the_same_as_a_first_layer_padding_of_two() -> None:
     torch.testing.assert_close(model.features(x), F.relu(model.conv3(z)).flatten(1))
 
 
+@pytest.mark.parametrize(("name", "shape", "width"), [
+    ("lenet_code", (1, 28, 28), 128), ("lenet_code", (3, 32, 32), 128), ("lenet_code", (1, 8, 8), 128), ("lenet_code_64", (3, 64, 64), 512),
+    ("lenet5_paper", (1, 28, 28), 256), ("lenet5_paper", (3, 32, 32), 400), ("lenet5_paper", (1, 8, 8), 256),
+])
+def test_the_backbones_of_fedmdcg_have_the_papers_feature_widths(name: str, shape: tuple[int, int, int], width: int) -> None:
+    """METHODS 5.3: p = 128 for 28×28×1 and 32×32×3 alike in the code; 8×8 digits keep the same p."""
+    assert models.build(name, shape, 10).feature_width == width
+    assert models.build(name, shape, 10).features(torch.randn(2, *shape)).shape == (2, width)
+
+
+def test_lenet_code_layer_by_layer_with_relu_before_pooling() -> None:
+    model = models.build("lenet_code", (3, 32, 32), 10)
+    z = x = torch.randn(4, 3, 32, 32)
+    for conv, norm in ((model.conv1, model.norm1), (model.conv2, model.norm2)):
+        z = F.max_pool2d(F.relu(norm(F.conv2d(z, conv.weight, conv.bias, stride=2, padding=1))), 2)
+    torch.testing.assert_close(model(x), F.linear(F.linear(z.flatten(1), model.head[0].weight, model.head[0].bias), model.head[1].weight, model.head[1].bias))
+
+
 def test_cnn_layer_by_layer_with_relu_before_pooling() -> None:
     model = models.build("cnn", (3, 16, 16), 10, 1 / 16)
     z = x = torch.randn(4, 3, 16, 16)
@@ -132,6 +155,10 @@ def test_scaler_multiplies_convolutions_by_one_over_r_in_training_only(name: str
             z = F.max_pool2d(F.relu(4 * conv1(F.pad(x, (2, 2, 2, 2)))), 2)
             expected = F.relu(4 * conv3(F.max_pool2d(F.relu(4 * conv2(z)), 2))).flatten(1)
             torch.testing.assert_close(scaled.features(x), expected)
+    elif name == "lenet5_paper":
+        with torch.no_grad():
+            z = F.max_pool2d(F.relu(4 * plain.conv1(x)), 2)
+            torch.testing.assert_close(scaled.features(x), F.max_pool2d(F.relu(4 * plain.conv2(z)), 2).flatten(1))
     else:
         for part, model in (("plain", plain), ("scaled", scaled)):
             norm = next(m for m in model.modules() if isinstance(m, BatchNorm))
