@@ -1,12 +1,13 @@
-"""Server-side data-free distillation: what DFRD, FedFTG and DENSE share.
+"""Server-side data-free distillation: what DFRD, FedFTG, DENSE and DHF share.
 
 A conditional generator makes images `s = G(o(z, y))`; the round's local models, frozen, teach on them. Here are the
-declared settings, the label law and class weights from clients' label counts, the frozen teachers and the draws.
+declared settings, the label law and class weights from clients' label counts, the frozen teachers, the draws and the two
+alternating phases. What the generator and the student minimise is each method's own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import torch
@@ -16,7 +17,7 @@ from search_spaces.parameter import choice, flag, integer, real
 from trainables.federation import Federation
 from trainables.generators import MERGE_OPS, Generator
 from trainables.method import Params, Upload
-from trainables.params import put, unpack
+from trainables.params import on, put, unpack
 from trainables.rng import Rng
 
 
@@ -68,23 +69,34 @@ def label_law(counts: Tensor | None, clients: int, classes: int) -> LabelLaw:
 
 
 class Teachers:
-    """The round's local models, frozen, in evaluation mode."""
+    """The round's local models, frozen, in evaluation mode; one working module per upload."""
 
-    def __init__(self, fed: Federation, uploads: Sequence[Upload]) -> None:
+    def __init__(self, fed: Federation, uploads: Iterable[Upload], network: Callable[[int, str], nn.Module] | None = None) -> None:
+        """`network(client, slot)` is the module of a client's architecture; by default the federation's at the client's width."""
         self.modules: list[nn.Module] = []
         for place, upload in enumerate(uploads):
-            module = fed.network(fed.widths[upload.client], slot=f"teacher {place}")
+            slot = f"teacher {place}"
+            module = fed.network(fed.widths[upload.client], slot=slot) if network is None else network(upload.client, slot)
             put(module, unpack("model", upload.payload))
             self.modules.append(module.eval().requires_grad_(False))
 
+    def each(self, images: Tensor) -> Tensor:
+        """Every model's logits: images `(B, ...)` to `(S, B, C)`. Differentiable in the images."""
+        return torch.stack([module(images) for module in self.modules])
+
     def logits(self, images: Tensor, weights: Tensor) -> Tensor:
         """The ensemble `u_T = Σ_i τ_i f_i(s)`: images `(B, ...)`, weights `(S, B)` to `(B, C)`. Differentiable in the images."""
-        total: Tensor | None = None
-        for module, weight in zip(self.modules, weights, strict=True):
-            term = weight[:, None] * module(images)
-            total = term if total is None else total + term
-        assert total is not None
-        return total
+        return _weighted_sum((module(images) for module in self.modules), weights)
+
+
+def _weighted_sum(terms: Iterable[Tensor], weights: Tensor) -> Tensor:
+    """`Σ_i weights[i] · term_i` of terms `(B, ...)`, summed in order; weights `(S, B)`."""
+    total: Tensor | None = None
+    for term, weight in zip(terms, weights, strict=True):
+        share = weight[:, None] * term
+        total = share if total is None else total + share
+    assert total is not None
+    return total
 
 
 @dataclass
@@ -133,3 +145,80 @@ def to_models(config: ServerDistillation, fed: Federation, images: Tensor) -> Te
 def moving_average(old: Params, new: Params, momentum: float) -> Params:
     """`w̃ ← λ w̃ + (1 - λ) w` over all floating-point state; integer buffers are copied (DFRD Eq. 6)."""
     return {name: momentum * old[name] + (1 - momentum) * tensor if tensor.is_floating_point() else tensor for name, tensor in new.items()}
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One generated batch: noise `z` `(B, d)`, labels `y` `(B,)`, `merged` h `(B, d')`, `images` in [-1, 1] `(B, ch, H, W)`,
+    and `seen`, the images as models see them (`to_models`)."""
+
+    z: Tensor
+    y: Tensor
+    merged: Tensor
+    images: Tensor
+    seen: Tensor
+
+
+class Phases:
+    """The server's working modules during one round and its two alternating phases.
+
+    student: the global model, updated in place; read it with `params.take`.
+    generator: G with its label embedding, likewise.
+    A phase is given its loss as a function of a batch."""
+
+    def __init__(self, config: ServerDistillation, fed: Federation, student: nn.Module, model: Params, generator: Params, law: Tensor, rng: Rng) -> None:
+        """`student` is the global model's module and `model` its weights, `generator` the generator's, `law` p(y) `(C,)`."""
+        self.config, self.fed, self.law, self.rng = config, fed, law, rng
+        self.student = student
+        self.generator = generator_module(config, fed, "G")
+        put(self.student, model)
+        put(self.generator, on(fed.device, generator))
+        # A stream for each use of the generator, so that leaving out one term leaves the draws of the others alone.
+        self._for_generator, self._for_student = self.draws("generator"), self.draws("distillation")
+        self._new_optimisers()
+
+    def draws(self, name: str) -> Draws:
+        """Noise and labels of the stream `name`."""
+        c = self.config
+        return Draws(c.server_batch_size, c.noise_dim, self.law, self.fed.device, self.rng.child(name), c.resample_noise)
+
+    def synthesise(self, generator: Generator, draws: Draws) -> Batch:
+        """A batch of images of `generator`."""
+        z, y = draws.next()
+        merged = generator.merge(z, y)
+        images = generator(merged)
+        return Batch(z, y, merged, images, to_models(self.config, self.fed, images))
+
+    def generator_phase(self, loss_of: Callable[[Batch], Tensor]) -> None:
+        """I_g Adam steps on the generator in training mode; the student frozen and in evaluation mode."""
+        self._begin(self._for_generator)
+        self.student.eval().requires_grad_(False)
+        self.generator.train()
+        for _ in range(self.config.gen_steps):
+            loss = loss_of(self.synthesise(self.generator, self._for_generator))
+            self.adam.zero_grad(set_to_none=True)
+            loss.backward()
+            self.adam.step()
+
+    def distillation_phase(self, loss_of: Callable[[Batch], Tensor]) -> None:
+        """I_d SGD steps on the student in training mode; the generator in evaluation mode, its images without gradient."""
+        self._begin(self._for_student)
+        self.student.train().requires_grad_(True)
+        self.generator.eval()
+        for _ in range(self.config.distill_steps):
+            with torch.no_grad():
+                batch = self.synthesise(self.generator, self._for_student)
+            loss = loss_of(batch)
+            self.sgd.zero_grad(set_to_none=True)
+            loss.backward()
+            self.sgd.step()
+
+    def _begin(self, draws: Draws) -> None:
+        draws.renew()
+        if self.config.reset_optim_each_phase:
+            self._new_optimisers()
+
+    def _new_optimisers(self) -> None:
+        c = self.config
+        self.adam = torch.optim.Adam(self.generator.parameters(), lr=c.gen_lr, betas=(c.gen_beta1, c.gen_beta2), fused=True)
+        self.sgd = torch.optim.SGD(self.student.parameters(), lr=c.distill_lr, momentum=c.distill_momentum, weight_decay=c.distill_weight_decay, fused=True)

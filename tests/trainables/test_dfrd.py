@@ -11,10 +11,11 @@ import torch
 
 from tests.contracts.test_methods import simulate, values_for
 from tests.trainables.test_losses import random, softmax
-from trainables.distillation import label_law, moving_average, to_models
+from trainables.bases import Memory, download, label_counts
+from trainables.distillation import Teachers, label_law, moving_average, to_models
 from trainables.local import LocalWork
-from trainables.methods import dfrd
-from trainables.methods.dfrd import Config, embedding_hinge, generator_loss, label_counts, transfer_mask, transferability_loss
+from trainables.method import Upload
+from trainables.methods.dfrd import Config, embedding_hinge, generator_loss, transfer_mask, transferability_loss
 from trainables.rounds import Simulation
 
 
@@ -97,7 +98,7 @@ def test_label_counters(toy: Path) -> None:
     counts, seen = label_counts(Config(), data, work, None)
     assert counts is not None and counts.tolist() == expected.tolist() and seen is None
     _, seen = label_counts(Config(counter_window="cumulative"), data, work, None)
-    later, seen = label_counts(Config(counter_window="cumulative", label_smoothing_count=1), data, LocalWork(0.0, torch.tensor([[3]])), dfrd.Memory(None, seen))
+    later, seen = label_counts(Config(counter_window="cumulative", label_smoothing_count=1), data, LocalWork(0.0, torch.tensor([[3]])), Memory(None, seen))
     assert later is not None and later.tolist() == (np.bincount(data.y[:4].numpy(), minlength=4) + 1).tolist()
     held, _ = label_counts(Config(label_weighting="static"), data, work, None)
     assert held is not None and held.tolist() == np.bincount(data.y.numpy(), minlength=4).tolist()
@@ -113,9 +114,9 @@ def test_ensemble_is_the_weighted_sum_of_logits(toy: Path) -> None:
     """u_T[b] = Σ_i τ_{i,y_b} f_i(s_b), and its gradient reaches the images but no teacher's weight."""
     simulation, _ = simulate("dfrd", toy, 1)
     fed, config = simulation.fed, simulation.config
-    uploads = [dfrd.Upload(i, simulation.method.client(config, fed, dfrd.download(config, fed, simulation.progress.state, i), None, d,
+    uploads = [Upload(i, simulation.method.client(config, fed, download(config, fed, simulation.progress.state, i), None, d,
                                                        fed.rng.child(i)).upload) for i, d in enumerate(simulation.data.clients)]
-    teachers = dfrd.Teachers(fed, uploads)
+    teachers = Teachers(fed, uploads)
     images = random(3, 1, 8, 8).float().requires_grad_()
     weights = torch.tensor([[0.1, 0.5, 0.0], [0.2, 0.5, 0.0], [0.3, 0.0, 0.0], [0.4, 0.0, 1.0]])
     together = teachers.logits(images, weights)

@@ -33,36 +33,31 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from search_spaces.errors import sentence
-from search_spaces.parameter import choice, flag, integer, real
-from trainables import partial, submodel
-from trainables.distillation import (
-    Draws,
-    LabelLaw,
-    ServerDistillation,
-    Teachers,
-    generator_module,
-    label_law,
-    moving_average,
-    to_models,
+from search_spaces.parameter import choice, flag, real
+from trainables.bases import (
+    Based,
+    LabelCounting,
+    Memory,
+    check,
+    client,
+    download,
+    global_model,
+    initial_generator,
+    law_of,
+    preliminary,
 )
-from trainables.federation import ClientData, Federation, FederationConfig
-from trainables.generators import Generator, initialise
-from trainables.local import LocalWork
+from trainables.distillation import Batch, LabelLaw, Phases, ServerDistillation, Teachers, generator_module, moving_average
+from trainables.federation import Federation
 from trainables.losses import diversity, kd_kl, kl_rows
-from trainables.method import ClientResult, Limit, Method, Params, Payload, Upload
-from trainables.params import on, pack, put, take, unpack
+from trainables.method import Limit, Method, Params, Upload
+from trainables.params import on, put, take
 from trainables.rng import Rng
-
-#: How each base cuts sub-models; fedavg's clients all have width 1, for which every extraction is the whole model.
-EXTRACTION = {"fedavg": "static", "heterofl": "static", "feddropout": "random", "fedrolex": "rolling", "none": "static"}
 
 
 @dataclass(frozen=True)
-class Config(ServerDistillation, partial.PartialTraining):
+class Config(ServerDistillation, LabelCounting, Based):
     """DFRD's own weights and switches, on top of its base and of server-side distillation."""
 
-    base: str = choice("fedavg", tuple(EXTRACTION), doc="What makes the preliminary global model; none: data-free mode.", source="DFRD Tables 1, 2")
     alpha: float = real(0.5, low=0.0, high=2.0, symbol="α", doc="Weight of distillation on the averaged generator's images.", source="DFRD Eq. 7", tune=True)
     lambda_: float = real(0.5, low=0.0, high=0.99, symbol="λ", doc="Momentum of the generator's moving average.", source="DFRD Eq. 6", tune=True)
     beta_tran: float = real(1.0, low=0.0, high=2.0, symbol="β_tran", doc="Weight of the transferability loss.", source="DFRD Eq. 5", tune=True)
@@ -72,9 +67,6 @@ class Config(ServerDistillation, partial.PartialTraining):
     use_ema: bool = flag(True, doc="Also distil on the averaged generator's images.", source="DFRD Table 5", tune=True)
     transferability: str = choice("targeted", ("all", "disagree", "targeted"), symbol="ε", doc="Which samples count in L_tran.",
                                   source="DFRD Table 3", tune=True)
-    label_weighting: str = choice("dynamic", ("average", "static", "dynamic"), symbol="τ", doc="Counts behind τ and p(y).", source="DFRD Table 10", tune=True)
-    label_smoothing_count: int = integer(0, low=0, high=1000, doc="Added to every class's count; the releases add 1.", source="DFRD code")
-    counter_window: str = choice("round", ("round", "cumulative"), doc="Dynamic counts: this round's draws, or all draws so far.", source="DFRD code")
     tran_grad: str = choice("ensemble", ("ensemble", "both"), doc="L_tran's gradient runs through the ensemble only, or the student too.", source="DFDG code")
     tran_norm: str = choice("batch", ("batch", "selected"), doc="L_tran is divided by the batch, or by the samples with ε = 1.", source="DFDG code")
     ema_update: str = choice("round_end", ("round_end", "before_distillation"), doc="When Eq. 6 runs, once per round.", source="DFRD Eq. 6")
@@ -90,160 +82,68 @@ class State:
     ema: Params
 
 
-@dataclass(frozen=True)
-class Memory:
-    """What a client keeps: its model in data-free mode, the samples drawn so far for cumulative counts `(n,)`."""
-
-    model: Params | None
-    seen: Tensor | None
-
-
-def check(config: Config, federation: FederationConfig) -> list[str]:
-    """FedAvg as a base needs clients of equal width."""
-    if config.base == "fedavg" and federation.rho > 0:
-        return [sentence("rho", "0 when base is fedavg, whose clients all train the same model", federation.rho,
-                         fix="Use --set base=fedrolex, heterofl or feddropout.")]
-    return []
-
-
 def init(config: Config, fed: Federation, rng: Rng) -> State:
     """Draws the model (the base's own initial model) and the generator; w̃ = w."""
-    module = generator_module(config, fed, "G")
-    initialise(module, fed.rng.torch("init", "generator"))
-    return State(0, fed.initial_params(), take(module), take(module))
-
-
-def download(config: Config, fed: Federation, state: State, client: int) -> Payload:
-    """The base's download; in data-free mode a model in the first round and nothing after."""
-    if config.base == "none" and state.round > 0:
-        return {}
-    chosen = submodel.channels(fed, EXTRACTION[config.base], state.round + 1, client)
-    return pack("model", submodel.extract(fed, state.model, chosen))
-
-
-def client(config: Config, fed: Federation, payload: Payload, memory: Memory | None, data: ClientData, rng: Rng) -> ClientResult:
-    """The base's local training; uploads the model and, unless weighting is `average`, the label counts `(C,)`."""
-    start = unpack("model", payload)
-    if not start:
-        # A client that joins late in data-free mode has never been sent a model: it draws its own.
-        start = memory.model if memory is not None and memory.model is not None else fed.initial_params("late", width=fed.widths[data.client])
-    model, work = partial.train_submodel(config, fed, start, data, rng)
-    counts, seen = label_counts(config, data, work, memory)
-    owned = {"owned": data.label_counts() > 0} if config.own_class_rows_only else {}
-    kept = Memory(model if config.base == "none" else None, seen)
-    return ClientResult(
-        upload=pack("model", model) | ({} if counts is None else {"label_counts": counts}) | owned,
-        memory=kept if kept != Memory(None, None) else None, model=model, loss=work.loss,
-    )
-
-
-def label_counts(config: Config, data: ClientData, work: LocalWork, memory: Memory | None) -> tuple[Tensor | None, Tensor | None]:
-    """n_i^y `(C,)` of the configured weighting (None: not counted), and the mask of samples drawn so far (cumulative window)."""
-    if config.label_weighting == "average":
-        return None, None
-    if config.label_weighting == "static":
-        return data.label_counts() + config.label_smoothing_count, None
-    seen = torch.zeros(len(data), dtype=torch.bool)
-    if config.counter_window == "cumulative" and memory is not None and memory.seen is not None:
-        seen = memory.seen.clone()
-    seen[work.drawn.flatten()] = True
-    counts = torch.bincount(data.y[seen], minlength=data.classes) + config.label_smoothing_count
-    return counts, seen if config.counter_window == "cumulative" else None
+    generator = initial_generator(config, fed)
+    return State(0, fed.initial_params(), generator, generator)
 
 
 def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
     """Aggregates with the base, then alternates generator and distillation phases."""
     now = state.round + 1
-    model = state.model if config.base == "none" else partial.aggregate(config, fed, EXTRACTION[config.base], now, state.model, uploads)
+    model = preliminary(config, fed, state, uploads)
     if config.server_iters == 0:
         return State(now, model, state.generator, moving_average(state.ema, state.generator, config.lambda_))
-    counts = None if config.label_weighting == "average" else torch.stack([u.payload["label_counts"] for u in uploads])
-    law = label_law(counts, len(uploads), fed.classes)
-    phases = _Phases(config, fed, Teachers(fed, uploads), law, model, state, rng)
+    work = _Work(config, fed, Teachers(fed, uploads), law_of(fed, uploads), model, state, rng)
     ema = state.ema
     for iteration in range(config.server_iters):
-        phases.generator_phase()
+        work.phases.generator_phase(work.generator_loss)
         if iteration == 0 and config.ema_update == "before_distillation":
-            ema = moving_average(ema, take(phases.generator), config.lambda_)
-            put(phases.averaged, ema)
-        phases.distillation_phase()
-    generator = take(phases.generator)
+            ema = moving_average(ema, take(work.phases.generator), config.lambda_)
+            put(work.averaged, ema)
+        work.for_ema.renew()
+        work.phases.distillation_phase(work.student_loss)
+    generator = take(work.phases.generator)
     if config.ema_update == "round_end":
         ema = moving_average(ema, generator, config.lambda_)
-    return State(now, take(phases.student), generator, ema)
+    return State(now, take(work.phases.student), generator, ema)
 
 
-class _Phases:
-    """The server's working modules during one round: steps 7 of the algorithm, one method per phase."""
+class _Work:
+    """One round's working modules and what the two phases minimise on them: step 7 of the algorithm."""
 
     def __init__(self, config: Config, fed: Federation, teachers: Teachers, law: LabelLaw, model: Params, state: State, rng: Rng) -> None:
-        self.config, self.fed, self.teachers = config, fed, teachers
-        self.tau = law.weights.to(fed.device)
-        self.student = fed.network(slot="student")
-        self.generator = generator_module(config, fed, "G")
+        self.config, self.teachers, self.tau = config, teachers, law.weights.to(fed.device)
+        self.phases = Phases(config, fed, fed.network(slot="student"), model, state.generator, law.law, rng)
         self.averaged = generator_module(config, fed, "averaged G").eval().requires_grad_(False)
-        put(self.student, model)
-        put(self.generator, on(fed.device, state.generator))
         put(self.averaged, on(fed.device, state.ema))
+        self.for_ema = self.phases.draws("ema")
 
-        def draws(name: str) -> Draws:
-            return Draws(config.server_batch_size, config.noise_dim, law.law, fed.device, rng.child(name), config.resample_noise)
-
-        # Three streams, so that leaving out one term leaves the draws of the others alone.
-        self.for_generator, self.for_student, self.for_ema = draws("generator"), draws("distillation"), draws("ema")
-        self._new_optimisers()
-
-    def _new_optimisers(self) -> None:
+    def generator_loss(self, batch: Batch) -> Tensor:
+        """L_gen, Eq. (5), and the embedding's hinge."""
         c = self.config
-        self.adam = torch.optim.Adam(self.generator.parameters(), lr=c.gen_lr, betas=(c.gen_beta1, c.gen_beta2), fused=True)
-        self.sgd = torch.optim.SGD(self.student.parameters(), lr=c.distill_lr, momentum=c.distill_momentum, weight_decay=c.distill_weight_decay, fused=True)
+        ensemble = self.teachers.logits(batch.seen, self.tau[:, batch.y])
+        with torch.set_grad_enabled(c.tran_grad == "both"):
+            student = self.phases.student(batch.seen)
+        loss = generator_loss(c, ensemble, student, batch.y, batch.images, batch.merged)
+        embedding = self.phases.generator.embedding
+        if c.beta_ey > 0 and embedding is not None:
+            loss = loss + c.beta_ey * embedding_hinge(embedding(batch.y), c.embed_norm_scale)
+        return loss
 
-    def _begin(self) -> None:
-        for draws in (self.for_generator, self.for_student, self.for_ema):
-            draws.renew()
-        if self.config.reset_optim_each_phase:
-            self._new_optimisers()
+    def student_loss(self, batch: Batch) -> Tensor:
+        """L_md, Eq. (7)."""
+        loss = self._distil(batch)
+        if self.config.use_ema and self.config.alpha > 0:
+            with torch.no_grad():
+                averaged = self.phases.synthesise(self.averaged, self.for_ema)
+            loss = loss + self.config.alpha * self._distil(averaged)
+        return loss
 
-    def generator_phase(self) -> None:
-        """I_g Adam steps on w; θ frozen and in evaluation mode."""
-        self._begin()
-        self.student.eval().requires_grad_(False)
-        self.generator.train()
-        for _ in range(self.config.gen_steps):
-            z, y = self.for_generator.next()
-            h = self.generator.merge(z, y)
-            images = self.generator(h)
-            seen = to_models(self.config, self.fed, images)
-            ensemble = self.teachers.logits(seen, self.tau[:, y])
-            with torch.set_grad_enabled(self.config.tran_grad == "both"):
-                student = self.student(seen)
-            loss = generator_loss(self.config, ensemble, student, y, images, h)
-            if self.config.beta_ey > 0 and self.generator.embedding is not None:
-                loss = loss + self.config.beta_ey * embedding_hinge(self.generator.embedding(y), self.config.embed_norm_scale)
-            self.adam.zero_grad(set_to_none=True)
-            loss.backward()
-            self.adam.step()
-
-    def distillation_phase(self) -> None:
-        """I_d SGD steps on θ in training mode; both generators frozen and in evaluation mode."""
-        self._begin()
-        self.student.train().requires_grad_(True)
-        self.generator.eval()
-        c = self.config
-        for _ in range(c.distill_steps):
-            loss = self._distil(self.generator, self.for_student)
-            if c.use_ema and c.alpha > 0:
-                loss = loss + c.alpha * self._distil(self.averaged, self.for_ema)
-            self.sgd.zero_grad(set_to_none=True)
-            loss.backward()
-            self.sgd.step()
-
-    def _distil(self, generator: Generator, draws: Draws) -> Tensor:
-        z, y = draws.next()
+    def _distil(self, batch: Batch) -> Tensor:
         with torch.no_grad():
-            images = to_models(self.config, self.fed, generator(generator.merge(z, y)))
-            ensemble = self.teachers.logits(images, self.tau[:, y])
-        return kd_kl(self.student(images), ensemble, self.config.kd_temperature, self.config.kl_direction)
+            ensemble = self.teachers.logits(batch.seen, self.tau[:, batch.y])
+        return kd_kl(self.phases.student(batch.seen), ensemble, self.config.kd_temperature, self.config.kl_direction)
 
 
 def transfer_mask(rule: str, ensemble: Tensor, student: Tensor, y: Tensor) -> Tensor:
@@ -276,11 +176,6 @@ def generator_loss(config: Config, ensemble: Tensor, student: Tensor, y: Tensor,
 def embedding_hinge(embedded: Tensor, scale: float) -> Tensor:
     """`mean_b max(0, ‖E(y_b)‖₂ - γ√d)` over embedded labels `(B, d)`; keeps L_div from being met by a growing embedding."""
     return (embedded.norm(dim=1) - scale * embedded.shape[1] ** 0.5).clamp(min=0).mean()
-
-
-def global_model(config: Config, fed: Federation, state: State) -> Params:
-    """θ."""
-    return state.model
 
 
 METHOD = Method(
