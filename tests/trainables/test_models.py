@@ -15,7 +15,7 @@ from trainables import models
 from trainables.models.base import BatchNorm, initialise
 
 SHAPES = {"lenet5": (1, 28, 28), "lenet5_paper": (1, 28, 28), "lenet_code": (1, 28, 28), "lenet_code_64": (1, 8, 8), "cnn": (3, 16, 16),
-          "cnn_small": (1, 8, 8), "resnet18": (3, 16, 16), "resnet20": (3, 16, 16)}
+          "cnn_small": (1, 8, 8), "cnn2": (3, 16, 16), "cnn3": (3, 16, 16), "resnet10": (3, 16, 16), "resnet18": (3, 16, 16), "resnet20": (3, 16, 16)}
 
 
 def test_every_registered_model_is_covered_here() -> None:
@@ -31,6 +31,10 @@ def test_every_registered_model_is_covered_here() -> None:
     ("lenet5_paper", 1.0, (3 * 25 + 1) * 6 + (6 * 25 + 1) * 16 + 401 * 120 + 121 * 84 + 85 * 10),
     ("lenet_code", 1.0, (3 * 9 + 1) * 16 + 2 * 16 + (16 * 9 + 1) * 32 + 2 * 32 + 129 * 128 + 129 * 10),
     ("lenet_code_64", 1.0, (3 * 9 + 1) * 16 + 2 * 16 + (16 * 9 + 1) * 32 + 2 * 32 + 129 * 64 + 65 * 10),
+    ("cnn2", 1.0, (3 * 25 + 1) * 32 + (32 * 25 + 1) * 64 + (1600 + 1) * 512 + 513 * 10),
+    ("cnn3", 1.0, (3 * 9 + 1) * 32 + (32 * 9 + 1) * 64 + (64 * 9 + 1) * 128 + (128 * 16 + 1) * 512 + 513 * 10),
+    # ResNet-18 less its four identity blocks of two 3x3 convolutions and two BatchNorms.
+    ("resnet10", 1.0, 11_172_170 - sum(2 * 9 * w * w + 4 * w for w in (64, 128, 256, 512))),
     # ResNet-18 of 3x3 basic blocks with pre-activation; the usual CIFAR variant has 11.17 M parameters.
     ("resnet18", 1.0, 11_172_170),
     # One more 128-channel block: two 3x3 convolutions and two BatchNorms.
@@ -133,6 +137,16 @@ def test_lenet_code_layer_by_layer_with_relu_before_pooling() -> None:
     torch.testing.assert_close(model(x), F.linear(F.linear(z.flatten(1), model.head[0].weight, model.head[0].bias), model.head[1].weight, model.head[1].bias))
 
 
+@pytest.mark.parametrize(("shape", "two", "three"), [((1, 28, 28), 1024, 1152), ((3, 32, 32), 1600, 2048), ((1, 8, 8), 256, 128), ((3, 64, 64), 10816, 8192)])
+def test_the_clients_of_dhf_share_a_feature_width_of_512(shape: tuple[int, int, int], two: int, three: int) -> None:
+    """METHODS 3.3: 0.58 M parameters on 1×28×28 and 0.88 M on 3×32×32; what differs is the flattened map before the linear layer."""
+    shallow, deep, large = (models.build(name, shape, 10) for name in ("cnn2", "cnn3", "resnet10"))
+    assert shallow.feature_width == deep.feature_width == large.feature_width == 512
+    assert (shallow.fc.in_features, deep.fc.in_features) == (two, three)
+    count = sum(p.numel() for p in shallow.parameters()) / 1e6
+    assert round(count, 2) == {(1, 28, 28): 0.58, (3, 32, 32): 0.88}.get(shape, round(count, 2))
+
+
 def test_cnn_layer_by_layer_with_relu_before_pooling() -> None:
     model = models.build("cnn", (3, 16, 16), 10, 1 / 16)
     z = x = torch.randn(4, 3, 16, 16)
@@ -155,6 +169,12 @@ def test_scaler_multiplies_convolutions_by_one_over_r_in_training_only(name: str
             z = F.max_pool2d(F.relu(4 * conv1(F.pad(x, (2, 2, 2, 2)))), 2)
             expected = F.relu(4 * conv3(F.max_pool2d(F.relu(4 * conv2(z)), 2))).flatten(1)
             torch.testing.assert_close(scaled.features(x), expected)
+    elif name in ("cnn2", "cnn3"):
+        with torch.no_grad():
+            z = x
+            for conv in plain.convs:
+                z = F.max_pool2d(F.relu(4 * conv(z)), 2)
+            torch.testing.assert_close(scaled.features(x), F.relu(plain.fc(z.flatten(1))))
     elif name == "lenet5_paper":
         with torch.no_grad():
             z = F.max_pool2d(F.relu(4 * plain.conv1(x)), 2)

@@ -1,7 +1,8 @@
-"""Pre-activation ResNet-18 and ResNet-20 of DFRD (METHODS 2.3).
+"""Pre-activation ResNet-18 and ResNet-20 of DFRD (METHODS 2.3), and ResNet-10, DHF's global model (METHODS 3.3).
 
 Stem conv 3×3 stride 1; four stages of basic blocks, widths 64-128-256-512, strides 1-2-2-2, [2,2,2,2] blocks
-(ResNet-18, CIFAR-100) or [2,3,2,2] (ResNet-20, Tiny-ImageNet and Food101); BatchNorm → ReLU → average pool → linear.
+(ResNet-18, CIFAR-100), [2,3,2,2] (ResNet-20, Tiny-ImageNet and Food101) or [1,1,1,1] (ResNet-10); BatchNorm → ReLU →
+average pool → linear.
 
     block(x):  a = relu(bn1(x));  out = conv2(relu(bn2(conv1(a)))) + shortcut      shortcut = x, or conv1×1(a) where the shape changes
 
@@ -78,6 +79,7 @@ class ResNet(Model):
 
 
 MODELS = {
+    "resnet10": partial(ResNet, blocks=(1, 1, 1, 1)),
     "resnet18": partial(ResNet, blocks=(2, 2, 2, 2)),
     "resnet20": partial(ResNet, blocks=(2, 3, 2, 2)),
 }
