@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # The story of the README: search on real digits, report, keep the best configuration, train it on fresh seeds.
-# Where the output is not a terminal, heartbeat.py keeps it from standing still.
+# Where the output is not a terminal, heartbeat.py keeps it from standing still; fedtune itself prints every four seconds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH="$PWD/.venv/bin:$PATH"
 
 beat=()
-if ! [ -t 1 ]; then beat=(.venv/bin/python scripts/heartbeat.py "Working"); fi
+if ! [ -t 1 ]; then beat=(.venv/bin/python scripts/heartbeat.py --silence 4.5 "Working"); fi
 run() {
     printf '\n$ %s\n' "$*"
     ${beat[@]+"${beat[@]}"} "$@"

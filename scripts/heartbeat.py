@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Runs a command and never lets the screen stand still for more than three seconds.
+"""Runs a command and never lets the screen stand still.
 
-    scripts/heartbeat.py [--watch FOLDER] "Installing" command argument ...
+    scripts/heartbeat.py [--watch FOLDER] [--silence SECONDS] "Installing" command argument ...
 
-The command's output passes through unchanged. Whenever it has been silent for three seconds a line says how long it
-has run and, with --watch, how many megabytes the folder holds. Exits with the command's code. Uses the standard
+The command's output passes through unchanged. Whenever it has been silent for three seconds (or --silence) a line says
+how long it has run and, with --watch, how many megabytes the folder holds. Exits with the command's code. Uses the standard
 library only: it runs before anything is installed.
 """
 
@@ -17,14 +17,15 @@ import subprocess
 import sys
 import time
 
-SILENCE = 3.0
-
-
 def main() -> int:
     arguments = sys.argv[1:]
-    folder = ""
-    if arguments[:1] == ["--watch"]:
-        folder, arguments = arguments[1], arguments[2:]
+    folder, silence = "", 3.0
+    while arguments[0] in ("--watch", "--silence"):
+        if arguments[0] == "--watch":
+            folder = arguments[1]
+        else:
+            silence = float(arguments[1])
+        arguments = arguments[2:]
     label, command = arguments[0], arguments[1:]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None and process.stderr is not None
@@ -35,7 +36,7 @@ def main() -> int:
     midline = False
     while selector.get_map():
         try:
-            ready = selector.select(timeout=max(0.0, last + SILENCE - time.monotonic()))
+            ready = selector.select(timeout=max(0.0, last + silence - time.monotonic()))
             for key, _ in ready:
                 data = os.read(key.fd, 65536)
                 if not data:
