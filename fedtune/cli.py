@@ -86,5 +86,5 @@ def main() -> None:
         sys.exit(130)
     except BrokenPipeError:
         # The reader of a pipe (`| head`) has gone; writing the rest at exit would fail again.
-        sys.stdout = None  # type: ignore[assignment]
+        sys.stdout = None
         sys.exit(1)

@@ -62,9 +62,9 @@ def drive(folder: Path, experiment: Experiment, watch: Watch, *, simulate: Calla
     """Runs what is left of the run in `folder`. The caller holds the run's lock.
 
     Raises `UserError` where the disk is full or more is asked for than the machine has. `simulate` replaces the engine in tests."""
-    from search_spaces.space import Space
-
     import json
+
+    from search_spaces.space import Space
 
     space = Space.from_json(json.loads((folder / schema.SPACE).read_text(encoding="utf-8")))
     deadline = None if experiment.time is None else time.monotonic() + experiment.time
@@ -107,7 +107,7 @@ class _Session:
         session = self
 
         class Ask(Searcher):
-            def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+            def suggest(self, trial_id: str) -> Any:  # Ray declares no `FINISHED`
                 return session.suggest(trial_id)
 
             def set_search_properties(self, *args: Any, **kwargs: Any) -> bool:
@@ -177,15 +177,16 @@ class _Session:
             return Searcher.FINISHED
         if len(self._live) >= self.experiment.concurrency:
             return None
+        job: Any = None
         with self._keeping_failures():
             proposal = self.ledger.propose()
-            if proposal is None:
-                return Searcher.FINISHED if self.ledger.exhausted else None
-            self._live[trial_id] = proposal.number
-            job = self._job(proposal.number, proposal.values, proposal.rule)
-            self.watch.started(proposal.number, proposal.values)
-            return {"job": job}
-        return Searcher.FINISHED
+            if proposal is not None:
+                job = self._job(proposal.number, proposal.values, proposal.rule)
+                self._live[trial_id] = proposal.number
+                self.watch.started(proposal.number, proposal.values)
+        if job is None:
+            return Searcher.FINISHED if self.ledger.exhausted or self.failure is not None else None
+        return {"job": job}
 
     def _job(self, number: int, values: Mapping[str, Value], rule: Any) -> Any:
         from trainables.registry import declared

@@ -65,7 +65,7 @@ class Experiment:
         return self.sampler in LEARNING_SAMPLERS or self.scheduler != "none"
 
     @property
-    def directions(self) -> tuple[str, ...]:
+    def directions(self) -> tuple[record.Direction, ...]:
         return tuple(METRICS[name].direction for name in self.metrics)
 
     @property

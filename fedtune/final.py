@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis import schema
-from fedtune import exporting, packing, planning, progress, record, searching
+from fedtune import exporting, packing, planning, record, searching
 from fedtune.experiment import MAX_SEED, MAX_SEEDS, Experiment, final_seeds
 from search_spaces.errors import UserError
 from search_spaces.metrics import METRICS

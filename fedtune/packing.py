@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 from search_spaces.errors import Shown, sentence
 
@@ -50,7 +51,7 @@ def cores() -> int:
     """Cores this process may run on, within a container's quota."""
     found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
-        quota, period = open("/sys/fs/cgroup/cpu.max").read().split()
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
         if quota != "max":
             found = min(found, max(1, round(int(quota) / int(period))))
     except (OSError, ValueError):

@@ -19,7 +19,7 @@ from fedtune.experiment import MAX_SEED, MAX_SEEDS, Experiment, search_seeds
 from fedtune.schedulers import SCHEDULERS
 from fedtune.searcher import SAMPLERS
 from search_spaces import presets
-from search_spaces.errors import Shown, UserError, sentence, unknown
+from search_spaces.errors import UserError, sentence, unknown
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Parameter, Value, canonical
 from search_spaces.space import Dimension, Space
@@ -104,7 +104,7 @@ def plan(request: Request) -> Plan:
     profile = dict(space.profiles.get("paper" if request.paper else "small", {}))
     if request.paper and not profile:
         problems.append(f"The space {space.name!r} of {request.method} has no paper profile (--paper). Leave --paper out, or set values with --set.")
-    options = {key: profile.pop(key) for key in ("seeds", "trials", "sampler", "scheduler") if key in profile}
+    options: dict[str, Value] = {key: profile.pop(key) for key in ("seeds", "trials", "sampler", "scheduler") if key in profile}
     values = {**space.fix, **profile, **assigned}
     space = dataclasses.replace(space, search={k: d for k, d in space.search.items() if k not in values},
                                 fix={k: v for k, v in values.items() if k in declared})
@@ -231,20 +231,20 @@ def _assigned(request: Request, declared: Mapping[str, Parameter], problems: lis
         take("dataset", _dataset(request.dataset), "--dataset")
     if request.rounds is not None:
         take("rounds", request.rounds, "--rounds")
-    pairs = list(request.set.items()) if isinstance(request.set, Mapping) else []
+    pairs: list[tuple[str, object]] = list(request.set.items()) if isinstance(request.set, Mapping) else []
     for text in () if isinstance(request.set, Mapping) else request.set:
         name, equals, raw = text.partition("=")
         if not equals or not name.strip():
             problems.append(sentence("--set", "name=value", text))
         else:
             pairs.append((name, raw.strip()))
-    for name, raw in pairs:
+    for name, given in pairs:
         key = canonical(name)
         if key not in declared:
             hint = f" It is the option --{key}." if key in ("seeds", "trials", "sampler", "scheduler", "seed", "metric", "name", "time") else ""
             problems.append(f"{name.strip()} is not a parameter (--set).{hint}" if hint else unknown("parameter", name.strip(), declared, "--set"))
         else:
-            take(key, _dataset(str(raw)) if key == "dataset" else raw, "--set")
+            take(key, _dataset(str(given)) if key == "dataset" else given, "--set")
     return found
 
 
@@ -260,10 +260,8 @@ def absolute(path: str | None) -> str | None:
 
 def _metrics(names: Sequence[str], select_on: str) -> tuple[str, ...]:
     """The recorded metrics to select by: the validation twins where there are such, or the test ones."""
-    found = []
-    for name in (canonical(n).removeprefix("val_") for n in names):
-        found.append(f"val_{name}" if select_on == "validation" and f"val_{name}" in METRICS else name)
-    return tuple(dict.fromkeys(found))
+    plain = [canonical(name).removeprefix("val_") for name in names]
+    return tuple(dict.fromkeys(f"val_{name}" if select_on == "validation" and f"val_{name}" in METRICS else name for name in plain))
 
 
 def _trials(request: Request, space: Space, sampler: str, options: Mapping[str, Value], problems: list[str]) -> int:

@@ -29,7 +29,8 @@ def shown(path: Path) -> str:
 def result(found: Result, as_json: bool) -> None:
     """How a search, a resumed or an extended run ended, and what to do next. A final run that was resumed prints its table."""
     if found.finished and Experiment.read(found.folder).kind == "run":
-        return final(report(found), as_json)
+        final(report(found), as_json)
+        return
     folder = shown(found.folder)
     if as_json:
         tables.print_json(found.to_json())
@@ -110,8 +111,8 @@ def exported(data: dict[str, Any], output: str | None, as_json: bool) -> None:
 def final(found: Final, as_json: bool) -> None:
     """Mean ± std over fresh seeds."""
     if not found.result.finished:
-        return result(found.result, as_json)
-    if as_json:
+        result(found.result, as_json)
+    elif as_json:
         tables.print_json(found.to_json())
     else:
         folder = shown(found.result.folder)
@@ -122,7 +123,6 @@ def final(found: Final, as_json: bool) -> None:
         if found.models:
             tables.say(f"Models: {', '.join(shown(path) for path in found.models)}")
     _leave(found.result)
-    return None
 
 
 def _number(value: float) -> str:
@@ -132,7 +132,8 @@ def _number(value: float) -> str:
 def status(found: dict[str, Any], as_json: bool) -> None:
     """How a run stands."""
     if as_json:
-        return tables.print_json(found)
+        tables.print_json(found)
+        return
     folder = shown(Path(found["run"]))
     tables.say(f"{folder}: {found['state']}. {found['done']} of {found['trials']} trials done, {found['pruned']} stopped early, "
                f"{found['failed']} failed, {len(found['running'])} {'running' if found['state'] == 'running' else 'to be resumed'}.")
@@ -145,4 +146,3 @@ def status(found: dict[str, Any], as_json: bool) -> None:
         tables.say(f"Best: trial {found['best']['trial']}, {values}, {_params(found['best']['params'])}")
     if found["state"] == "resumable":
         tables.say(f"Go on with: fedtune resume {folder}")
-    return None

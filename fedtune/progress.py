@@ -56,8 +56,6 @@ class Watch:
     ended: Counter[str] = field(default_factory=Counter)
     running: dict[int, Running] = field(default_factory=dict)
     best: tuple[int, tuple[float, ...], Mapping[str, Value]] | None = None
-    #: Rounds that ended trials have run; a stopped trial's saved rounds count as nothing left to do.
-    left: int = 0
 
     def __post_init__(self) -> None:
         self._started = time.monotonic()
@@ -66,6 +64,7 @@ class Watch:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._live: Any = None
+        self._told: int | None = None
 
     # -- events ----------------------------------------------------------------------------------------------------
 
@@ -151,7 +150,10 @@ class Watch:
             if self.phase:
                 return "  ".join([parts[0], self.phase])
             if self.best is not None:
-                parts.append(f"best {self._describe(*self.best)}")
+                # The configuration is told when it is new; a log does not need it in every line.
+                number, values, params = self.best
+                parts.append(f"best {self._describe(number, values, params if number != self._told else {})}")
+                self._told = number
             parts.append(self._speed())
         return "  ".join(part for part in parts if part)
 

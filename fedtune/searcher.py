@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis import schema
 from fedtune import record
 from fedtune.schedulers import History, Rule, rule
 from search_spaces.metrics import METRICS
@@ -229,6 +228,7 @@ class Ledger:
         if reason != "interrupted":
             state = {"completed": TrialState.COMPLETE, "target": TrialState.COMPLETE, "scheduler": TrialState.PRUNED}.get(reason, TrialState.FAIL)
             self.study.tell(number, values=final if state == TrialState.COMPLETE else None, state=state)
+            record.sync(self.folder)
         self._remember(number)
 
     def mark(self, number: int, reason: str) -> None:
@@ -244,5 +244,4 @@ class Ledger:
     def close(self) -> None:
         """Lets go of the study's file."""
         self.study._storage.remove_session()
-        backend = getattr(self.study._storage, "_backend", self.study._storage)
-        backend.engine.dispose()
+        record.engine(self.study).dispose()

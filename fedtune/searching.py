@@ -102,9 +102,13 @@ def resume(
     folder = folder_of(run)
     experiment = Experiment.read(folder)
     problems: list[str] = []
-    placed = dataclasses.replace(experiment, time=seconds_of(time, problems) if time is not None else experiment.time)
-    given = {"concurrency": concurrency, "cpus_per_trial": cpus_per_trial, "gpus_per_trial": gpus_per_trial, "address": address}
-    placed = dataclasses.replace(placed, **{key: value for key, value in given.items() if value is not None})
+    placed = dataclasses.replace(
+        experiment, time=seconds_of(time, problems) if time is not None else experiment.time,
+        concurrency=experiment.concurrency if concurrency is None else concurrency,
+        cpus_per_trial=experiment.cpus_per_trial if cpus_per_trial is None else cpus_per_trial,
+        gpus_per_trial=experiment.gpus_per_trial if gpus_per_trial is None else gpus_per_trial,
+        address=experiment.address if address is None else address,
+    )
     _check_placement(placed, problems)
     if problems:
         raise UserError(*problems)

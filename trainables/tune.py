@@ -31,6 +31,7 @@ from ray import tune
 
 from search_spaces.errors import UserError
 from search_spaces.parameter import Value
+from trainables.trial import Replicates
 
 #: Share of the running time that writing checkpoints may take; rounds much faster than a checkpoint are not all saved.
 CHECKPOINT_SHARE = 0.05
@@ -91,6 +92,9 @@ class Trial(tune.Trainable):
     """`config["job"]` is a `Job`. A result holds `number`, `round`, `values` (of the job's metrics, or None in a round
     without evaluation) and, with `done`, also `ending`."""
 
+    _simulation: Any = None
+    _log: io.TextIOBase | None = None
+
     def setup(self, config: dict[str, Any]) -> None:
         self._begin(config["job"])
 
@@ -101,8 +105,9 @@ class Trial(tune.Trainable):
 
     def cleanup(self) -> None:
         self._simulation = None
-        if getattr(self, "_log", None) is not None:
+        if self._log is not None:
             self._log.close()
+            self._log = None
         gc.collect()
         if torch.cuda.is_initialized():
             torch.cuda.empty_cache()
@@ -119,19 +124,16 @@ class Trial(tune.Trainable):
         self._job, self._folder = job, Path(job.folder)
         self._reason: str | None = None
         self._error: str | None = None
-        self._completed, self._rows = 0, []  # type: ignore[var-annotated]
+        self._completed = 0
+        self._rows: list[dict[str, Any]] = []
         self._seconds, self._saved_at, self._save_cost = 0.0, time.monotonic(), 0.0
-        self._simulation: Any = None
-        self._log: io.TextIOBase | None = None
         self._best: dict[int, float] = {}
         with self._guarded():
             self._folder.mkdir(parents=True, exist_ok=True)
             self._log = _locked(self._folder / LOG)
             torch.set_num_threads(job.threads)
-            simulate = job.simulate
-            if simulate is None:
-                from trainables.trial import Replicates as simulate  # type: ignore[assignment]
-            self._simulation = simulate(job.method, job.values, job.seeds, device=self._device(), data_dir=job.data_dir)  # type: ignore[misc]
+            simulate = Replicates if job.simulate is None else job.simulate
+            self._simulation = simulate(job.method, job.values, job.seeds, device=self._device(), data_dir=job.data_dir)
             self._load()
 
     def _device(self) -> str:

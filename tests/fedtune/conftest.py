@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,7 @@ from fedtune.planning import Plan
 from fedtune.searching import Result, carry_out
 from search_spaces.parameter import Parameter
 from search_spaces.space import Dimension, Space
-
-sys.path.insert(0, str(Path(__file__).parent))
-import fake  # noqa: E402
+from tests.fedtune import fake
 
 TIMINGS = {"seconds", "metric:seconds"}
 

@@ -11,15 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from search_spaces.errors import UserError
-from search_spaces.parameter import real
-from search_spaces.space import Dimension, Space
-
-ALPHA = real(0.5, low=0.0, high=2.0, doc="").metadata["fedtune.parameter"]
-SECONDS = "FAKE_ROUND_SECONDS"
 
 
 class Fake:
-    """Misbehaves on request: values["omega"] selects how (see `step`)."""
+    """Misbehaves as values["trouble"] says."""
 
     def __init__(self, method: str, values: Mapping[str, Any], seeds: Sequence[int], *, device: str = "cpu", data_dir: str | None = None) -> None:
         self.values, self.seeds, self.rounds, self.round = dict(values), tuple(seeds), int(values["rounds"]), 0
