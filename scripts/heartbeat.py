@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 
+
 def main() -> int:
     arguments = sys.argv[1:]
     folder, silence = "", 3.0
