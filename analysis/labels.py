@@ -93,6 +93,12 @@ class Labels:
         """Whether the parameter is a number (and not a choice or a flag)."""
         return self.parameters.get(key, {}).get("kind", "real") in ("real", "integer")
 
+    def bounds(self, key: str) -> tuple[float, float] | None:
+        """The interval that was searched; None where it is not recorded."""
+        item = self.parameters.get(key, {})
+        low, high = item.get("low"), item.get("high")
+        return (float(low), float(high)) if isinstance(low, (int, float)) and isinstance(high, (int, float)) and low < high else None
+
     def options(self, key: str) -> list[str]:
         """A choice's options in the order they were declared; empty for other kinds."""
         return [str(o) for o in self.parameters.get(key, {}).get("options") or []]

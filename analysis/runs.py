@@ -132,6 +132,10 @@ class Run:
         frame = pd.DataFrame(rows, columns=None if rows else columns)
         for name in ("rounds", "seconds", *[c for c in frame.columns if str(c).startswith("metric:")]):
             frame[name] = pd.to_numeric(frame[name], errors="coerce")
+        unfinished = frame["rounds"].isna()
+        if unfinished.any() and not self.rounds.empty:
+            # A live trial has not told the study yet how far it is; its file has.
+            frame.loc[unfinished, "rounds"] = frame.loc[unfinished, "number"].map(self.rounds.groupby("trial")["round"].max())
         return frame
 
     @cached_property

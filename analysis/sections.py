@@ -137,7 +137,7 @@ def best(page: Page, run: Run, labels: Labels, prefix: str) -> None:
         {
             "parameter": labels.parameter(k),
             "value": values[k],
-            "searched": _range(known.get(k, {})),
+            "searched": _range(known.get(k, {}), run.sampler),
             "meaning": " ".join(filter(None, [known.get(k, {}).get("doc"), f"({known[k]['source']})" if known.get(k, {}).get("source") else ""])),
         }
         for k in run.keys
@@ -194,8 +194,8 @@ def best(page: Page, run: Run, labels: Labels, prefix: str) -> None:
     page.card(f"{prefix}best", title, columns + front + run_again, "Best" if not prefix else "")
 
 
-def _range(item: dict[str, Any]) -> str:
-    if item.get("grid"):
+def _range(item: dict[str, Any], sampler: str) -> str:
+    if item.get("grid") and (sampler == "grid" or item.get("options")):
         return ", ".join(number(v) for v in item["grid"])
     if item.get("options"):
         return ", ".join(map(str, item["options"]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,12 +45,16 @@ def read_study(path: Path) -> tuple[tuple[str, ...], list[FrozenTrial]]:
 
 def _read(path: Path, mode: str) -> tuple[tuple[str, ...], list[FrozenTrial]]:
     from optuna.storages import RDBStorage
+    from sqlalchemy.pool import NullPool
 
     if path.stat().st_size == 0:
         raise UserError(f"{path} is empty. Copy the run directory again.")
-    # `timeout` is how long to wait for a driver's write lock.
-    url = f"sqlite:///file:{quote(str(path.resolve()))}?{mode}&uri=true"
-    storage = RDBStorage(url, engine_kwargs={"connect_args": {"timeout": 30}}, skip_compatibility_check=True)
+    def connect() -> sqlite3.Connection:
+        # A URI, for the mode; opened here, as SQLAlchemy's own reading of `?` and `%` in a path is not ours to rely on.
+        # `timeout` is how long to wait for a driver's write lock.
+        return sqlite3.connect(f"file:{quote(str(path.resolve()))}?{mode}", uri=True, timeout=30, check_same_thread=False)
+
+    storage = RDBStorage("sqlite://", engine_kwargs={"creator": connect, "poolclass": NullPool}, skip_compatibility_check=True)
     try:
         studies = storage.get_all_studies()
         if not studies:

@@ -69,7 +69,7 @@ def data(runs: Sequence[Run]) -> pd.DataFrame:
 def _mode(done: pd.DataFrame, run: Run, numeric: bool) -> str:
     points = done.drop_duplicates(["x", "y"])
     cells = points["x"].nunique() * points["y"].nunique()
-    if run.sampler == "grid" or (cells and cells <= 1.3 * len(points) and cells <= 900) or (not numeric and cells <= 400 and len(done) >= cells / 2):
+    if run.sampler == "grid" or (cells and cells <= 1.3 * len(points) and cells <= 900) or (not numeric and cells <= 400 and len(points) >= cells / 2):
         return "grid"
     if not numeric or len(points) < 4 or points["x"].nunique() < 2 or points["y"].nunique() < 2:
         return "points"
@@ -151,7 +151,7 @@ def _surface(
     figure: go.Figure, panel: int, part: pd.DataFrame, done: pd.DataFrame, labels: Labels, x: str, y: str, surface: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     axis = f"coloraxis{'' if panel == 1 else panel}"
-    logs = labels.log(x) and surface, labels.log(y) and surface
+    logs = labels.log(x), labels.log(y)
     if surface:
         grid = _interpolate(done, logs)
         if grid is not None:
@@ -202,11 +202,19 @@ def _surface(
             **shared,
         )
     )
-    kinds = [
-        style.log_axis(part[c].min(), part[c].max()) if log else {} if labels.numeric(k) else {"type": "category"}
-        for log, k, c in zip(logs, (x, y), "xy", strict=True)
-    ]
+    kinds = [_axis(labels, key, part[column]) for key, column in ((x, "x"), (y, "y"))]
     return kinds[0], kinds[1]
+
+
+def _axis(labels: Labels, key: str, values: pd.Series) -> dict[str, Any]:
+    """An axis over all that was searched, so that unexplored corners show."""
+    if not labels.numeric(key):
+        return {"type": "category", "categoryorder": "array", "categoryarray": labels.options(key)}
+    low, high = labels.bounds(key) or (float(values.min()), float(values.max()))
+    log = labels.log(key)
+    ends = np.log10([low, high]) if log else np.array([low, high])
+    pad = 0.04 * float(ends[1] - ends[0]) or 0.5
+    return (style.log_axis(low, high) if log else {}) | {"range": [float(ends[0]) - pad, float(ends[1]) + pad]}
 
 
 def _interpolate(done: pd.DataFrame, logs: tuple[bool, bool], size: int = 80) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:

@@ -28,15 +28,22 @@ def needs(runs: Sequence[Run]) -> str | None:
     if len(runs) < 2:
         return "Runs side by side need two or more runs."
     empty = [n for n, r in zip(names(runs), runs, strict=True) if r.best is None]
-    return f"Runs side by side need a completed trial in each; {', '.join(empty)} {'has' if len(empty) == 1 else 'have'} none." if empty else None
+    if empty:
+        return f"Runs side by side need a completed trial in each; {', '.join(empty)} {'has' if len(empty) == 1 else 'have'} none."
+    return None if _metrics(runs) else "Runs side by side need a metric that each of them measured; there is none."
+
+
+def _metrics(runs: Sequence[Run]) -> list[str]:
+    """Test metrics that all runs measured."""
+    rows = metric_rows(runs, lambda m: all(m in r.rounds.columns and bool(r.rounds[m].notna().any()) for r in runs))
+    return rows[-1] if rows else []
 
 
 def data(runs: Sequence[Run]) -> pd.DataFrame:
     """One row per run, round and metric: run, round, metric, mean, std (over seeds), seeds. A search gives its best trial,
     a `kind: run` directory all of its trials. attrs: columns."""
     parts = []
-    rows: list[list[str]] = metric_rows(runs, lambda m: all(m in r.rounds.columns and bool(r.rounds[m].notna().any()) for r in runs))
-    metrics = [m for row in rows[-1:] for m in row]
+    metrics = _metrics(runs)
     for name, run in zip(names(runs), runs, strict=True):
         chosen = run.rounds[run.rounds["trial"].isin(run.chosen)]
         for m in metrics:

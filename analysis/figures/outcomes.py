@@ -104,6 +104,11 @@ def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
         yaxis={"ticks": "", "range": [max(len(present), 4) - 0.4, -0.6], "showline": False, "showgrid": False},
     )
     style.title_axes(
-        figure, 2, "minutes since the first trial started", "trial", xaxis={"rangemode": "tozero"}, yaxis={"showgrid": False, "rangemode": "tozero"}
+        figure,
+        2,
+        "minutes since the first trial started",
+        "trial",
+        xaxis={"rangemode": "tozero"},
+        yaxis={"showgrid": False, "tickformat": "d", "dtick": 1 if len(df) <= 12 else None},
     )
     return style.panels(figure, ["How trials ended", "When they ran"], columns=2, height=260, left=120, gap=60, note=df.attrs["note"])

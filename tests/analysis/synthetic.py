@@ -93,6 +93,7 @@ FIXED = {
     "partition": "dir_class",
     "omega": 0.1,
     "rho": 10,
+    "sigma": 4,
     "base": "fedrolex",
     "rounds": 9,
     "batch_size": 64,
@@ -291,4 +292,4 @@ if __name__ == "__main__":
     write(root / "tpe", trials=24)
     write(root / "wide", trials=60, keys=("alpha", "lambda", "lr", "merge_op"), title="DFRD on FedRolex", published=None, figures=())
     write(root / "other", trials=8, keys=("lr",), method="fedavg", title="FedAvg, learning rate", shift=-0.08, failures=False, published=None, figures=())
-    write(root / "final", trials=1, seeds=(1000, 1001, 1002), kind="run", failures=False, published=None, figures=())
+    write(root / "final", keys=(), trials=1, seeds=(1000, 1001, 1002), kind="run", failures=False, published=None, figures=())
