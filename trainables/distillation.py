@@ -17,6 +17,7 @@ from search_spaces.parameter import choice, flag, integer, real
 from trainables.federation import Federation
 from trainables.generators import MERGE_OPS, Generator
 from trainables.method import Params, Upload
+from trainables.models import Model
 from trainables.params import on, put, unpack
 from trainables.rng import Rng
 
@@ -71,14 +72,15 @@ def label_law(counts: Tensor | None, clients: int, classes: int) -> LabelLaw:
 class Teachers:
     """The round's local models, frozen, in evaluation mode; one working module per upload."""
 
-    def __init__(self, fed: Federation, uploads: Iterable[Upload], network: Callable[[int, str], nn.Module] | None = None) -> None:
+    def __init__(self, fed: Federation, uploads: Iterable[Upload], network: Callable[[int, str], Model] | None = None) -> None:
         """`network(client, slot)` is the module of a client's architecture; by default the federation's at the client's width."""
-        self.modules: list[nn.Module] = []
+        self.modules: list[Model] = []
         for place, upload in enumerate(uploads):
             slot = f"teacher {place}"
             module = fed.network(fed.widths[upload.client], slot=slot) if network is None else network(upload.client, slot)
             put(module, unpack("model", upload.payload))
-            self.modules.append(module.eval().requires_grad_(False))
+            module.eval().requires_grad_(False)
+            self.modules.append(module)
 
     def each(self, images: Tensor) -> Tensor:
         """Every model's logits: images `(B, ...)` to `(S, B, C)`. Differentiable in the images."""

@@ -18,6 +18,7 @@ from trainables import submodel
 from trainables.federation import ClientData, Federation
 from trainables.local import LocalTraining, LocalWork, cross_entropy, train
 from trainables.method import ClientResult, Method, Params, Payload, Upload
+from trainables.models import Model
 from trainables.params import pack, put, take, unpack
 from trainables.rng import Rng
 
@@ -54,9 +55,14 @@ def download_with(extraction: str) -> Callable[..., Payload]:
     return download
 
 
+def client_module(config: PartialTraining, fed: Federation, client: int) -> Model:
+    """The module that client trains in; its weights are to be loaded with `params.put`."""
+    return fed.network(fed.widths[client], scaler=config.scaler)
+
+
 def train_submodel(config: PartialTraining, fed: Federation, model: Params, data: ClientData, rng: Rng) -> tuple[Params, LocalWork]:
     """Trains the client's sub-model from `model` on its data."""
-    module = fed.network(fed.widths[data.client], scaler=config.scaler)
+    module = client_module(config, fed, data.client)
     put(module, model)
     work = train(config, module, data, rng, masked_cross_entropy(data.label_counts() > 0) if config.masked_ce else cross_entropy)
     return take(module), work

@@ -1,0 +1,157 @@
+"""DENSE: data-free one-shot federated learning, here in every round.
+
+Zhang, Chen, Li, Lyu, Wu, Ding, Shen, Wu: DENSE: Data-Free One-Shot Federated Learning, NeurIPS 2022; as a companion of a
+base, and data-free, in the tables of DFRD (NeurIPS 2023) and DHF.
+
+A generator on the server makes images that the plain average of the clients' logits recognises, that have the batch
+statistics of the clients' data, and on which the global model disagrees; the global model is distilled on them.
+
+    base      θ ← preliminary global model of fedavg | heterofl | feddropout | fedrolex; none: not aggregated
+    u_T       1/N Σ_i f_i(s),   s = G(o(z, y); w),   z ~ N(0, I),  y uniform over the classes;    u_S = f(s; θ)
+    L_bn      1/N Σ_i Σ_l ( ‖μ_l(s; f_i) - μ_(i,l)‖₂ + ‖σ²_l(s; f_i) - σ²_(i,l)‖₂ )
+    L_adv     -mean_b 1[argmax u_S ≠ argmax u_T] KL(softmax(u_T/T) ‖ softmax(u_S/T))
+    L_gen     CE(u_T, y) + β_bn L_bn + β_adv L_adv                                   I_g steps of Adam on w
+    L_dis     KL(softmax(u_T/T) ‖ softmax(u_S/T))                                    I_d steps of SGD on θ
+    μ_(i,l), σ²_(i,l)   of what enters normalisation layer l on client i's data, per channel: followed during local training
+                        with momentum bn_momentum and uploaded where β_bn > 0
+
+    β_bn beta_bn    β_adv beta_adv    o merge_op    T kd_temperature    I, I_g, I_d    server_iters, gen_steps, distill_steps
+
+Differs from the paper, following its re-implementations by DFRD's authors (METHODS 6.2): it runs in every round; models
+keep no running statistics, hence the upload; the generator is conditional (merge_op=none: is not) and lives on, and noise
+is drawn anew instead of being optimised and the best batch stored in a pool; KL terms have no factor T² (squared_temperature).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial as bind
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from search_spaces.errors import sentence
+from search_spaces.parameter import choice, flag, real
+from trainables import bases, models, partial
+from trainables.bases import Based, Memory, State, download, global_model, init, preliminary
+from trainables.batch_statistics import layers, tracking, watching
+from trainables.distillation import Batch, Phases, ServerDistillation, Teachers, label_law
+from trainables.federation import ClientData, Federation, FederationConfig
+from trainables.losses import kd_kl, kl_rows
+from trainables.method import ClientResult, Limit, Method, Params, Payload, Upload
+from trainables.params import pack, take, unpack
+from trainables.rng import Rng
+
+
+@dataclass(frozen=True)
+class Config(ServerDistillation, Based):
+    """DENSE's weights and switches, on top of its base and of server-side distillation."""
+
+    beta_bn: float = real(1.0, low=0.0, high=100.0, log=True, symbol="β_bn", doc="Weight of the batch statistics loss.", source="DENSE", tune=(0.01, 10))
+    beta_adv: float = real(1.0, low=0.0, high=100.0, log=True, symbol="β_adv", doc="Weight of the adversarial loss.", source="DENSE", tune=(0.01, 10))
+    bn_momentum: float = real(0.5, low=0.0, high=0.999, doc="Share of the old batch statistics kept at every local step.", source="DFRD code")
+    bn_norm: str = choice("sum", ("sum", "mean"), doc="L_bn adds a model's layers up, or averages them.", source="DENSE code; DFDG code")
+    squared_temperature: bool = flag(False, doc="Multiply KL terms by T².", source="DENSE code")
+
+
+def check(config: Config, federation: FederationConfig) -> list[str]:
+    """L_bn needs normalisation layers; fedavg as a base needs clients of equal width."""
+    problems = bases.check(config, federation)
+    if config.beta_bn > 0 and federation.model != "auto" and not layers(models.build(federation.model, (1, 32, 32), 2, rate=1 / 16)):
+        problems.append(sentence("beta_bn", f"0 for model {federation.model}, which has no batch normalisation", config.beta_bn, fix="Use --set beta_bn=0."))
+    return problems
+
+
+def client(config: Config, fed: Federation, payload: Payload, memory: Memory | None, data: ClientData, rng: Rng) -> ClientResult:
+    """The base's local training; uploads the model and, for L_bn, the statistics of the client's data."""
+    if config.beta_bn == 0:
+        return bases.client(config, fed, payload, memory, data, rng)
+    with tracking(partial.client_module(config, fed, data.client), config.bn_momentum) as statistics:
+        result = bases.client(config, fed, payload, memory, data, rng)
+    return replace(result, upload=result.upload | pack("statistics", statistics))
+
+
+def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
+    """Aggregates with the base, then alternates generator and distillation phases."""
+    model = preliminary(config, fed, state, uploads)
+    if config.server_iters == 0:
+        return State(state.round + 1, model, state.generator)
+    teachers, law = Teachers(fed, uploads), label_law(None, len(uploads), fed.classes)
+    tau = law.weights.to(fed.device)
+    reported = [unpack("statistics", u.payload) for u in uploads]
+    phases = Phases(config, fed, fed.network(slot="student"), model, state.generator, law.law, rng)
+
+    def of_generator(batch: Batch) -> Tensor:
+        seen: list[Params] = [{} for _ in reported]
+        with ExitStack() as stack:
+            if config.beta_bn > 0:
+                for module, here in zip(teachers.modules, seen, strict=True):
+                    stack.enter_context(watching(module, bind(_note, here)))
+            ensemble = teachers.logits(batch.seen, tau[:, batch.y])
+        loss = generator_loss(config, ensemble, phases.student(batch.seen), batch.y)
+        return loss + config.beta_bn * statistics_loss(config, seen, reported) if config.beta_bn > 0 else loss
+
+    def of_student(batch: Batch) -> Tensor:
+        with torch.no_grad():
+            ensemble = teachers.logits(batch.seen, tau[:, batch.y])
+        loss = kd_kl(phases.student(batch.seen), ensemble, config.kd_temperature, config.kl_direction)
+        return loss * config.kd_temperature**2 if config.squared_temperature else loss
+
+    for _ in range(config.server_iters):
+        phases.generator_phase(of_generator)
+        phases.distillation_phase(of_student)
+    return State(state.round + 1, take(phases.student), take(phases.generator))
+
+
+def _note(into: Params, name: str, mean: Tensor, var: Tensor) -> None:
+    into[f"{name}.mean"], into[f"{name}.var"] = mean, var
+
+
+def statistics_loss(config: Config, seen: Sequence[Params], reported: Sequence[Params]) -> Tensor:
+    """L_bn. `seen` and `reported` hold `<layer>.mean` and `<layer>.var` `(C_l,)` of each client's model: on the generated
+    batch, and on the client's data. Divided by the number of layers too where bn_norm is `mean`."""
+    total = torch.zeros(())
+    for ours, theirs in zip(seen, reported, strict=True):
+        distance = torch.stack([(ours[name] - theirs[name]).norm() for name in theirs]).sum()
+        total = total.to(distance) + (distance / (len(theirs) / 2) if config.bn_norm == "mean" else distance)
+    return total / len(seen)
+
+
+def adversarial_loss(config: Config, ensemble: Tensor, student: Tensor) -> Tensor:
+    """L_adv of two `(B, C)` logits; neither is detached, the generator moves through both."""
+    disagree = (student.argmax(dim=1) != ensemble.argmax(dim=1)).to(student.dtype)
+    loss = -(disagree * kl_rows(ensemble, student, config.kd_temperature)).mean()
+    return loss * config.kd_temperature**2 if config.squared_temperature else loss
+
+
+def generator_loss(config: Config, ensemble: Tensor, student: Tensor, y: Tensor) -> Tensor:
+    """L_gen without its term of batch statistics. `ensemble`, `student` `(B, C)`, labels `y` `(B,)`."""
+    loss = F.cross_entropy(ensemble, y)
+    return loss + config.beta_adv * adversarial_loss(config, ensemble, student) if config.beta_adv > 0 else loss
+
+
+METHOD = Method(
+    name="dense",
+    title="DENSE",
+    reference="Zhang et al., NeurIPS 2022",
+    family="server-side data-free distillation",
+    Config=Config,
+    State=State,
+    Memory=Memory,
+    init=init,
+    download=download,
+    client=client,
+    server=server,
+    global_model=global_model,
+    widths="any",
+    limits=(
+        Limit({"server_iters": 0, "base": "fedavg"}, equals="fedavg"),
+        Limit({"server_iters": 0, "base": "heterofl", "rho": 5}, equals="heterofl", other={"rho": 5}),
+        Limit({"server_iters": 0, "base": "feddropout", "rho": 5}, equals="feddropout", other={"rho": 5}),
+        Limit({"server_iters": 0, "base": "fedrolex", "rho": 5}, equals="fedrolex", other={"rho": 5}),
+    ),
+    check=check,
+)
