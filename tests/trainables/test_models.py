@@ -15,7 +15,8 @@ from trainables import models
 from trainables.models.base import BatchNorm, initialise
 
 SHAPES = {"lenet5": (1, 28, 28), "lenet5_paper": (1, 28, 28), "lenet_code": (1, 28, 28), "lenet_code_64": (1, 8, 8), "cnn": (3, 16, 16),
-          "cnn_small": (1, 8, 8), "cnn2": (3, 16, 16), "cnn3": (3, 16, 16), "resnet10": (3, 16, 16), "resnet18": (3, 16, 16), "resnet20": (3, 16, 16)}
+          "cnn_small": (1, 8, 8), "cnn2": (3, 16, 16), "cnn3": (3, 16, 16), "resnet10": (3, 16, 16), "resnet18": (3, 16, 16), "resnet20": (3, 16, 16),
+          "resnet8": (3, 16, 16)}
 
 
 def test_every_registered_model_is_covered_here() -> None:
@@ -39,6 +40,9 @@ def test_every_registered_model_is_covered_here() -> None:
     ("resnet18", 1.0, 11_172_170),
     # One more 128-channel block: two 3x3 convolutions and two BatchNorms.
     ("resnet20", 1.0, 11_172_170 + 2 * 9 * 128 * 128 + 2 * 2 * 128),
+    # 3x3 convolutions without bias, 1x1 shortcuts, weight and bias per normalised channel, a linear layer.
+    ("resnet8", 1.0, 9 * (3 * 64 + 2 * 64 * 64 + 64 * 128 + 128 * 128 + 128 * 256 + 256 * 256) + 64 * 128 + 128 * 256
+     + 2 * (3 * 64 + 3 * 128 + 3 * 256) + 257 * 10),
 ])
 def test_parameter_counts(name: str, rate: float, expected: int) -> None:
     count = sum(p.numel() for p in models.build(name, (3, 32, 32), 10, rate).parameters())
@@ -181,7 +185,7 @@ def test_scaler_multiplies_convolutions_by_one_over_r_in_training_only(name: str
             torch.testing.assert_close(scaled.features(x), F.max_pool2d(F.relu(4 * plain.conv2(z)), 2).flatten(1))
     else:
         for part, model in (("plain", plain), ("scaled", scaled)):
-            norm = next(m for m in model.modules() if isinstance(m, BatchNorm))
+            norm = next(m for m in model.modules() if isinstance(m, BatchNorm | nn.GroupNorm))
             norm.register_forward_hook(lambda _, inputs, __, part=part: seen.__setitem__(part, inputs[0].abs().mean().item()))
         plain(x), scaled(x)
         assert seen["scaled"] == pytest.approx(4 * seen["plain"])
@@ -196,6 +200,31 @@ def test_resnet_scaler_before_norms_equals_scaled_convolutions() -> None:
             conv.register_forward_hook(lambda _, __, out: 16 * out)
     x = torch.randn(4, 3, 8, 8)
     torch.testing.assert_close(model(x), reference(x), atol=1e-4, rtol=1e-4)
+
+
+def test_resnet8_layer_by_layer() -> None:
+    """Post-activation blocks; every channel of every sample is normalised over its own map, so samples do not see each other."""
+    model = models.build("resnet8", (3, 8, 8), 10, 1 / 16)
+    initialise(model, torch.Generator().manual_seed(1))
+    x = torch.randn(4, 3, 8, 8)
+
+    def normed(z: torch.Tensor) -> torch.Tensor:
+        return (z - z.mean((2, 3), keepdim=True)) / (z.var((2, 3), keepdim=True, unbiased=False) + 1e-5).sqrt()
+
+    weights = dict(model.named_parameters())
+    z = F.relu(normed(F.conv2d(x, weights["stem.weight"], padding=1)))
+    for stage, stride in enumerate((1, 2, 2)):
+        inner = F.relu(normed(F.conv2d(z, weights[f"stages.{stage}.conv1.weight"], stride=stride, padding=1)))
+        inner = normed(F.conv2d(inner, weights[f"stages.{stage}.conv2.weight"], padding=1))
+        z = F.relu(inner + (z if stride == 1 else normed(F.conv2d(z, weights[f"stages.{stage}.shortcut.weight"], stride=stride))))
+    torch.testing.assert_close(model.features(x), z.mean((2, 3)), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(model(x)[:1], model(x[:1]), atol=1e-5, rtol=1e-4)
+
+
+def test_resnet8_draws_convolutions_from_he() -> None:
+    weight = models.build("resnet8", (3, 32, 32), 10).get_parameter("stages.2.conv2.weight")
+    assert weight.std().item() == pytest.approx(math.sqrt(2 / (9 * 256)), rel=0.01)
+    assert weight.mean().item() == pytest.approx(0.0, abs=1e-4)
 
 
 @pytest.mark.parametrize("name", SHAPES)

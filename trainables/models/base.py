@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -47,6 +48,8 @@ class Model(nn.Module):
 
     head: nn.Module
     feature_width: int
+    #: Law of convolution weights, see `initialise`.
+    convolutions: Literal["default", "he"] = "default"
 
     def __init__(self, shape: Shape, classes: int, rate: float, scaler: bool) -> None:
         super().__init__()
@@ -101,16 +104,20 @@ class BatchNorm(nn.BatchNorm2d):
 def initialise(module: nn.Module, generator: torch.Generator) -> None:
     """Redraws every parameter of `module` from `generator` with PyTorch's default laws, in the order of `modules()`.
 
-    Convolution and linear weights and biases ~ U(−b, b) with b = 1/sqrt(fan_in); normalisation weight 1, bias 0.
+    Convolution and linear weights and biases ~ U(−b, b) with b = 1/sqrt(fan_in); normalisation weight 1, bias 0. A module
+    with `convolutions = "he"` draws convolution weights from N(0, 2/(k·k·out)) instead (He et al. 2015, fan out).
     The same generator state gives the same bits; the global generator is not touched."""
     for name, part in module.named_modules():
         if isinstance(part, nn.Conv2d | nn.Linear):
             bound = 1.0 / math.sqrt(part.weight[0].numel())
             with torch.no_grad():
-                part.weight.uniform_(-bound, bound, generator=generator)
+                if isinstance(part, nn.Conv2d) and getattr(module, "convolutions", "default") == "he":
+                    part.weight.normal_(0.0, math.sqrt(2.0 / part.weight[:, 0].numel()), generator=generator)
+                else:
+                    part.weight.uniform_(-bound, bound, generator=generator)
                 if part.bias is not None:
                     part.bias.uniform_(-bound, bound, generator=generator)
-        elif isinstance(part, nn.BatchNorm2d):
+        elif isinstance(part, nn.BatchNorm2d | nn.GroupNorm):
             part.reset_parameters()
         elif next(part.parameters(recurse=False), None) is not None:
             raise TypeError(f"initialise does not know {type(part).__name__} ({name}): give it a law here")
