@@ -9,6 +9,8 @@ Data, AISTATS 2017.
     w     global model                n_i   training samples of client i
     η     lr                          I_c   local_steps
 
+FedAvg(OCA) of FedKF is readout oca: the average over every client's latest model, see `trainables.model_cache`.
+
 Differs from the paper: nothing (its E local epochs are local_epochs).
 """
 
@@ -19,34 +21,36 @@ from dataclasses import dataclass
 
 from trainables.federation import ClientData, Federation
 from trainables.local import LocalTraining, train
-from trainables.method import ClientResult, Method, Params, Payload, Upload
+from trainables.method import ClientResult, Limit, Method, Params, Payload, Upload
+from trainables.model_cache import Cache, ModelCache, caching
 from trainables.params import average, pack, put, take, unpack
 from trainables.rng import Rng
 
 
 @dataclass(frozen=True)
-class Config(LocalTraining):
-    """Local training is all there is to set."""
+class Config(ModelCache):
+    """Local training, and whether the server caches models."""
 
 
 @dataclass(frozen=True)
 class State:
-    """The server's global model `w`."""
+    """The server's global model `w`, and its cache if it keeps one."""
 
     model: Params
+    cache: Cache | None = None
 
 
-def init(config: Config, fed: Federation, rng: Rng) -> State:
+def init(config: LocalTraining, fed: Federation, rng: Rng) -> State:
     """Draws the initial model."""
     return State(fed.initial_params())
 
 
-def download(config: Config, fed: Federation, state: State, client: int) -> Payload:
+def download(config: LocalTraining, fed: Federation, state: State, client: int) -> Payload:
     """The whole global model."""
     return pack("model", state.model)
 
 
-def client(config: Config, fed: Federation, payload: Payload, memory: None, data: ClientData, rng: Rng) -> ClientResult:
+def client(config: LocalTraining, fed: Federation, payload: Payload, memory: None, data: ClientData, rng: Rng) -> ClientResult:
     """Trains the received model on the client's data and returns it."""
     module = fed.network()
     put(module, unpack("model", payload))
@@ -55,17 +59,17 @@ def client(config: Config, fed: Federation, payload: Payload, memory: None, data
     return ClientResult(upload=pack("model", model), model=model, loss=work.loss)
 
 
-def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
+def server(config: LocalTraining, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
     """The average weighted by client sizes."""
     return State(average((unpack("model", u.payload), fed.sizes[u.client]) for u in uploads))
 
 
-def global_model(config: Config, fed: Federation, state: State) -> Params:
+def global_model(config: LocalTraining, fed: Federation, state: State) -> Params:
     """`w`."""
     return state.model
 
 
-METHOD = Method(
+METHOD = caching(Method(
     name="fedavg",
     title="FedAvg",
     reference="McMahan et al., AISTATS 2017",
@@ -78,4 +82,5 @@ METHOD = Method(
     server=server,
     global_model=global_model,
     virtual=True,
-)
+    limits=(Limit({"readout": "oca"}, equals="fedavg"),),
+))

@@ -1,0 +1,138 @@
+"""FedGKD: global knowledge distillation from past global models.
+
+Yao, Pan, Dai, Wan, Ding, Jin, Xu, Sun: Local-Global Knowledge Distillation in Heterogeneous Federated Learning with
+Non-IID Data, 2021.
+
+    server   w_t ← Σ_i n_i w_i / Σ_i n_i                     over the round's clients
+    teacher  average: f(x; w̄),  w̄ = 1/M Σ_m w_(t-m);    vote: 1/M Σ_m f(x; w_(t-m));      m = 0..M-1
+    client   w_i ← w_t;  I_c times:  w_i ← w_i - η ∇ [ CE(f(x; w_i), y) + γ/2 KL(softmax(teacher(x)/T) ‖ softmax(f(x; w_i)/T)) ]
+
+    γ   gamma      M   buffer      T   kd_temperature      η   lr      I_c   local_steps
+
+A client is sent w_t and w̄, with vote w_t and all M models; while nothing is distilled, only w_t.
+
+Differs from the paper: distillation waits for M aggregated models, as in FedKF's code (wait_for_buffer off: it starts
+with those there are); vote averages logits with equal weights, as in that code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from search_spaces.parameter import choice, flag, integer, real
+from trainables.federation import ClientData, Federation
+from trainables.local import Objective, cross_entropy, train
+from trainables.losses import kd_kl
+from trainables.method import ClientResult, Limit, Method, Params, Payload, Upload
+from trainables.model_cache import Cache, ModelCache, caching
+from trainables.params import average, pack, put, take, unpack
+from trainables.rng import Rng
+
+
+@dataclass(frozen=True)
+class Config(ModelCache):
+    """Local training, the distillation and its teacher."""
+
+    gamma: float = real(0.2, low=0.0, high=100.0, log=True, symbol="γ", doc="Weight of the distillation; its half multiplies the KL.",
+                        source="FedGKD Eq. 5; FedKF Sec. VI-A", tune=(1e-3, 10.0))
+    buffer: int = integer(5, low=1, high=100, symbol="M", doc="Past global models that teach.", source="FedGKD Sec. 4", tune=(1, 10))
+    teacher: str = choice("average", ("average", "vote"), doc="The mean of the past models' weights, or of their logits.",
+                          source="FedGKD, FedGKD-VOTE", tune=True)
+    wait_for_buffer: bool = flag(True, doc="Distil only once M models exist.", source="FedKF code")
+    kd_temperature: float = real(1.0, low=0.1, high=100.0, log=True, symbol="T", doc="Temperature of both softmaxes in the KL.", source="FedKF code")
+    kl_direction: str = choice("teacher_first", ("teacher_first", "literal"), doc="Slot of the teacher in the KL.", source="FedKF code")
+
+
+@dataclass(frozen=True)
+class State:
+    """The global model `w_t`, the last (at most M) aggregated models, oldest first, and the cache of T1 if it is kept."""
+
+    model: Params
+    past: tuple[Params, ...]
+    cache: Cache | None = None
+
+
+def init(config: Config, fed: Federation, rng: Rng) -> State:
+    """Draws the initial model, which is not among the teachers."""
+    return State(fed.initial_params(), ())
+
+
+def download(config: Config, fed: Federation, state: State, client: int) -> Payload:
+    """The global model and, once there is something to distil, the teacher: one averaged model, or M."""
+    payload = pack("model", state.model)
+    needed = config.buffer if config.wait_for_buffer else 1
+    if config.gamma == 0 or len(state.past) < needed:
+        return payload
+    if config.teacher == "average":
+        return payload | pack("teacher0", average((past, 1.0) for past in state.past))
+    for place, past in enumerate(state.past):
+        payload |= pack(f"teacher{place}", past)
+    return payload
+
+
+def client(config: Config, fed: Federation, payload: Payload, memory: None, data: ClientData, rng: Rng) -> ClientResult:
+    """Trains the received model, taught by what else was received."""
+    module = fed.network()
+    put(module, unpack("model", payload))
+    teachers = frozen_teachers(fed, payload)
+    work = train(config, module, data, rng, distilling_cross_entropy(config, teachers) if teachers else cross_entropy)
+    model = take(module)
+    return ClientResult(upload=pack("model", model), model=model, loss=work.loss)
+
+
+def frozen_teachers(fed: Federation, payload: Mapping[str, Tensor]) -> list[nn.Module]:
+    """The payload's teachers as modules in evaluation mode; none where none was sent."""
+    modules: list[nn.Module] = []
+    while params := unpack(f"teacher{len(modules)}", payload):
+        module = fed.network(slot=f"teacher {len(modules)}")
+        put(module, params)
+        modules.append(module.eval().requires_grad_(False))
+    return modules
+
+
+def distilling_cross_entropy(config: Config, teachers: Sequence[nn.Module]) -> Objective:
+    """`CE + γ/2 KL(teacher ‖ student)` on the same batch; several teachers' logits are averaged."""
+
+    def objective(module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        logits = module(x)
+        with torch.no_grad():
+            taught = torch.stack([teacher(x) for teacher in teachers]).mean(dim=0)
+        return F.cross_entropy(logits, y) + config.gamma / 2 * kd_kl(logits, taught, config.kd_temperature, config.kl_direction)
+
+    return objective
+
+
+def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
+    """FedAvg's average, remembered among the last M."""
+    model = average((unpack("model", u.payload), fed.sizes[u.client]) for u in uploads)
+    return State(model, (*state.past, model)[-config.buffer:] if config.gamma > 0 else ())
+
+
+def global_model(config: Config, fed: Federation, state: State) -> Params:
+    """`w_t`."""
+    return state.model
+
+
+METHOD = caching(Method(
+    name="fedgkd",
+    title="FedGKD",
+    reference="Yao et al., 2021",
+    family="one global model",
+    Config=Config,
+    State=State,
+    init=init,
+    download=download,
+    client=client,
+    server=server,
+    global_model=global_model,
+    limits=(
+        Limit({"gamma": 0}, equals="fedavg"),
+        Limit({"gamma": 0, "readout": "oca", "active_clients": 2}, equals="fedavg", other={"readout": "oca", "active_clients": 2}),
+        Limit({"buffer": 1}, equals="fedgkd", other={"buffer": 1, "teacher": "vote"}),
+    ),
+))

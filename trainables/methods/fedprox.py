@@ -1,0 +1,79 @@
+"""FedProx: federated averaging with a proximal term.
+
+Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith: Federated Optimization in Heterogeneous Networks, MLSys 2020.
+
+    client   w_i ← w;  I_c times:  w_i ← w_i - η ∇ [ CE(f(x; w_i), y) + μ/2 ‖w_i - w‖² ]         (2)
+    server   w ← Σ_i n_i w_i / Σ_i n_i                       over the round's clients
+
+    w     global model, as received      μ   mu      η   lr      I_c   local_steps
+
+Differs from the paper: the server weighs clients by size and draws them uniformly, as FedAvg does (the paper draws them
+by size and weighs them equally). Clients of unequal work are stragglers and straggler_work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from search_spaces.parameter import real
+from trainables.federation import ClientData, Federation
+from trainables.local import Objective, cross_entropy, train
+from trainables.method import ClientResult, Limit, Method, Payload
+from trainables.methods import fedavg
+from trainables.model_cache import ModelCache, caching
+from trainables.params import pack, put, take, unpack
+from trainables.rng import Rng
+
+
+@dataclass(frozen=True)
+class Config(ModelCache):
+    """Local training and the proximal term's weight."""
+
+    mu: float = real(0.001, low=0.0, high=1000.0, log=True, symbol="μ", doc="Weight of the proximal term.", source="FedProx Eq. 2; FedKF Sec. VI-A",
+                     tune=(1e-5, 10.0))
+
+
+def client(config: Config, fed: Federation, payload: Payload, memory: None, data: ClientData, rng: Rng) -> ClientResult:
+    """Trains the received model, held near what was received."""
+    module = fed.network()
+    put(module, unpack("model", payload))
+    anchor = [p.detach().clone() for p in module.parameters()]
+    work = train(config, module, data, rng, proximal_cross_entropy(config.mu, anchor) if config.mu > 0 else cross_entropy)
+    model = take(module)
+    return ClientResult(upload=pack("model", model), model=model, loss=work.loss)
+
+
+def proximal_cross_entropy(mu: float, anchor: Sequence[Tensor]) -> Objective:
+    """Eq. (2): the mean cross-entropy plus `μ/2 ‖w - anchor‖²` over the module's parameters, in their order."""
+
+    def objective(module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(module(x), y) + mu / 2 * squared_distance(module.parameters(), anchor)
+
+    return objective
+
+
+def squared_distance(parameters: Iterable[Tensor], anchor: Sequence[Tensor]) -> Tensor:
+    """`Σ ‖w - anchor‖²` over tensors paired in order, a scalar."""
+    return torch.stack([(p - a).square().sum() for p, a in zip(parameters, anchor, strict=True)]).sum()
+
+
+METHOD = caching(Method(
+    name="fedprox",
+    title="FedProx",
+    reference="Li et al., MLSys 2020",
+    family="one global model",
+    Config=Config,
+    State=fedavg.State,
+    init=fedavg.init,
+    download=fedavg.download,
+    client=client,
+    server=fedavg.server,
+    global_model=fedavg.global_model,
+    limits=(Limit({"mu": 0}, equals="fedavg"), Limit({"mu": 0, "readout": "oca", "active_clients": 2}, equals="fedavg",
+                                                     other={"readout": "oca", "active_clients": 2})),
+))

@@ -1,0 +1,111 @@
+"""q-FFL, solved by q-FedAvg: clients that do badly count for more.
+
+Li, Sanjabi, Beirami, Smith: Fair Resource Allocation in Federated Learning, ICLR 2020, Algorithm 2.
+
+    client   F_k ← mean CE(f(x; w), y) over all its samples, of the received w;   w_k ← w after I_c steps of SGD
+    server   Δw_k = (w - w_k) / η
+             Δ_k  = F_k^q Δw_k,      h_k = q F_k^(q-1) ‖Δw_k‖² + F_k^q / η
+             w ← w - Σ_k Δ_k / Σ_k h_k                       over the round's clients
+
+    q   q      η   lr      I_c   local_steps
+
+The server's step is an average in which the old model takes part, and is computed as one (η h_k = a_k + b_k):
+
+    w ← (Σ_k a_k w_k + b w) / (Σ_k a_k + b),      a_k = F_k^q,      b = q/η Σ_k F_k^(q-1) ‖w - w_k‖²
+
+All F_k are divided by the largest power first, which changes nothing but keeps large q finite. With q = 0 the loss is not
+sent and the step is FedAvg's with equal weights.
+
+Differs from the paper: clients are drawn uniformly (the paper draws them by size); 1e-10 is added to F_k, as in its code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from search_spaces.parameter import real
+from trainables.federation import ClientData, Federation
+from trainables.local import train
+from trainables.method import ClientResult, Limit, Method, Params, Payload, Upload
+from trainables.methods import fedavg
+from trainables.model_cache import ModelCache, caching
+from trainables.params import average, pack, put, take, unpack
+from trainables.rng import Rng
+
+#: Added to a client's loss, which is raised to the power q - 1.
+EPSILON = 1e-10
+#: Samples evaluated at once.
+_BATCH = 1024
+
+
+@dataclass(frozen=True)
+class Config(ModelCache):
+    """Local training and the fairness exponent."""
+
+    q: float = real(1e-4, low=0.0, high=100.0, log=True, symbol="q", doc="Fairness: how much more a client of high loss counts.",
+                    source="q-FFL Eq. 2; FedKF Sec. VI-A", tune=(1e-5, 10.0))
+
+
+def client(config: Config, fed: Federation, payload: Payload, memory: None, data: ClientData, rng: Rng) -> ClientResult:
+    """Measures the received model on all samples, trains it, uploads both."""
+    module = fed.network()
+    put(module, unpack("model", payload))
+    loss = {"loss": mean_loss(module, data, rng)} if config.q > 0 else {}
+    work = train(config, module, data, rng)
+    model = take(module)
+    return ClientResult(upload=pack("model", model) | loss, model=model, loss=work.loss)
+
+
+@torch.no_grad()
+def mean_loss(module: nn.Module, data: ClientData, rng: Rng) -> Tensor:
+    """F_k: the mean cross-entropy of `module` over all of the client's samples, a scalar; evaluation mode, random order
+    (models normalise with batch statistics, so a batch must not hold one class)."""
+    module.eval()
+    order = torch.randperm(len(data), generator=rng.torch("loss order"))
+    batches = [data.batch(chosen) for chosen in order.tensor_split(-(-len(data) // _BATCH))]
+    return torch.cat([F.cross_entropy(module(x), y, reduction="none") for x, y in batches]).mean()
+
+
+def server(config: Config, fed: Federation, state: fedavg.State, uploads: Sequence[Upload], rng: Rng) -> fedavg.State:
+    """The step of Algorithm 2."""
+    models = [unpack("model", u.payload) for u in uploads]
+    losses = [float(u.payload["loss"]) for u in uploads] if config.q > 0 else []
+    return fedavg.State(fair_step(config.q, config.lr, state.model, models, losses))
+
+
+def fair_step(q: float, lr: float, old: Params, models: Sequence[Params], losses: Sequence[float]) -> Params:
+    """The new global model from the old one, the clients' models and F_k (not needed where q is 0)."""
+    if q == 0:
+        return average((model, 1.0) for model in models)
+    measured = torch.tensor(losses, dtype=torch.float64) + EPSILON
+    apart = torch.stack([_squared_distance(old, model) for model in models])
+    weights = (measured / measured.max()) ** q
+    stays = q / lr * (weights / measured * apart).sum()
+    return average([*zip(models, weights.tolist(), strict=True), (old, float(stays))])
+
+
+def _squared_distance(a: Params, b: Params) -> Tensor:
+    """`‖a - b‖²` over all floating-point tensors, in float64 on the CPU."""
+    return torch.stack([(a[k].double() - b[k].double()).square().sum().cpu() for k in a if a[k].is_floating_point()]).sum()
+
+
+METHOD = caching(Method(
+    name="qffl",
+    title="q-FFL",
+    reference="Li et al., ICLR 2020",
+    family="one global model",
+    Config=Config,
+    State=fedavg.State,
+    init=fedavg.init,
+    download=fedavg.download,
+    client=client,
+    server=server,
+    global_model=fedavg.global_model,
+    # FedAvg weighs clients by size: the two agree where all are of one size.
+    limits=(Limit({"q": 0, "partition": "iid"}, equals="fedavg", other={"partition": "iid"}),),
+))
