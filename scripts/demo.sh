@@ -26,4 +26,4 @@ run fedtune export "runs/$name" -o "runs/$name/best.yaml"
 run fedtune run "runs/$name/best.yaml" --seeds 3 --name "$name-final"
 
 printf '\n'
-.venv/bin/python scripts/closing.py "runs/$name" "runs/$name-final"
+${beat[@]+"${beat[@]}"} .venv/bin/python scripts/closing.py "runs/$name" "runs/$name-final"
