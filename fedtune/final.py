@@ -1,4 +1,4 @@
-"""`fedtune.run`: an exported configuration trained on seeds that no search has seen.
+"""`fedtune.run`: one configuration trained on seeds that no search has seen: an exported one, or a method's own.
 
 The record is a run directory like a search's (`kind: run`): trial i is the configuration on seed i, with its best
 global model by the validation metric as `model-<seed>.safetensors` beside its rounds.
@@ -6,9 +6,10 @@ global model by the validation metric as `model-<seed>.safetensors` beside its r
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from fedtune import exporting, packing, planning, record, searching
 from fedtune.experiment import MAX_SEED, MAX_SEEDS, Experiment, final_seeds
 from search_spaces.errors import UserError
 from search_spaces.metrics import METRICS
+from search_spaces.parameter import Value
 from search_spaces.space import Space
 
 
@@ -48,18 +50,22 @@ class Final:
 
 
 def run(
-    best: str | Path, *, seeds: int = 3, seed: int = 0, name: str | None = None, runs_dir: str = "runs", data_dir: str | None = None,
+    best: str | Path, *, space: str = "default", paper: bool = False, dataset: str | None = None, rounds: int | None = None,
+    set: Sequence[str] | Mapping[str, object] = (), seeds: int = 3, seed: int = 0, name: str | None = None, runs_dir: str = "runs", data_dir: str | None = None,
     concurrency: int | None = None, cpus_per_trial: float | None = None, gpus_per_trial: float | None = None, address: str | None = None,
     plain: bool = False, quiet: bool = False, simulate: Callable[..., Any] | None = None,
 ) -> Final:
     """Trains the exported configuration `best` on `seeds` fresh seeds for all its planned rounds.
+
+    `best` may also be a method's name: then `space` and `paper` say which fixed values and which profile it takes, and what
+    that space would search has its default. `dataset`, `rounds` and `set` change single values of either.
 
     Raises `UserError`, before anything is created, with every problem of the file and the request."""
     problems: list[str] = []
     planning.whole("seeds", seeds, 1, MAX_SEEDS, problems)
     planning.whole("seed", seed, 0, MAX_SEED, problems)
     try:
-        method, values, data = exporting.load(best)
+        method, values, data = _configuration(str(best), space, paper, dataset, rounds, set, problems)
     except UserError as error:
         raise UserError(*problems, *error.problems) from None
     origin = data.get("provenance") or {}
@@ -72,14 +78,32 @@ def run(
         raise UserError(*problems)
     metric = _metric(data, float(values["validation_fraction"]))
     experiment = Experiment(
-        name=folder.name, kind="run", method=method, space=str(data.get("space", "")), profile="export", values=values, metrics=(metric,),
+        name=folder.name, kind="run", method=method, space=str(data.get("space", space)),
+        profile="export" if data else "paper" if paper else "small", values=values, metrics=(metric,),
         select_on="validation" if metric.startswith("val_") else "test", trials=seeds, rounds=int(values["rounds"]), seed=seed, seeds=chosen,
         sampler="random", scheduler="none", lag=lag, data_dir=planning.absolute(data_dir), concurrency=packed.concurrency,
         cpus_per_trial=packed.cpus, gpus_per_trial=packed.gpus, address=address, source=data,
     )
-    space = Space(name=experiment.space, method=method, search={}, title=f"Final run of {origin.get('run', Path(best).name)}", fix=values, metric=(metric,))
-    planned = planning.Plan(folder, experiment, space, facts, _notes(experiment, facts, origin), values)
+    fixed = Space(name=experiment.space, method=method, search={}, title=f"Final run of {origin.get('run', Path(best).name)}", fix=values, metric=(metric,))
+    planned = planning.Plan(folder, experiment, fixed, facts, _notes(experiment, facts, origin), values)
     return report(searching.carry_out(planned, plain=plain, quiet=quiet, simulate=simulate))
+
+
+def _configuration(
+    best: str, space: str, paper: bool, dataset: str | None, rounds: int | None, set: Sequence[str] | Mapping[str, object], problems: list[str],
+) -> tuple[str, dict[str, Value], dict[str, Any]]:
+    """Method, every parameter, and the exported file's content (empty for a method's own configuration)."""
+    from trainables import registry
+
+    request = planning.Request(best, space, paper=paper, dataset=dataset, rounds=rounds, set=set if isinstance(set, Mapping) else tuple(set))
+    if best in registry.methods():
+        chosen = planning.configuration(request, problems)
+        return best, registry.resolve(best, chosen), {}
+    method, values, data = exporting.load(best)
+    if paper or space != "default":
+        problems.append("--paper and --space belong to a method's own run; an exported configuration is complete. Leave them out.")
+    values |= planning.overrides(dataclasses.replace(request, method=method), problems)
+    return method, registry.resolve(method, values, best), data
 
 
 def report(result: searching.Result) -> Final:

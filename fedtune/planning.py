@@ -96,16 +96,7 @@ def plan(request: Request) -> Plan:
         declared = registry.declared(request.method)
     except UserError as error:
         raise UserError(*problems, *error.problems) from None
-    assigned = _assigned(request, declared, problems)
-    try:
-        space = presets.load(request.method, request.space, declared)
-    except UserError as error:
-        raise UserError(*problems, *error.problems) from None
-    profile = dict(space.profiles.get("paper" if request.paper else "small", {}))
-    if request.paper and not profile:
-        problems.append(f"The space {space.name!r} of {request.method} has no paper profile (--paper). Leave --paper out, or set values with --set.")
-    options: dict[str, Value] = {key: profile.pop(key) for key in ("seeds", "trials", "sampler", "scheduler") if key in profile}
-    values = {**space.fix, **profile, **assigned}
+    space, values, options = _settled(request, declared, problems)
     space = dataclasses.replace(space, search={k: d for k, d in space.search.items() if k not in values},
                                 fix={k: v for k, v in values.items() if k in declared})
     sampler = request.sampler or str(options.get("sampler", "tpe"))
@@ -141,6 +132,35 @@ def plan(request: Request) -> Plan:
     )
     space = dataclasses.replace(space, metric=metrics)
     return Plan(folder, experiment, space, facts, _notes(request, experiment, space, here), middle)
+
+
+def configuration(request: Request, problems: list[str]) -> dict[str, Value]:
+    """What a run without a search trains: the space's fixed values, its profile, --dataset, --rounds and --set; what the
+    space would search has its declared default."""
+    from trainables import registry
+
+    return _settled(request, registry.declared(request.method), problems)[1]
+
+
+def overrides(request: Request, problems: list[str]) -> dict[str, Value]:
+    """--dataset, --rounds and --set of a request, to be laid over an exported configuration."""
+    from trainables import registry
+
+    return _assigned(request, registry.declared(request.method), problems)
+
+
+def _settled(request: Request, declared: Mapping[str, Parameter], problems: list[str]) -> tuple[Space, dict[str, Value], dict[str, Value]]:
+    """The space, the values that are not searched, and the profile's options that are no parameters."""
+    assigned = _assigned(request, declared, problems)
+    try:
+        space = presets.load(request.method, request.space, declared)
+    except UserError as error:
+        raise UserError(*problems, *error.problems) from None
+    profile = dict(space.profiles.get("paper" if request.paper else "small", {}))
+    if request.paper and not profile:
+        problems.append(f"The space {space.name!r} of {request.method} has no paper profile (--paper). Leave --paper out, or set values with --set.")
+    options: dict[str, Value] = {key: profile.pop(key) for key in ("seeds", "trials", "sampler", "scheduler") if key in profile}
+    return space, {**space.fix, **profile, **assigned}, options
 
 
 def seconds_of(time: str | float | None, problems: list[str]) -> float | None:

@@ -1,4 +1,4 @@
-"""fedtune run best.yaml --seeds K: final runs on fresh seeds."""
+"""fedtune run best.yaml --seeds K, fedtune run METHOD --set …: one configuration on fresh seeds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ import typer
 
 
 def command(
-    best: Annotated[str, typer.Argument(help="A configuration written by `fedtune export`.", show_default=False)],
+    best: Annotated[str, typer.Argument(help="A configuration written by `fedtune export`, or a method's name.", show_default=False)],
+    space: Annotated[str, typer.Option(help="For a method: the space whose fixed values and profile it takes.")] = "default",
+    paper: Annotated[bool, typer.Option("--paper", help="For a method: the paper's profile instead of the small one.")] = False,
+    dataset: Annotated[str | None, typer.Option(help="Another data set.", show_default=False)] = None,
+    rounds: Annotated[int | None, typer.Option(help="Other than its planned rounds.", show_default=False)] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Change any parameter; repeatable.", show_default=False)] = None,
     seeds: Annotated[int, typer.Option(help="How many fresh seeds.")] = 3,
     seed: Annotated[int, typer.Option(help="Another number draws other seeds.")] = 0,
     name: Annotated[str | None, typer.Option(help="The run's name.  [default: SEARCH-final]", show_default=False)] = None,
@@ -22,10 +27,10 @@ def command(
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Train an exported configuration on fresh seeds; prints mean ± std on the test set and keeps the models."""
+    """Train an exported or a method's own configuration on fresh seeds; prints mean ± std on the test set and keeps the models."""
     from fedtune import final, printing
 
     printing.final(final.run(
-        best, seeds=seeds, seed=seed, name=name, runs_dir=runs_dir, data_dir=data_dir, concurrency=concurrency, cpus_per_trial=cpus_per_trial,
-        gpus_per_trial=gpus_per_trial, address=address, plain=plain, quiet=quiet,
+        best, space=space, paper=paper, dataset=dataset, rounds=rounds, set=tuple(set_ or ()), seeds=seeds, seed=seed, name=name, runs_dir=runs_dir,
+        data_dir=data_dir, concurrency=concurrency, cpus_per_trial=cpus_per_trial, gpus_per_trial=gpus_per_trial, address=address, plain=plain, quiet=quiet,
     ), as_json)
