@@ -27,7 +27,7 @@ TIMES = ("seconds", "seconds_client", "seconds_server", "seconds_evaluation")
 def values_for(name: str, data: Path, **more: Any) -> dict[str, Any]:
     """A federation that runs in milliseconds, whatever the method."""
     quick = {"dataset": str(data), "clients": 4, "rounds": 4, "local_steps": 2, "batch_size": 16, "lr": 0.05, "omega": 1.0, "server_iters": 1,
-             "gen_steps": 1, "distill_steps": 1, "server_batch_size": 8, "noise_dim": 8, "min_samples": 4}
+             "server_steps": 1, "gen_steps": 1, "distill_steps": 1, "server_batch_size": 8, "noise_dim": 8, "min_samples": 4}
     known = registry.declared(name)
     return {k: v for k, v in (quick | more).items() if k in known}
 
@@ -61,7 +61,7 @@ def own_parameters(name: str) -> list[Parameter]:
 
 #: Bounds that are valid but make one round long; they are constructed and checked, the round runs at this value.
 QUICK = 3
-LENGTHS = ("local_steps", "local_epochs", "server_iters", "gen_steps", "distill_steps", "server_batch_size", "noise_dim", "batch_size")
+LENGTHS = ("local_steps", "local_epochs", "server_iters", "server_steps", "gen_steps", "distill_steps", "server_batch_size", "noise_dim", "batch_size")
 
 
 def bounds(name: str) -> Iterator[tuple[str, Any]]:
