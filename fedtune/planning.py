@@ -286,15 +286,11 @@ def _metrics(names: Sequence[str], select_on: str) -> tuple[str, ...]:
 
 def _trials(request: Request, space: Space, sampler: str, options: Mapping[str, Value], problems: list[str]) -> int:
     if sampler == "grid":
-        cells = math.prod(_cells(d) for d in space.search.values())
+        cells = space.cells()
         if request.trials is not None and request.trials > cells:
             problems.append(sentence("trials", f"at most {cells}, the cells of the grid", request.trials, "--trials"))
         return request.trials or cells
     return request.trials or int(options.get("trials", TRIALS))
-
-
-def _cells(dimension: Dimension) -> int:
-    return sum(math.prod(_cells(child) for child in dimension.children.get(str(value), ())) for value in dimension.values())
 
 
 def _combination(space: Space, sampler: str, scheduler: str, metrics: Sequence[str], problems: list[str]) -> None:

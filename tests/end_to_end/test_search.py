@@ -1,0 +1,200 @@
+"""The real command line, real Ray, the real engine on a toy data set: what a user does, and what happens when it is cut short."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+
+from analysis import schema
+from tests.fedtune.conftest import frozen
+
+pytestmark = pytest.mark.slow
+
+#: A round of milliseconds.
+SMALL = ("--set", "clients=3", "--set", "partition=iid", "--set", "local_steps=2", "--set", "model=lenet5")
+
+
+def fedtune(*words: object, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "fedtune", *map(str, words)], cwd=cwd, capture_output=True, text=True, timeout=400, check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+    )
+
+
+def search(toy: Path, cwd: Path, name: str, *words: object) -> subprocess.CompletedProcess[str]:
+    return fedtune("search", "fedavg", "--dataset", toy, *SMALL, "--name", name, *words, cwd=cwd)
+
+
+def background(toy: Path, cwd: Path, name: str, *words: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "fedtune", "search", "fedavg", "--dataset", str(toy), *SMALL, "--name", name, *map(str, words)], cwd=cwd,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, start_new_session=True,
+    )
+
+
+def wait_for_rounds(folder: Path, rounds: int, process: subprocess.Popen[str], limit: float = 180) -> None:
+    """Until the run has so many rows."""
+    deadline = time.monotonic() + limit
+    while sum(len(path.read_text().splitlines()) for path in folder.glob("trials/*/rounds.jsonl")) < rounds:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, "the search does not get going"
+        time.sleep(0.05)
+
+
+#: Selecting by a loss: on so small a validation share accuracies tie, and nothing would be stopped early.
+BUDGET = ("--trials", 12, "--rounds", 12, "--seeds", 2, "--metric", "global_loss")
+
+
+@pytest.fixture(scope="module")
+def whole(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An uninterrupted search, one trial at a time."""
+    cwd = tmp_path_factory.mktemp("whole")
+    done = search(toy, cwd, "whole", *BUDGET, "--concurrency", 1)
+    assert done.returncode == 0, done.stderr
+    return cwd / "runs" / "whole"
+
+
+def test_the_record_of_a_search(whole: Path) -> None:
+    study = optuna.load_study(study_name=None, storage=f"sqlite:///{whole}/study.db")
+    assert len(study.trials) == 12 and study.best_value > 0
+    assert {path.name for path in whole.iterdir()} == {schema.EXPERIMENT, schema.SPACE, schema.PROVENANCE, schema.STUDY, schema.TRIALS, schema.LOCK}
+    assert any(trial.state == optuna.trial.TrialState.PRUNED for trial in study.trials)
+    for trial in study.trials:
+        folder = whole / schema.trial_folder(trial.number)
+        assert {path.name for path in folder.iterdir()} >= {schema.CONFIG, schema.PARTITION, schema.ROUNDS, schema.CHECKPOINT, schema.LOG}
+        assert trial.user_attrs["stop_reason"] in ("completed", "scheduler")
+        assert trial.last_step == trial.user_attrs["rounds"]
+    provenance = json.loads((whole / schema.PROVENANCE).read_text())
+    assert provenance["versions"]["torch"] and provenance["dataset"]["hash"] and provenance["partition"]["0"] and provenance["device"] == "cpu"
+
+
+def test_concurrency_changes_nothing(whole: Path, toy: Path, tmp_path: Path) -> None:
+    assert search(toy, tmp_path, "two", *BUDGET, "--concurrency", 2).returncode == 0
+    assert frozen(tmp_path / "runs" / "two") == frozen(whole)
+
+
+def test_kill_and_resume_is_uninterrupted(whole: Path, toy: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "killed"
+    process = background(toy, tmp_path, "killed", *BUDGET, "--concurrency", 2)
+    wait_for_rounds(folder, 50, process)
+    process.kill()
+    process.wait()
+    status = json.loads(fedtune("status", folder, "--json", cwd=tmp_path).stdout)
+    assert status["state"] == "resumable" and status["running"]
+    moved = tmp_path / "elsewhere"
+    folder.rename(moved)
+    done = fedtune("resume", moved, cwd="/", )  # type: ignore[arg-type]
+    assert done.returncode == 0, done.stderr
+    assert frozen(moved) == frozen(whole)
+    assert json.loads(fedtune("status", moved, "--json", cwd=tmp_path).stdout)["state"] == "finished"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_cleanly(whole: Path, toy: Path, tmp_path: Path, number: signal.Signals) -> None:
+    folder = tmp_path / "runs" / "cut"
+    process = background(toy, tmp_path, "cut", *BUDGET)
+    wait_for_rounds(folder, 40, process)
+    # A terminal sends Ctrl-C to the whole group, an init system SIGTERM to the process.
+    (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, (out, err)
+    assert "Go on with: fedtune resume runs/cut" in out and "Traceback" not in err
+    assert {t.user_attrs.get("stop_reason") for t in optuna.load_study(study_name=None, storage=f"sqlite:///{folder}/study.db").trials} >= {"interrupted"}
+    assert fedtune("resume", folder, cwd=tmp_path).returncode == 0
+    assert frozen(folder) == frozen(whole)
+
+
+def test_a_second_driver_is_refused(toy: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "mine"
+    process = background(toy, tmp_path, "mine", *BUDGET)
+    wait_for_rounds(folder, 4, process)
+    second = fedtune("resume", folder, cwd=tmp_path)
+    assert second.returncode == 2 and "driven by another process" in second.stderr and "Traceback" not in second.stderr
+    assert json.loads(fedtune("status", folder, "--json", cwd=tmp_path).stdout)["state"] == "running"
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+
+
+def test_export_and_final_run(whole: Path, toy: Path, tmp_path: Path) -> None:
+    done = fedtune("export", whole, "-o", "best.yaml", cwd=tmp_path)
+    assert done.returncode == 0 and "best.yaml" in done.stdout, done.stderr
+    done = fedtune("run", "best.yaml", "--seeds", 2, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert found["seeds"] == [1_000_000_000, 1_000_000_001] and len(found["models"]) == 2
+    assert len(found["metrics"]["global_accuracy"]["values"]) == 2 and found["metrics"]["global_accuracy"]["std"] is not None
+    code = f"from fedtune import load_model; model, card = load_model({found['models'][0]!r}); " \
+           "import torch; print(model((torch.zeros(4, *card.shape) / 255 - card.mean) / card.std).shape, model.training, card.details['round'])"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert shown[:4] == ["torch.Size([4,", "4])", "False", shown[3]]
+    # The saved model is that of the round with the best validation value, of equal ones the first.
+    folder = Path(found["models"][0]).parent
+    rows = [json.loads(line) for line in (folder / schema.ROUNDS).read_text().splitlines()]
+    best = min(rows, key=lambda row: (row["val_global_loss"], row["round"]))
+    card = json.loads(Path(found["models"][0]).with_suffix(".json").read_text())
+    assert card["round"] == best["round"] and card["metrics"]["val_global_loss"] == best["val_global_loss"]
+    table = fedtune("resume", found["folder"], cwd=tmp_path)
+    assert table.returncode == 0 and "Global accuracy" in table.stdout and " ± " in table.stdout
+
+
+def test_a_stranger_in_the_current_directory(toy: Path, tmp_path: Path) -> None:
+    """Ray puts the folder a worker starts in first on its path. (`-P` keeps it off the driver's, as the installed script does.)"""
+    (tmp_path / "analysis.py").write_text("raise SystemExit('a stranger')")
+    (tmp_path / "trainables").mkdir()
+    (tmp_path / "trainables" / "__init__.py").write_text("raise SystemExit('a stranger')")
+    script = Path(sys.executable).with_name("fedtune")
+    done = subprocess.run([script, "search", "fedavg", "--dataset", toy, *SMALL, "--trials", "1", "--rounds", "1"], cwd=tmp_path,
+                          capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "runs" / "fedavg-default" / "study.db").exists()
+
+
+def test_a_full_disk(toy: Path, tmp_path: Path) -> None:
+    """A limit on file sizes stands in for the disk: writing past it fails the same way."""
+    code = "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000)); " \
+           "import runpy; sys.argv = ['fedtune', *sys.argv[1:]]; runpy.run_module('fedtune', run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", code, "search", "fedavg", "--dataset", str(toy), *SMALL, "--trials", "1", "--rounds", "1", "--name", "full"],
+                          cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 2, (done.stdout, done.stderr)
+    assert "cannot be written" in done.stderr and "Traceback" not in done.stderr
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+def test_never_silent_for_long(toy: Path, tmp_path: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-u", "-m", "fedtune", "search", "fedavg", "--dataset", str(toy), *SMALL, "--trials", "2", "--rounds", "60"],
+                               cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    assert process.stderr is not None
+    times = [time.monotonic() for _ in process.stderr]
+    process.wait()
+    gaps = [b - a for a, b in pairwise(times)]
+    assert process.returncode == 0 and max(gaps) < 5, gaps
+
+
+def test_dry_run_creates_nothing(toy: Path, tmp_path: Path) -> None:
+    done = search(toy, tmp_path, "plan", "--trials", 20, "--rounds", 5, "--dry-run", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["trials"] == 20 and found["round_seconds"] > 0 and found["estimated_seconds"] > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("words", "says"), [
+    (("search", "fedavgg"), "Did you mean 'fedavg'"), (("search", "fedavg", "--trials", "0"), "trials must be"),
+    (("search", "fedavg", "--gpus-per-trial", "64"), "gpus-per-trial must be"), (("resume", "runs/nothing"), "There is no run"),
+    (("status", "."), "is not a run"), (("export", "runs/nothing"), "There is no run"), (("run", "nothing.yaml"), "nothing.yaml"),
+    (("serch",), "Did you mean 'search'"),
+])
+def test_wrong_requests_on_the_command_line(tmp_path: Path, words: tuple[str, ...], says: str) -> None:
+    done = fedtune(*words, cwd=tmp_path)
+    assert done.returncode == 2 and says in done.stderr and "Traceback" not in done.stderr and done.stdout == ""
+    assert list(tmp_path.iterdir()) == []
