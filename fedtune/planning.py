@@ -7,7 +7,6 @@ Values are laid over each other in this order, the later winning: declared defau
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

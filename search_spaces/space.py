@@ -8,7 +8,10 @@ A dimension is exactly one Optuna distribution and back:
     choice   CategoricalDistribution(options)
     flag     CategoricalDistribution((False, True))
 
-A `grid` is the list of values a grid search visits; every other sampler searches the interval they span.
+A `grid` is the list of values a grid search visits; every other sampler searches the interval they span. A grid search
+visits the product of the dimensions' values, or, in a space that is `one_at_a_time`, lines through one point: all
+parameters at their declared defaults first, then each dimension's other values with the rest at their defaults. Other
+samplers search the whole product either way.
 
 A choice may own sub-parameters. Those exist only in trials that chose their option; the study calls them
 `<option>.<key>` (two options may own a parameter of the same name), the trial's values hold them under `<key>`.
@@ -164,6 +167,9 @@ class Dimension:
         text = f"[{self.low:g}, {self.high:g}]" + (" log" if self.log else "") + (f" step {self.step:g}" if self.step else "")
         return f"{text}, grid of {len(self.grid)}" if self.grid is not None else text
 
+    def _count(self, points: int) -> int:
+        return sum(math.prod(child._count(points) for child in self.children.get(str(value), ())) for value in self.values(points))
+
     def _points(self, points: int) -> list[dict[str, Value]]:
         found: list[dict[str, Value]] = []
         for value in self.values(points):
@@ -191,6 +197,8 @@ class Space:
     metric: tuple[str, ...] = ("val_global_accuracy",)
     #: The paper chose its best configuration on the test set; its profile does the same and says so.
     select_on_test: bool = False
+    #: A grid search varies one dimension while the others stay at their defaults.
+    one_at_a_time: bool = False
 
     def dimensions(self) -> Iterator[tuple[str, Dimension]]:
         """Every dimension, children too, by its name in the study."""
@@ -226,9 +234,19 @@ class Space:
         return found
 
     def grid_points(self, points: int = 5) -> list[dict[str, Value]]:
-        """Every combination of the dimensions' grid values, the last dimension running fastest."""
+        """Every combination of the dimensions' grid values, the last dimension running fastest; with `one_at_a_time` the
+        point of all defaults, then for each dimension in turn its other values with the rest at their defaults."""
+        if self.one_at_a_time:
+            start = {key: dimension.parameter.default for key, dimension in self.search.items()}
+            return [start, *(start | {key: value} for key, dimension in self.search.items() for value in dimension.values(points) if value != start[key])]
         combinations = itertools.product(*(dimension._points(points) for dimension in self.search.values()))
         return [{key: value for part in combination for key, value in part.items()} for combination in combinations]
+
+    def cells(self, points: int = 5) -> int:
+        """How many points `grid_points` gives, without making them."""
+        if self.one_at_a_time:
+            return len(self.grid_points(points))
+        return math.prod(dimension._count(points) for dimension in self.search.values())
 
     def contains(self, values: Mapping[str, object]) -> bool:
         """Whether `values` by key is a complete point of this space: nothing missing, outside or left over."""
@@ -248,6 +266,7 @@ class Space:
             "search": [dimension_to_json(dimension) for dimension in self.search.values()],
             "fixed": dict(self.fix), "profiles": {name: dict(values) for name, values in self.profiles.items()},
             "figures": list(self.figures), "published": self.published, "metric": list(self.metric), "select_on_test": self.select_on_test,
+            "one_at_a_time": self.one_at_a_time,
         }
 
     @classmethod
@@ -259,6 +278,7 @@ class Space:
             search={dimension.key: dimension for dimension in dimensions}, fix=dict(data["fixed"]),
             profiles={name: dict(values) for name, values in data["profiles"].items()}, figures=tuple(data["figures"]),
             published=data["published"], metric=tuple(data["metric"]), select_on_test=data["select_on_test"],
+            one_at_a_time=data.get("one_at_a_time", False),
         )
 
 

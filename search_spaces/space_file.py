@@ -14,6 +14,7 @@
     figures: [heatmap]
     published: dfrd_fig5
     metric: val_global_accuracy
+    one_at_a_time: true                          # a grid search varies one parameter, the others at their defaults
 
 A space narrows what the method declares; it never widens a bound and never invents a parameter. Every problem of a
 file is reported, with its line, in one `UserError`.
@@ -41,7 +42,7 @@ EXPERIMENT = {
 }
 PROFILES = ("small", "paper")
 
-_TOP = ("method", "title", "source", "search", "fix", "profiles", "figures", "published", "metric")
+_TOP = ("method", "title", "source", "search", "fix", "profiles", "figures", "published", "metric", "one_at_a_time")
 _NUMBER = ("low", "high", "log", "step", "grid")
 
 
@@ -134,8 +135,25 @@ class _Reader:
         return Space(
             Path(self.document.name).stem, method, search, title=self.text(items, "title"), source=self.text(items, "source"), fix=fix,
             profiles=profiles, figures=self.words(items, "figures"), published=self.text(items, "published") or None, metric=metric,
-            select_on_test=select_on_test,
+            select_on_test=select_on_test, one_at_a_time=self.one_at_a_time(items, search),
         )
+
+    def one_at_a_time(self, items: Mapping[str, Node], search: Mapping[str, Dimension]) -> bool:
+        """The switch of that name; a line through the defaults needs every default to be a point of the space."""
+        node = items.get("one_at_a_time")
+        if node is None or node.value is None:
+            return False
+        if not isinstance(node.value, bool):
+            self.complain(node, "one_at_a_time", "true or false", node.value)
+            return False
+        for key, dimension in search.items() if node.value else ():
+            if dimension.children:
+                self.problems.append(f"{key} owns further parameters and cannot be varied one at a time ({self.document.at(node)}). "
+                                     "List its options without them.")
+            elif not dimension.contains(dimension.parameter.default):
+                self.complain(node, f"search of {key}", f"wide enough to hold its default, {dimension.parameter.default}, with one_at_a_time",
+                              Shown(dimension.describe()))
+        return node.value
 
     def search(self, node: Node | None) -> dict[str, Dimension]:
         found: dict[str, Dimension] = {}

@@ -121,6 +121,23 @@ def test_grid_points_run_the_last_dimension_fastest() -> None:
     ]
 
 
+def test_one_at_a_time_goes_through_the_defaults() -> None:
+    space = Space("s", "m", {"alpha": Dimension(DECLARED["alpha"], 0, 1, grid=(0.0, 0.5, 1.0)), "rho": Dimension(DECLARED["rho"], 0, 9, grid=(5, 9)),
+                             "use_ema": Dimension(DECLARED["use_ema"])}, one_at_a_time=True)
+    start = {"alpha": 0.5, "rho": 0, "use_ema": True}
+    assert space.grid_points() == [
+        start, start | {"alpha": 0.0}, start | {"alpha": 1.0}, start | {"rho": 5}, start | {"rho": 9}, start | {"use_ema": False},
+    ]
+    assert space.cells() == 6 and all(space.contains(point) for point in space.grid_points())
+    assert Space.from_json(json.loads(json.dumps(space.to_json()))) == space
+
+
+def test_cells_counts_the_grid_without_making_it() -> None:
+    for keys in (["alpha", "use_ema"], ["kind"], ["kind", "merge_op", "even"]):
+        space = Space("s", "m", {key: Dimension.of(DECLARED[key]) for key in keys})
+        assert space.cells(3) == len(space.grid_points(3))
+
+
 def test_numbers_without_a_grid_are_spaced_evenly_on_their_scale() -> None:
     assert Dimension(DECLARED["alpha"], 0.0, 2.0).values() == (0.0, 0.5, 1.0, 1.5, 2.0)
     assert Dimension(DECLARED["alpha"], 0.0, 0.3).values(4) == (0.0, 0.1, 0.2, 0.3)

@@ -192,3 +192,16 @@ def test_files_that_cannot_be_read(tmp_path: Path, declared: Declared) -> None:
         with pytest.raises(UserError, match=said) as caught:
             presets.load("m", str(tmp_path / name), declared)
         assert len(caught.value.problems) == 1
+
+
+def test_one_at_a_time(tmp_path: Path, declared: Declared) -> None:
+    text = "method: m\nsearch: {alpha: {grid: [0, 0.5]}, merge_op: {}}\none_at_a_time: true\n"
+    space = load(tmp_path, text, declared)
+    assert space.one_at_a_time and space.grid_points()[0] == {"alpha": 0.5, "merge_op": "mul"} and len(space.grid_points()) == 4
+    assert not load(tmp_path, text.replace("true", "false"), declared).one_at_a_time
+    assert problems(tmp_path, "method: m\nsearch: {alpha: {low: 1}, merge_op: {options: [add]}, kind: {}}\none_at_a_time: true\n", declared) == [
+        "search of alpha must be wide enough to hold its default, 0.5, with one_at_a_time, got [1, 2] (space.yaml, line 3).",
+        "search of merge_op must be wide enough to hold its default, mul, with one_at_a_time, got add (space.yaml, line 3).",
+        "kind owns further parameters and cannot be varied one at a time (space.yaml, line 3). List its options without them.",
+    ]
+    assert problems(tmp_path, text.replace("true", "often"), declared) == ["one_at_a_time must be true or false, got 'often' (space.yaml, line 3)."]
