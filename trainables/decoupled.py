@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainables import models
-from trainables.federation import ClientData, Federation
+from trainables.federation import Federation
 from trainables.method import Params
 from trainables.params import put, take
 
@@ -109,10 +109,3 @@ def initial_generator(fed: Federation, noise_dim: int, hidden: tuple[int, ...] =
     module = feature_generator(fed, "initial", noise_dim, hidden)
     initialise(module, fed.rng.torch("init", "feature generator"))
     return take(module)
-
-
-def drawn_label_counts(data: ClientData, drawn: Tensor) -> Tensor:
-    """Distinct samples of each class `(C,)` among the drawn ones, indices `(steps, batch)` into the client's samples."""
-    seen = torch.zeros(len(data), dtype=torch.bool)
-    seen[drawn.flatten()] = True
-    return torch.bincount(data.y[seen], minlength=data.classes)

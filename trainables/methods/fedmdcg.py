@@ -37,9 +37,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from search_spaces.parameter import choice, real
+from trainables import bases
 from trainables.crossed import Crossed, aggregate, draw_noise, gd_loss, ramp
-from trainables.decoupled import body_of, drawn_label_counts, feature_generator, head_of, initial_generator
-from trainables.distillation import label_law
+from trainables.decoupled import body_of, feature_generator, head_of, initial_generator
 from trainables.federation import ClientData, Federation
 from trainables.local import draw_batches, train
 from trainables.losses import kd_kl, pair_distances
@@ -54,7 +54,7 @@ _GD_SAMPLES = 256
 
 
 @dataclass(frozen=True)
-class Config(Crossed):
+class Config(bases.LabelCounting, Crossed):
     """FedMD-CG's loss weights, ramp and diversity."""
 
     lambda1: float = real(1.0, low=0.0, high=10.0, symbol="λ₁", doc="Weight of the classifier's cross-entropy on the global generator's features.",
@@ -92,11 +92,13 @@ class State:
 
 @dataclass(frozen=True)
 class Memory:
-    """What a client keeps: its extractor, its generator and the state of the generator's Adam."""
+    """What a client keeps: its extractor, its generator, the state of the generator's Adam, and for cumulative counts the
+    mask of samples drawn so far `(n,)`."""
 
     body: Params
     generator: Params
     adam: Params
+    seen: Tensor | None
 
 
 class Weights(NamedTuple):
@@ -118,9 +120,9 @@ def download(config: Config, fed: Federation, state: State, client: int) -> Payl
 
 
 def client(config: Config, fed: Federation, payload: Payload, memory: Memory | None, data: ClientData, rng: Rng) -> ClientResult:
-    """Both stages; uploads the local generator, the local classifier and the counts of labels drawn in stage 1 `(C,)`."""
+    """Both stages; uploads the local generator, the local classifier and, unless label_weighting is `average`, label counts `(C,)`."""
     if memory is None:
-        memory = Memory(body_of(fed.initial_params()), initial_generator(fed, config.noise_dim), {})
+        memory = Memory(body_of(fed.initial_params()), initial_generator(fed, config.noise_dim), {}, None)
     module = fed.network()
     put(module, memory.body | unpack("head", payload))
     factor = ramp(int(payload["round"]), fed.rounds, config.ramp_power)
@@ -130,9 +132,10 @@ def client(config: Config, fed: Federation, payload: Payload, memory: Memory | N
     work = train(config, module, data, rng, objective)
     model = take(module)
     generator, adam, agreement = _train_generator(config, fed, model, memory, data, rng)
+    counts, seen = bases.label_counts(config, data, work, bases.Memory(None, memory.seen))
     return ClientResult(
-        upload=pack("generator", generator) | pack("head", head_of(model)) | {"label_counts": drawn_label_counts(data, work.drawn)},
-        memory=Memory(body_of(model), generator, adam), model=model,
+        upload=pack("generator", generator) | pack("head", head_of(model)) | ({} if counts is None else {"label_counts": counts}),
+        memory=Memory(body_of(model), generator, adam, seen), model=model,
         loss=float(objective.data_loss) / len(work.drawn), metrics={"gd_loss": agreement},
     )
 
@@ -226,7 +229,7 @@ def diversity_loss(config: Config, made: Tensor, z: Tensor, labels: Tensor) -> T
 
 def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
     """The averages and the label law, then distillation."""
-    law = label_law(torch.stack([u.payload["label_counts"] for u in uploads]), len(uploads), fed.classes)
+    law = bases.law_of(fed, uploads)
     generator, head = aggregate(config, fed, uploads, law.weights, law.law, rng)
     return State(state.round + 1, generator, head, law.law)
 

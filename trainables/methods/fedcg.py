@@ -1,0 +1,222 @@
+"""FedCG: conditional GANs on features, for privacy and competitive performance.
+
+Wu, Kang, Luo, He, Yang: FedCG: Leverage Conditional GAN for Protecting Privacy and Maintaining Competitive Performance
+in Federated Learning, IJCAI 2022. Settings are those of FedMD-CG's comparison.
+
+A client's model is D_i(F_i(x)). It keeps F_i and a discriminator Q_i; the generator G_i, trained against Q_i to make
+features like F_i's, travels with the classifier D_i.
+
+    stage 1   D_i ← D;  I_c SGD steps on F_i, D_i with the global generator G frozen;  z ~ N(0, I), y the batch's labels:
+              CE(D_i(F_i(x)), y) + γ_r mean (F_i(x) - G(z, y))²
+    γ_r       γ · (2/(1 + exp(-10 min((r-1)/50, 1))) - 1)   (sigmoid)   or   γ ((r-1)/R)^d   (polynomial)
+    stage 2   G_i ← G;  I_c pairs of Adam steps with F_i frozen, fresh batches:
+              Q_i   -mean [log Q_i(F_i(x)) + log(1 - Q_i(G_i(z, y)))]
+              G_i   -mean log Q_i(G_i(z, y))
+    server    [G, D] ← Σ_i n_i/n [G_i, D_i], then KL(Σ_i n_i/n D_i(G_i(z, y)) ‖ D(G(z, y))) over G and D, y uniform
+
+    γ gamma    d ramp_power    R rounds (planned)    I_c local_steps    Q_i: the classifier's architecture with one output
+    server_agg   kd: as above;   ave_star, ave: only the average;   kdc: FedMD-CG's L_kl,1 + L_kl,2 + L_kl,3, for which
+                 clients send counts of the labels drawn and y ~ p(y)
+
+There is no global model; `g_acc_virtual` averages the complete local models. `train_loss` is the cross-entropy on data.
+`gd_loss` is CE(D_i(G_i(z, y)), y) after stage 2.
+
+Differs from the paper: γ scales the ramp; steps are counted instead of epochs; SGD trains the local model as in the
+comparison; local models start from the federation's common initial one; the server's Adam starts anew each round.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from search_spaces.parameter import choice, integer, real
+from trainables import bases, models
+from trainables.crossed import AGGREGATIONS, Crossed, aggregate, draw_noise, gd_loss, ramp
+from trainables.decoupled import body_of, feature_generator, head_of, initial_generator
+from trainables.federation import ClientData, Federation
+from trainables.local import draw_batches, train
+from trainables.method import ClientResult, Limit, Method, Params, Payload, Upload
+from trainables.optimisers import put_state, take_state
+from trainables.params import on, pack, put, take, unpack
+from trainables.rng import Rng
+
+#: Labels drawn from a client's own for the G+D loss.
+_GD_SAMPLES = 256
+
+
+@dataclass(frozen=True)
+class Config(Crossed):
+    """FedCG's one weight, its ramp, and what the comparison in FedMD-CG sets otherwise."""
+
+    gamma: float = real(1.0, low=0.0, high=100.0, symbol="γ", doc="Weight of the extractor's squared distance to the global generator's features.",
+                        source="FedCG Sec. 4", tune=(0.01, 10.0))
+    ramp: str = choice("sigmoid", ("sigmoid", "polynomial"), symbol="γ_r", doc="How γ grows over rounds.", source="FedCG code, FedMD-CG code")
+    ramp_power: float = real(3.0, low=0.0, high=10.0, symbol="d", doc="Power of the polynomial ramp.", source="FedMD-CG code")
+    dis_lr: float = real(3e-4, low=1e-7, high=1.0, log=True, symbol="η_Q", doc="Adam learning rate of the discriminator.", source="FedCG code",
+                         tune=(1e-5, 1e-2))
+    server_agg: str = choice("kd", AGGREGATIONS, doc="What the server does with generators and classifiers.", source="FedMD-CG Table 3",
+                             tune=("ave_star", "kd", "kdc"))
+    server_steps: int = integer(20, low=0, high=1000, symbol="I_s", doc="Adam steps of the server's distillation.", source="FedMD-CG code", tune=(5, 200))
+    server_lr: float = real(1e-3, low=1e-7, high=1.0, log=True, symbol="η_s", doc="Adam learning rate of the server's distillation.", source="FedMD-CG code",
+                            tune=(1e-5, 1e-2))
+
+
+@dataclass(frozen=True)
+class State:
+    """The global generator and classifier (`head.…`) after `round` rounds."""
+
+    round: int
+    generator: Params
+    head: Params
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a client keeps: its extractor, its discriminator and the states of the two Adams."""
+
+    body: Params
+    discriminator: Params
+    generator_adam: Params
+    discriminator_adam: Params
+
+
+def gamma_of(config: Config, round_: int, rounds: int) -> float:
+    """γ_r of round r = 1, 2, … of the R planned ones; 0 in the first."""
+    if config.ramp == "polynomial":
+        return config.gamma * ramp(round_, rounds, config.ramp_power)
+    return config.gamma * (2.0 / (1.0 + math.exp(-10.0 * min((round_ - 1) / 50.0, 1.0))) - 1.0)
+
+
+def init(config: Config, fed: Federation, rng: Rng) -> State:
+    """Draws generator and classifier."""
+    return State(0, initial_generator(fed, config.noise_dim), head_of(fed.initial_params()))
+
+
+def download(config: Config, fed: Federation, state: State, client: int) -> Payload:
+    """G, D and the number of the coming round."""
+    return pack("generator", state.generator) | pack("head", state.head) | {"round": torch.tensor(state.round + 1)}
+
+
+def discriminator(fed: Federation, slot: str) -> nn.Module:
+    """Q's module: the classifier of the federation's architecture with a single output, the logit of "real"."""
+    return fed.cached(("discriminator", slot), lambda: models.build(fed.model, fed.shape, 1).head)
+
+
+def client(config: Config, fed: Federation, payload: Payload, memory: Memory | None, data: ClientData, rng: Rng) -> ClientResult:
+    """Both stages; uploads generator, classifier and, for kdc, the counts of labels drawn in stage 1 `(C,)`."""
+    if memory is None:
+        fresh = discriminator(fed, "initial")
+        models.initialise(fresh, fed.rng.torch("init", "discriminator"))
+        memory = Memory(body_of(fed.initial_params()), take(fresh), {}, {})
+    module = fed.network()
+    put(module, memory.body | unpack("head", payload))
+    objective = _LocalObjective(config, fed, payload, rng.child("stage 1"))
+    work = train(config, module, data, rng, objective)
+    model = take(module)
+    generator, kept, agreement = _train_gan(config, fed, model, unpack("generator", payload), memory, data, rng)
+    counts, _ = bases.label_counts(bases.LabelCounting(), data, work, None) if config.server_agg == "kdc" else (None, None)
+    upload = pack("generator", generator) | pack("head", head_of(model)) | ({} if counts is None else {"label_counts": counts})
+    return ClientResult(upload=upload, memory=kept, model=model, loss=float(objective.data_loss) / len(work.drawn), metrics={"gd_loss": agreement})
+
+
+class _LocalObjective:
+    """The loss of stage 1 in one round; without weight it draws nothing. `data_loss` sums up CE(D_i(F_i(x)), y)."""
+
+    def __init__(self, config: Config, fed: Federation, payload: Payload, rng: Rng) -> None:
+        self.config, self.gamma = config, gamma_of(config, int(payload["round"]), fed.rounds)
+        self.generator = feature_generator(fed, "frozen", config.noise_dim).eval().requires_grad_(False)
+        put(self.generator, on(fed.device, unpack("generator", payload)))
+        self.noise = rng.torch("noise")
+        self.data_loss = torch.zeros((), device=fed.device)
+
+    def __call__(self, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        assert isinstance(module, models.Model)
+        features = module.features(x)
+        loss = F.cross_entropy(module.head(features), y)
+        self.data_loss += loss.detach()
+        if self.gamma > 0:
+            loss = loss + self.gamma * F.mse_loss(features, self.generator(draw_noise(self.config, len(y), self.noise, x.device), y).detach())
+        return loss
+
+
+def _train_gan(config: Config, fed: Federation, model: Params, start: Params, memory: Memory, data: ClientData, rng: Rng) -> tuple[Params, Memory, float]:
+    """Stage 2: the trained generator, what the client keeps, and the G+D loss."""
+    module = fed.network(slot="frozen")
+    put(module.eval().requires_grad_(False), model)
+    generator = feature_generator(fed, "local", config.noise_dim).train().requires_grad_(True)
+    critic = discriminator(fed, "local").train()
+    put(generator, on(fed.device, start))
+    put(critic, on(fed.device, memory.discriminator))
+    adam_g = torch.optim.Adam(generator.parameters(), lr=config.gen_lr, weight_decay=config.gen_weight_decay, fused=True)
+    adam_q = torch.optim.Adam(critic.parameters(), lr=config.dis_lr, weight_decay=config.gen_weight_decay, fused=True)
+    put_state(adam_g, generator, memory.generator_adam)
+    put_state(adam_q, critic, memory.discriminator_adam)
+    rng = rng.child("stage 2")
+    noise = rng.torch("noise")
+    for chosen in draw_batches(config, len(data), data.work, rng):
+        x, y = data.batch(chosen)
+        with torch.no_grad():
+            features = module.features(x)
+        made = generator(draw_noise(config, len(y), noise, x.device), y)
+        critic.requires_grad_(True)
+        loss = discriminator_loss(critic(features), critic(made.detach()))
+        adam_q.zero_grad(set_to_none=True)
+        loss.backward()
+        adam_q.step()
+        critic.requires_grad_(False)
+        adam_g.zero_grad(set_to_none=True)
+        generator_loss(critic(made)).backward()
+        adam_g.step()
+    random = rng.torch("agreement")
+    labels = data.y[torch.randint(len(data), (_GD_SAMPLES,), generator=random)].to(fed.device)
+    kept = Memory(body_of(model), take(critic), take_state(adam_g, generator), take_state(adam_q, critic))
+    return take(generator), kept, gd_loss(config, generator, module.head, labels, random)
+
+
+def discriminator_loss(real_logits: Tensor, made_logits: Tensor) -> Tensor:
+    """`-mean [log Q(F(x)) + log(1 - Q(G(z, y)))]` from Q's logits on real and on generated features, `(B, 1)` each."""
+    return -(F.logsigmoid(real_logits) + F.logsigmoid(-made_logits)).mean()
+
+
+def generator_loss(made_logits: Tensor) -> Tensor:
+    """`-mean log Q(G(z, y))` from Q's logits `(B, 1)`."""
+    return -F.logsigmoid(made_logits).mean()
+
+
+def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
+    """The averages, then distillation on uniformly drawn labels (kdc: on p(y), with weights per class)."""
+    law = bases.law_of(fed, uploads)
+    generator, head = aggregate(config, fed, uploads, law.weights, law.law, rng)
+    return State(state.round + 1, generator, head)
+
+
+def global_model(config: Config, fed: Federation, state: State) -> None:
+    """There is none: extractors never leave the clients."""
+
+
+METHOD = Method(
+    name="fedcg",
+    title="FedCG",
+    reference="Wu et al., IJCAI 2022",
+    family="model decoupling with generators of features",
+    Config=Config,
+    State=State,
+    Memory=Memory,
+    init=init,
+    download=download,
+    client=client,
+    server=server,
+    global_model=global_model,
+    virtual=True,
+    limits=(
+        Limit({"server_steps": 0}, equals="fedcg", other={"server_agg": "ave_star"}),
+        Limit({"server_agg": "ave"}, equals="fedcg", other={"server_agg": "ave_star"}),
+        Limit({"server_agg": "ave_star", "gamma": 0}, equals="lgfedavg"),
+    ),
+)
