@@ -45,7 +45,7 @@ from trainables.losses import kd_kl
 from trainables.method import ClientResult, Limit, Method, Params, Payload, Upload
 from trainables.model_cache import Cache, Readout, both, chosen, remember
 from trainables.noise_generator import NoiseGenerator
-from trainables.optimiser_state import put_state, take_state
+from trainables.optimisers import put_state, take_state
 from trainables.params import average, on, pack, put, take, unpack
 from trainables.rng import Rng
 
@@ -142,7 +142,7 @@ class Fusion:
             put(self.generator, on(fed.device, memory.generator))
         self.adam = torch.optim.Adam(self.generator.parameters(), lr=config.gen_lr, fused=True)
         if memory is not None:
-            put_state(self.adam, memory.adam)
+            put_state(self.adam, self.generator, memory.adam)
         self.noise = rng.torch("noise")
         self.device = fed.device
 
@@ -164,7 +164,7 @@ class Fusion:
 
     def memory(self) -> Memory:
         """What is left of the round on the client."""
-        return Memory(take(self.generator), take_state(self.adam))
+        return Memory(take(self.generator), take_state(self.adam, self.generator))
 
 
 def one_hot_loss(logits: Tensor) -> Tensor:
