@@ -48,6 +48,10 @@ class FederationConfig:
     target: float = real(0.0, low=0.0, high=1.0, doc="Level of target_metric for rounds_to_target; 0 leaves that metric out.")
     target_metric: str = choice("global_accuracy", ("global_accuracy", "local_accuracy", "amp", "wlp", "p_acc", "p_acc_global", "g_acc_virtual"),
                                 doc="What rounds_to_target watches.")
+    attack_images: int = integer(0, low=0, high=1000, doc="Images attacked for psnr after the last round; 0 leaves that metric out.", source="FedMD-CG Table 2")
+    attack_steps: int = integer(300, low=1, high=10_000, doc="Outer L-BFGS iterations of the attack.", source="Zhu et al. 2019 code")
+    attack_private: str = choice("random", ("random", "searched"),
+                                 doc="What the attacker puts in place of a part that is not uploaded: random weights, or weights it searches for too.")
     eval_every: int = integer(1, low=1, high=100_000, doc="Rounds between evaluations; the last round is always evaluated.")
 
 

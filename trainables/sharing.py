@@ -1,7 +1,6 @@
 """Sharing one part of the model: clients send the part that is shared and keep the other (FedPer and LG-FedAvg).
 
-The two methods differ in one word, which part is shared. A model is its `features` (everything below the head) and its
-`head`; a parameter belongs to the head when its name begins with `head.`.
+The two methods differ in one word, which part is shared: the `features` (everything below the head) or the `head`.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from trainables.decoupled import body_of, head_of
 from trainables.federation import ClientData, Federation
 from trainables.local import LocalTraining, train
 from trainables.method import ClientResult, Limit, Method, Params, Payload, Upload
@@ -17,6 +17,7 @@ from trainables.params import average, pack, put, take, unpack
 from trainables.rng import Rng
 
 Part = Literal["features", "head"]
+_CUT: dict[Part, Callable[[Params], Params]] = {"features": body_of, "head": head_of}
 
 
 @dataclass(frozen=True)
@@ -34,20 +35,10 @@ class Memory:
     private: Params
 
 
-def part_of(name: str) -> Part:
-    """The part that the parameter `name` belongs to."""
-    return "head" if name.startswith("head.") else "features"
-
-
-def only(part: Part, params: Params) -> Params:
-    """The parameters of that part, by their full names."""
-    return {name: tensor for name, tensor in params.items() if part_of(name) == part}
-
-
 def _init(part: Part) -> Callable[..., State]:
     def init(config: LocalTraining, fed: Federation, rng: Rng) -> State:
         """The shared part of the initial model."""
-        return State(0, only(part, fed.initial_params()))
+        return State(0, _CUT[part](fed.initial_params()))
 
     return init
 
@@ -62,12 +53,12 @@ def _client(part: Part) -> Callable[..., ClientResult]:
 
     def client(config: LocalTraining, fed: Federation, payload: Payload, memory: Memory | None, data: ClientData, rng: Rng) -> ClientResult:
         """Trains both parts together, returns the shared one and keeps the other."""
-        own = memory.private if memory is not None else only(private, fed.initial_params())
+        own = memory.private if memory is not None else _CUT[private](fed.initial_params())
         module = fed.network()
         put(module, unpack("model", payload) | own)
         work = train(config, module, data, rng)
         model = take(module)
-        return ClientResult(upload=pack("model", only(part, model)), memory=Memory(only(private, model)), model=model, loss=work.loss)
+        return ClientResult(upload=pack("model", _CUT[part](model)), memory=Memory(_CUT[private](model)), model=model, loss=work.loss)
 
     return client
 
