@@ -50,12 +50,17 @@ _DECLARED = (
     Metric("seconds", "minimize", "Round seconds", "The whole round.", "s", timing=True),
 )
 
+#: Parts of the traffic a method may have counted separately.
+TRAFFIC = {"pma": "personal models", "gme": "the global model"}
+
 #: Readouts a method may give beside its main global model, and what is measured of each.
 READOUTS = {"aca": "ACA", "oca": "OCA"}
 _OF_READOUTS = ("global_accuracy", "amp", "fm", "wlp")
 
 _ALL = (*_DECLARED, *(replace(m, name=f"{prefix}_{m.name}", title=f"{m.title} of {title}")
-                      for prefix, title in READOUTS.items() for m in _DECLARED if m.name in _OF_READOUTS))
+                      for prefix, title in READOUTS.items() for m in _DECLARED if m.name in _OF_READOUTS),
+        *(replace(m, name=f"{m.name}_{part}", title=f"{m.title} for {title}", doc=f"{m.doc[:-1]}, for {title} alone.")
+          for part, title in TRAFFIC.items() for m in _DECLARED if m.name in ("bytes_up", "bytes_down")))
 
 METRICS: dict[str, Metric] = {m.name: m for m in _ALL} | {
     f"val_{m.name}": replace(m, name=f"val_{m.name}", title=f"{m.title} (validation)", validation=False) for m in _ALL if m.validation

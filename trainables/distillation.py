@@ -90,6 +90,12 @@ class Teachers:
         """The ensemble `u_T = Σ_i τ_i f_i(s)`: images `(B, ...)`, weights `(S, B)` to `(B, C)`. Differentiable in the images."""
         return _weighted_sum((module(images) for module in self.modules), weights)
 
+    def features_and_logits(self, images: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """The ensembles of features `(B, p)` and of logits `(B, C)`, for models of one feature width p."""
+        features = [module.features(images) for module in self.modules]
+        logits = (module.head(v) for module, v in zip(self.modules, features, strict=True))
+        return _weighted_sum(features, weights), _weighted_sum(logits, weights)
+
 
 def _weighted_sum(terms: Iterable[Tensor], weights: Tensor) -> Tensor:
     """`Σ_i weights[i] · term_i` of terms `(B, ...)`, summed in order; weights `(S, B)`."""

@@ -108,5 +108,8 @@ class Method:
     global_network: Callable[[Any, Federation], nn.Module] = _global_network
     #: Further global models measured beside the main one, by name; their metrics are recorded as `<name>_<metric>`.
     readouts: Callable[[Any, Federation, Any], Mapping[str, Params]] | None = None
+    #: Parts of the traffic that are counted separately as well: by name, how the entries that belong to it begin. Recorded as
+    #: `bytes_up_<name>` and `bytes_down_<name>` (declared in `search_spaces.metrics`).
+    traffic: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     #: Also measure the throw-away average of the round's complete local models (`g_acc_virtual`).
     virtual: bool = False

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,7 +22,7 @@ from search_spaces.parameter import Value, build
 from trainables import evaluate, registry, split
 from trainables.checkpoint import from_tree, to_tree
 from trainables.federation import FederationConfig
-from trainables.method import ClientResult, Params, Upload
+from trainables.method import ClientResult, Params, Payload, Upload
 from trainables.params import average, count_bytes, put
 
 #: One line of rounds.jsonl.
@@ -67,11 +68,11 @@ class Simulation:
         started = time.perf_counter()
         memories = dict(self.progress.memories)
         results: dict[int, ClientResult] = {}
-        bytes_down = 0
+        down = Counter(self._bytes("bytes_down", {}))
         state = self.progress.state
         for client, work in zip(cohort.clients, cohort.work, strict=True):
             payload = self.method.download(self.config, self.fed, state, client)
-            bytes_down += count_bytes(payload)
+            down.update(self._bytes("bytes_down", payload))
             if work == 0:
                 continue
             data = split.with_work(self.data.clients[client], work)
@@ -83,7 +84,10 @@ class Simulation:
         state = self.method.server(self.config, self.fed, state, uploads, rng.child("server"))
         served = time.perf_counter()
         self.progress = replace(self.progress, round=t, state=state, memories=memories)
-        row: Row = {"round": t, "seed": self.fed.seed, "bytes_up": sum(count_bytes(u.payload) for u in uploads), "bytes_down": bytes_down}
+        up = Counter(self._bytes("bytes_up", {}))
+        for upload in uploads:
+            up.update(self._bytes("bytes_up", upload.payload))
+        row: Row = {"round": t, "seed": self.fed.seed} | up | down
         row |= self._client_means(results)
         if t % self.settings.eval_every == 0 or t == self.settings.rounds:
             row |= self._evaluate({c: r.model for c, r in results.items() if r.model is not None})
@@ -92,6 +96,12 @@ class Simulation:
         row |= {"seconds_client": trained - started, "seconds_server": served - trained, "seconds_evaluation": finished - served,
                 "seconds": finished - started}
         return {key: _finite(value) for key, value in row.items()}
+
+    def _bytes(self, direction: str, payload: Payload) -> dict[str, int]:
+        """Bytes of a payload, in all and of each part that the method has counted separately."""
+        parts = {f"{direction}_{name}": count_bytes({key: tensor for key, tensor in payload.items() if key.startswith(starts)})
+                 for name, starts in self.method.traffic.items()}
+        return {direction: count_bytes(payload)} | parts
 
     def _client_means(self, results: Mapping[int, ClientResult]) -> Row:
         """What clients measured themselves, averaged by client size."""

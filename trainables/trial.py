@@ -17,6 +17,7 @@ from torch import Tensor
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value
 from trainables import checkpoint
+from trainables.models import Model
 from trainables.rounds import Row, Simulation
 
 _VERSION = 1
@@ -83,7 +84,9 @@ class Replicates:
         for s in self.simulations:
             params = s.global_model()
             if params is not None:
-                card = Card(s.method.name, s.settings.dataset, s.fed.model, s.fed.shape, s.fed.classes, s.data.class_names, s.fed.mean, s.fed.std,
+                network = s.method.global_network(s.config, s.fed)
+                name = network.name if isinstance(network, Model) else s.fed.model
+                card = Card(s.method.name, s.settings.dataset, name, s.fed.shape, s.fed.classes, s.data.class_names, s.fed.mean, s.fed.std,
                             s.fed.seed, s.progress.round)
                 found[s.fed.seed] = ({k: v.contiguous().cpu() for k, v in params.items()}, asdict(card))
         return found

@@ -27,7 +27,8 @@ TIMES = ("seconds", "seconds_client", "seconds_server", "seconds_evaluation")
 def values_for(name: str, data: Path, **more: Any) -> dict[str, Any]:
     """A federation that runs in milliseconds, whatever the method."""
     quick = {"dataset": str(data), "clients": 4, "rounds": 4, "local_steps": 2, "batch_size": 16, "lr": 0.05, "omega": 1.0, "server_iters": 1,
-             "server_steps": 1, "gen_steps": 1, "distill_steps": 1, "server_batch_size": 8, "noise_dim": 8, "min_samples": 4}
+             "server_steps": 1, "gen_steps": 1, "distill_steps": 1, "server_batch_size": 8, "noise_dim": 8, "min_samples": 4,
+             "local_epochs": 0, "gme_interval": 1}
     known = registry.declared(name)
     return {k: v for k, v in (quick | more).items() if k in known}
 

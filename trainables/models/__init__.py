@@ -44,6 +44,7 @@ def build(name: str, shape: Shape, classes: int, rate: float = 1.0, scaler: bool
         raise UserError(unknown("model", name, names()))
     with torch.random.fork_rng(devices=[]):
         model = _constructors()[name](shape, classes, rate, scaler)
+    model.name = name
     model.axes = {key: model.axes[key] for key, _ in model.named_parameters()}
     initialise(model, torch.Generator().manual_seed(0))
     return model

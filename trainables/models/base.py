@@ -48,6 +48,8 @@ class Model(nn.Module):
 
     head: nn.Module
     feature_width: int
+    #: The name it was built by.
+    name: str
     #: Law of convolution weights, see `initialise`.
     convolutions: Literal["default", "he"] = "default"
 

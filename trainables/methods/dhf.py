@@ -1,0 +1,299 @@
+"""DHF: prototype-driven data-free heterogeneous federated learning.
+
+Clients of any architecture with features of one width keep a model of their own (PMA); from time to time a generator
+guided by class prototypes lets the server distil all of them into a larger global model (GME).
+
+    L_k       CE(h_k(φ_k(x)), y) + λ mean_p (φ_k(x) - C̄^y)²                                                  (5)
+    C_k^j     mean of φ_k(x) over client k's samples of class j;   C̄^j = Σ_k |D_k^j|/|D^j| C_k^j            (6) (7)
+    w_(k,i)   Σ_j |D_k^j|/|D_k| CE(h_i(C_k^j), j),   w'_(k,i) = softmax_i(-τ w_(k,i)),   h'_k = Σ_i w'_(k,i) h_i   (8)-(10)
+    u_T, v_T  Σ_k |D_k^y|/|D^y| f_k(x),  Σ_k |D_k^y|/|D^y| φ_k(x),   x = G(z, y);   u_S = ω(x),  v_S = φ(x)  (11)
+    L_aut     mean_p (v_T - C̄^y)²                                                                            (12)
+    L_trans   -KL(softmax(u_S) ‖ softmax(u_T)) - mean_p (v_S - v_T)²                                         (13)
+    L_div     exp(-mean_jk d(x_j, x_k) d(z_j, z_k))                                                          (14)
+    L_gen     L_aut + λ_div L_div + λ_eff L_trans                                I_g steps of Adam           (15)
+    L_glo     KL(softmax(u_T) ‖ softmax(u_S)) + α mean_p (v_S - v_T)²            I_d steps of SGD            (16)
+
+    λ lambda    τ tau    λ_div lambda_div    λ_eff lambda_eff    α alpha    I, I_g, I_d   server_iters, gen_steps, distill_steps
+    ω_k = [φ_k, h_k]   client k's model: `model`, or deep_model for a share ν (nu) of the clients;  ω   server_model
+    |D_k^j|   samples of class j that client k holds; sums over k run over the round's clients
+
+Every round the owned prototypes, their counts and the head go up, the prototypes and the client's mixed head h'_k come
+down. In a GME round (every gme_interval rounds and the last) the rest of ω_k goes up too, one byte asks for it, and both
+are counted apart: bytes_up_pma, bytes_up_gme.
+
+Differs from the paper: it gives few numbers and no code; METHODS 3 has the readings taken here. λ's distance is a mean
+square (proto_norm); one side is detached in L_trans (the student) and in L_glo (the clients); labels are drawn among the
+classes that the round's clients hold, as no ensemble weight exists for others; GME runs seldom, as nothing of it returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from search_spaces.parameter import choice, flag, integer, real
+from trainables import models, prototypes
+from trainables.bases import initial_generator
+from trainables.distillation import Batch, Phases, ServerDistillation, Teachers, label_law
+from trainables.federation import ClientData, Federation
+from trainables.generators import MERGE_OPS
+from trainables.local import LocalTraining, train
+from trainables.losses import diversity, kd_kl, kl_rows
+from trainables.method import ClientResult, Limit, Method, Params, Payload, Upload
+from trainables.models import Model
+from trainables.params import pack, put, take, unpack
+from trainables.partition import RECIPES
+from trainables.rng import Rng
+
+#: Models with features of width 512 and one linear layer as head, which is what lets heads and prototypes be exchanged.
+WIDE = ("cnn", "cnn2", "cnn3", "resnet10")
+
+
+@dataclass(frozen=True)
+class Config(ServerDistillation, LocalTraining):
+    """DHF's weights, networks and the paper's own federation."""
+
+    lambda_: float = real(1.0, low=0.0, high=1e4, log=True, symbol="λ", doc="Weight of the distance to the class prototype.",
+                         source="DHF Eq. 5", tune=(1e-3, 100))
+    tau: float = real(0.5, low=0.0, high=1000.0, log=True, symbol="τ", doc="Decay of a head's weight with its loss; 0 averages all heads alike.",
+                      source="DHF Eq. 9", tune=(0.01, 20))
+    lambda_div: float = real(1.0, low=0.0, high=1e3, log=True, symbol="λ_div", doc="Weight of the diversity loss.", source="DHF Eq. 15", tune=(0.01, 10))
+    lambda_eff: float = real(0.1, low=0.0, high=1e3, log=True, symbol="λ_eff", doc="Weight of the validity loss.", source="DHF Eq. 15", tune=(1e-3, 10))
+    alpha: float = real(1.0, low=0.0, high=1e3, log=True, symbol="α", doc="Weight of features in the distillation.", source="DHF Eq. 16", tune=(1e-3, 10))
+    nu: float = real(0.5, low=0.0, high=1.0, symbol="ν", doc="Share of the clients with the deep model.", source="DHF Sec. 5")
+    model: str = choice("cnn2", WIDE, doc="The model of the other clients.", source="DHF Sec. 5")
+    deep_model: str = choice("cnn3", WIDE, doc="The deep clients' model.", source="DHF Sec. 5")
+    server_model: str = choice("resnet10", (*WIDE, "resnet18"), doc="The global model.", source="DHF Sec. 5")
+    head_mixing: bool = flag(True, doc="Clients start from their mixed head; else from their own.", source="DHF Eq. 10")
+    proto_norm: str = choice("mse", ("mse", "l2"), doc="Distance to the prototype: mean square, or Euclidean.", source="DHF Eq. 5")
+    gme_interval: int = integer(10, low=0, high=100_000, doc="Rounds between trainings of the global model; 0: there is none.")
+    partition: str = choice("dir_pfl", tuple(RECIPES), doc="How samples are dealt to clients; dir_pfl deals training and test set.", source="DHF Sec. 5")
+    client_test_fraction: float = real(0.25, low=0.05, high=0.5, doc="Share of its own samples a client keeps for testing.", source="DHF Sec. 5")
+    lr: float = real(0.005, low=1e-6, high=10.0, log=True, symbol="η", doc="Learning rate of the clients' SGD.", tune=(1e-4, 0.1))
+    local_epochs: int = integer(1, low=0, high=1000, symbol="E", doc="Passes over the client's data per round; 0 uses local_steps.", source="DHF Sec. 5")
+    batch_size: int = integer(10, low=1, high=4096, log=True, symbol="B", doc="Mini-batch size (at most the client's samples).", source="DHF Sec. 5")
+    kd_temperature: float = real(1.0, low=0.1, high=100.0, log=True, symbol="T_kd", doc="Temperature of both softmaxes in every KL term.", tune=(1.0, 20.0))
+    noise_dim: int = integer(100, low=1, high=4096, symbol="d", doc="Width of the generator's noise.")
+    merge_op: str = choice("ncat", MERGE_OPS, symbol="o", doc="How noise and label are merged; ncat appends the one-hot label.", source="DHF Sec. 3.2.1")
+
+
+@dataclass(frozen=True)
+class State:
+    """After `round` rounds: prototypes `(C, p)`, which classes have one `(C,)`, the mixed heads h'_k of clients that took part;
+    generator and global model where there is one."""
+
+    round: int
+    prototypes: Tensor
+    valid: Tensor
+    heads: dict[int, Params]
+    generator: Params | None
+    model: Params | None
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A client's own model ω_k."""
+
+    model: Params
+
+
+def client_network(config: Config, fed: Federation, client: int, slot: str = "") -> Model:
+    """The module of a client's architecture. The deep clients are spread evenly over the numbers, as partitions follow them."""
+    deep = int((client + 1) * config.nu + 1e-9) > int(client * config.nu + 1e-9)
+    return _network(fed, config.deep_model if deep else config.model, slot)
+
+
+def global_network(config: Config, fed: Federation, slot: str = "") -> Model:
+    """The module of the global model ω."""
+    return _network(fed, config.server_model, slot)
+
+
+def _network(fed: Federation, name: str, slot: str) -> Model:
+    if name == fed.model:
+        return fed.network(slot=slot)
+    return fed.cached(("network", name, slot), lambda: models.build(name, fed.shape, fed.classes))
+
+
+def init(config: Config, fed: Federation, rng: Rng) -> State:
+    """No prototype and no head yet; draws generator and global model."""
+    width = fed.network().feature_width
+    empty = torch.zeros(fed.classes, width, device=fed.device), torch.zeros(fed.classes, dtype=torch.bool, device=fed.device)
+    if config.gme_interval == 0:
+        return State(0, *empty, {}, None, None)
+    student = global_network(config, fed)
+    models.initialise(student, fed.rng.torch("init", "global"))
+    return State(0, *empty, {}, initial_generator(config, fed), take(student))
+
+
+def trains_global_model(config: Config, fed: Federation, round_: int) -> bool:
+    """Whether round `round_` (1, 2, ...) is a GME round: every gme_interval rounds, and the last one planned."""
+    return config.gme_interval > 0 and (round_ % config.gme_interval == 0 or round_ == fed.rounds)
+
+
+def download(config: Config, fed: Federation, state: State, client: int) -> Payload:
+    """The prototypes there are, the client's mixed head, and in a GME round the request for the whole model."""
+    found = {f"prototype/{j}": state.prototypes[j].clone() for j in state.valid.nonzero().flatten().tolist()}
+    asked = {"request": torch.ones((), dtype=torch.bool)} if trains_global_model(config, fed, state.round + 1) else {}
+    return found | pack("head", state.heads.get(client, {})) | asked
+
+
+def client(config: Config, fed: Federation, payload: Payload, memory: Memory | None, data: ClientData, rng: Rng) -> ClientResult:
+    """Trains the client's own model near the prototypes; uploads its prototypes, their counts and the head, and the rest if asked."""
+    module = client_network(config, fed, data.client)
+    if memory is None:
+        models.initialise(module, fed.rng.torch("init"))
+    else:
+        put(module, memory.model)
+    head = unpack("head", payload)
+    if head:
+        put(module.head, head)
+    targets = {int(j): prototype for j, prototype in unpack("prototype", payload).items()}
+    work = train(config, module, data, rng, objective(config, fed, targets))
+    model = take(module)
+    own, counts = prototypes.class_means(module, data), data.label_counts()
+    owned = counts.nonzero().flatten().tolist()
+    upload = {f"prototype/{j}": own[j].clone() for j in owned} | {f"count/{j}": counts[j].to(torch.int32) for j in owned} | pack("head", _head(model))
+    if "request" in payload:
+        upload |= pack("model", {name: tensor for name, tensor in model.items() if not name.startswith("head.")})
+    return ClientResult(upload=upload, memory=Memory(model), model=model, loss=work.loss)
+
+
+def _head(model: Params) -> Params:
+    return {name.removeprefix("head."): tensor for name, tensor in model.items() if name.startswith("head.")}
+
+
+def objective(config: Config, fed: Federation, targets: Mapping[int, Tensor]) -> Callable[[nn.Module, Tensor, Tensor], Tensor]:
+    """L_k, Eq. (5), with the prototypes `(p,)` of the classes that have one."""
+    if config.lambda_ == 0 or not targets:
+        return lambda module, x, y: F.cross_entropy(module(x), y)
+    table = torch.zeros(fed.classes, len(next(iter(targets.values()))), device=fed.device)
+    valid = torch.zeros(fed.classes, device=fed.device)
+    for j, prototype in targets.items():
+        table[j], valid[j] = prototype, 1.0
+
+    def loss(module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        assert isinstance(module, Model)
+        features = module.features(x)
+        return F.cross_entropy(module.head(features), y) + config.lambda_ * prototype_distance(features, table[y], valid[y], config.proto_norm)
+
+    return loss
+
+
+def prototype_distance(features: Tensor, targets: Tensor, valid: Tensor, norm: str = "mse") -> Tensor:
+    """`mean_b R_b`, `R_b = mean_p (φ(x_b) - C̄^y)²` (or the Euclidean norm), 0 where `valid` `(B,)` is 0. Features, targets `(B, p)`."""
+    apart = features - targets.detach()
+    rows = apart.square().mean(dim=1) if norm == "mse" else torch.linalg.vector_norm(apart, dim=1)
+    return (valid * rows).mean()
+
+
+def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
+    """PMA: merges prototypes, mixes heads. GME, in its rounds: trains the generator and distils the clients' models."""
+    now = state.round + 1
+    own, counts = _reports(fed, state, uploads)
+    merged, valid = prototypes.merge(state.prototypes, state.valid, own, counts)
+    heads = dict(state.heads)
+    if config.head_mixing:
+        stacked = {name: torch.stack([u.payload[f"head/{name}"] for u in uploads]) for name in ("weight", "bias")}
+        weights = prototypes.head_weights(prototypes.head_losses(own, counts, stacked["weight"], stacked["bias"]), config.tau)
+        mixed = {name: prototypes.mix(weights, many) for name, many in stacked.items()}
+        heads |= {u.client: {name: many[place].clone() for name, many in mixed.items()} for place, u in enumerate(uploads)}
+    generator, model = state.generator, state.model
+    if trains_global_model(config, fed, now):
+        assert generator is not None and model is not None
+        generator, model = enhance(config, fed, generator, model, merged, counts, uploads, rng)
+    return State(now, merged, valid, heads, generator, model)
+
+
+def _reports(fed: Federation, state: State, uploads: Sequence[Upload]) -> tuple[Tensor, Tensor]:
+    """The round's prototypes `(S, C, p)` and counts `(S, C)` as tables, 0 for what a client does not own."""
+    own = torch.zeros(len(uploads), *state.prototypes.shape, device=fed.device)
+    counts = torch.zeros(len(uploads), fed.classes, dtype=torch.int64)
+    for place, upload in enumerate(uploads):
+        for j, prototype in unpack("prototype", upload.payload).items():
+            own[place, int(j)] = prototype
+            counts[place, int(j)] = upload.payload[f"count/{j}"]
+    return own, counts
+
+
+def enhance(config: Config, fed: Federation, generator: Params, model: Params, merged: Tensor, counts: Tensor, uploads: Sequence[Upload],
+            rng: Rng) -> tuple[Params, Params]:
+    """GME: alternates phases of the generator and of the global model; returns both. `merged` C̄ `(C, p)`, `counts` `(S, C)`."""
+    whole = [Upload(u.client, pack("model", unpack("model", u.payload) | {f"head.{k}": v for k, v in unpack("head", u.payload).items()})) for u in uploads]
+    teachers = Teachers(fed, whole, lambda client, slot: client_network(config, fed, client, slot))
+    weights = label_law(counts, len(uploads), fed.classes).weights.to(fed.device)
+    held = (counts.sum(dim=0) > 0).float()
+    student = global_network(config, fed, "student")
+    phases = Phases(config, fed, student, model, generator, held / held.sum(), rng)
+
+    def of_generator(batch: Batch) -> Tensor:
+        features, logits = teachers.features_and_logits(batch.seen, weights[:, batch.y])
+        with torch.no_grad():
+            own_features = student.features(batch.seen)
+            own_logits = student.head(own_features)
+        return generator_loss(config, features, logits, own_features, own_logits, merged[batch.y], batch.images, batch.z)
+
+    def of_student(batch: Batch) -> Tensor:
+        with torch.no_grad():
+            features, logits = teachers.features_and_logits(batch.seen, weights[:, batch.y])
+        own_features = student.features(batch.seen)
+        return global_loss(config, features, logits, own_features, student.head(own_features))
+
+    for _ in range(config.server_iters):
+        phases.generator_phase(of_generator)
+        phases.distillation_phase(of_student)
+    return take(phases.generator), take(student)
+
+
+def validity_loss(config: Config, features: Tensor, logits: Tensor, own_features: Tensor, own_logits: Tensor) -> Tensor:
+    """L_trans, Eq. (13): of the ensemble's features `(B, p)` and logits `(B, C)` and the student's, which are detached."""
+    return -kl_rows(own_logits.detach(), logits, config.kd_temperature).mean() - F.mse_loss(features, own_features.detach())
+
+
+def generator_loss(config: Config, features: Tensor, logits: Tensor, own_features: Tensor, own_logits: Tensor, targets: Tensor, images: Tensor,
+                   noise: Tensor) -> Tensor:
+    """L_gen, Eq. (15). `targets` are the labels' prototypes `(B, p)`, `images` `(B, ch, H, W)`, `noise` `(B, d)`."""
+    loss = F.mse_loss(features, targets)
+    if config.lambda_div > 0:
+        loss = loss + config.lambda_div * diversity(images, noise, config.diversity_norm)
+    if config.lambda_eff > 0:
+        loss = loss + config.lambda_eff * validity_loss(config, features, logits, own_features, own_logits)
+    return loss
+
+
+def global_loss(config: Config, features: Tensor, logits: Tensor, own_features: Tensor, own_logits: Tensor) -> Tensor:
+    """L_glo, Eq. (16): the student's `own_…` move, the ensemble is detached."""
+    loss = kd_kl(own_logits, logits, config.kd_temperature, config.kl_direction)
+    return loss + config.alpha * F.mse_loss(own_features, features.detach()) if config.alpha > 0 else loss
+
+
+def global_model(config: Config, fed: Federation, state: State) -> Params | None:
+    """ω; none where gme_interval is 0."""
+    return state.model
+
+
+METHOD = Method(
+    name="dhf",
+    title="DHF",
+    reference="Prototype-Driven Data-Free Heterogeneous Federated Learning",
+    family="personalised, with server-side data-free distillation",
+    Config=Config,
+    State=State,
+    Memory=Memory,
+    init=init,
+    download=download,
+    client=client,
+    server=server,
+    global_model=global_model,
+    client_network=client_network,
+    global_network=global_network,
+    shares_label_counts=True,
+    traffic={"pma": ("prototype/", "count/", "head/"), "gme": ("model/", "request")},
+    limits=(
+        Limit({"lambda": 0, "head_mixing": False, "nu": 0, "gme_interval": 0}, equals="local",
+              other={"model": "cnn2", "partition": "dir_pfl", "client_test_fraction": 0.25}),
+    ),
+)
