@@ -41,6 +41,8 @@ _DECLARED = (
     Metric("rounds_to_target", "minimize", "Rounds to target",
            "First round in which target_metric reaches target; planned rounds + 1 while it has not. Needs target above 0.", "rounds", validation=True),
     Metric("gd_loss", "minimize", "G+D loss", "Cross-entropy of clients' classifiers on their own generators' features after local training.", "nats"),
+    Metric("psnr", "minimize", "PSNR",
+           "Likeness of clients' images to what a deep-leakage attack rebuilds of them; low is private. Needs attack_images above 0.", "dB"),
     Metric("train_loss", "minimize", "Training loss", "Mean local training loss of the round's clients.", "nats"),
     Metric("bytes_up", "minimize", "Bytes up", "Sent by the round's clients to the server.", "bytes"),
     Metric("bytes_down", "minimize", "Bytes down", "Sent by the server to the round's clients.", "bytes"),

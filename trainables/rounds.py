@@ -19,7 +19,7 @@ from torch import nn
 
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value, build
-from trainables import evaluate, registry, split
+from trainables import attack, evaluate, registry, split
 from trainables.checkpoint import from_tree, to_tree
 from trainables.federation import FederationConfig
 from trainables.method import ClientResult, Params, Payload, Upload
@@ -38,6 +38,8 @@ class Progress:
     memories: dict[int, Any]
     #: First round in which the target was reached, by metric; see `target` in `FederationConfig`.
     reached: dict[str, int] = field(default_factory=dict)
+    #: What clients have uploaded so far, sorted; see `trainables.attack.sent`.
+    sent: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,21 @@ class Simulation:
 
     def run_round(self) -> Row:
         """Runs the next round and returns its line of the record."""
+        started = time.perf_counter()
+        row, results = self.exchange()
+        served = time.perf_counter()
+        t = self.progress.round
+        if t % self.settings.eval_every == 0 or t == self.settings.rounds:
+            row |= self._evaluate({c: r.model for c, r in results.items() if r.model is not None})
+        if t == self.settings.rounds and self.settings.attack_images:
+            row["psnr"] = attack.mean_psnr(self.leaks(self.settings.attack_images))
+        row |= self._rounds_to_target(t, row)
+        finished = time.perf_counter()
+        row |= {"seconds_evaluation": finished - served, "seconds": finished - started}
+        return {key: _finite(value) for key, value in row.items()}
+
+    def exchange(self) -> tuple[Row, dict[int, ClientResult]]:
+        """Runs the next round without measuring its models; returns the start of its row and what the clients' work yielded."""
         t = self.progress.round + 1
         rng = self.fed.rng.child("round", t)
         cohort = choose_cohort(self.settings, self.fed.rng, t)
@@ -83,19 +100,19 @@ class Simulation:
         uploads = [Upload(client, result.upload) for client, result in results.items()]
         state = self.method.server(self.config, self.fed, state, uploads, rng.child("server"))
         served = time.perf_counter()
-        self.progress = replace(self.progress, round=t, state=state, memories=memories)
+        sent = set(self.progress.sent).union(*(attack.sent(self.method.client_network(self.config, self.fed, u.client), u.payload) for u in uploads))
+        self.progress = replace(self.progress, round=t, state=state, memories=memories, sent=tuple(sorted(sent)))
         up = Counter(self._bytes("bytes_up", {}))
         for upload in uploads:
             up.update(self._bytes("bytes_up", upload.payload))
         row: Row = {"round": t, "seed": self.fed.seed} | up | down
-        row |= self._client_means(results)
-        if t % self.settings.eval_every == 0 or t == self.settings.rounds:
-            row |= self._evaluate({c: r.model for c, r in results.items() if r.model is not None})
-        row |= self._rounds_to_target(t, row)
-        finished = time.perf_counter()
-        row |= {"seconds_client": trained - started, "seconds_server": served - trained, "seconds_evaluation": finished - served,
-                "seconds": finished - started}
-        return {key: _finite(value) for key, value in row.items()}
+        row |= self._client_means(results) | {"seconds_client": trained - started, "seconds_server": served - trained}
+        return row, results
+
+    def leaks(self, images: int, watch: attack.Watcher | None = None) -> list[attack.Leak]:
+        """The deep-leakage attack on what clients have uploaded so far."""
+        c = self.settings
+        return attack.attack(self.fed, self.data.clients, self.progress.sent, images=images, steps=c.attack_steps, private=c.attack_private, watch=watch)
 
     def _bytes(self, direction: str, payload: Payload) -> dict[str, int]:
         """Bytes of a payload, in all and of each part that the method has counted separately."""
