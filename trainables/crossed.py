@@ -18,7 +18,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from search_spaces.parameter import choice, integer, real
 from trainables.decoupled import FeatureGenerator, feature_generator, head_module, put_head, take_head
@@ -68,11 +69,11 @@ def ramp(round_: int, rounds: int, power: float) -> float:
     return float(((round_ - 1) / rounds) ** power)
 
 
-def gd_loss(config: Crossed, generator: FeatureGenerator, head: torch.nn.Module, y: Tensor, random: torch.Generator) -> float:
+def gd_loss(config: Crossed, generator: FeatureGenerator, head: nn.Module, y: Tensor, random: torch.Generator) -> float:
     """Mean `CE(D_i(G_i(z, y)), y)` over labels `(B,)`: how far a client's classifier and its generator agree (FedMD-CG Fig. 5)."""
     with torch.no_grad():
         made = generator.eval()(draw_noise(config, len(y), random, y.device), y)
-        return float(torch.nn.functional.cross_entropy(head(made), y))
+        return float(F.cross_entropy(head(made), y))
 
 
 def aggregate(config: Crossed, fed: Federation, uploads: Sequence[Upload], tau: Tensor | None, law: Tensor, rng: Rng) -> tuple[Params, Params]:
@@ -97,8 +98,7 @@ def aggregate(config: Crossed, fed: Federation, uploads: Sequence[Upload], tau: 
             loss = kd_loss(rho, classifier(own), shares, config.kd_temperature_server)
         else:
             assert tau is not None
-            crossed = torch.stack([local(own) for local in teachers.heads])
-            first, second, third = kdc_losses(rho, classifier(own), classifier(made), crossed, tau.to(fed.device)[:, y], config.kd_temperature_server)
+            first, second, third = kdc_losses(own, made, rho, classifier, teachers.heads, tau.to(fed.device)[:, y], config.kd_temperature_server)
             loss = first + second + third
         if config.server_kl_norm == "element":
             loss = loss / fed.classes
@@ -113,16 +113,17 @@ def kd_loss(rho: Tensor, logits: Tensor, shares: Tensor, temperature: float) -> 
     return kl_rows((shares[:, None, None] * rho).sum(dim=0).detach(), logits, temperature).mean()
 
 
-def kdc_losses(rho: Tensor, both: Tensor, head: Tensor, generator: Tensor, tau: Tensor, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
+def kdc_losses(own: Tensor, made: Tensor, rho: Tensor, classifier: nn.Module, heads: Sequence[nn.Module], tau: Tensor,
+               temperature: float) -> tuple[Tensor, Tensor, Tensor]:
     """L_kl,1 to L_kl,3, FedMD-CG Eqs. (10), (11).
 
-    Teachers ρ_i `(S, B, C)`; logits D(G) `(B, C)`, D(G_i) `(S, B, C)`, D_i(G) `(S, B, C)`; weights τ_(i,y) `(S, B)`."""
+    Features G(z, y) `(B, p)` and G_i(z, y) `(S, B, p)`, teachers ρ_i `(S, B, C)`, D, the D_i, weights τ_(i,y) `(S, B)`."""
     target = rho.detach().flatten(0, 1)
 
     def weighted(logits: Tensor) -> Tensor:
         return (tau.flatten() * kl_rows(target, logits.expand_as(rho).flatten(0, 1), temperature)).sum() / rho.shape[1]
 
-    return weighted(both), weighted(head), weighted(generator)
+    return weighted(classifier(own)), weighted(classifier(made.detach())), weighted(torch.stack([head(own) for head in heads]))
 
 
 class _Teachers:
