@@ -270,6 +270,8 @@ def _ray(folder: Path, experiment: Experiment) -> Iterator[None]:
     os.environ.update({key: value for key, value in ENVIRONMENT.items() if key not in os.environ})
     if experiment.address is None:
         os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+        # Despite its name this holds everywhere: Ray's servers then listen on the loopback device only, not on every network.
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     for name in ("ray", "ray.tune", "ray.train", "ray._private"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     import ray
@@ -301,8 +303,7 @@ def _start(ray: Any, experiment: Experiment) -> None:
         return
     cores = max(packing.cores(), round(experiment.concurrency * experiment.cpus_per_trial))
     gpus: dict[str, Any] = {} if experiment.gpus_per_trial else {"num_gpus": 0}
-    # At this address Ray's servers listen on the loopback device only; otherwise they would on every network.
-    ray.init(num_cpus=cores, include_dashboard=False, object_store_memory=OBJECT_STORE, _node_ip_address="127.0.0.1", **gpus, **quiet)
+    ray.init(num_cpus=cores, include_dashboard=False, object_store_memory=OBJECT_STORE, **gpus, **quiet)
 
 
 def _too_many_gpus(experiment: Experiment, there: Mapping[str, float]) -> UserError:
