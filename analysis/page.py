@@ -127,12 +127,17 @@ def command(line: str) -> str:
 
 def write_text(path: Path, text: str) -> Path:
     """Writes the file whole or not at all. Raises `UserError` where that is not possible."""
+    return write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, content: bytes) -> Path:
+    """Writes the file whole or not at all. Raises `UserError` where that is not possible."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
             os.chmod(name, 0o666 & ~_umask())
             os.replace(name, path)
         except BaseException:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from analysis.compare import compare as compare
     from analysis.report import report as report
+    from fedtune.attacking import attack as attack
     from fedtune.checkup import doctor as doctor
     from fedtune.exporting import export as export
     from fedtune.final import run as run
@@ -35,6 +36,7 @@ _PUBLIC = {
     "export": "fedtune.exporting", "run": "fedtune.final", "status": "fedtune.watching", "dashboard": "fedtune.watching",
     "report": "analysis.report", "compare": "analysis.compare",
     "methods": "fedtune.listing", "spaces": "fedtune.listing", "datasets": "fedtune.listing", "doctor": "fedtune.checkup",
+    "attack": "fedtune.attacking",
     "load_model": "trainables.zoo",
 }
 
