@@ -10,7 +10,8 @@
 | conv 3×3, sigmoid           | ch, cut to H × W about the centre |
 | (s - mean) / std            | what a model is fed               |
 
-32×32 starts at 8×8 as published, 28×28 at 7×7, 8×8 at 2×2. BatchNorm uses the batch's statistics and keeps none: the
+32×32 starts at 8×8 as published, 28×28 at 7×7, 8×8 at 2×2. Below 28 pixels all widths are halved: the published ones cost
+three times what a classifier for such images does. BatchNorm uses the batch's statistics and keeps none: the
 generator is never used outside training. Convolution weights are He's, the rest follows PyTorch's default laws
 (`models.initialise` draws them).
 
@@ -40,11 +41,12 @@ class NoiseGenerator(nn.Module):
         super().__init__()
         self.shape, self.noise_dim = shape, noise_dim
         self.start = (-(-shape[1] // 4), -(-shape[2] // 4))
+        wide = 128 if max(shape[1:]) >= 28 else 64
         with torch.random.fork_rng(devices=[]):
-            self.linear, self.norm0 = nn.Linear(noise_dim, 128 * self.start[0] * self.start[1]), BatchNorm(128)
-            self.conv1, self.norm1 = nn.Conv2d(128, 128, 3, padding=1), BatchNorm(128)
-            self.conv2, self.norm2 = nn.Conv2d(128, 64, 3, padding=1), BatchNorm(64)
-            self.conv3 = nn.Conv2d(64, shape[0], 3, padding=1)
+            self.linear, self.norm0 = nn.Linear(noise_dim, wide * self.start[0] * self.start[1]), BatchNorm(wide)
+            self.conv1, self.norm1 = nn.Conv2d(wide, wide, 3, padding=1), BatchNorm(wide)
+            self.conv2, self.norm2 = nn.Conv2d(wide, wide // 2, 3, padding=1), BatchNorm(wide // 2)
+            self.conv3 = nn.Conv2d(wide // 2, shape[0], 3, padding=1)
         self.mean: Tensor
         self.std: Tensor
         self.register_buffer("mean", torch.tensor(mean)[:, None, None], persistent=False)
@@ -53,7 +55,7 @@ class NoiseGenerator(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         """Noise `(B, d)` to model inputs `(B, ch, H, W)`."""
-        x = self.norm0(self.linear(z).view(-1, 128, *self.start))
+        x = self.norm0(self.linear(z).view(len(z), -1, *self.start))
         x = F.leaky_relu(self.norm1(self.conv1(F.interpolate(x, scale_factor=2))), 0.2)
         x = F.leaky_relu(self.norm2(self.conv2(F.interpolate(x, scale_factor=2))), 0.2)
         images = torch.sigmoid(self.conv3(x))

@@ -71,6 +71,8 @@ def test_generator_has_the_published_size_at_32() -> None:
     # linear d → 128·8·8 with bias; BN 128, 128, 64; conv 128→128, 128→64, 64→3 with bias
     expected = 101 * 8192 + 2 * (128 + 128 + 64) + (1152 + 1) * 128 + (1152 + 1) * 64 + (576 + 1) * 3
     assert sum(p.numel() for p in NoiseGenerator((3, 32, 32), 100, [0.5] * 3, [0.5] * 3).parameters()) == expected
+    halved = 101 * 256 + 2 * (64 + 64 + 32) + (576 + 1) * 64 + (576 + 1) * 32 + (288 + 1) * 1
+    assert sum(p.numel() for p in NoiseGenerator((1, 8, 8), 100, [0.5], [0.5]).parameters()) == halved
 
 
 def fusion(toy: Path, **more: Any) -> tuple[Simulation, Fusion, torch.nn.Module]:
