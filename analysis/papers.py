@@ -149,7 +149,8 @@ def _verdict(run: Run, line: Published, dataset: str, configs: Mapping[int, Mapp
     if line.region:
         theirs = f"{'high' if line.readout.endswith('high') else 'low'} inside the region"
     else:
-        theirs = f"{line.mean:.2f} ± {line.std:.2f}"
+        shown = ".2f" if line.metric in PERCENT else ".3g"
+        theirs = f"{line.mean:{shown}} ± {line.std:{shown}}"
     if not same_dataset(line.dataset, dataset):
         return Verdict(line, what, theirs, "–", OTHER_DATA, f"this run used {dataset or 'an unnamed data set'}")
     if line.region:
