@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from analysis.runs import Run
 
 #: Shares between 0 and 1 that are shown in per cent.
-PERCENT = frozenset(n for n in METRICS if n.removeprefix("val_") in {"global_accuracy", "local_accuracy", "amp", "wlp"})
+PERCENT = frozenset(n for n in METRICS if n.removeprefix("val_").removeprefix("aca_").removeprefix("oca_") in {
+    "global_accuracy", "local_accuracy", "amp", "wlp", "g_acc_virtual", "p_acc", "p_acc_global"})
 
 
 def text(raw: object) -> str:
