@@ -108,6 +108,10 @@ def plan(request: Request) -> Plan:
     if select_on == "validation" and not values.get("validation_fraction", declared["validation_fraction"].default) \
             and any(name.startswith("val_") for name in metrics):
         problems.append("validation_fraction is 0, so there is nothing to select on. Raise it with --set validation_fraction=0.1, or give --select-on test.")
+    for name in metrics:
+        needed = METRICS[name].needs if name in METRICS else ""
+        if needed and not values.get(needed, declared[needed].default) and needed not in space.search:
+            problems.append(f"{name} is measured only where {needed} is above 0, and it is 0. Raise it with --set {needed}=VALUE.")
     trials = _trials(request, space, sampler, options, problems)
     _combination(space, sampler, scheduler, metrics, problems)
     if scheduler != "none" and isinstance(rounds, int) and request.grace >= rounds and request.grace > 1:

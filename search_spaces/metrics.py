@@ -22,6 +22,8 @@ class Metric:
     validation: bool = False
     #: Numbers that depend on the machine and not on the seed; two equal runs may differ in these only.
     timing: bool = False
+    #: The parameter that must be above 0 for this to be measured at all.
+    needs: str = ""
 
 
 _DECLARED = (
@@ -35,14 +37,18 @@ _DECLARED = (
     Metric("g_acc_virtual", "maximize", "Virtual global accuracy",
            "A throw-away average of the round's complete local models, taken before any work of the server, on the whole test set.", validation=True),
     Metric("p_acc", "maximize", "Personal accuracy",
-           "Clients' own models on their own test samples, pooled; needs client_test_fraction above 0.", validation=True),
+           "Clients' own models on their own test samples, pooled; needs client_test_fraction above 0.", validation=True,
+           needs="client_test_fraction"),
     Metric("p_acc_global", "maximize", "Global accuracy on clients' tests",
-           "The global model on all clients' own test samples, pooled; needs client_test_fraction above 0.", validation=True),
+           "The global model on all clients' own test samples, pooled; needs client_test_fraction above 0.", validation=True,
+           needs="client_test_fraction"),
     Metric("rounds_to_target", "minimize", "Rounds to target",
-           "First round in which target_metric reaches target; planned rounds + 1 while it has not. Needs target above 0.", "rounds", validation=True),
+           "First round in which target_metric reaches target; planned rounds + 1 while it has not. Needs target above 0.", "rounds", validation=True,
+           needs="target"),
     Metric("gd_loss", "minimize", "G+D loss", "Cross-entropy of clients' classifiers on their own generators' features after local training.", "nats"),
     Metric("psnr", "minimize", "PSNR",
-           "Likeness of clients' images to what a deep-leakage attack rebuilds of them; low is private. Needs attack_images above 0.", "dB"),
+           "Likeness of clients' images to what a deep-leakage attack rebuilds of them; low is private. Needs attack_images above 0.", "dB",
+           needs="attack_images"),
     Metric("train_loss", "minimize", "Training loss", "Mean local training loss of the round's clients.", "nats"),
     Metric("bytes_up", "minimize", "Bytes up", "Sent by the round's clients to the server.", "bytes"),
     Metric("bytes_down", "minimize", "Bytes down", "Sent by the server to the round's clients.", "bytes"),
