@@ -70,8 +70,8 @@ class Run:
     def sampler(self) -> str:
         return str(self.experiment.get("sampler") or "")
 
-    @property
-    def searched(self) -> list[dict[str, Any]]:
+    @cached_property
+    def searched(self) -> Sequence[Mapping[str, Any]]:
         """The searched parameters as space.json describes them (keys, symbols, bounds, grids)."""
         listed = [dict(item) for item in self.space.get("search") or []]
         known = {item["key"] for item in listed}
@@ -83,8 +83,8 @@ class Run:
                     listed.append({"key": key, "kind": "choice" if hasattr(distribution, "choices") else "real", "log": getattr(distribution, "log", False)})
         return listed
 
-    @property
-    def keys(self) -> list[str]:
+    @cached_property
+    def keys(self) -> Sequence[str]:
         """Keys of the searched parameters that occur in at least one trial, in the space's order."""
         present = {key for trial in self.frozen for key in trial.params}
         return [item["key"] for item in self.searched if item["key"] in present]
@@ -154,7 +154,7 @@ class Run:
         spread = groups[names].std().add_suffix(":std")
         return pd.concat([groups.size().rename("seeds"), mean, spread], axis=1).reset_index()
 
-    @property
+    @cached_property
     def best(self) -> int | None:
         """The number of the best completed trial by the first objective; the earliest one wins a draw."""
         done = self.trials[(self.trials["state"] == "COMPLETE") & self.trials["value"].notna()]
@@ -163,8 +163,8 @@ class Run:
         order = done.sort_values(["value", "number"], ascending=[not self.maximise, True])
         return int(order["number"].iloc[0])
 
-    @property
-    def chosen(self) -> list[int]:
+    @cached_property
+    def chosen(self) -> Sequence[int]:
         """The trials that stand for the run: a search's best one, all completed ones of a final run (one seed each)."""
         if self.kind == "run":
             return [int(n) for n in self.trials.loc[self.trials["state"] == "COMPLETE", "number"]]
@@ -208,7 +208,7 @@ class Run:
         return config.get(key, self.experiment.get(key, default))
 
     def study(self) -> Study:
-        """The finished trials in memory, for Optuna's own evaluators."""
+        """The finished trials' parameters and values in memory, for Optuna's own evaluators."""
         from analysis.study import in_memory
 
         return in_memory(self.directions, [t for t in self.frozen if t.state.is_finished()])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -194,7 +194,7 @@ def best(page: Page, run: Run, labels: Labels, prefix: str) -> None:
     page.card(f"{prefix}best", title, columns + front + run_again, "Best" if not prefix else "")
 
 
-def _range(item: dict[str, Any], sampler: str) -> str:
+def _range(item: Mapping[str, Any], sampler: str) -> str:
     if item.get("grid") and (sampler == "grid" or item.get("options")):
         return ", ".join(number(v) for v in item["grid"])
     if item.get("options"):

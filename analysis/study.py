@@ -68,7 +68,9 @@ def _read(path: Path, mode: str) -> tuple[tuple[str, ...], list[FrozenTrial]]:
 
 
 def in_memory(directions: Sequence[str], trials: Sequence[FrozenTrial]) -> Study:
-    """A study that holds these finished trials and lives nowhere; made without Optuna's announcement on stderr."""
+    """A study of these finished trials' parameters and values, without their curves and attributes, that lives nowhere.
+
+    Made without Optuna's announcement on stderr."""
     import optuna
 
     level = optuna.logging.get_verbosity()
@@ -77,5 +79,6 @@ def in_memory(directions: Sequence[str], trials: Sequence[FrozenTrial]) -> Study
         study = optuna.create_study(directions=[optuna.study.StudyDirection[d.upper()] for d in directions])
     finally:
         optuna.logging.set_verbosity(level)
-    study.add_trials(trials)
+    # Optuna copies every trial it is given, and attributes and curves are most of a trial.
+    study.add_trials([optuna.trial.create_trial(state=t.state, params=t.params, distributions=t.distributions, values=t.values) for t in trials])
     return study

@@ -16,7 +16,7 @@ from analysis.study import in_memory
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-ACCURACIES = ("global_accuracy", "local_accuracy")
+ACCURACIES = ("global_accuracy", "local_accuracy", "g_acc_virtual")
 
 
 def metric_rows(runs: Sequence[Run], measured: Callable[[str], bool]) -> list[list[str]]:
@@ -74,7 +74,7 @@ def importances(run: Run, target: int = 0, trials: Sequence[FrozenTrial] | None 
 
 def two_keys(run: Run) -> tuple[str, str, str]:
     """The two searched parameters to draw against each other, and a sentence on how they were chosen (empty for two)."""
-    keys = [k for k in run.keys if len({t.params.get(k) for t in run.frozen if k in t.params}) > 1] or run.keys
+    keys = [k for k in run.keys if len({t.params.get(k) for t in run.frozen if k in t.params}) > 1] or list(run.keys)
     keys += [k for k in run.keys if k not in keys]
     if len(keys) <= 2:
         return keys[0], keys[-1], ""
