@@ -28,6 +28,7 @@ def test_concurrency_changes_nothing(conduct: Conduct, tmp_path: Path) -> None:
     assert optuna.load_study(study_name=None, storage=f"sqlite:///{tmp_path}/alone/study.db").best_value == next(iter(alone.best.values.values()))  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_a_longer_search_is_an_extended_one(conduct: Conduct, tmp_path: Path) -> None:
     conduct("long", trials=10)
     conduct("short", trials=6)
@@ -67,6 +68,7 @@ def test_a_process_that_keeps_dying_is_one_failed_trial(conduct: Conduct, tmp_pa
     assert "died" in open_study(tmp_path / "run").trials[0].user_attrs["error"]
 
 
+@pytest.mark.slow
 def test_out_of_time_leaves_trials_to_be_resumed(conduct: Conduct, tmp_path: Path) -> None:
     calm = conduct("calm", trials=4, rounds=20, scheduler="none", values={"sleep": 0.2})
     started = time.monotonic()
@@ -78,6 +80,7 @@ def test_out_of_time_leaves_trials_to_be_resumed(conduct: Conduct, tmp_path: Pat
     assert frozen(tmp_path / "run") == frozen(tmp_path / "calm")
 
 
+@pytest.mark.slow
 def test_several_metrics(conduct: Conduct, tmp_path: Path) -> None:
     result = conduct("run", trials=14, sampler="nsga2", metrics=("val_global_accuracy", "val_wlp"), rounds=9)
     study = optuna.load_study(study_name=None, storage=f"sqlite:///{tmp_path}/run/study.db")
