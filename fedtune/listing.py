@@ -12,7 +12,7 @@ from search_spaces.space import Dimension, Space
 def methods(name: str | None = None) -> list[dict[str, Any]]:
     """All methods, or every parameter of one.
 
-    A method has name, title, reference, family, widths, shares_label_counts, spaces. A parameter has key, symbol,
+    A method has name, title, reference, family, capabilities, spaces. A parameter has key, symbol,
     default, bounds, tuned (what a default search covers, None for not searched), doc, source, group (`method` or
     `federation`), option (`kind=a` where it exists only under that option, else None).
     Raises `UserError` for an unknown method."""
@@ -20,8 +20,8 @@ def methods(name: str | None = None) -> list[dict[str, Any]]:
 
     if name is None:
         return [
-            {"name": m.name, "title": m.title, "reference": m.reference, "family": m.family, "widths": m.widths,
-             "shares_label_counts": m.shares_label_counts, "spaces": space_names(m.name)}
+            {"name": m.name, "title": m.title, "reference": m.reference, "family": m.family, "capabilities": list(m.capabilities),
+             "spaces": space_names(m.name)}
             for m in registry.methods().values()
         ]
     config = registry.method(name).Config

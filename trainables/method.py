@@ -76,6 +76,10 @@ def _global_network(config: Any, fed: Federation) -> nn.Module:
     return fed.network()
 
 
+def no_global_model(config: Any, fed: Federation, state: Any) -> None:
+    """For methods whose server never holds a complete model."""
+
+
 def _no_problems(config: Any, federation: FederationConfig) -> list[str]:
     return []
 
@@ -113,3 +117,13 @@ class Method:
     traffic: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     #: Also measure the throw-away average of the round's complete local models (`g_acc_virtual`).
     virtual: bool = False
+
+    @property
+    def capabilities(self) -> tuple[str, ...]:
+        """What sets the method apart, in words: who has which model, and what else leaves the clients."""
+        return tuple(word for word, holds in (
+            ("global model", self.global_model is not no_global_model),
+            ("sub-models of any width", self.widths == "any"),
+            ("clients' own architectures", self.client_network is not _client_network),
+            ("label counts leave clients", self.shares_label_counts),
+        ) if holds)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from trainables.decoupled import body_of, head_of
 from trainables.federation import ClientData, Federation
 from trainables.local import LocalTraining, train
-from trainables.method import ClientResult, Limit, Method, Params, Payload, Upload
+from trainables.method import ClientResult, Limit, Method, Params, Payload, Upload, no_global_model
 from trainables.params import average, pack, put, take, unpack
 from trainables.rng import Rng
 
@@ -68,11 +68,7 @@ def server(config: LocalTraining, fed: Federation, state: State, uploads: Sequen
     return State(state.round + 1, average((unpack("model", u.payload), fed.sizes[u.client]) for u in uploads))
 
 
-def global_model(config: LocalTraining, fed: Federation, state: State) -> None:
-    """There is none: no party ever holds all parts of one."""
-
-
 def sharing_method(part: Part, Config: type, **record: Any) -> Method:
     """The method record of sharing `part`."""
     return Method(Config=Config, State=State, Memory=Memory, init=_init(part), download=download, client=_client(part), server=server,
-                  global_model=global_model, virtual=True, limits=(Limit({"clients": 1}, equals="local", other={"clients": 1}),), **record)
+                  global_model=no_global_model, virtual=True, limits=(Limit({"clients": 1}, equals="local", other={"clients": 1}),), **record)

@@ -18,8 +18,9 @@ def command(
     if as_json:
         tables.print_json(rows)
     elif name is None:
-        tables.show("Methods", rows, {
-            "name": "name", "title": "title", "family": "family", "reference": "reference", "spaces": "spaces",
+        shown = [row | {"capabilities": ", ".join(row["capabilities"])} for row in rows]
+        tables.show("Methods", shown, {
+            "name": "name", "title": "title", "family": "family", "capabilities": "capabilities", "reference": "reference", "spaces": "spaces",
         })
         tables.say("fedtune methods NAME lists a method's parameters; fedtune spaces NAME its search spaces.")
     else:

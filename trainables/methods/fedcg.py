@@ -41,7 +41,7 @@ from trainables.crossed import AGGREGATIONS, Crossed, aggregate, draw_noise, gd_
 from trainables.decoupled import body_of, feature_generator, head_of, initial_generator
 from trainables.federation import ClientData, Federation
 from trainables.local import draw_batches, train
-from trainables.method import ClientResult, Limit, Method, Params, Payload, Upload
+from trainables.method import ClientResult, Limit, Method, Params, Payload, Upload, no_global_model
 from trainables.optimisers import put_state, take_state
 from trainables.params import on, pack, put, take, unpack
 from trainables.rng import Rng
@@ -196,10 +196,6 @@ def server(config: Config, fed: Federation, state: State, uploads: Sequence[Uplo
     return State(state.round + 1, generator, head)
 
 
-def global_model(config: Config, fed: Federation, state: State) -> None:
-    """There is none: extractors never leave the clients."""
-
-
 METHOD = Method(
     name="fedcg",
     title="FedCG",
@@ -212,7 +208,7 @@ METHOD = Method(
     download=download,
     client=client,
     server=server,
-    global_model=global_model,
+    global_model=no_global_model,
     virtual=True,
     limits=(
         Limit({"server_steps": 0}, equals="fedcg", other={"server_agg": "ave_star"}),

@@ -43,7 +43,7 @@ from trainables.decoupled import body_of, feature_generator, head_of, initial_ge
 from trainables.federation import ClientData, Federation
 from trainables.local import draw_batches, train
 from trainables.losses import kd_kl, pair_distances
-from trainables.method import ClientResult, Limit, Method, Params, Payload, Upload
+from trainables.method import ClientResult, Limit, Method, Params, Payload, Upload, no_global_model
 from trainables.models import Model
 from trainables.optimisers import put_state, take_state
 from trainables.params import on, pack, put, take, unpack
@@ -234,10 +234,6 @@ def server(config: Config, fed: Federation, state: State, uploads: Sequence[Uplo
     return State(state.round + 1, generator, head, law.law)
 
 
-def global_model(config: Config, fed: Federation, state: State) -> None:
-    """There is none: extractors never leave the clients."""
-
-
 METHOD = Method(
     name="fedmdcg",
     title="FedMD-CG",
@@ -250,7 +246,7 @@ METHOD = Method(
     download=download,
     client=client,
     server=server,
-    global_model=global_model,
+    global_model=no_global_model,
     shares_label_counts=True,
     virtual=True,
     limits=(

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from trainables.federation import ClientData, Federation
 from trainables.local import LocalTraining, train
-from trainables.method import ClientResult, Method, Params, Payload, Upload
+from trainables.method import ClientResult, Method, Params, Payload, Upload, no_global_model
 from trainables.params import put, take
 from trainables.rng import Rng
 
@@ -70,10 +70,6 @@ def server(config: Config, fed: Federation, state: State, uploads: Sequence[Uplo
     return State(state.round + 1)
 
 
-def global_model(config: Config, fed: Federation, state: State) -> None:
-    """There is none."""
-
-
 METHOD = Method(
     name="local",
     title="Local Training",
@@ -86,6 +82,6 @@ METHOD = Method(
     download=download,
     client=client,
     server=server,
-    global_model=global_model,
+    global_model=no_global_model,
     virtual=True,
 )
