@@ -124,7 +124,7 @@ def plan(request: Request) -> Plan:
     ) if request.address is None else _remote(request)
     seeds = search_seeds(request.seed, int(request.seeds or options.get("seeds", 1)))
     middle = {**values, **_middle(space.search.values())}
-    facts = preflight(request.method, middle, seeds, request.data_dir, problems)
+    facts = preflight(request.method, middle, seeds, request.data_dir, problems, metrics)
     if problems:
         raise UserError(*dict.fromkeys(problems))
     experiment = Experiment(
@@ -177,9 +177,12 @@ def seconds_of(time: str | float | None, problems: list[str]) -> float | None:
     return float(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400, None: 1}[match[2]]
 
 
-def preflight(method: str, values: Mapping[str, Value], seeds: Sequence[int], data_dir: str | None, problems: list[str]) -> dict[str, Any]:
-    """Builds the federation of `values` once, so that a data set that is missing or a federation that is impossible is known
-    before anything is created. Adds to `problems`; returns what is to be recorded about the data."""
+def preflight(
+    method: str, values: Mapping[str, Value], seeds: Sequence[int], data_dir: str | None, problems: list[str], metrics: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Builds the federation of `values` once, so that a data set that is missing, a federation that is impossible, or one of
+    `metrics` that no global model is there for is known before anything is created. Adds to `problems`; returns what is to be
+    recorded about the data."""
     if problems:
         # Building needs values that are right; what can be checked without is checked.
         from trainables import registry
@@ -193,11 +196,15 @@ def preflight(method: str, values: Mapping[str, Value], seeds: Sequence[int], da
     from trainables.trial import Replicates
 
     try:
-        partition = Replicates(method, values, seeds[:1], data_dir=data_dir).partition()
+        built = Replicates(method, values, seeds[:1], data_dir=data_dir)
+        partition = built.partition()
         dataset = data.load(str(values.get("dataset", "digits")), data_dir)
     except UserError as error:
         problems.extend(error.problems)
         return {}
+    if not built.models():
+        problems.extend(f"{name} is measured of a global model, and {method} has none here. Select by --metric local_accuracy or g_acc_virtual."
+                        for name in metrics if METRICS[name].of_global_model)
     return {"dataset": {"name": dataset.name, "hash": dataset.hash}, "partition": partition["hash"]}
 
 

@@ -24,16 +24,20 @@ class Metric:
     timing: bool = False
     #: The parameter that must be above 0 for this to be measured at all.
     needs: str = ""
+    #: Measured of the method's global model; a method without one never has it.
+    of_global_model: bool = False
 
 
 _DECLARED = (
-    Metric("global_accuracy", "maximize", "Global accuracy", "The server's global model on the whole test set.", validation=True),
+    Metric("global_accuracy", "maximize", "Global accuracy", "The server's global model on the whole test set.", validation=True, of_global_model=True),
     Metric("local_accuracy", "maximize", "Local accuracy",
            "Each client's model after local training on its even share of the test set, weighted by client size.", validation=True),
-    Metric("global_loss", "minimize", "Global loss", "Cross-entropy of the global model on the test set.", "nats", validation=True),
-    Metric("amp", "maximize", "AMP", "Average model performance: the global model on every client's own label mix, weighted by client size.", validation=True),
-    Metric("fm", "minimize", "FM", "Fairness: variance over clients of the global model's accuracy on their own label mix.", validation=True),
-    Metric("wlp", "maximize", "WLP", "Worst local performance: the lowest of those accuracies.", validation=True),
+    Metric("global_loss", "minimize", "Global loss", "Cross-entropy of the global model on the test set.", "nats", validation=True, of_global_model=True),
+    Metric("amp", "maximize", "AMP", "Average model performance: the global model on every client's own label mix, weighted by client size.", validation=True,
+           of_global_model=True),
+    Metric("fm", "minimize", "FM", "Fairness: variance over clients of the global model's accuracy on their own label mix.", validation=True,
+           of_global_model=True),
+    Metric("wlp", "maximize", "WLP", "Worst local performance: the lowest of those accuracies.", validation=True, of_global_model=True),
     Metric("g_acc_virtual", "maximize", "Virtual global accuracy",
            "A throw-away average of the round's complete local models, taken before any work of the server, on the whole test set.", validation=True),
     Metric("p_acc", "maximize", "Personal accuracy",
@@ -41,7 +45,7 @@ _DECLARED = (
            needs="client_test_fraction"),
     Metric("p_acc_global", "maximize", "Global accuracy on clients' tests",
            "The global model on all clients' own test samples, pooled; needs client_test_fraction above 0.", validation=True,
-           needs="client_test_fraction"),
+           needs="client_test_fraction", of_global_model=True),
     Metric("rounds_to_target", "minimize", "Rounds to target",
            "First round in which target_metric reaches target; planned rounds + 1 while it has not. Needs target above 0.", "rounds", validation=True,
            needs="target"),

@@ -144,3 +144,11 @@ def test_a_metric_that_would_not_be_measured_is_refused(metric: str, needed: str
         planning.plan(planning.Request("fedavg", metrics=(metric,), runs_dir=str(tmp_path)))
     value = "1" if needed == "attack_images" else "0.25"
     assert planning.plan(planning.Request("fedavg", metrics=(metric,), set=(f"{needed}={value}",), runs_dir=str(tmp_path))).experiment.metrics
+
+
+@pytest.mark.parametrize("metric", ["global_accuracy", "wlp"])
+def test_a_metric_of_a_model_that_is_not_there_is_refused(metric: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=rf"{metric} is measured of a global model, and fedper has none here\. .*--metric local_accuracy"):
+        planning.plan(planning.Request("fedper", metrics=(metric,), runs_dir=str(tmp_path)))
+    for name, good in (("fedper", "local_accuracy"), ("fedper", "g_acc_virtual"), ("fedavg", metric)):
+        assert planning.plan(planning.Request(name, metrics=(good,), runs_dir=str(tmp_path))).experiment.metrics == (f"val_{good}",)
