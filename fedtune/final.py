@@ -17,6 +17,7 @@ from typing import Any
 from analysis import schema
 from fedtune import exporting, packing, planning, record, searching
 from fedtune.experiment import MAX_SEED, MAX_SEEDS, Experiment, final_seeds
+from search_spaces import presets
 from search_spaces.errors import UserError
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value
@@ -73,10 +74,10 @@ def run(
     packed, lag = packing.pack(packing.machine(), problems, trials=seeds if not problems else 1, lag=None, looks_back=False,
                                concurrency=concurrency, cpus=cpus_per_trial, gpus=gpus_per_trial)
     chosen = final_seeds(seed, seeds) if not problems else (0,)
-    facts = planning.preflight(method, values, chosen, data_dir, problems)
+    metric = _metric(data or _selected_by(method, space), float(values["validation_fraction"]))
+    facts = planning.preflight(method, values, chosen, data_dir, problems, (metric,))
     if problems:
         raise UserError(*problems)
-    metric = _metric(data, float(values["validation_fraction"]))
     experiment = Experiment(
         name=folder.name, kind="run", method=method, space=str(data.get("space", space)),
         profile="export" if data else "paper" if paper else "small", values=values, metrics=(metric,),
@@ -117,6 +118,13 @@ def report(result: searching.Result) -> Final:
             metrics[metric.name] = Spread(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else math.nan, values)
     models = tuple(sorted((result.folder / schema.TRIALS).glob("*/model-*.safetensors")))
     return Final(result, experiment.seeds, metrics, models)
+
+
+def _selected_by(method: str, space: str) -> dict[str, Any]:
+    """What a search of that space would select by, as an exported file says it."""
+    from trainables import registry
+
+    return {"metric": dict.fromkeys(presets.load(method, space, registry.declared(method)).metric)}
 
 
 def _metric(data: Mapping[str, Any], validation_fraction: float) -> str:

@@ -198,3 +198,11 @@ def test_wrong_requests_on_the_command_line(tmp_path: Path, words: tuple[str, ..
     done = fedtune(*words, cwd=tmp_path)
     assert done.returncode == 2 and says in done.stderr and "Traceback" not in done.stderr and done.stdout == ""
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_final_run_of_a_method_without_a_global_model(toy: Path, tmp_path: Path) -> None:
+    done = fedtune("run", "lgfedavg", "--dataset", toy, *SMALL, "--rounds", 2, "--seeds", 2, "--set", "attack_images=1", "--set", "attack_steps=2",
+                   "--name", "two", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "2 of 2 seeds trained" in done.stdout and "Local accuracy" in done.stdout and "PSNR" in done.stdout
+    assert not list((tmp_path / "runs" / "two").glob("trials/*/model-*"))
