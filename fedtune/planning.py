@@ -15,7 +15,7 @@ from typing import Any
 
 from fedtune import packing, record
 from fedtune.experiment import MAX_SEED, MAX_SEEDS, Experiment, search_seeds
-from fedtune.schedulers import SCHEDULERS
+from fedtune.schedulers import SCHEDULERS, default_grace
 from fedtune.searcher import SAMPLERS
 from search_spaces import presets
 from search_spaces.errors import UserError, sentence, unknown
@@ -45,7 +45,7 @@ class Request:
     sampler: str | None = None
     scheduler: str | None = None
     reduction_factor: int = 3
-    grace: int = 1
+    grace: int | None = None
     lag: int | None = None
     metrics: tuple[str, ...] = ()
     select_on: str | None = None
@@ -100,6 +100,13 @@ def plan(request: Request) -> Plan:
                                 fix={k: v for k, v in values.items() if k in declared})
     sampler = request.sampler or str(options.get("sampler", "tpe"))
     scheduler = request.scheduler or str(options.get("scheduler", "none" if sampler == "grid" else "asha"))
+    where = f"the space {space.name}"
+    if request.sampler is None:
+        _known("sampler", sampler, SAMPLERS, problems, where)
+    if request.scheduler is None:
+        _known("scheduler", scheduler, SCHEDULERS, problems, where)
+    if request.seeds is None and int(options.get("seeds", 1)) > MAX_SEEDS:
+        problems.append(sentence("seeds", f"a whole number in [1, {MAX_SEEDS}]", options["seeds"], where))
     select_on = request.select_on or ("test" if request.paper and space.select_on_test else "validation")
     metrics = _metrics(request.metrics or space.metric, select_on)
     rounds = values.get("rounds", declared["rounds"].default)
@@ -114,8 +121,9 @@ def plan(request: Request) -> Plan:
             problems.append(f"{name} is measured only where {needed} is above 0, and it is 0. Raise it with --set {needed}=VALUE.")
     trials = _trials(request, space, sampler, options, problems)
     _combination(space, sampler, scheduler, metrics, problems)
-    if scheduler != "none" and isinstance(rounds, int) and request.grace >= rounds and request.grace > 1:
-        problems.append(sentence("grace", f"below the {rounds} rounds of a trial", request.grace, "--grace"))
+    grace = request.grace if request.grace is not None else default_grace(int(rounds), max(2, request.reduction_factor))
+    if scheduler != "none" and isinstance(rounds, int) and grace >= rounds and grace > 1:
+        problems.append(sentence("grace", f"below the {rounds} rounds of a trial", grace, "--grace"))
     here = packing.machine()
     looks_back = scheduler != "none" or sampler not in ("random", "grid")
     packed, lag = packing.pack(
@@ -130,7 +138,7 @@ def plan(request: Request) -> Plan:
     experiment = Experiment(
         name=folder.name, kind="search", method=request.method, space=space.name, profile="paper" if request.paper else "small",
         values=values, metrics=metrics, select_on=select_on, trials=trials, rounds=int(rounds), seed=request.seed, seeds=seeds,  # type: ignore[arg-type]
-        sampler=sampler, scheduler=scheduler, reduction_factor=request.reduction_factor, grace=request.grace, lag=lag, time=seconds,
+        sampler=sampler, scheduler=scheduler, reduction_factor=request.reduction_factor, grace=grace, lag=lag, time=seconds,
         data_dir=absolute(request.data_dir), concurrency=packed.concurrency, cpus_per_trial=packed.cpus, gpus_per_trial=packed.gpus, address=request.address,
     )
     space = dataclasses.replace(space, metric=metrics)

@@ -4,8 +4,8 @@ A rule is built from the histories of trials that have finished and is then hand
 every round. It depends on nothing else, so a decision is the same whatever ran beside the trial, and the same after a
 restart.
 
-    Halving   asynchronous successive halving (Li et al. 2020): at the rungs g, g·η, g·η², … below the planned rounds a
-              trial goes on while it is among the best 1/η of the trials that reached that rung, itself included.
+    Halving   asynchronous successive halving (Li et al. 2020): at the rungs g, g·η, g·η², … in the first two thirds of the
+              planned rounds a trial goes on while it is among the best 1/η of the trials that reached that rung, itself included.
               With several metrics "best" is by Pareto front: fewer than a 1/η share may lie on earlier fronts.
     Median    Vizier's median rule (Golovin et al. 2017, Sec. 3.2.2): stop at round t when the best value so far is
               below the median of the other trials' means over rounds 1..t.
@@ -88,16 +88,25 @@ def rule(name: str, histories: Sequence[History], *, rounds: int, grace: int, re
         return Halving(reduction, {rung: _reached(histories, rung) for rung in rungs(rounds, grace, reduction)})
     if name == "median":
         return Median(_medians(histories, rounds, grace))
-    return Never()
+    if name == "none":
+        return Never()
+    raise ValueError(f"scheduler {name!r}")
 
 
 def rungs(rounds: int, grace: int, reduction: int) -> list[int]:
-    """The rounds at which halving compares, `grace · reduction^k` below the planned `rounds`."""
+    """The rounds at which halving compares, `grace · reduction^k` up to two thirds of the planned `rounds`.
+
+    A trial stopped later than that would have cost nearly as much as a complete one, and have no final value."""
     found, rung = [], grace
-    while rung < rounds:
+    while 3 * rung <= 2 * rounds:
         found.append(rung)
         rung *= reduction
     return found
+
+
+def default_grace(rounds: int, reduction: int) -> int:
+    """The third round, or later where that still leaves three rungs; the first rounds of a federation say little."""
+    return min(max(3, rounds // reduction**3), max(1, rounds - 1))
 
 
 def value_at(curve: Curve, round_: int) -> Vector | None:

@@ -22,7 +22,9 @@ def command(
     sampler: Annotated[str | None, typer.Option(help="tpe, random, grid, cmaes, gp or nsga2.  [default: tpe]", show_default=False)] = None,
     scheduler: Annotated[str | None, typer.Option(help="asha, median or none.  [default: asha; none for a grid]", show_default=False)] = None,
     reduction_factor: Annotated[int, typer.Option(help="asha: one trial in so many passes a rung.")] = 3,
-    grace: Annotated[int, typer.Option(help="No trial is stopped before this round.")] = 1,
+    grace: Annotated[
+        int | None, typer.Option(help="No trial is stopped before this round.  [default: 3, or a 27th of the rounds]", show_default=False),
+    ] = None,
     lag: Annotated[int | None, typer.Option(help="Trial n is decided by trials 0 … n - lag.  [default: 4, or --concurrency]", show_default=False)] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Fix any parameter; repeatable.", show_default=False)] = None,
     seed: Annotated[int, typer.Option(help="Of the whole search; the same seed gives the same records.")] = 0,

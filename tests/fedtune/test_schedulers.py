@@ -7,14 +7,20 @@ from itertools import pairwise
 import pytest
 
 from fedtune import schedulers
-from fedtune.schedulers import Halving, History, Median, Never, ahead, dominates, rule, rungs, value_at
+from fedtune.schedulers import Halving, History, Median, Never, ahead, default_grace, dominates, rule, rungs, value_at
 
 
-def test_rungs_are_powers_below_the_planned_rounds() -> None:
+def test_rungs_are_powers_in_the_first_two_thirds_of_the_planned_rounds() -> None:
     assert rungs(9, 1, 3) == [1, 3]
-    assert rungs(10, 1, 3) == [1, 3, 9]
-    assert rungs(100, 5, 3) == [5, 15, 45]
+    assert rungs(10, 1, 3) == [1, 3]
+    assert rungs(30, 2, 3) == [2, 6, 18]
+    assert rungs(100, 1, 4) == [1, 4, 16, 64]
     assert rungs(1, 1, 3) == []
+
+
+@pytest.mark.parametrize(("rounds", "expected"), [(1, 1), (2, 1), (3, 2), (9, 3), (10, 3), (100, 3), (200, 7), (1000, 37)])
+def test_the_first_rung_is_the_third_round_or_a_27th(rounds: int, expected: int) -> None:
+    assert default_grace(rounds, 3) == expected
 
 
 def test_the_first_trial_at_a_rung_passes() -> None:
