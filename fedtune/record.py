@@ -22,7 +22,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import quote
 
 import yaml
 
@@ -125,12 +124,18 @@ def open_study(folder: Path) -> optuna.Study:
 
 
 def _storage(path: Path) -> optuna.storages.RDBStorage:
+    import sqlite3
+
     import optuna
     from sqlalchemy import event
+    from sqlalchemy.pool import QueuePool
 
-    # The time-out lets `fedtune status`, a report or optuna-dashboard read while the driver writes.
-    # As a URI, so that a `?` or `%` in a folder's name is part of the name; SQLAlchemy and SQLite each take one quoting off.
-    storage = optuna.storages.RDBStorage(f"sqlite:///file:{quote(quote(str(path.resolve())))}?uri=true", engine_kwargs={"connect_args": {"timeout": 60}})
+    def connect() -> sqlite3.Connection:
+        # Opened here: what SQLAlchemy makes of a `?`, `%` or blank in a path changed between its versions.
+        # The time-out lets `fedtune status`, a report or optuna-dashboard read while the driver writes.
+        return sqlite3.connect(path.resolve(), timeout=60, check_same_thread=False)
+
+    storage = optuna.storages.RDBStorage("sqlite://", engine_kwargs={"creator": connect, "poolclass": QueuePool})
     event.listen(storage.engine, "connect", _unsynchronised)
     storage.engine.dispose()
     return storage

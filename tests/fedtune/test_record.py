@@ -21,6 +21,13 @@ from tests.fedtune.conftest import experiment, space, start
 from trainables.tune import Ending
 
 
+@pytest.mark.parametrize("strange", ["a b", "a?b", "a%20b", "a%b", "a#b&mode=ro", "é+"])
+def test_any_folder_name_holds_a_study(tmp_path: Path, strange: str) -> None:
+    start(tmp_path / strange / "run")
+    assert record.open_study(tmp_path / strange / "run").study_name == "run"
+    assert [path.name for path in tmp_path.iterdir()] == [strange] and (tmp_path / strange / "run" / schema.STUDY).stat().st_size > 0
+
+
 @pytest.mark.parametrize("step", ["write_yaml", "write_json", "_create_study"])
 def test_a_failed_creation_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     def full(*_: object) -> None:
