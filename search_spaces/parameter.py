@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from search_spaces.errors import UserError, sentence, unknown
+from search_spaces.errors import UserError, nearest, sentence, unknown
 
 Kind = Literal["real", "integer", "choice", "flag", "text"]
 Value = float | int | str | bool
@@ -119,7 +119,7 @@ class Parameter:
         return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
 
     def _hint(self, raw: object) -> str:
-        return unknown("option", str(raw), self.options).split(". ", 1)[1] if self.kind == "choice" else ""
+        return nearest(str(raw), self.options) if self.kind == "choice" else ""
 
 
 def _declare(kind: Kind, default: Value, doc: str, **details: Any) -> Any:
