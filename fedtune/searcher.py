@@ -68,7 +68,9 @@ def make_sampler(name: str, seed: int, number: int) -> BaseSampler:
         return optuna.samplers.GPSampler(seed=own, n_startup_trials=STARTUP, deterministic_objective=False)
     if name == "nsga2":
         return optuna.samplers.NSGAIISampler(seed=own, population_size=POPULATION)
-    return optuna.samplers.RandomSampler(seed=own)
+    if name in ("random", "grid"):
+        return optuna.samplers.RandomSampler(seed=own)
+    raise ValueError(f"sampler {name!r}")
 
 
 class Ledger:

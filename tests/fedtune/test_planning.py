@@ -109,6 +109,15 @@ def test_corrupt_data_is_known_before_anything_is_created(asked: Callable[..., R
         assert name in problems(asked(dataset=str(tmp_path / name)))[0]
 
 
+def test_a_space_with_unknown_options_is_refused(asked: Callable[..., Request], tmp_path: Path) -> None:
+    space = tmp_path / "mine.yaml"
+    space.write_text("method: fedavg\nsearch: {lr: {}}\nprofiles: {small: {rounds: 2, sampler: tpee, scheduler: ashaa, seeds: 5000}}\n")
+    assert problems(asked(space=str(space))) == (
+        "Unknown sampler 'tpee' (the space mine). Did you mean 'tpe'?", "Unknown scheduler 'ashaa' (the space mine). Did you mean 'asha'?",
+        "seeds must be a whole number in [1, 1000], got 5000 (the space mine).",
+    )
+
+
 def test_a_name_that_is_taken(asked: Callable[..., Request], tmp_path: Path) -> None:
     (tmp_path / "runs" / "mine").mkdir(parents=True)
     with pytest.raises(UserError, match=r"fedtune resume .*fedtune extend"):
