@@ -20,7 +20,7 @@ while [ -e "runs/$name" ] || [ -e "runs/$name-final" ]; do
     name="demo-$number"
 done
 
-run fedtune search dfrd --space alpha_lambda --trials "${TRIALS:-20}" --rounds "${ROUNDS:-10}" --name "$name"
+run fedtune search dfrd --space alpha_lambda --trials "${TRIALS:-16}" --rounds "${ROUNDS:-10}" --name "$name"
 run fedtune report "runs/$name"
 run fedtune export "runs/$name" -o "runs/$name/best.yaml"
 run fedtune run "runs/$name/best.yaml" --seeds 3 --name "$name-final"
