@@ -111,6 +111,10 @@ def check(config: FederationConfig, source: data.Dataset) -> None:
     if config.partition == "dir_pfl" and config.client_test_fraction == 0:
         problems.append(sentence("client_test_fraction", "above 0 for the dir_pfl partition, which deals the test set out to the clients",
                                  config.client_test_fraction, fix="The paper keeps 0.25."))
+    largest = int(np.bincount(np.asarray(source.train_y)).max())
+    if config.validation_fraction > 0 and config.client_test_fraction == 0 and round(config.validation_fraction * largest) == 0:
+        problems.append(sentence("validation_fraction", f"large enough to hold a sample of the largest class, which has {largest}",
+                                 config.validation_fraction, fix="Raise it, or set it to 0 and give --select-on test."))
     needed = config.clients * max(config.min_samples, 1)
     if needed > len(source.train_y) * (1 - config.validation_fraction):
         problems.append(sentence("clients × min_samples", f"at most the {len(source.train_y)} training samples less the validation share", needed,
