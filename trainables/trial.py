@@ -5,8 +5,7 @@ Seed k fixes partition, initialisation, cohort and batches alike for every confi
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value
 from trainables import checkpoint
 from trainables.models import Model
@@ -90,10 +88,3 @@ class Replicates:
                             s.fed.seed, s.progress.round)
                 found[s.fed.seed] = ({k: v.contiguous().cpu() for k, v in params.items()}, asdict(card))
         return found
-
-
-def mean_metrics(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """The mean over seeds of every metric; `nan` where a seed's is null, absent where no seed measured it."""
-    rows = list(rows)
-    names = [name for name in METRICS if any(name in row for row in rows)]
-    return {name: statistics.fmean(float("nan") if row.get(name) is None else row[name] for row in rows) for name in names}
