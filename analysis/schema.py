@@ -4,13 +4,16 @@
       experiment.yaml      the frozen request; all that is needed to repeat the run
       space.json           what is searched (declared parameters with symbols, bounds, grids) and what is fixed
       provenance.json      versions, git revision, machine, device, command line, when
+      driver.lock          held by the process that drives the run
+      report.html          where `fedtune report` puts it
       study.db             the Optuna study: trials, states, parameters, per-round values, user attributes
       trials/0007/
         config.yaml        every parameter of this trial by key, searched and fixed
         partition.json     {"<seed>": [[samples of class c at client i]]}, plus "hash" per seed
         rounds.jsonl       one line per round and seed (see below)
-        checkpoint         latest complete round, all seeds
+        checkpoint         a complete round, all seeds: the last one when the trial has ended
         log.txt            what the trial printed, and tracebacks
+        model-<seed>.safetensors, .json    final runs only: the global model of the seed's best round and its card
 
 A line of `rounds.jsonl` is {"round": 1.., "seed": int, <metric>: number or null, ...} with the metrics of
 `search_spaces.metrics` plus two lists over clients, `client_accuracy` (global model on the client's label mix) and
@@ -19,8 +22,10 @@ absent; one that is not finite is null. A reader skips a last line without newli
 one (round, seed).
 
 User attributes of a study's trial: `stop_reason` (one of `STOP_REASONS`), `rounds` (rounds run), `seconds`,
-`error` (one sentence, where stop_reason is error or diverged), and the last value of every metric (mean over seeds)
-as `metric:<name>`. Optuna states: COMPLETE, PRUNED (early-stopped), FAIL (error, diverged), RUNNING (live or to be resumed).
+`error` (one sentence, where stop_reason is error or diverged), the last value of every metric (mean over seeds) as
+`metric:<name>`, `seed` (final runs only: the trial's own) and `curve` (several objectives only, for which Optuna keeps no
+values per round: JSON {"<round>": [value per objective]}). Optuna
+states: COMPLETE, PRUNED (early-stopped), FAIL (error, diverged), RUNNING (live or to be resumed).
 """
 
 from __future__ import annotations
