@@ -31,7 +31,8 @@ def global_metrics(module: nn.Module, data: FederatedData) -> tuple[dict[str, fl
     """Metrics of a global model (test set and `val_` twins) and the per-client accuracies on the test side.
 
     `module` holds the model's weights. A client's accuracy `a_k` is taken on its own measured samples where clients keep
-    some, else on all of them reweighted to the client's label mix: `a_k = Σ_y n_k^y/n_k · accuracy on class y`."""
+    some, else on all of them reweighted to the client's label mix: `a_k = Σ_y n_k^y/n_k · accuracy on class y`. A client too
+    small to keep a sample has no accuracy (nan) and no part in AMP, FM and WLP."""
     metrics: dict[str, float] = {}
     per_client = torch.zeros(0)
     for prefix, part in _parts(data):
@@ -45,7 +46,7 @@ def global_metrics(module: nn.Module, data: FederatedData) -> tuple[dict[str, fl
         else:
             per_client, weights = label_mix_accuracy(right, part.y, data.counts), data.counts.sum(dim=1).double()
         metrics |= {f"{prefix}global_accuracy": float(right.mean()), f"{prefix}global_loss": float(F.cross_entropy(logits, y))}
-        metrics |= {prefix + name: value for name, value in fairness(per_client, weights).items()}
+        metrics |= {prefix + name: value for name, value in fairness(per_client[weights > 0], weights[weights > 0]).items()}
     return metrics, per_client.tolist()
 
 

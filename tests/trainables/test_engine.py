@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -175,6 +176,16 @@ def test_personal_accuracy_pools_clients_own_samples(toy: Path) -> None:
     hits = sum(a * len(o) for a, o in zip(rows[0]["local_accuracies"], own, strict=True))
     assert rows[0]["p_acc"] == pytest.approx(hits / sum(map(len, own)))
     assert rows[0]["p_acc_global"] == pytest.approx(rows[0]["amp"]) == rows[0]["global_accuracy"]
+
+
+def test_a_client_too_small_to_keep_a_sample_is_left_out_of_fairness(toy: Path) -> None:
+    config = FederationConfig(dataset=str(toy), clients=4, omega=1.0, client_test_fraction=0.25, min_samples=4)
+    fed, data = split.build(config, 0, torch.device("cpu"))
+    assert data.validation is not None and data.validation.own is not None
+    none = torch.empty(0, dtype=torch.int64)
+    data = replace(data, validation=replace(data.validation, own=(none, *data.validation.own[1:])))
+    metrics, _ = evaluate.global_metrics(fed.network(), data)
+    assert all(np.isfinite(metrics[name]) for name in ("val_amp", "val_fm", "val_wlp", "amp", "fm", "wlp"))
 
 
 def test_partial_participation_measures_those_who_trained(toy: Path) -> None:
