@@ -204,7 +204,7 @@ class _Session:
         record.write_yaml(folder / schema.CONFIG, complete)
         return Job(
             number=number, folder=str(folder), method=e.method, values=complete, seeds=e.trial_seeds(number), metrics=e.metrics, signs=e.signs,
-            rule=rule, threads=max(1, int(e.cpus_per_trial)), data_dir=e.data_dir, keep_models=e.kind == "run", gpu_share=e.gpus_per_trial,
+            rule=rule, threads=e.threads, data_dir=e.data_dir, keep_models=e.kind == "run", gpu_share=e.gpus_per_trial,
             simulate=self.simulate,
         )
 

@@ -55,6 +55,8 @@ class Experiment:
     concurrency: int = 1
     cpus_per_trial: float = 1.0
     gpus_per_trial: float = 0.0
+    #: Of torch, in a trial. Sums over threads differ in their last bits, so a resumed run keeps them whatever its share of cores.
+    threads: int = 1
     address: str | None = None
     #: For a final run: the exported file's content.
     source: Mapping[str, Any] = field(default_factory=dict)

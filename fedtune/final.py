@@ -83,7 +83,7 @@ def run(
         profile="export" if data else "paper" if paper else "small", values=values, metrics=(metric,),
         select_on="validation" if metric.startswith("val_") else "test", trials=seeds, rounds=int(values["rounds"]), seed=seed, seeds=chosen,
         sampler="random", scheduler="none", lag=lag, data_dir=planning.absolute(data_dir), concurrency=packed.concurrency,
-        cpus_per_trial=packed.cpus, gpus_per_trial=packed.gpus, address=address, source=data,
+        cpus_per_trial=packed.cpus, gpus_per_trial=packed.gpus, threads=packed.threads, address=address, source=data,
     )
     fixed = Space(name=experiment.space, method=method, search={}, title=f"Final run of {origin.get('run', Path(best).name)}", fix=values, metric=(metric,))
     planned = planning.Plan(folder, experiment, fixed, facts, _notes(experiment, facts, origin), values)

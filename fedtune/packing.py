@@ -14,6 +14,9 @@ from pathlib import Path
 
 from search_spaces.errors import Shown, sentence
 
+#: Trial n looks at trials 0 … n - LAG unless told otherwise. It follows neither from the machine nor from the length of the
+#: search, as it decides what is proposed: the same request gives the same record everywhere.
+LAG = 4
 #: Trials that share a GPU by default; small models leave most of one idle.
 TRIALS_PER_GPU = 4
 
@@ -65,14 +68,15 @@ def pack(
 ) -> tuple[Packing, int]:
     """The packing and the search's lag. What cannot be is appended to `problems`.
 
-    lag: as asked for; None is 4, or the concurrency where that is asked to be more."""
+    lag: as asked for; None is `LAG`. No more trials run at once than that, where trials look back."""
+    room_to_look_back = LAG if lag is None else lag
     for name, value in (("concurrency", concurrency), ("cpus-per-trial", cpus), ("gpus-per-trial", gpus), ("lag", lag)):
         whole = name in ("concurrency", "lag")
         if value is not None and (not math.isfinite(value) or (value < 1 if whole else value < 0 if name == "gpus-per-trial" else value <= 0)):
             must = "a whole number of at least 1" if whole else "a number of at least 0" if name == "gpus-per-trial" else "a number above 0"
             problems.append(sentence(name, must, value, f"--{name}"))
     if problems:
-        return Packing(1, 1.0, 0.0), lag or 4
+        return Packing(1, 1.0, 0.0), room_to_look_back
     if gpus is None:
         gpus = 1 / TRIALS_PER_GPU if here.gpus else 0.0
     if gpus > here.gpus:
@@ -88,9 +92,7 @@ def pack(
         per_gpu = int(1 / gpus + 1e-9) if gpus <= 1 else 0
         room = min(room, max(1, here.gpus * per_gpu if per_gpu else here.gpus // int(gpus)))
     if concurrency is None:
-        # A sampler learns nothing from trials that run beside each other, so a short search is not spread over all cores.
-        wanted = min(room, max(4, trials // 4) if looks_back else trials)
-        concurrency = min(wanted, lag) if looks_back and lag is not None else wanted
+        concurrency = min(room, trials, room_to_look_back) if looks_back else min(room, trials)
     elif cpus is not None and concurrency > room:
         problems.append(sentence("concurrency", f"at most {room} with {share:g} of {here.cores} cores" + (f" and {gpus:g} GPU" if gpus else "") + " per trial",
                                  concurrency, "--concurrency"))
@@ -98,6 +100,7 @@ def pack(
         problems.append(sentence("concurrency", f"at most {room} with {gpus:g} GPU per trial", concurrency, "--concurrency"))
     elif concurrency * share > here.cores:
         share = here.cores / concurrency
-    if looks_back and lag is not None and concurrency > lag:
-        problems.append(sentence("concurrency", f"at most the lag, {lag}", concurrency, "--concurrency", "Raise --lag, or leave it out."))
-    return Packing(concurrency, share, gpus), lag if lag is not None else max(4, concurrency)
+    if looks_back and concurrency > room_to_look_back:
+        problems.append(sentence("concurrency", f"at most the lag, {room_to_look_back}", concurrency, "--concurrency",
+                                 f"Give --lag {concurrency} as well; it changes what is proposed."))
+    return Packing(concurrency, share, gpus), room_to_look_back

@@ -7,6 +7,7 @@ Values are laid over each other in this order, the later winning: declared defau
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -129,7 +130,7 @@ def plan(request: Request) -> Plan:
     packed, lag = packing.pack(
         here, problems, trials=trials, lag=request.lag, looks_back=looks_back,
         concurrency=request.concurrency, cpus=request.cpus_per_trial, gpus=request.gpus_per_trial,
-    ) if request.address is None else _remote(request)
+    ) if request.address is None else _remote(request, looks_back, problems)
     seeds = search_seeds(request.seed, int(request.seeds or options.get("seeds", 1)))
     middle = {**values, **_middle(space.search.values())}
     facts = preflight(request.method, middle, seeds, request.data_dir, problems, metrics)
@@ -139,7 +140,8 @@ def plan(request: Request) -> Plan:
         name=folder.name, kind="search", method=request.method, space=space.name, profile="paper" if request.paper else "small",
         values=values, metrics=metrics, select_on=select_on, trials=trials, rounds=int(rounds), seed=request.seed, seeds=seeds,  # type: ignore[arg-type]
         sampler=sampler, scheduler=scheduler, reduction_factor=request.reduction_factor, grace=grace, lag=lag, time=seconds,
-        data_dir=absolute(request.data_dir), concurrency=packed.concurrency, cpus_per_trial=packed.cpus, gpus_per_trial=packed.gpus, address=request.address,
+        data_dir=absolute(request.data_dir), concurrency=packed.concurrency, cpus_per_trial=packed.cpus, gpus_per_trial=packed.gpus, threads=packed.threads,
+        address=request.address,
     )
     space = dataclasses.replace(space, metric=metrics)
     return Plan(folder, experiment, space, facts, _notes(request, experiment, space, here), middle)
@@ -334,10 +336,12 @@ def _middle(dimensions: Iterable[Dimension]) -> dict[str, Value]:
     return found
 
 
-def _remote(request: Request) -> tuple[packing.Packing, int]:
+def _remote(request: Request, looks_back: bool, problems: list[str]) -> tuple[packing.Packing, int]:
     """On a cluster that is joined later, shares are taken as asked for; Ray places what fits."""
-    concurrency = request.concurrency or 4
-    return packing.Packing(concurrency, request.cpus_per_trial or 1.0, request.gpus_per_trial or 0.0), request.lag or max(4, concurrency)
+    concurrency = request.concurrency or request.lag or packing.LAG
+    unbounded = packing.Machine(concurrency * math.ceil(request.cpus_per_trial or 1.0), concurrency * math.ceil(request.gpus_per_trial or 0.0))
+    return packing.pack(unbounded, problems, trials=concurrency, lag=request.lag, looks_back=looks_back, concurrency=concurrency,
+                        cpus=request.cpus_per_trial or 1.0, gpus=request.gpus_per_trial or 0.0)
 
 
 def _notes(request: Request, experiment: Experiment, space: Space, here: packing.Machine) -> tuple[str, ...]:
@@ -349,7 +353,9 @@ def _notes(request: Request, experiment: Experiment, space: Space, here: packing
         paper = space.profiles.get("paper")
         how = f" The paper's setting ({paper.get('dataset', dataset)}, {paper.get('rounds', '?')} rounds): add --paper." if paper else ""
         notes = [f"Profile small: {at}.{how}"]
-    threads = experiment.concurrency * max(1, int(experiment.cpus_per_trial))
+    threads = experiment.concurrency * experiment.threads
+    if request.address is None and experiment.looks_back and experiment.concurrency == experiment.lag < experiment.trials and here.cores > threads:
+        notes.append(f"{experiment.concurrency} trials at once, as each is decided by those {experiment.lag} before it and earlier; more: --lag {here.cores}.")
     if request.address is None and threads > here.cores:
         notes.append(f"{experiment.concurrency} trials at once are {threads} threads on {here.cores} cores; they will slow each other down.")
     return tuple(notes)

@@ -109,6 +109,9 @@ def resume(
         gpus_per_trial=experiment.gpus_per_trial if gpus_per_trial is None else gpus_per_trial,
         address=experiment.address if address is None else address,
     )
+    if bool(placed.gpus_per_trial) != bool(experiment.gpus_per_trial):
+        had = "on a GPU" if experiment.gpus_per_trial else "without a GPU"
+        problems.append(f"{folder} was begun {had}, and its numbers would change elsewhere. Leave out --gpus-per-trial, or begin a new run.")
     _check_placement(placed, problems)
     if problems:
         raise UserError(*problems)
@@ -145,7 +148,7 @@ def estimate(planned: Plan) -> Estimate:
 
     e = planned.experiment
     before = torch.get_num_threads()
-    torch.set_num_threads(max(1, int(e.cpus_per_trial)))
+    torch.set_num_threads(e.threads)
     try:
         device = "cuda" if e.gpus_per_trial else "cpu"
         values = {**planned.middle, "rounds": max(2, e.rounds)}

@@ -104,8 +104,9 @@ def client(config: Based, fed: Federation, payload: Payload, memory: Memory | No
     """The base's local training; uploads the model and, where the method counts labels, the counts `(C,)`."""
     start = unpack("model", payload)
     if not start:
-        # A client that joins late in data-free mode has never been sent a model: it draws its own.
-        start = memory.model if memory is not None and memory.model is not None else fed.initial_params("late", width=fed.widths[data.client])
+        # A client whose first round comes later in data-free mode is never sent a model: it draws its own.
+        own = memory.model if memory is not None else None
+        start = own if own is not None else fed.initial_params("late", data.client, width=fed.widths[data.client])
     model, work = partial.train_submodel(config, fed, start, data, rng)
     counts, seen = label_counts(config, data, work, memory) if isinstance(config, LabelCounting) else (None, None)
     owned = {"owned": data.label_counts() > 0} if config.own_class_rows_only else {}

@@ -141,6 +141,9 @@ class Trial(tune.Trainable):
         if self._job.gpu_share <= 0 or not ray.get_gpu_ids():
             return "cpu"
         torch.cuda.set_per_process_memory_fraction(min(1.0, self._job.gpu_share))
+        # The same seed is to give the same bits: no kernels picked by timing, no shortened mantissas.
+        torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic = False, True
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
         return "cuda"
 
     def _load(self) -> None:
@@ -267,17 +270,19 @@ class Trial(tune.Trainable):
 
 
 def means(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """The last measured value of every metric, averaged over seeds."""
-    last: dict[str, list[float]] = {}
+    """The last measured value of every metric, averaged over seeds. A metric that is not finite for one seed in its last
+    round is left out: the mean over the others would flatter a configuration that diverged in part."""
+    last: dict[str, list[object]] = {}
     for round_ in sorted({row["round"] for row in rows}):
-        now: dict[str, list[float]] = {}
+        now: dict[str, list[object]] = {}
         for row in rows:
             if row["round"] == round_:
                 for name, value in row.items():
-                    if isinstance(value, (int, float)) and name not in ("round", "seed") and math.isfinite(value):
-                        now.setdefault(name, []).append(float(value))
+                    if name not in ("round", "seed") and not isinstance(value, (list, str)):
+                        now.setdefault(name, []).append(value)
         last |= now
-    return {name: math.fsum(values) / len(values) for name, values in last.items()}
+    finite = {name: [float(v) for v in values if isinstance(v, (int, float)) and math.isfinite(v)] for name, values in last.items()}
+    return {name: math.fsum(values) / len(values) for name, values in finite.items() if len(values) == len(last[name])}
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:

@@ -25,10 +25,10 @@ def command(
     grace: Annotated[
         int | None, typer.Option(help="No trial is stopped before this round.  [default: 3, or a 27th of the rounds]", show_default=False),
     ] = None,
-    lag: Annotated[int | None, typer.Option(help="Trial n is decided by trials 0 … n - lag.  [default: 4, or --concurrency]", show_default=False)] = None,
+    lag: Annotated[int | None, typer.Option(help="Trial n is decided by trials 0 … n - lag.  [default: 4]", show_default=False)] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Fix any parameter; repeatable.", show_default=False)] = None,
     seed: Annotated[int, typer.Option(help="Of the whole search; the same seed gives the same records.")] = 0,
-    concurrency: Annotated[int | None, typer.Option(help="Trials at once.  [default: one per core]", show_default=False)] = None,
+    concurrency: Annotated[int | None, typer.Option(help="Trials at once.  [default: one per core, at most the lag]", show_default=False)] = None,
     cpus_per_trial: Annotated[float | None, typer.Option(help="Cores, and threads, of a trial.  [default: 1]", show_default=False)] = None,
     gpus_per_trial: Annotated[float | None, typer.Option(help="Share of a GPU.  [default: 0.25 where there is one]", show_default=False)] = None,
     address: Annotated[str | None, typer.Option(help="A Ray cluster to join.", show_default=False)] = None,

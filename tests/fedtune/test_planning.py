@@ -155,13 +155,14 @@ def test_an_experiment_is_read_back_equal(asked: Callable[..., Request], tmp_pat
 @pytest.mark.parametrize(("machine", "options", "expected"), [
     (Machine(2, 0), {}, (2, 1.0, 0.0, 4)),
     (Machine(8, 0), {"concurrency": 2}, (2, 1.0, 0.0, 4)),
-    (Machine(64, 0), {}, (7, 1.0, 0.0, 7)),  # a search of 30 that learns is not spread over 64 cores
-    (Machine(64, 0), {"looks_back": False}, (30, 1.0, 0.0, 30)),
+    (Machine(64, 0), {}, (4, 1.0, 0.0, 4)),  # what is proposed does not follow from the machine
+    (Machine(64, 0), {"lag": 16}, (16, 1.0, 0.0, 16)),
+    (Machine(64, 0), {"looks_back": False}, (30, 1.0, 0.0, 4)),
     (Machine(8, 0), {"cpus": 4.0}, (2, 4.0, 0.0, 4)),
     (Machine(2, 0), {"concurrency": 4}, (4, 0.5, 0.0, 4)),
     (Machine(16, 1), {}, (4, 1.0, 0.25, 4)),
     (Machine(16, 2), {"gpus": 1.0}, (2, 1.0, 1.0, 4)),
-    (Machine(16, 1), {"gpus": 0.0}, (7, 1.0, 0.0, 7)),
+    (Machine(16, 1), {"gpus": 0.0}, (4, 1.0, 0.0, 4)),
     (Machine(16, 0), {"lag": 3}, (3, 1.0, 0.0, 3)),
 ])
 def test_packing(machine: Machine, options: dict[str, Any], expected: tuple[float, ...]) -> None:
@@ -175,6 +176,7 @@ def test_packing(machine: Machine, options: dict[str, Any], expected: tuple[floa
     (Machine(2, 0), {"gpus": 0.5}, "must be 0, as no GPU was found"), (Machine(2, 1), {"gpus": 2.0}, "must be at most 1"),
     (Machine(8, 4), {"gpus": 1.5}, "whole number where it is above 1"), (Machine(2, 0), {"cpus": 1.0, "concurrency": 3}, "must be at most 2"),
     (Machine(8, 1), {"gpus": 0.5, "concurrency": 3}, "must be at most 2 with 0.5 GPU"),
+    (Machine(8, 0), {"concurrency": 6}, "concurrency must be at most the lag, 4"),
 ])
 def test_packing_that_cannot_be(machine: Machine, options: dict[str, Any], words: str) -> None:
     found: list[str] = []

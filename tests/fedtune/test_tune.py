@@ -13,7 +13,7 @@ import pytest
 from fedtune.schedulers import Halving, Never
 from tests.fedtune.fake import Fake
 from trainables import tune
-from trainables.tune import Ending, Job, Trial, read_rows
+from trainables.tune import Ending, Job, Trial, means, read_rows
 
 
 def job(folder: Path, rule: Any = None, seeds: tuple[int, ...] = (0, 1), **values: Any) -> Job:
@@ -176,3 +176,9 @@ def test_the_real_engine_goes_on_bit_for_bit(tmp_path: Path, toy: Path, monkeypa
     assert again.curve == whole.curve
     for seed in (0, 1):
         assert (tmp_path / "cut" / f"model-{seed}.safetensors").read_bytes() == (tmp_path / "whole" / f"model-{seed}.safetensors").read_bytes()
+
+
+def test_a_metric_one_seed_lost_has_no_mean() -> None:
+    rows = [{"round": 1, "seed": 0, "amp": 0.4, "wlp": 0.2}, {"round": 1, "seed": 1, "amp": 0.6, "wlp": 0.4},
+            {"round": 2, "seed": 0, "amp": 0.8, "fm": None, "local_accuracies": [0.1]}, {"round": 2, "seed": 1, "amp": None, "fm": 0.1}]
+    assert means(rows) == {"wlp": pytest.approx(0.3)}
