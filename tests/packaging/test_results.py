@@ -25,7 +25,7 @@ def commands(name: str) -> list[list[str]]:
     found = []
     for block in SH.findall((ROOT / name).read_text(encoding="utf-8")):
         loops = dict(re.findall(r"for (\w+) in (\S+)", block))
-        for line in block.splitlines():
+        for line in block.replace("\\\n", " ").splitlines():
             text = re.sub(r"\$\{?(\w+)\}?", lambda m, known=loops: known.get(m[1], m[0]), line.strip())
             if text.startswith(("fedtune run", "fedtune search")):
                 found.append(shlex.split(text, comments=True)[1:])

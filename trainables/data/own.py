@@ -16,6 +16,7 @@ of the training part.
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,9 @@ def read_npz(path: Path) -> Raw:
     """The data set in an .npz file; see the module's text for what is accepted."""
     where = str(path)
     try:
+        if not zipfile.is_zipfile(path):
+            # numpy would take it for a pickle and advise to load it unsafely.
+            raise ValueError("a file that is empty" if path.stat().st_size == 0 else "a file that is no archive")
         with np.load(path, allow_pickle=False) as archive:
             keys = list(archive.files)
             chosen = _PARTS if set(_PARTS) <= set(keys) else _WHOLE
@@ -104,7 +108,7 @@ def read_npz(path: Path) -> Raw:
         raise
     except Exception as error:  # zipfile, zlib and numpy each have their own ways of refusing a broken file
         raise UserError(sentence("An .npz data set", "a complete file of plain arrays (written by numpy.savez)",
-                                 Shown(f"{type(error).__name__}: {error}"), where)) from error
+                                 Shown(str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"), where)) from error
     images, labels = arrays[0::2], arrays[1::2]
     for key_x, key_y, x, y in zip(chosen[0::2], chosen[1::2], images, labels, strict=True):
         if x.ndim == 0 or y.ndim == 0 or len(x) != len(y):
