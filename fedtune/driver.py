@@ -268,6 +268,9 @@ def _ray(folder: Path, experiment: Experiment) -> Iterator[None]:
     """A Ray of our own, or the cluster at the experiment's address; silent, without dashboard, with workers that start in the
     run directory (a worker puts the folder it starts in first on its path, so it must not be the user's)."""
     os.environ.update({key: value for key, value in ENVIRONMENT.items() if key not in os.environ})
+    # Ray starts the process of one trial at a time unless told otherwise, and drops one that is still starting as soon as
+    # another falls free: short trials would then take turns in a single process.
+    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(experiment.concurrency)
     if experiment.address is None:
         os.environ.setdefault("RAY_AUTH_MODE", "disabled")
         # Despite its name this holds everywhere: Ray's servers then listen on the loopback device only, not on every network.
