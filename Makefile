@@ -10,6 +10,8 @@ BIN       := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 PYTHON    ?= python3
 HEARTBEAT := $(PYTHON) scripts/heartbeat.py
+# A file's tests share what is dear to make, so a file stays in one process.
+PARALLEL  := -n auto --maxprocesses 4 --dist loadfile
 export PYTHON
 
 .PHONY: demo test lint install clean
@@ -19,7 +21,7 @@ demo: $(INSTALLED)
 
 test: $(INSTALLED)
 	@$(HEARTBEAT) "Looking for Chromium" scripts/chromium.sh
-	@$(HEARTBEAT) "Testing" $(BIN)/python -m pytest $(TESTS)
+	@$(HEARTBEAT) "Testing" $(BIN)/python -m pytest $(PARALLEL) $(TESTS)
 
 lint: $(INSTALLED)
 	@$(BIN)/ruff check .

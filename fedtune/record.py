@@ -17,11 +17,12 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import yaml
 
@@ -192,17 +193,26 @@ def lock(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise cannot_write(folder / schema.LOCK, error) from error
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _locked(file):
             file.seek(0)
             owner = file.read().strip()
             raise UserError(f"{folder} is being driven by another process{f' ({owner})' if owner else ''}. "
-                            f"Watch it with `fedtune status {folder}`, or end that process first.") from None
+                            f"Watch it with `fedtune status {folder}`, or end that process first.")
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}")
         file.flush()
         yield
+
+
+def _locked(file: IO[str]) -> bool:
+    """Whether the lock could be had; tried for a moment, as a reader in `is_driven` holds it for a moment too."""
+    for _ in range(10):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            time.sleep(0.02)
+    return False
 
 
 def is_driven(folder: Path) -> bool:

@@ -121,9 +121,20 @@ def resume(
 def extend(run: str | Path, *, trials: int, plain: bool = False, quiet: bool = False, simulate: Callable[..., Any] | None = None) -> Result:
     """Adds `trials` further trials to a search; the result equals that of a search which had asked for all of them at once."""
     folder = folder_of(run)
-    experiment = Experiment.read(folder)
     if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
         raise UserError(sentence("trials", "a whole number of at least 1", trials, "--trials"))
+    _longer(folder, trials)  # what is no search is left without a lock file
+    with record.lock(folder):
+        longer = _longer(folder, trials)  # read again: another extension may just have ended
+        watch = progress.Watch(longer, progress.style(plain, quiet))
+        record.write_yaml(folder / schema.EXPERIMENT, longer.to_yaml())
+        watch.say(f"{longer.trials - trials} + {trials} = {longer.trials} trials.")
+        return _driven(folder, longer, watch, simulate)
+
+
+def _longer(folder: Path, trials: int) -> Experiment:
+    """The experiment of `folder` with `trials` more. Raises `UserError` where it cannot have them."""
+    experiment = Experiment.read(folder)
     if experiment.kind == "run":
         raise UserError(f"{folder} is a final run; only a search can be extended. Train more seeds with `fedtune run`.")
     if experiment.sampler == "grid":
@@ -133,11 +144,7 @@ def extend(run: str | Path, *, trials: int, plain: bool = False, quiet: bool = F
     _check_placement(longer, problems)
     if problems:
         raise UserError(*problems)
-    watch = progress.Watch(longer, progress.style(plain, quiet))
-    with record.lock(folder):
-        record.write_yaml(folder / schema.EXPERIMENT, longer.to_yaml())
-    watch.say(f"{experiment.trials} + {trials} = {longer.trials} trials.")
-    return _drive(folder, longer, watch, simulate)
+    return longer
 
 
 def estimate(planned: Plan) -> Estimate:
@@ -203,8 +210,14 @@ def describe(trial: Any, experiment: Experiment) -> Best:
 
 
 def _drive(folder: Path, experiment: Experiment, watch: progress.Watch, simulate: Callable[..., Any] | None) -> Result:
+    with record.lock(folder):
+        return _driven(folder, experiment, watch, simulate)
+
+
+def _driven(folder: Path, experiment: Experiment, watch: progress.Watch, simulate: Callable[..., Any] | None) -> Result:
+    """Drives a run whose lock is held."""
     started = time.monotonic()
-    with record.lock(folder), watch:
+    with watch:
         try:
             outcome = driver.drive(folder, experiment, watch, simulate=simulate)
         except KeyboardInterrupt:

@@ -7,8 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,40 +14,10 @@ import optuna
 import pytest
 
 from analysis import schema
+from tests.end_to_end.cli import background, fedtune, search, wait_for_rounds
 from tests.fedtune.conftest import frozen
 
 pytestmark = pytest.mark.slow
-
-#: A round of milliseconds.
-SMALL = ("--set", "clients=3", "--set", "partition=iid", "--set", "local_steps=2", "--set", "model=lenet5")
-
-
-def fedtune(*words: object, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "fedtune", *map(str, words)], cwd=cwd, capture_output=True, text=True, timeout=400, check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-    )
-
-
-def search(toy: Path, cwd: Path, name: str, *words: object) -> subprocess.CompletedProcess[str]:
-    return fedtune("search", "fedavg", "--dataset", toy, *SMALL, "--name", name, *words, cwd=cwd)
-
-
-def background(toy: Path, cwd: Path, name: str, *words: object) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "fedtune", "search", "fedavg", "--dataset", str(toy), *SMALL, "--name", name, *map(str, words)], cwd=cwd,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, start_new_session=True,
-    )
-
-
-def wait_for_rounds(folder: Path, rounds: int, process: subprocess.Popen[str], limit: float = 180) -> None:
-    """Until the run has so many rows."""
-    deadline = time.monotonic() + limit
-    while sum(len(path.read_text().splitlines()) for path in folder.glob("trials/*/rounds.jsonl")) < rounds:
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline, "the search does not get going"
-        time.sleep(0.05)
-
 
 #: Selecting by a loss: on so small a validation share accuracies tie, and nothing would be stopped early.
 BUDGET = ("--trials", 12, "--rounds", 12, "--seeds", 2, "--metric", "global_loss")
@@ -145,64 +113,3 @@ def test_export_and_final_run(whole: Path, toy: Path, tmp_path: Path) -> None:
     assert card["round"] == best["round"] and card["metrics"]["val_global_loss"] == best["val_global_loss"]
     table = fedtune("resume", found["folder"], cwd=tmp_path)
     assert table.returncode == 0 and "Global accuracy" in table.stdout and " ± " in table.stdout
-
-
-def test_a_stranger_in_the_current_directory(toy: Path, tmp_path: Path) -> None:
-    """Ray puts the folder a worker starts in first on its path. (`-P` keeps it off the driver's, as the installed script does.)"""
-    (tmp_path / "analysis.py").write_text("raise SystemExit('a stranger')")
-    (tmp_path / "trainables").mkdir()
-    (tmp_path / "trainables" / "__init__.py").write_text("raise SystemExit('a stranger')")
-    script = Path(sys.executable).with_name("fedtune")
-    done = subprocess.run([script, "search", "fedavg", "--dataset", toy, *SMALL, "--trials", "1", "--rounds", "1"], cwd=tmp_path,
-                          capture_output=True, text=True, timeout=200, check=False)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "runs" / "fedavg-default" / "study.db").exists()
-
-
-def test_a_full_disk(toy: Path, tmp_path: Path) -> None:
-    """A limit on file sizes stands in for the disk: writing past it fails the same way."""
-    code = "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000)); " \
-           "import runpy; sys.argv = ['fedtune', *sys.argv[1:]]; runpy.run_module('fedtune', run_name='__main__')"
-    done = subprocess.run([sys.executable, "-c", code, "search", "fedavg", "--dataset", str(toy), *SMALL, "--trials", "1", "--rounds", "1", "--name", "full"],
-                          cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False)
-    assert done.returncode == 2, (done.stdout, done.stderr)
-    assert "cannot be written" in done.stderr and "Traceback" not in done.stderr
-    assert list((tmp_path / "runs").iterdir()) == []
-
-
-def test_never_silent_for_long(toy: Path, tmp_path: Path) -> None:
-    process = subprocess.Popen([sys.executable, "-u", "-m", "fedtune", "search", "fedavg", "--dataset", str(toy), *SMALL, "--trials", "2", "--rounds", "60"],
-                               cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    assert process.stderr is not None
-    times = [time.monotonic() for _ in process.stderr]
-    process.wait()
-    gaps = [b - a for a, b in pairwise(times)]
-    assert process.returncode == 0 and max(gaps) < 5, gaps
-
-
-def test_dry_run_creates_nothing(toy: Path, tmp_path: Path) -> None:
-    done = search(toy, tmp_path, "plan", "--trials", 20, "--rounds", 5, "--dry-run", "--json")
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["trials"] == 20 and found["round_seconds"] > 0 and found["estimated_seconds"] > 0
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(("words", "says"), [
-    (("search", "fedavgg"), "Did you mean 'fedavg'"), (("search", "fedavg", "--trials", "0"), "trials must be"),
-    (("search", "fedavg", "--gpus-per-trial", "64"), "gpus-per-trial must be"), (("resume", "runs/nothing"), "There is no run"),
-    (("status", "."), "is not a run"), (("export", "runs/nothing"), "There is no run"), (("run", "nothing.yaml"), "nothing.yaml"),
-    (("serch",), "Did you mean 'search'"),
-])
-def test_wrong_requests_on_the_command_line(tmp_path: Path, words: tuple[str, ...], says: str) -> None:
-    done = fedtune(*words, cwd=tmp_path)
-    assert done.returncode == 2 and says in done.stderr and "Traceback" not in done.stderr and done.stdout == ""
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_final_run_of_a_method_without_a_global_model(toy: Path, tmp_path: Path) -> None:
-    done = fedtune("run", "lgfedavg", "--dataset", toy, *SMALL, "--rounds", 2, "--seeds", 2, "--set", "attack_images=1", "--set", "attack_steps=2",
-                   "--name", "two", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "2 of 2 seeds trained" in done.stdout and "Local accuracy" in done.stdout and "PSNR" in done.stdout
-    assert not list((tmp_path / "runs" / "two").glob("trials/*/model-*"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -71,9 +70,7 @@ def test_a_process_that_keeps_dying_is_one_failed_trial(conduct: Conduct, tmp_pa
 @pytest.mark.slow
 def test_out_of_time_leaves_trials_to_be_resumed(conduct: Conduct, tmp_path: Path) -> None:
     calm = conduct("calm", trials=4, rounds=20, scheduler="none", values={"sleep": 0.2})
-    started = time.monotonic()
     result = conduct("run", trials=4, rounds=20, scheduler="none", time=4.0, concurrency=2, values={"sleep": 0.2})
-    assert time.monotonic() - started < 15
     assert result.out_of_time and not result.finished and result.counts["RUNNING"] > 0
     resumed = searching.resume(tmp_path / "run", time=600, quiet=True, simulate=Fake)
     assert resumed.finished and resumed.counts == calm.counts
