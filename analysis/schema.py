@@ -21,7 +21,11 @@ A line of `rounds.jsonl` is {"round": 1.., "seed": int, <metric>: number or null
 absent; one that is not finite is null. A reader skips a last line without newline and keeps the last of two lines for
 one (round, seed).
 
-User attributes of a study's trial: `stop_reason` (one of `STOP_REASONS`), `rounds` (rounds run), `seconds`,
+`provenance.json` of a search begun with --pack auto also holds `packing`: what was measured of one configuration (`table`: trials
+at once, threads of each, seconds per round, trials per hour, peak MiB of one trial's process and of its GPU) and what was chosen.
+
+User attributes of a study's trial: `stop_reason` (one of `STOP_REASONS`), `rounds` (rounds run), `seconds` (in rounds, over all
+sessions), `share` ([cores, GPUs] that it went on with after having run out of memory),
 `error` (one sentence, where stop_reason is error or diverged), the last value of every metric (mean over seeds) as
 `metric:<name>`, `seed` (final runs only: the trial's own) and `curve` (several objectives only, for which Optuna keeps no
 values per round: JSON {"<round>": [value per objective]}). Optuna
@@ -45,9 +49,9 @@ LOG = "log.txt"
 REPORT = "report.html"
 LOCK = "driver.lock"
 
-#: completed: ran all its rounds. scheduler: early-stopped. target: reached the value asked for. diverged: a metric or
+#: completed: ran all its rounds. scheduler: early-stopped. diverged: a metric or
 #: loss stopped being finite. error: raised. interrupted: to be resumed.
-STOP_REASONS = ("completed", "scheduler", "target", "diverged", "error", "interrupted")
+STOP_REASONS = ("completed", "scheduler", "diverged", "error", "interrupted")
 
 
 def trial_folder(number: int) -> str:

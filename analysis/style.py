@@ -55,7 +55,6 @@ SEQUENTIAL = "Viridis"
 #: How a trial ended: colour, symbol, words.
 OUTCOMES: dict[str, tuple[str, str, str]] = {
     "completed": (BLUE, "circle", "completed"),
-    "target": (GREEN, "star", "reached the target"),
     "scheduler": (MUTED, "circle-open", "stopped early"),
     "diverged": (ORANGE, "x", "diverged"),
     "error": (PURPLE, "triangle-up", "failed with an error"),

@@ -52,6 +52,8 @@ class Proposal:
     values: Mapping[str, Value]
     rule: Rule
     resumed: bool = False
+    #: Cores and GPUs it goes on with after having run out of memory; None is the search's usual share.
+    share: tuple[float, float] | None = None
 
 
 def make_sampler(name: str, seed: int, number: int) -> BaseSampler:
@@ -124,7 +126,15 @@ class Ledger:
         else:
             self._create(number, known)
         values = self.space.values(self._trials[number].params)
-        return Proposal(number, values, self._rule(known), resumed)
+        return Proposal(number, values, self._rule(known), resumed, self._share(number))
+
+    def next_share(self) -> tuple[float, float] | None:
+        """The share that the next proposal will ask for, where it is not the usual one."""
+        return self._share(self._orphans[0]) if self._orphans else None
+
+    def _share(self, number: int) -> tuple[float, float] | None:
+        found = self._trials[number].user_attrs.get("share")
+        return None if found is None else (float(found[0]), float(found[1]))
 
     def _known(self, number: int) -> list[FrozenTrial] | None:
         """The trials that trial `number` may look at; None while one of them still runs."""
@@ -228,10 +238,18 @@ class Ledger:
         for key, value in attributes.items():
             self.study._storage.set_trial_user_attr(self._ids[number], key, value)
         if reason != "interrupted":
-            state = {"completed": TrialState.COMPLETE, "target": TrialState.COMPLETE, "scheduler": TrialState.PRUNED}.get(reason, TrialState.FAIL)
+            state = {"completed": TrialState.COMPLETE, "scheduler": TrialState.PRUNED}.get(reason, TrialState.FAIL)
             self.study.tell(number, values=final if state == TrialState.COMPLETE else None, state=state)
             record.sync(self.folder)
         self._remember(number)
+
+    def again(self, number: int, share: tuple[float, float] | None) -> None:
+        """Puts a trial that could not go on back in front of those to come, with `share` of the machine (None: as before). The
+        study never sees a failure."""
+        if share is not None:
+            self.study._storage.set_trial_user_attr(self._ids[number], "share", list(share))
+            self._remember(number)
+        self._orphans = sorted({*self._orphans, number})
 
     def mark(self, number: int, reason: str) -> None:
         """Notes why a trial that did not end stands still."""

@@ -6,14 +6,14 @@ in a folder with a checkpoint goes on from there.
 
 A trial never raises. A configuration that is impossible, raises or diverges ends with `done` and a `stop_reason`; the
 process stays alive for the next trial, and Ray's retries are left for processes that really died. Every stop rule is
-asked here, after the round it concerns; a full disk ends the trial as `interrupted`, to be resumed.
+asked here, after the round it concerns; a full disk ends the trial as `interrupted`, to be resumed, and so does memory
+that does not suffice, to be gone on with at a larger share of the machine.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import gc
+import errno
 import io
 import json
 import math
@@ -31,14 +31,16 @@ from ray import tune
 
 from search_spaces.errors import UserError
 from search_spaces.parameter import Value
+from trainables import process
 from trainables.trial import Replicates
+from trainables.trial_files import disk, is_broken, line, locked, means, read_rows, replace, sync
 
 #: Share of the running time that writing checkpoints may take; rounds much faster than a checkpoint are not all saved.
 CHECKPOINT_SHARE = 0.05
-#: How long a trial waits for the process of a killed driver to let go of its folder, in seconds.
-LOCK_SECONDS = 60.0
 
 ROUNDS, CHECKPOINT, PARTITION, LOG = "rounds.jsonl", "checkpoint", "partition.json", "log.txt"
+
+process.without_compiler()
 
 
 class StopRule(Protocol):
@@ -62,10 +64,12 @@ class Job:
     signs: tuple[int, ...]
     rule: StopRule
     threads: int = 1
+    #: Cores that are set aside for this trial.
+    cpus: float = 1.0
     data_dir: str | None = None
     #: Keep each seed's global model of its best round by the first metric.
     keep_models: bool = False
-    #: Share of a GPU's memory this trial may take; enforced by torch.
+    #: Share of a GPU, or several GPUs, set aside for this trial; of a part its memory is enforced by torch.
     gpu_share: float = 0.0
     #: What simulates; tests put a cheap stand-in here.
     simulate: Callable[..., Any] | None = None
@@ -85,7 +89,16 @@ class Ending:
     curve: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
     #: Last measured mean over seeds of every metric.
     means: Mapping[str, float] = field(default_factory=dict)
+    #: Spent in rounds, those of earlier sessions included.
     seconds: float = 0.0
+    #: Interrupted because its share of memory did not suffice.
+    out_of_memory: bool = False
+
+
+def resources(config: Mapping[str, Any]) -> tune.PlacementGroupFactory:
+    """What Ray is to set aside for the job in `config`."""
+    job: Job = config["job"]
+    return tune.PlacementGroupFactory([{"CPU": job.cpus} | ({"GPU": job.gpu_share} if job.gpu_share > 0 else {})])
 
 
 class Trial(tune.Trainable):
@@ -105,18 +118,20 @@ class Trial(tune.Trainable):
 
     def cleanup(self) -> None:
         self._simulation = None
+        process.release()
         if self._log is not None:
             self._log.close()
             self._log = None
-        gc.collect()
-        if torch.cuda.is_initialized():
-            torch.cuda.empty_cache()
 
     def step(self) -> dict[str, Any]:
         if self._reason is None:
             with self._guarded():
                 self._round()
-        return self._result()
+        result = self._result()
+        if result["done"]:
+            # An idle process is kept for the next trial, but not its memory, which a neighbour may need, nor its hold on the folder.
+            self.cleanup()
+        return result
 
     # -- the trial's life ------------------------------------------------------------------------------------------
 
@@ -124,14 +139,17 @@ class Trial(tune.Trainable):
         self._job, self._folder = job, Path(job.folder)
         self._reason: str | None = None
         self._error: str | None = None
+        self._out_of_memory = False
         self._completed = 0
         self._rows: list[dict[str, Any]] = []
         self._seconds, self._saved_at, self._save_cost = 0.0, time.monotonic(), 0.0
         self._best: dict[int, float] = {}
         with self._guarded():
             self._folder.mkdir(parents=True, exist_ok=True)
-            self._log = _locked(self._folder / LOG)
-            torch.set_num_threads(job.threads)
+            self._log = locked(self._folder / LOG)
+            for left in self._folder.glob(".*"):  # what a killed process was writing
+                left.unlink()
+            process.set_threads(job.threads)
             simulate = Replicates if job.simulate is None else job.simulate
             self._simulation = simulate(job.method, job.values, job.seeds, device=self._device(), data_dir=job.data_dir)
             self._load()
@@ -140,7 +158,7 @@ class Trial(tune.Trainable):
         # Ray leaves every GPU visible to a trial that was granted none, so what torch sees must not decide.
         if self._job.gpu_share <= 0 or not ray.get_gpu_ids():
             return "cpu"
-        torch.cuda.set_per_process_memory_fraction(min(1.0, self._job.gpu_share))
+        process.limit_memory(self._job.gpu_share)
         # The same seed is to give the same bits: no kernels picked by timing, no shortened mantissas.
         torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic = False, True
         torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
@@ -154,10 +172,11 @@ class Trial(tune.Trainable):
             self._simulation.load(checkpoint)
             rows = [row for row in read_rows(self._folder / ROUNDS) if row["round"] <= self._simulation.round]
         # Rounds after the checkpoint are run again, to the same numbers; written here they would stand there twice.
-        _replace(self._folder / ROUNDS, "".join(map(_line, rows)))
-        _replace(self._folder / PARTITION, json.dumps(self._simulation.partition()))
+        replace(self._folder / ROUNDS, "".join(map(line, rows)))
+        replace(self._folder / PARTITION, json.dumps(self._simulation.partition()))
         for row in rows:
             self._take(row)
+            self._seconds += row.get("seconds") or 0.0
         self._completed = self._simulation.round
         if self._completed:
             self._decide()
@@ -166,7 +185,7 @@ class Trial(tune.Trainable):
         started = time.monotonic()
         rows = self._simulation.step()
         with (self._folder / ROUNDS).open("a", encoding="utf-8") as file:
-            file.write("".join(map(_line, rows)))
+            file.write("".join(map(line, rows)))
         self._completed = self._simulation.round
         improved = [row["seed"] for row in rows if self._take(row)]
         self._decide()
@@ -189,7 +208,7 @@ class Trial(tune.Trainable):
 
     def _decide(self) -> None:
         last = [row for row in self._rows if row["round"] == self._completed]
-        broken = sorted({name for row in last for name, value in row.items() if _is_broken(name, value, self._job.metrics)})
+        broken = sorted({name for row in last for name, value in row.items() if is_broken(name, value, self._job.metrics)})
         if broken:
             self._reason = "diverged"
             self._error = f"{broken[0]} stopped being a finite number in round {self._completed}."
@@ -205,8 +224,11 @@ class Trial(tune.Trainable):
         started = time.monotonic()
         path = self._folder / CHECKPOINT
         temporary = path.with_name(".checkpoint")
-        with _disk(path):
+        with disk(path):
             self._simulation.save(temporary)
+            # The rows first: a power cut must not leave a checkpoint without the rounds before it.
+            sync(self._folder / ROUNDS)
+            sync(temporary)
             os.replace(temporary, path)
         self._saved_at, self._save_cost = time.monotonic(), time.monotonic() - started
 
@@ -220,7 +242,7 @@ class Trial(tune.Trainable):
                 row = next(row for row in reversed(self._rows) if row["seed"] == seed)
                 measured = {k: v for k, v in row.items() if isinstance(v, (int, float)) and k not in ("round", "seed")}
                 path = self._folder / f"model-{seed}.safetensors"
-                with _disk(path):
+                with disk(path):
                     save_model(path, params, {
                         **card, "method": self._job.method, "seed": seed, "round": row["round"], "selected_by": self._job.metrics[0], "metrics": measured,
                     })
@@ -245,7 +267,7 @@ class Trial(tune.Trainable):
             "number": self._job.number, "round": self._completed, "values": curve.get(self._completed), "done": self._reason is not None,
         }
         if self._reason is not None:
-            result["ending"] = Ending(self._reason, self._completed, self._error, curve, means(self._rows), self._seconds)
+            result["ending"] = Ending(self._reason, self._completed, self._error, curve, means(self._rows), self._seconds, self._out_of_memory)
         return result
 
     @contextlib.contextmanager
@@ -259,84 +281,14 @@ class Trial(tune.Trainable):
                 self._reason, self._error = "error", " ".join(error.problems)
             except OSError as error:
                 self._reason, self._error = "interrupted", f"{self._folder}: {error.strerror or error}"
+                self._out_of_memory = error.errno == errno.ENOMEM
             except Exception as error:
                 self._reason, self._error = "error", f"{type(error).__name__}: {error}".splitlines()[0]
+                if process.is_out_of_memory(error):
+                    self._reason, self._out_of_memory = "interrupted", True
                 if self._log is not None:
                     with contextlib.suppress(OSError):
                         traceback.print_exc(file=self._log)
         if self._log is not None:
             with contextlib.suppress(OSError):
                 self._log.flush()
-
-
-def means(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """The last measured value of every metric, averaged over seeds. A metric that is not finite for one seed in its last
-    round is left out: the mean over the others would flatter a configuration that diverged in part."""
-    last: dict[str, list[object]] = {}
-    for round_ in sorted({row["round"] for row in rows}):
-        now: dict[str, list[object]] = {}
-        for row in rows:
-            if row["round"] == round_:
-                for name, value in row.items():
-                    if name not in ("round", "seed") and not isinstance(value, (list, str)):
-                        now.setdefault(name, []).append(value)
-        last |= now
-    finite = {name: [float(v) for v in values if isinstance(v, (int, float)) and math.isfinite(v)] for name, values in last.items()}
-    return {name: math.fsum(values) / len(values) for name, values in finite.items() if len(values) == len(last[name])}
-
-
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a `rounds.jsonl`, in order; a torn last line is left out."""
-    if not path.exists():
-        return []
-    lines = path.read_text(encoding="utf-8").split("\n")[:-1]
-    return [json.loads(line) for line in lines]
-
-
-def _is_broken(name: str, value: object, metrics: Sequence[str]) -> bool:
-    """A number a round cannot do without that is not finite (null in a row read back)."""
-    if name not in (*metrics, "train_loss"):
-        return False
-    return value is None or (isinstance(value, float) and not math.isfinite(value))
-
-
-def _line(row: Mapping[str, Any]) -> str:
-    return json.dumps({key: _finite(value) for key, value in row.items()}, allow_nan=False) + "\n"
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def _replace(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
-
-
-@contextlib.contextmanager
-def _disk(path: Path) -> Iterator[None]:
-    """torch and safetensors report a full disk as errors of their own."""
-    try:
-        yield
-    except OSError:
-        raise
-    except Exception as error:
-        raise OSError(f"{path.name} cannot be written ({str(error).splitlines()[0]})") from error
-
-
-def _locked(path: Path) -> io.TextIOBase:
-    """The trial's log, held against a worker of a killed driver that may still be finishing its round."""
-    file = path.open("a", encoding="utf-8", buffering=1)
-    deadline = time.monotonic() + LOCK_SECONDS
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return file
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                file.close()
-                raise OSError(f"another process still writes {path}") from None
-            time.sleep(0.1)

@@ -158,3 +158,19 @@ def test_failures_teach_the_sampler_and_break_nothing(tmp_path: Path, sampler: s
     assert len(drawn) == 26 and any(drawn)
     if sampler in ("tpe", "gp"):
         assert sum(drawn[-10:]) <= 3
+
+
+def test_a_trial_that_is_put_back_comes_next_with_its_share(tmp_path: Path) -> None:
+    made = start(tmp_path / "run", trials=3)
+    ledger = Ledger(tmp_path / "run", made, space())
+    first, second = ledger.propose(), ledger.propose()
+    assert first is not None and second is not None and ledger.next_share() is None
+    ledger.again(first.number, (2.0, 0.5))
+    assert not ledger.exhausted and ledger.next_share() == (2.0, 0.5)
+    ledger.close()
+    ledger = Ledger(tmp_path / "run", made, space())  # a killed driver's successor knows it too
+    again = ledger.propose()
+    assert again == dataclasses.replace(first, resumed=True, share=(2.0, 0.5), rule=again.rule)  # type: ignore[union-attr]
+    assert open_study(tmp_path / "run").trials[0].state.name == "RUNNING"
+    assert ledger.propose().share is None  # type: ignore[union-attr]
+    ledger.close()

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+import errno
 import json
 import math
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from fedtune.schedulers import Halving, Never
 from tests.fedtune.fake import Fake
@@ -182,3 +187,101 @@ def test_a_metric_one_seed_lost_has_no_mean() -> None:
     rows = [{"round": 1, "seed": 0, "amp": 0.4, "wlp": 0.2}, {"round": 1, "seed": 1, "amp": 0.6, "wlp": 0.4},
             {"round": 2, "seed": 0, "amp": 0.8, "fm": None, "local_accuracies": [0.1]}, {"round": 2, "seed": 1, "amp": None, "fm": 0.1}]
     assert means(rows) == {"wlp": pytest.approx(0.3)}
+
+
+@pytest.mark.parametrize("error", [
+    MemoryError(), RuntimeError("[enforce fail at alloc_cpu.cpp:127] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes."),
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."), OSError(errno.ENOMEM, "Cannot allocate memory"),
+])
+def test_memory_that_does_not_suffice_interrupts_and_is_not_scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    monkeypatch.setattr(tune, "CHECKPOINT_SHARE", math.inf)
+    whole, _ = run(Trial({"job": job(tmp_path / "whole")}))
+    true = Fake.step
+
+    def hungry(self: Fake) -> list[dict[str, Any]]:
+        if self.round == 2:
+            raise error
+        return true(self)
+
+    monkeypatch.setattr(Fake, "step", hungry)
+    first = Trial({"job": job(tmp_path / "t")})
+    ending, _ = run(first)
+    assert (ending.stop_reason, ending.out_of_memory, ending.round) == ("interrupted", True, 2)
+    monkeypatch.setattr(Fake, "step", true)
+    # The first process is still there, but has let go of the folder.
+    again, values = run(Trial({"job": job(tmp_path / "t")}))
+    assert (again.stop_reason, again.out_of_memory, len(values)) == ("completed", False, 2) and again.curve == whole.curve
+
+
+def test_another_error_is_no_lack_of_memory(tmp_path: Path) -> None:
+    assert not run(Trial({"job": job(tmp_path / "t", trouble="raise")}))[0].out_of_memory
+
+
+def test_seconds_are_those_of_all_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tune, "CHECKPOINT_SHARE", math.inf)
+    trial = Trial({"job": job(tmp_path / "t")})
+    for _ in range(3):
+        trial.step()
+    trial.cleanup()
+    rows = read_rows(tmp_path / "t" / "rounds.jsonl")
+    (tmp_path / "t" / "rounds.jsonl").write_text("".join(json.dumps({**row, "seconds": 100.0}) + "\n" for row in rows))
+    assert 600.0 <= run(Trial({"job": job(tmp_path / "t")}))[0].seconds < 660.0  # three rounds of two seeds, and one of now
+
+
+def test_what_a_killed_process_was_writing_is_cleared_away(tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    for name in (".checkpoint", ".checkpoint.4711.tmp", ".rounds.jsonl"):
+        (tmp_path / "t" / name).write_text("half")
+    run(Trial({"job": job(tmp_path / "t")}))
+    assert {path.name for path in (tmp_path / "t").iterdir()} == {"rounds.jsonl", "checkpoint", "partition.json", "log.txt"}
+
+
+def test_rows_and_checkpoint_are_on_the_disk_before_the_swap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+    true_sync, true_replace = tune.sync, tune.os.replace
+    monkeypatch.setattr(tune, "sync", lambda path: (events.append(f"sync {path.name}"), true_sync(path)))
+    monkeypatch.setattr(tune.os, "replace", lambda a, b: (events.append(f"swap {Path(b).name}"), true_replace(a, b)))
+    run(Trial({"job": job(tmp_path / "t", rounds=1)}))
+    assert events[-3:] == ["sync rounds.jsonl", "sync .checkpoint", "swap checkpoint"]
+
+
+def test_a_trial_has_the_threads_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    true = Fake.step
+
+    def look(self: Fake) -> list[dict[str, Any]]:
+        seen.append(torch.get_num_threads())
+        return true(self)
+
+    monkeypatch.setattr(Fake, "step", look)
+    before = torch.get_num_threads()
+    try:
+        for threads in (2, 1):
+            run(Trial({"job": dataclasses.replace(job(tmp_path / f"t{threads}"), threads=threads)}))
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [2] * 4 + [1] * 4
+
+
+_WITHOUT = """
+import hashlib, sys, torch
+from trainables import process
+if sys.argv[1] == "without": process.without_compiler()
+torch.manual_seed(0)
+def steps(kind, **more):
+    net = torch.nn.Linear(5, 3); optimiser = kind(net.parameters(), fused=True, **more); x = torch.randn(7, 5)
+    for _ in range(5):
+        optimiser.zero_grad(set_to_none=True); net(x).square().mean().backward(); optimiser.step()
+    assert torch.is_grad_enabled()
+    return net.weight.detach().numpy().tobytes()
+digest = hashlib.sha256(steps(torch.optim.SGD, lr=0.1, momentum=0.9, weight_decay=0.01) + steps(torch.optim.Adam, lr=0.1)).hexdigest()
+print(digest, "torch._dynamo" in sys.modules)
+"""
+
+
+def test_without_the_compiler_the_bits_are_the_same() -> None:
+    def call(word: str) -> list[str]:
+        return subprocess.run([sys.executable, "-c", _WITHOUT, word], capture_output=True, text=True, check=True).stdout.split()
+
+    (with_, _), (without, imported) = call("with"), call("without")
+    assert without == with_ and imported == "False"

@@ -1,0 +1,71 @@
+"""What a process that simulates does to itself: its threads, its share of a GPU, the memory it keeps, the compiler it has no use for."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import os
+import sys
+from typing import Any
+
+import torch
+
+#: Memory of a GPU that each process's CUDA context takes beside what torch allocates, in bytes. A trial on a part of a GPU may
+#: allocate its part less this, so that 1/n each fits n times.
+CONTEXT = 640 << 20
+
+
+def set_threads(threads: int) -> None:
+    """This process computes with so many threads. Operations one after another have no use for threads between operations."""
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # for libraries that are loaded later
+        os.environ[name] = str(threads)
+    torch.set_num_threads(threads)
+    if torch.get_num_interop_threads() != 1:
+        with contextlib.suppress(RuntimeError):  # fixed once work has begun
+            torch.set_num_interop_threads(1)
+
+
+def limit_memory(share: float) -> None:
+    """Lets torch allocate a share in (0, 1] of the GPU's memory, less a CUDA context where it is a part; beyond that it raises."""
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction(max(0.01, share - CONTEXT / total) if share < 1 else 1.0)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory did not suffice, of a GPU or of the machine, which torch says in several ways."""
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    text = str(error).lower()
+    return isinstance(error, RuntimeError) and any(words in text for words in (
+        "out of memory", "can't allocate memory", "not enough memory", "bad_alloc", "cublas_status_alloc_failed", "cudnn_status_alloc_failed",
+    ))
+
+
+def release() -> None:
+    """Gives unused memory back to the machine and the GPU. (For speed the allocators are told to keep what they have.)"""
+    gc.collect()
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+    with contextlib.suppress(OSError, AttributeError):  # not the GNU C library
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def without_compiler() -> None:
+    """SGD and Adam step without torch's compiler, to the same bits.
+
+    The first step of any torch optimiser imports the compiler, only to ask it to leave the optimiser alone: about 150 MiB and a
+    second or more per process, though nothing here is compiled. Where torch is built otherwise, or the compiler is there already,
+    nothing is changed."""
+    if "torch._dynamo" in sys.modules:
+        return
+    for kind in (torch.optim.SGD, torch.optim.Adam):
+        step: Any = kind.step
+        plain = getattr(step, "__wrapped__", None)
+        if plain is not None and step.__code__.co_name == "_use_grad":
+            kind.step = torch.no_grad()(plain)  # type: ignore[method-assign]
+    for name in ("add_param_group", "zero_grad", "state_dict", "load_state_dict"):
+        method: Any = getattr(torch.optim.Optimizer, name)
+        plain = getattr(method, "__wrapped__", None)
+        if plain is not None:
+            plain.__dynamo_disable = plain
