@@ -7,7 +7,6 @@ and restore are not used; the run directory is the only state.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import shutil
 import signal
@@ -20,32 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from analysis import schema
-from fedtune import packing, record
+from fedtune import cluster, record
 from fedtune.experiment import Experiment
 from fedtune.progress import Watch
 from fedtune.searcher import Ledger
-from search_spaces.errors import Shown, UserError, sentence
+from search_spaces.errors import UserError
 from search_spaces.parameter import Value
 
-#: Set before Ray is imported; each is explained by what it switches off.
-ENVIRONMENT = {
-    "RAY_AIR_NEW_OUTPUT": "0",                      # the old output can be silenced
-    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",      # result.json, progress.csv, tensorboard files
-    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
-    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
-    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
-    "TUNE_GLOBAL_CHECKPOINT_S": "86400",            # Ray's snapshots of the search
-    "RAY_CHDIR_TO_TRIAL_DIR": "0",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_DEDUP_LOGS": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",      # the default to come, without its warning
-    "RAY_worker_niceness": "0",                     # or trials would get 1/25 of a core beside anything else that runs
-    # Freed memory is kept: training allocates the same sizes over and over (measured: 1.1 to 1.3 times faster).
-    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
-    "MALLOC_TRIM_THRESHOLD_": str(2 << 30),
-    "MALLOC_TOP_PAD_": str(256 << 20),
-}
-OBJECT_STORE = 100 << 20
 #: Seconds that a session may take to end after SIGTERM.
 PATIENCE = 20.0
 #: Retries of a trial whose process died (out of memory, a lost machine); it goes on from its checkpoint.
@@ -79,7 +59,7 @@ def drive(folder: Path, experiment: Experiment, watch: Watch, *, simulate: Calla
         if ledger.finished:
             return Outcome(finished=True)
         session = _Session(folder, experiment, ledger, watch, deadline, simulate)
-        with _ray(folder, experiment), _sigterm_is_ctrl_c():
+        with cluster.joined(folder, experiment), _sigterm_is_ctrl_c():
             session.fit()
         if session.failure is not None:
             raise session.failure
@@ -261,56 +241,6 @@ class _Session:
             for trial in self.ledger.trials():
                 if not trial.state.is_finished():
                     self.ledger.mark(trial.number, "interrupted")
-
-
-@contextlib.contextmanager
-def _ray(folder: Path, experiment: Experiment) -> Iterator[None]:
-    """A Ray of our own, or the cluster at the experiment's address; silent, without dashboard, with workers that start in the
-    run directory (a worker puts the folder it starts in first on its path, so it must not be the user's)."""
-    os.environ.update({key: value for key, value in ENVIRONMENT.items() if key not in os.environ})
-    # Ray starts the process of one trial at a time unless told otherwise, and drops one that is still starting as soon as
-    # another falls free: short trials would then take turns in a single process.
-    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(experiment.concurrency)
-    if experiment.address is None:
-        os.environ.setdefault("RAY_AUTH_MODE", "disabled")
-        # Despite its name this holds everywhere: Ray's servers then listen on the loopback device only, not on every network.
-        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-    for name in ("ray", "ray.tune", "ray.train", "ray._private"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-    import ray
-
-    here = Path.cwd()
-    mine = not ray.is_initialized()
-    os.chdir(folder)
-    try:
-        if mine:
-            _start(ray, experiment)
-        elif experiment.gpus_per_trial > ray.cluster_resources().get("GPU", 0):
-            raise _too_many_gpus(experiment, ray.cluster_resources())
-        yield
-    finally:
-        os.chdir(here)
-        if mine:
-            ray.shutdown()
-
-
-def _start(ray: Any, experiment: Experiment) -> None:
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
-    if experiment.address is not None:
-        try:
-            ray.init(address=experiment.address, **quiet)
-        except Exception as error:
-            raise UserError(f"No Ray cluster answers at {experiment.address!r} (--address): {str(error).splitlines()[0]}") from error
-        if experiment.gpus_per_trial > ray.cluster_resources().get("GPU", 0):
-            raise _too_many_gpus(experiment, ray.cluster_resources())
-        return
-    cores = max(packing.cores(), round(experiment.concurrency * experiment.cpus_per_trial))
-    gpus: dict[str, Any] = {} if experiment.gpus_per_trial else {"num_gpus": 0}
-    ray.init(num_cpus=cores, include_dashboard=False, object_store_memory=OBJECT_STORE, **gpus, **quiet)
-
-
-def _too_many_gpus(experiment: Experiment, there: Mapping[str, float]) -> UserError:
-    return UserError(sentence("gpus-per-trial", f"at most {there.get('GPU', 0):g}, the GPUs of the cluster", Shown(f"{experiment.gpus_per_trial:g}")))
 
 
 @contextlib.contextmanager

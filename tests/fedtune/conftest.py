@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from analysis import schema
-from fedtune import driver, progress, record
+from fedtune import cluster, progress, record
 from fedtune.experiment import Experiment
 from fedtune.planning import Plan
 from fedtune.searching import Result, carry_out
@@ -26,16 +26,16 @@ def timing(key: str) -> bool:
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[None]:
+def ray_cluster() -> Iterator[None]:
     """One Ray for all tests of a session; starting it takes seconds."""
     import os
 
-    os.environ.update(driver.ENVIRONMENT | {"RAY_AUTH_MODE": "disabled"})
+    os.environ.update(cluster.ENVIRONMENT | {"RAY_AUTH_MODE": "disabled"})
     import ray
     from ray import cloudpickle
 
     cloudpickle.register_pickle_by_value(fake)
-    ray.init(num_cpus=8, include_dashboard=False, object_store_memory=driver.OBJECT_STORE, log_to_driver=False, logging_level="ERROR")
+    ray.init(num_cpus=8, include_dashboard=False, object_store_memory=cluster.OBJECT_STORE, log_to_driver=False, logging_level="ERROR")
     yield
     ray.shutdown()
 
@@ -59,7 +59,7 @@ def experiment(folder: Path, **changes: Any) -> Experiment:
 
 
 @pytest.fixture
-def conduct(cluster: None, tmp_path: Path) -> Callable[..., Result]:
+def conduct(ray_cluster: None, tmp_path: Path) -> Callable[..., Result]:
     """`conduct("name", trials=…)` runs a whole search on the fake and returns its result."""
 
     def call(name: str, **changes: Any) -> Result:
