@@ -1,7 +1,7 @@
 """Deep leakage from gradients (DLG): what a curious server can rebuild of a client's images from what the client uploads.
 
-Zhu, Liu, Han: Deep Leakage from Gradients, NeurIPS 2019. Protocol of FedMD-CG's Table 2, whose script is not public
-(METHODS 5.4), so network, steps and noise are those of the authors' demonstration (mit-han-lab/dlg).
+Zhu, Liu, Han: Deep Leakage from Gradients, NeurIPS 2019. Protocol of FedMD-CG's Table 2, whose script is not public,
+so network, steps and noise are those of the authors' demonstration (mit-han-lab/dlg).
 
     victim     g  = ∇_s CE(f(x; w), y)                                    one image x in [0, 1] and its label y
     attacker   x', y' ← argmin ‖∇_s CE(f(x'; ŵ), softmax(y')) - g‖²       L-BFGS from N(0, I), attack_steps calls

@@ -5,7 +5,7 @@
 
 FedPer and LG-FedAvg share one half; FedCG, FedGen and FedMD-CG share D and a generator that stands for F.
 
-The generator of FedMD-CG is [z, onehot(y)] → 512 → BatchNorm → ReLU → 256 → BatchNorm → ReLU → p (METHODS 5.3); FedGen's
+The generator of FedMD-CG is [z, onehot(y)] → 512 → BatchNorm → ReLU → 256 → BatchNorm → ReLU → p; FedGen's
 has one hidden layer. Its BatchNorm keeps running statistics, so that a frozen generator makes the same features whatever
 else is in the batch, and an average of generators averages them too.
 """

@@ -1,4 +1,4 @@
-"""Conditional image generators of DFRD (METHODS 2.3; the paper's Tables 7, 8, 9) and one for other image sizes.
+"""Conditional image generators of DFRD (its Tables 7, 8, 9) and one for other image sizes.
 
     h = generator.merge(z, y)      z ~ N(0, I) (B, d), labels y (B,)  ->  (B, d')
     s = generator(h)               images in [−1, 1], (B, ch, H, W)

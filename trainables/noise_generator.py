@@ -1,4 +1,4 @@
-"""FedKF's image generator: from noise alone, without labels (METHODS 4.3).
+"""FedKF's image generator: from noise alone, without labels.
 
     z ~ N(0, I) (B, d)  →  g(z) (B, ch, H, W), normalised as the data set's images are
 

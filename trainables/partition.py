@@ -1,4 +1,4 @@
-"""How the training data is dealt to the clients (METHODS 1.4).
+"""How the training data is dealt to the clients.
 
 | recipe         | of       | what it does                                                                                |
 |----------------|----------|---------------------------------------------------------------------------------------------|

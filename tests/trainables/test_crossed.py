@@ -136,7 +136,7 @@ def test_element_norm_divides_by_the_number_of_classes(toy: Path) -> None:
 
 
 def test_the_feature_generator_is_three_layers_conditioned_on_one_hot_labels() -> None:
-    """METHODS 5.3: [z; onehot] → 512 BN ReLU → 256 BN ReLU → p."""
+    """FedMD-CG's generator: [z; onehot] → 512 BN ReLU → 256 BN ReLU → p."""
     g = FeatureGenerator(128, 10, 128)
     assert sum(p.numel() for p in g.parameters()) == 139 * 512 + 2 * 512 + 513 * 256 + 2 * 256 + 257 * 128
     z, y = torch.randn(6, 128), torch.tensor([0, 1, 2, 3, 4, 9])

@@ -193,7 +193,7 @@ def test_names_and_descriptions() -> None:
     assert data.names() == ["cifar10", "cifar100", "digits", "emnist_digits", "emnist_letters", "emnist_letters32", "fmnist", "fmnist32", "food101", "svhn",
                             "tiny_imagenet"]
     assert data.is_ready("digits") and not data.is_ready("cifar10")
-    # Sizes of METHODS 1.6.
+    # Sizes of the published data sets.
     sizes = {n: (data.describe(n).train, data.describe(n).test, data.describe(n).classes, data.describe(n).shape) for n in data.names()}
     assert sizes["svhn"] == (73257, 26032, 10, (3, 32, 32))
     assert sizes["cifar100"] == (50000, 10000, 100, (3, 32, 32))

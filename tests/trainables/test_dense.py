@@ -1,4 +1,4 @@
-"""DENSE's losses against NumPy (METHODS 6.2), the batch statistics clients report, and where gradients flow."""
+"""DENSE's losses against NumPy, the batch statistics clients report, and where gradients flow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DHF's equations against NumPy (METHODS 3), what crosses the wire to the last value, and where gradients flow."""
+"""DHF's equations against NumPy, what crosses the wire to the last value, and where gradients flow."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_global_loss_is_eq_16_and_moves_the_student_alone() -> None:
 
 
 def test_pma_traffic_is_the_closed_formula_to_the_value(toy: Path) -> None:
-    """METHODS 3.5: C_own p + (p+1) C + C_own values up per client; GME is the rest of the model, counted apart."""
+    """C_own p + (p+1) C + C_own values up per client; GME is the rest of the model, counted apart."""
     s = fresh(toy, omega=0.3, gme_interval=2, nu=0.5)
     p, classes = 512, 4
     owned = [int((d.label_counts() > 0).sum()) for d in s.data.clients]
@@ -174,7 +174,7 @@ def test_pma_traffic_is_the_closed_formula_to_the_value(toy: Path) -> None:
 
 
 def test_a_full_model_method_sends_all_parameters(toy: Path) -> None:
-    """The other side of METHODS 3.5."""
+    """The other side of the same formula."""
     s, rows = simulate("fedavg", toy, 1, model="cnn2")
     assert rows[0]["bytes_up"] == rows[0]["bytes_down"] == 4 * 4 * sum(q.numel() for q in s.fed.network().parameters())
     assert "bytes_up_pma" not in rows[0]

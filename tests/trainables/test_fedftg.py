@@ -1,4 +1,4 @@
-"""FedFTG's losses, each against NumPy (METHODS 6.2), and where gradients flow."""
+"""FedFTG's losses, each against NumPy, and where gradients flow."""
 
 from __future__ import annotations
 

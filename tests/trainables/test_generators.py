@@ -13,7 +13,7 @@ from trainables.generators import MERGE_OPS, Generator, initialise
 
 
 @pytest.mark.parametrize(("shape", "expected"), [
-    # (in, out, kernel, stride, padding) of every transposed convolution, METHODS 2.3.
+    # (in, out, kernel, stride, padding) of every transposed convolution, DFRD Tables 7 to 9.
     ((1, 32, 32), [(64, 512, 4, 1, 0), (512, 256, 4, 2, 1), (256, 128, 4, 2, 1), (128, 1, 4, 2, 1)]),
     ((3, 32, 32), [(64, 512, 4, 1, 0), (512, 256, 4, 2, 1), (256, 128, 4, 2, 1), (128, 3, 4, 2, 1)]),
     ((3, 64, 64), [(64, 512, 4, 1, 0), (512, 256, 4, 2, 1), (256, 128, 4, 2, 1), (128, 64, 4, 2, 1), (64, 3, 4, 2, 1)]),

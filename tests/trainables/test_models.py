@@ -24,11 +24,11 @@ def test_every_registered_model_is_covered_here() -> None:
 
 
 @pytest.mark.parametrize(("name", "rate", "expected"), [
-    # Counted by hand from METHODS 2.3: conv (in·9+1)·out, BatchNorm 2·out, linear (in+1)·10 -> 1.56 M and 6.7 k.
+    # Counted by hand: conv (in·9+1)·out, BatchNorm 2·out, linear (in+1)·10 -> 1.56 M and 6.7 k.
     ("cnn", 1.0, sum((i * 9 + 1) * o + 2 * o for i, o in [(3, 64), (64, 128), (128, 256), (256, 512)]) + 5130),
     ("cnn", 1 / 16, sum((i * 9 + 1) * o + 2 * o for i, o in [(3, 4), (4, 8), (8, 16), (16, 32)]) + 330),
     ("lenet5", 1.0, (3 * 25 + 1) * 6 + (6 * 25 + 1) * 16 + (16 * 25 + 1) * 120 + 121 * 84 + 85 * 10),
-    # METHODS 5.3: p = 400 and 128 on 32x32.
+    # p = 400 and 128 on 32x32.
     ("lenet5_paper", 1.0, (3 * 25 + 1) * 6 + (6 * 25 + 1) * 16 + 401 * 120 + 121 * 84 + 85 * 10),
     ("lenet_code", 1.0, (3 * 9 + 1) * 16 + 2 * 16 + (16 * 9 + 1) * 32 + 2 * 32 + 129 * 128 + 129 * 10),
     ("lenet_code_64", 1.0, (3 * 9 + 1) * 16 + 2 * 16 + (16 * 9 + 1) * 32 + 2 * 32 + 129 * 64 + 65 * 10),
@@ -128,7 +128,7 @@ def test_lenet5_on_28_is_the_same_as_a_first_layer_padding_of_two() -> None:
     ("lenet5_paper", (1, 28, 28), 256), ("lenet5_paper", (3, 32, 32), 400), ("lenet5_paper", (1, 8, 8), 256),
 ])
 def test_the_backbones_of_fedmdcg_have_the_papers_feature_widths(name: str, shape: tuple[int, int, int], width: int) -> None:
-    """METHODS 5.3: p = 128 for 28×28×1 and 32×32×3 alike in the code; 8×8 digits keep the same p."""
+    """p = 128 for 28×28×1 and 32×32×3 alike in the code; 8×8 digits keep the same p."""
     assert models.build(name, shape, 10).feature_width == width
     assert models.build(name, shape, 10).features(torch.randn(2, *shape)).shape == (2, width)
 
@@ -143,7 +143,7 @@ def test_lenet_code_layer_by_layer_with_relu_before_pooling() -> None:
 
 @pytest.mark.parametrize(("shape", "two", "three"), [((1, 28, 28), 1024, 1152), ((3, 32, 32), 1600, 2048), ((1, 8, 8), 256, 128), ((3, 64, 64), 10816, 8192)])
 def test_the_clients_of_dhf_share_a_feature_width_of_512(shape: tuple[int, int, int], two: int, three: int) -> None:
-    """METHODS 3.3: 0.58 M parameters on 1×28×28 and 0.88 M on 3×32×32; what differs is the flattened map before the linear layer."""
+    """0.58 M parameters on 1×28×28 and 0.88 M on 3×32×32; what differs is the flattened map before the linear layer."""
     shallow, deep, large = (models.build(name, shape, 10) for name in ("cnn2", "cnn3", "resnet10"))
     assert shallow.feature_width == deep.feature_width == large.feature_width == 512
     assert (shallow.fc.in_features, deep.fc.in_features) == (two, three)

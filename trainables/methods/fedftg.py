@@ -20,7 +20,7 @@ label, and the global model answers them differently. The global model is then d
 
 Unlike DFRD, losses are taken per client and then weighted; logits are never averaged, and every sample counts in L_md.
 
-Differs from the paper, following its re-implementation by DFRD's authors (METHODS 6.2): L_md is a KL whose gradient runs
+Differs from the paper, following its re-implementation by DFRD's authors: L_md is a KL whose gradient runs
 through the clients, not the mean distance of logits whose gradient runs through the global model (discrepancy=l1); the
 clients are visited together, not one after another with an Adam step each; distances in L_div are mean squares
 (diversity_norm=mean_abs); local training has no learning rate decay and no gradient clipping.

@@ -88,7 +88,7 @@ class Model(nn.Module):
 
 
 class BatchNorm(nn.BatchNorm2d):
-    """Normalises with the batch's own statistics in training *and* evaluation and keeps none (METHODS 2.3), so that
+    """Normalises with the batch's own statistics in training *and* evaluation and keeps none, so that
     clients of different widths can be mixed.
 
     A batch with a single value per channel has zero variance, hence the output is the bias; PyTorch refuses it."""

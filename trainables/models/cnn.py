@@ -1,4 +1,4 @@
-"""The four-layer CNN with BatchNorm of DFRD (METHODS 2.3), 64-128-256-512, and a three-layer one for small images.
+"""The four-layer CNN with BatchNorm of DFRD, 64-128-256-512, and a three-layer one for small images.
 
 Each layer: conv 3×3, padding 1 → scaler → BatchNorm → ReLU → max-pool 2; then global average pooling and one linear
 layer. 1.56 M parameters at rate 1 on 3×32×32 and 10 classes, 6.7 k at rate 1/16.

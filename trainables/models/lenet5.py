@@ -1,4 +1,4 @@
-"""LeNet-5 as FedKF uses it (METHODS 4.3), without normalisation.
+"""LeNet-5 as FedKF uses it, without normalisation.
 
 conv 5×5, 6 → ReLU → max-pool 2 → conv 5×5, 16 → ReLU → max-pool 2 → conv 5×5, 120 → ReLU   (features, 120 on 32×32)
 → linear 84 → ReLU → linear C                                                                (head)

@@ -1,4 +1,4 @@
-"""LeNet-5 as FedMD-CG's text describes it (METHODS 5.3): two convolutions are the extractor, three linear layers the classifier.
+"""LeNet-5 as FedMD-CG's text describes it: two convolutions are the extractor, three linear layers the classifier.
 
 conv 5×5, 6 → ReLU → max-pool 2 → conv 5×5, 16 → ReLU → max-pool 2                            (features)
 → linear 120 → ReLU → linear 84 → ReLU → linear C                                             (head)

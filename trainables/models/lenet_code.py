@@ -1,4 +1,4 @@
-"""The backbone behind FedMD-CG's reported numbers (METHODS 5.3, from its code).
+"""The backbone behind FedMD-CG's reported numbers (from its code).
 
 conv 3×3 stride 2, 16 → BatchNorm → ReLU → max-pool 2 → conv 3×3 stride 2, 32 → BatchNorm → ReLU → max-pool 2   (features)
 → linear h → linear C, with no activation between the two                                                        (head)

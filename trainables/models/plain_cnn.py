@@ -1,4 +1,4 @@
-"""The two CNNs of DHF's clients (METHODS 3.3), without normalisation: features of width 512 whatever the depth.
+"""The two CNNs of DHF's clients, without normalisation: features of width 512 whatever the depth.
 
 cnn2   the "4-layer CNN", FedAvg's network as in PFLlib: twice conv 5×5 (32, 64) → ReLU → max-pool 2, linear 512 → ReLU
 cnn3   the "5-layer CNN", one convolution deeper: conv 3×3, padding 1 (32, 64, 128) → ReLU → max-pool 2, linear 512 → ReLU

@@ -1,4 +1,4 @@
-"""Pre-activation ResNet-18 and ResNet-20 of DFRD (METHODS 2.3), and ResNet-10, DHF's global model (METHODS 3.3).
+"""Pre-activation ResNet-18 and ResNet-20 of DFRD, and ResNet-10, DHF's global model.
 
 Stem conv 3×3 stride 1; four stages of basic blocks, widths 64-128-256-512, strides 1-2-2-2, [2,2,2,2] blocks
 (ResNet-18, CIFAR-100), [2,3,2,2] (ResNet-20, Tiny-ImageNet and Food101) or [1,1,1,1] (ResNet-10); BatchNorm → ReLU →

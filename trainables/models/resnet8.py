@@ -1,4 +1,4 @@
-"""ResNet-8 as FedKF uses it on CIFAR (METHODS 4.3): every BatchNorm is a GroupNorm with one channel per group.
+"""ResNet-8 as FedKF uses it on CIFAR: every BatchNorm is a GroupNorm with one channel per group.
 
 Stem conv 3×3, 64 → norm → ReLU; three stages of one basic block, widths 64-128-256, strides 1-2-2; average pool; linear.
 

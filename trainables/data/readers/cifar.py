@@ -11,7 +11,7 @@ from trainables.data.fetch import untar
 from trainables.data.source import File, Source
 
 _CLASS = {10: "CIFAR10", 100: "CIFAR100"}
-# METHODS 1.6.
+# Normalisation of the papers' releases.
 _MOMENTS = {10: ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)), 100: ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762))}
 _BATCHES = {
     10: [f"cifar-10-batches-py/{name}" for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch", "batches.meta")],

@@ -43,7 +43,7 @@ def _read(root: Path) -> Raw:
     if train.classes != test.classes:
         raise ValueError("train.json and test.json name different classes")
     names = tuple(name.replace("_", " ") for name in train.classes)
-    # METHODS 1.6: the release normalises with CIFAR-100's numbers.
+    # The release normalises with CIFAR-100's numbers.
     return Raw(split(train), split(test), names, (3, 64, 64), (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762))
 
 

@@ -40,7 +40,7 @@ def _fashion_read(root: Path, side: int) -> Raw:
     from torchvision.datasets import FashionMNIST
 
     train, test = (FashionMNIST(str(root), train=part) for part in (True, False))
-    # Normalisation of METHODS 1.6: both public releases use MNIST's numbers here.
+    # Normalisation: both public releases use MNIST's numbers here.
     return Raw(_split(train.data, train.targets, side), _split(test.data, test.targets, side), tuple(FashionMNIST.classes), (1, side, side),
                (0.1307,), (0.3081,))
 
