@@ -1,0 +1,73 @@
+"""A FedAvg round against the plain loop, the hand-written optimised loop and the kernels alone."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+from tests.benchmarks.images import npz
+from tests.benchmarks.measure import Arm, Processes, disagreement, interleave, ratio
+from tests.benchmarks.results import Case, Goal
+
+TITLE = "FedAvg round, one thread"
+TEXT = """
+Local training of all clients, aggregation and evaluation, for each model in one process per arm. *Plain* copies the model for every client,
+keeps its tensors contiguous, pools after the ReLU, picks batches from normalised tensors and reads the loss at every step; *optimised* is the
+same by hand with everything that pays on a CPU; *kernels* is the sum of the best single times of every convolution and linear layer, forward and
+backward, and nothing else. All arms draw the same batches and must reach the same weights (largest relative difference of a tensor's norm in the
+last column). All have fedtune's allocator settings, except *plain, untuned*, which has the system's.
+"""
+
+
+def federation(model: str, side: int, channels: int, clients: int, steps: int, batch: int = 64) -> tuple[dict[str, Any], int]:
+    """Values of a FedAvg trial of which every client holds exactly one epoch of `steps` batches, and its test images (1 to 12.8)."""
+    train = clients * steps * batch
+    test = max(10, round(train / 12.8))
+    return {
+        "dataset": str(npz(train, test, side, channels)), "model": model, "clients": clients, "partition": "iid", "validation_fraction": 0.0,
+        "local_steps": steps, "batch_size": batch, "lr": 0.01, "rounds": 1000,
+    }, test
+
+
+#: Model, side, channels, clients, steps, turns, and the goals: over the plain loop, over the optimised loop at most, over the kernels at most.
+MODELS = (
+    ("lenet5", "LeNet-5", 28, 1, 10, 20, 9, 1.12),
+    ("cnn", "4-layer CNN (64-128-256-512, BatchNorm)", 32, 3, 2, 6, 7, 1.45),
+    ("resnet18", "ResNet-18", 32, 3, 2, 2, 5, None),
+)
+
+
+def run(quick: bool) -> Case:
+    case = Case("client_round", TITLE, TEXT, quick=quick)
+    rows = []
+    for model, title, side, channels, clients, steps, turns, must in MODELS[:1] if quick else MODELS:
+        values, test = federation(model, side, channels, 2 if quick else clients, 2 if quick else steps)
+        clients = values["clients"]
+        arms = {
+            "plain, untuned": Arm("plain", {"values": values}, malloc=False), "plain": Arm("plain", {"values": values}),
+            "optimised": Arm("optimised", {"values": values}), "fedtune": Arm("rounds", {"method": "fedavg", "values": values}),
+            "kernels": Arm("floor", {"values": values, "shape": [channels, side, side], "clients": clients, "test": test}),
+        }
+        with Processes(f"client_round, {model}") as processes:
+            for name, arm in arms.items():
+                processes.start(name, arm)
+            found = interleave(processes, {name: [name] for name in arms}, repeats=2 if quick else turns, drop=1 if quick else 2)
+            said = {name: processes.describe(name) for name in arms}
+        work = f"{clients} × {values['local_steps']} × {values['batch_size']}"
+        for name in arms:
+            differs = disagreement([said["plain"], said[name]]) if "norms" in said[name] else None
+            rows.append([title if name == "plain, untuned" else "", work if name == "plain, untuned" else "", name, statistics.median(found[name]),
+                         ratio(found["plain"], found[name]),
+                         1 / ratio(found["kernels"], found[name]), said[name]["memory"]["pss"], differs])
+        split = {key: statistics.median(s[key] for s in said["fedtune"]["split"][1:]) for key in ("client", "server", "evaluation")}
+        case.notes.append(f"{title}: of fedtune's round {split['client']:.3g} s are local training, {split['server']:.3g} s the server, "
+                          f"{split['evaluation']:.3g} s evaluation.")
+        if must is not None:
+            case.faster(f"{title}: round against the plain loop", must, found["plain"], found["fedtune"])
+            case.faster(f"{title}: round against the plain loop with the system's allocator", must, found["plain, untuned"], found["fedtune"])
+            case.goals += [
+                Goal(f"{title}: bookkeeping over the optimised loop", 5.0, 100 / ratio(found["optimised"], found["fedtune"]) - 100, least=False, unit=" %"),
+                Goal(f"{title}: round against its kernels alone", 2.6, 1 / ratio(found["kernels"], found["fedtune"]), least=False, unit="×"),
+            ]
+    case.table("Seconds per round", ("model", "clients × steps × batch", "arm", "s/round", "speed-up over plain", "÷ kernels", "PSS, MiB", "differs by"), rows)
+    return case

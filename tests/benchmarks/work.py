@@ -1,0 +1,95 @@
+"""What a process of a benchmark can do. Each function prepares and returns an object with `run()`, one unit of work, and `describe()`.
+
+`run()` may return seconds of its own where a part of the work is what is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+
+class Unit(Protocol):
+    """One unit of work after another."""
+
+    def run(self) -> float | None: ...
+
+    def describe(self) -> dict[str, Any]: ...
+
+
+def plain(values: Mapping[str, Any]) -> Unit:
+    """FedAvg as one writes it first."""
+    from tests.benchmarks.reference import Plain
+
+    return Plain(values)
+
+
+def optimised(values: Mapping[str, Any]) -> Unit:
+    """FedAvg by hand with everything that pays."""
+    from tests.benchmarks.reference import Optimised
+
+    return Optimised(values)
+
+
+def floor(values: Mapping[str, Any], shape: list[int], clients: int, test: int) -> Unit:
+    """The kernels of such a round alone."""
+    from tests.benchmarks.floor import Floor
+
+    return Floor(values, (shape[0], shape[1], shape[2]), clients, test)
+
+
+def dfrd_server(values: Mapping[str, Any], arm: str) -> Unit:
+    """DFRD's server phase: `naive`, `frozen`, or `fedtune`."""
+    from tests.benchmarks import server
+
+    return server.Fedtune(values) if arm == "fedtune" else server.Naive(values, frozen=arm == "frozen")
+
+
+class Rounds:
+    """Rounds of one trial as fedtune runs them, for one seed. `describe` has the last row and the sums of the split of its seconds."""
+
+    def __init__(self, method: str, values: Mapping[str, Any], rounds: int = 1, device: str = "cpu", seed: int = 0) -> None:
+        from trainables.trial import Replicates
+
+        self.trial, self.rounds = Replicates(method, values, (seed,), device=device), rounds
+        self.row: dict[str, Any] = {}
+        self.split: list[dict[str, float]] = []
+
+    def run(self) -> None:
+        for _ in range(self.rounds):
+            self.row = self.trial.step()[0]
+            self.split.append({key.removeprefix("seconds_"): value for key, value in self.row.items() if key.startswith("seconds_")})
+
+    def describe(self) -> dict[str, Any]:
+        models = self.trial.models()
+        params = next(iter(models.values()))[0] if models else {}
+        row = {key: value for key, value in self.row.items() if isinstance(value, (int, float))}
+        return {"norms": [float(params[name].double().norm()) for name in sorted(params)], "row": row, "split": self.split}
+
+
+def rounds(method: str, values: Mapping[str, Any], rounds: int = 1, device: str = "cpu", seed: int = 0) -> Unit:
+    """Whole rounds of a method."""
+    return Rounds(method, values, rounds, device, seed)
+
+
+class BareTrials:
+    """Stand-in trials one after the other, without anything around them."""
+
+    def __init__(self, trials: int, rounds: int, work: int) -> None:
+        self.trials, self.rounds, self.work = trials, rounds, work
+
+    def run(self) -> None:
+        from tests.benchmarks.standin import Standin
+
+        for _ in range(self.trials):
+            trial = Standin("fedavg", {"rounds": self.rounds}, (0,), work=self.work)
+            for _ in range(self.rounds):
+                trial.step()
+
+    def describe(self) -> dict[str, Any]:
+        return {}
+
+
+def bare_trials(trials: int, rounds: int, work: int) -> Unit:
+    """What a search runs, without the search."""
+    return BareTrials(trials, rounds, work)
