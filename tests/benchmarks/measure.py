@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import selectors
+import signal
 import statistics
 import subprocess
 import sys
@@ -27,6 +28,8 @@ OUT = ROOT / "bench"
 SILENCE = 3.0
 #: No unit of work takes longer, in seconds.
 LIMIT = 1200.0
+#: Seconds that a process may take to end when there is no more work.
+PATIENCE = 20.0
 
 
 def say(text: str) -> None:
@@ -43,6 +46,9 @@ class Arm:
     threads: int = 1
     #: With the allocator's settings that `fedtune` gives its workers.
     malloc: bool = True
+    #: The command of the process, where it is not ours, and what it finds in its environment.
+    command: tuple[str, ...] = (sys.executable, "-m", "tests.benchmarks.worker")
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 def environment(threads: int, malloc: bool) -> dict[str, str]:
@@ -68,17 +74,23 @@ class Processes:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for process in self._running.values():
-            process.kill()
-            process.wait()
+            if process.stdin is not None:
+                process.stdin.close()  # the end of its work
+        for process in self._running.values():
+            try:
+                process.wait(timeout=PATIENCE)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
         for file in self._errors.values():
             file.close()
 
-    def start(self, name: str, arm: Arm, python: str = sys.executable) -> None:
+    def start(self, name: str, arm: Arm) -> None:
         """Starts an arm and waits until it is ready to work."""
         errors = self._errors[name] = tempfile.TemporaryFile("w+")
         self._running[name] = subprocess.Popen(
-            [python, "-m", "tests.benchmarks.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=ROOT,
-            env=environment(arm.threads, arm.malloc))
+            list(arm.command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=ROOT, start_new_session=True,
+            env={**environment(arm.threads, arm.malloc), **arm.variables})
         self._tell(name, {"work": arm.work, "options": dict(arm.options), "threads": arm.threads})
         self._answers([name], f"preparing {name}")
 
