@@ -142,6 +142,9 @@ def _free(runs_dir: str, name: str) -> str:
 
 def _notes(experiment: Experiment, facts: Mapping[str, Any], origin: Mapping[str, Any]) -> tuple[str, ...]:
     notes = [f"{experiment.trials} fresh seeds ({experiment.seeds[0]} …), {experiment.rounds} rounds each, {experiment.concurrency} at once."]
+    crowded = packing.crowding(experiment.concurrency, experiment.threads, packing.cores()) if experiment.address is None else None
+    if crowded:
+        notes.append(crowded)
     searched = (origin.get("dataset") or {}).get("hash") if isinstance(origin.get("dataset"), Mapping) else None
     if searched is not None and searched != facts["dataset"]["hash"]:
         notes.append(f"The data set {facts['dataset']['name']} is not the one the search saw (its content differs); the results are not comparable.")

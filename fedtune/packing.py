@@ -19,6 +19,8 @@ from search_spaces.errors import Shown, sentence
 LAG = 4
 #: Trials that share a GPU by default; small models leave most of one idle.
 TRIALS_PER_GPU = 4
+#: What --pack may be: the defaults of this module, or what `fedtune.probe` measures.
+PACKS = ("fixed", "auto")
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,30 @@ def cores() -> int:
     except (OSError, ValueError):
         pass
     return found
+
+
+def part(trials: int) -> float:
+    """1/n of a GPU as Ray counts, which rounds to four decimals: never so much that the n-th would not fit."""
+    return math.floor(10_000 / trials) / 10_000
+
+
+def crowding(concurrency: int, threads: int, cores: int) -> str | None:
+    """A warning where trials have more threads than there are cores."""
+    if concurrency * threads <= cores:
+        return None
+    if threads > 1:
+        return (f"{concurrency} trials at once with {threads} threads each are {concurrency * threads} threads on {cores} cores, which can make all of them "
+                f"several times slower (measured: up to 7.6). Better: --concurrency {max(1, cores // threads)}.")
+    return f"{concurrency} trials at once take turns on {cores} core{'s' * (cores > 1)}; they need more memory and are no faster than --concurrency {cores}."
+
+
+def larger(share: tuple[float, float], cores: float) -> tuple[float, float] | None:
+    """The share (cores, GPUs) at which a trial goes on that ran out of memory with `share`: twice the part of a GPU, up to a whole
+    one; without a GPU all `cores`, so that nothing runs beside it. None where there is no larger one."""
+    cpus, gpus = share
+    if gpus > 0:
+        return (cpus, min(1.0, 2 * gpus)) if gpus < 1 else None
+    return (cores, 0.0) if cpus < cores else None
 
 
 def pack(

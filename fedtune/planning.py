@@ -16,6 +16,7 @@ from typing import Any
 
 from fedtune import packing, record
 from fedtune.experiment import MAX_SEED, MAX_SEEDS, Experiment, search_seeds
+from fedtune.preflight import preflight
 from fedtune.schedulers import SCHEDULERS, default_grace
 from fedtune.searcher import SAMPLERS
 from search_spaces import presets
@@ -58,6 +59,8 @@ class Request:
     cpus_per_trial: float | None = None
     gpus_per_trial: float | None = None
     address: str | None = None
+    #: `fixed`, or `auto`: measured by `fedtune.probe` after the plan is made.
+    pack: str = "fixed"
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,8 @@ class Plan:
     notes: tuple[str, ...]
     #: One configuration in the middle of the space, for a measured estimate.
     middle: Mapping[str, Value]
+    #: What was asked for, where a plan can still be packed by measuring.
+    request: Request | None = None
 
 
 def plan(request: Request) -> Plan:
@@ -87,6 +92,10 @@ def plan(request: Request) -> Plan:
     _known("sampler", request.sampler, SAMPLERS, problems)
     _known("scheduler", request.scheduler, SCHEDULERS, problems)
     _known("choice of --select-on", request.select_on, ("validation", "test"), problems)
+    _known("packing", request.pack, packing.PACKS, problems, "--pack")
+    if request.pack == "auto" and request.address is not None:
+        problems.append("--pack auto measures the machine it is called on, and --address is another. Give --concurrency, --cpus-per-trial and "
+                        "--gpus-per-trial instead.")
     for name in request.metrics:
         _known("metric", canonical(name), METRICS, problems, "--metric")
 
@@ -144,7 +153,7 @@ def plan(request: Request) -> Plan:
         address=request.address,
     )
     space = dataclasses.replace(space, metric=metrics)
-    return Plan(folder, experiment, space, facts, _notes(request, experiment, space, here), middle)
+    return Plan(folder, experiment, space, facts, _notes(request, experiment, space, here), middle, request)
 
 
 def configuration(request: Request, problems: list[str]) -> dict[str, Value]:
@@ -185,37 +194,6 @@ def seconds_of(time: str | float | None, problems: list[str]) -> float | None:
         problems.append(sentence("time", "a length such as 90s, 30m, 2h or 1d", time, "--time"))
         return None
     return float(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400, None: 1}[match[2]]
-
-
-def preflight(
-    method: str, values: Mapping[str, Value], seeds: Sequence[int], data_dir: str | None, problems: list[str], metrics: Sequence[str] = (),
-) -> dict[str, Any]:
-    """Builds the federation of `values` once, so that a data set that is missing, a federation that is impossible, or one of
-    `metrics` that no global model is there for is known before anything is created. Adds to `problems`; returns what is to be
-    recorded about the data."""
-    if problems:
-        # Building needs values that are right; what can be checked without is checked.
-        from trainables import registry
-
-        try:
-            registry.resolve(method, values)
-        except UserError as error:
-            problems.extend(error.problems)
-        return {}
-    from trainables import data
-    from trainables.trial import Replicates
-
-    try:
-        built = Replicates(method, values, seeds[:1], data_dir=data_dir)
-        partition = built.partition()
-        dataset = data.load(str(values.get("dataset", "digits")), data_dir)
-    except UserError as error:
-        problems.extend(error.problems)
-        return {}
-    if not built.models():
-        problems.extend(f"{name} is measured of a global model, and {method} has none here. Select by --metric local_accuracy or g_acc_virtual."
-                        for name in metrics if METRICS[name].of_global_model)
-    return {"dataset": {"name": dataset.name, "hash": dataset.hash}, "partition": partition["hash"]}
 
 
 def runs_folder(runs_dir: str, name: str, problems: list[str]) -> Path:
@@ -354,8 +332,11 @@ def _notes(request: Request, experiment: Experiment, space: Space, here: packing
         how = f" The paper's setting ({paper.get('dataset', dataset)}, {paper.get('rounds', '?')} rounds): add --paper." if paper else ""
         notes = [f"Profile small: {at}.{how}"]
     threads = experiment.concurrency * experiment.threads
+    if request.pack == "auto":
+        return tuple(notes)
     if request.address is None and experiment.looks_back and experiment.concurrency == experiment.lag < experiment.trials and here.cores > threads:
         notes.append(f"{experiment.concurrency} trials at once, as each is decided by those {experiment.lag} before it and earlier; more: --lag {here.cores}.")
-    if request.address is None and threads > here.cores:
-        notes.append(f"{experiment.concurrency} trials at once are {threads} threads on {here.cores} cores; they will slow each other down.")
+    crowded = packing.crowding(experiment.concurrency, experiment.threads, here.cores) if request.address is None else None
+    if crowded:
+        notes.append(crowded)
     return tuple(notes)

@@ -90,7 +90,7 @@ def estimate(found: Estimate, as_json: bool) -> None:
         tables.say(f"  {key}: {dimension.describe()}")
     share = f" and {e.gpus_per_trial:g} GPU" if e.gpus_per_trial else ""
     tables.say(f"{e.concurrency} at once with {e.cpus_per_trial:g} core{'s' * (e.cpus_per_trial != 1)}{share} each.")
-    tables.say(f"Measured here: one round of one configuration in the middle of the space took {found.round_seconds:.2f} s for one seed. "
+    tables.say(f"Measured here: a round of one configuration in the middle of the space takes {found.round_seconds:.2f} s for one seed. "
                f"At that pace the search takes {'about' if e.scheduler == 'none' else 'at most'} {duration(found.at_most)}.")
     tables.say(f"Would write {shown(found.plan.folder)}. Nothing was created.")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis import schema
-from fedtune import driver, progress, record
+from fedtune import driver, measuring, packing, probe, progress, record
 from fedtune.experiment import Experiment
 from fedtune.planning import Plan, Request, plan, seconds_of
 from search_spaces.errors import Shown, UserError, sentence
@@ -63,7 +63,8 @@ def search(method: str, *, plain: bool = False, quiet: bool = False, simulate: C
 
     Progress goes to stderr, the run directory to `runs_dir/name`. Raises `UserError`, before anything is created, with every
     problem of the request. Ctrl-C ends it cleanly, and `resume` goes on."""
-    return carry_out(plan(request(method, options)), plain=plain, quiet=quiet, simulate=simulate)
+    planned = probe.packed(plan(request(method, options)), plain=plain, quiet=quiet)
+    return carry_out(planned, plain=plain, quiet=quiet, simulate=simulate)
 
 
 def request(method: str, options: Mapping[str, Any]) -> Request:
@@ -113,9 +114,17 @@ def resume(
         had = "on a GPU" if experiment.gpus_per_trial else "without a GPU"
         problems.append(f"{folder} was begun {had}, and its numbers would change elsewhere. Leave out --gpus-per-trial, or begin a new run.")
     _check_placement(placed, problems)
+    cores = packing.cores()
+    crowded = packing.crowding(placed.concurrency, placed.threads, cores) if placed.address is None else None
+    if crowded and concurrency is not None and cpus_per_trial is not None:
+        problems.append(sentence("concurrency", f"at most {max(1, cores // placed.threads)}, as each trial of this run has "
+                                 f"{placed.threads} thread{'s' * (placed.threads > 1)} and there are {cores} cores", concurrency, "--concurrency"))
     if problems:
         raise UserError(*problems)
-    return _drive(folder, placed, progress.Watch(placed, progress.style(plain, quiet)), simulate)
+    watch = progress.Watch(placed, progress.style(plain, quiet))
+    if crowded:
+        watch.say(crowded)
+    return _drive(folder, placed, watch, simulate)
 
 
 def extend(run: str | Path, *, trials: int, plain: bool = False, quiet: bool = False, simulate: Callable[..., Any] | None = None) -> Result:
@@ -148,22 +157,21 @@ def _longer(folder: Path, trials: int) -> Experiment:
 
 
 def estimate(planned: Plan) -> Estimate:
-    """Times one round of one configuration (the second of two, as the first warms up), in the middle of the space, for one seed."""
+    """Times a few rounds of one configuration in the middle of the space, for one seed; what is done only every so many rounds
+    counts by its share (`fedtune.measuring.typical`)."""
     import torch
 
+    from trainables import registry
     from trainables.trial import Replicates
 
     e = planned.experiment
     before = torch.get_num_threads()
     torch.set_num_threads(e.threads)
     try:
+        values = registry.resolve(e.method, planned.middle)
         device = "cuda" if e.gpus_per_trial else "cpu"
-        values = {**planned.middle, "rounds": max(2, e.rounds)}
-        simulation = Replicates(e.method, values, e.seeds[:1], device=device, data_dir=e.data_dir)
-        simulation.step()
-        started = time.perf_counter()
-        simulation.step()
-        seconds = time.perf_counter() - started
+        simulation = Replicates(e.method, {**values, "rounds": 2}, e.seeds[:1], device=device, data_dir=e.data_dir)
+        seconds, _ = measuring.typical(simulation, values)
     finally:
         torch.set_num_threads(before)
     rounds = e.trials * e.rounds
@@ -228,8 +236,6 @@ def _driven(folder: Path, experiment: Experiment, watch: progress.Watch, simulat
 
 def _check_placement(experiment: Experiment, problems: list[str]) -> None:
     """What was possible where the run began may not be here."""
-    from fedtune import packing
-
     if experiment.concurrency < 1 or experiment.looks_back and experiment.concurrency > experiment.lag:
         problems.append(sentence("concurrency", f"a whole number in [1, {experiment.lag}], the run's lag", experiment.concurrency, "--concurrency"))
     if experiment.address is None:

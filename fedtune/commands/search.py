@@ -31,6 +31,7 @@ def command(
     concurrency: Annotated[int | None, typer.Option(help="Trials at once.  [default: one per core, at most the lag]", show_default=False)] = None,
     cpus_per_trial: Annotated[float | None, typer.Option(help="Cores, and threads, of a trial.  [default: 1]", show_default=False)] = None,
     gpus_per_trial: Annotated[float | None, typer.Option(help="Share of a GPU.  [default: 0.25 where there is one]", show_default=False)] = None,
+    pack: Annotated[str, typer.Option(help="auto: measure how many trials at once, with how many threads, yield most. fixed: one core each.")] = "fixed",
     address: Annotated[str | None, typer.Option(help="A Ray cluster to join.", show_default=False)] = None,
     name: Annotated[str | None, typer.Option(help="The run's name.  [default: METHOD-SPACE]", show_default=False)] = None,
     runs_dir: Annotated[str, typer.Option(help="Where runs are kept.")] = "runs",
@@ -40,14 +41,15 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Search the hyper-parameters of a method."""
-    from fedtune import planning, printing, searching
+    from fedtune import planning, printing, probe, searching
 
     planned = planning.plan(searching.request(method, {
         "space": space, "dataset": dataset, "data_dir": data_dir, "paper": paper, "trials": trials, "rounds": rounds, "time": time, "seeds": seeds,
         "metric": metric, "select_on": select_on, "sampler": sampler, "scheduler": scheduler, "reduction_factor": reduction_factor, "grace": grace,
         "lag": lag, "set": tuple(set_ or ()), "seed": seed, "concurrency": concurrency, "cpus_per_trial": cpus_per_trial,
-        "gpus_per_trial": gpus_per_trial, "address": address, "name": name, "runs_dir": runs_dir,
+        "gpus_per_trial": gpus_per_trial, "address": address, "pack": pack, "name": name, "runs_dir": runs_dir,
     }))
+    planned = probe.packed(planned, plain=plain, quiet=quiet)
     if dry_run:
         printing.estimate(searching.estimate(planned), as_json)
     else:

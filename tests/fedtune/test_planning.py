@@ -90,11 +90,26 @@ def test_the_small_profile_says_how_to_get_the_papers(asked: Callable[..., Reque
     ({"sampler": "cmaes", "set": ("local_steps=5", "batch_size=16", "momentum=0")}, "at least two searched numbers"),
     ({"sampler": "grid", "trials": 100_000}, "cells of the grid"),
     ({"set": ("validation_fraction=0",)}, "nothing to select on"),
+    ({"pack": "autoo"}, "Did you mean 'auto'"),
+    ({"pack": "auto", "address": "10.0.0.1:6379"}, "--pack auto measures the machine it is called on"),
+    ({"metrics": ("bytes_up_pma",)}, "bytes_up_pma counts the traffic for personal models, which fedavg does not count apart. Select by --metric bytes_up."),
+    ({"metrics": ("bytes_down_gme",)}, "Select by --metric bytes_down."),
+    ({"metrics": ("gd_loss",)}, "gd_loss is not measured for fedavg with these values"),
+    ({"metrics": ("oca_amp",)}, "val_oca_amp is not measured for fedavg with these values"),
+    ({"method": "fedprox", "metrics": ("g_acc_virtual",)}, "val_g_acc_virtual is not measured for fedprox"),
 ])
 def test_every_wrong_request_gets_a_sentence(asked: Callable[..., Request], options: dict[str, Any], words: str) -> None:
     found = problems(asked(**options))
     assert any(words in problem for problem in found), found
     assert all(problem.rstrip().endswith((".", "?")) and "\n" not in problem for problem in found), found
+
+
+@pytest.mark.parametrize(("method", "metric", "more"), [
+    ("fedavg", "oca_amp", ("model_cache=true",)), ("fedavg", "g_acc_virtual", ()), ("fedcg", "gd_loss", ()),
+])
+def test_a_metric_that_the_method_measures_is_taken(asked: Callable[..., Request], method: str, metric: str, more: tuple[str, ...]) -> None:
+    made = plan(asked(method=method, metrics=(metric,), set=("clients=3", "partition=iid", *more)))
+    assert made.experiment.metrics[0].endswith(metric)
 
 
 def test_all_problems_are_told_at_once(asked: Callable[..., Request]) -> None:
