@@ -1,6 +1,9 @@
 # make demo    set up, search on real digits, report, train the winner
 # make test    set up, run every test
 # make lint    style, types, layers
+# make bench   set up, measure against plain loops (about a quarter of an hour on two quiet cores), make bench/performance.md
+# make bench-peers   the same work by Flower and pfl-research, installed into .venv-peers (about 11 GB)
+# make bench-gpu     trials per GPU; exits with 2 where there is none
 # .ci/run      all of it, as continuous integration does
 #
 # Both set-up and re-runs: .venv/installed is newer than pyproject.toml, or everything is installed again.
@@ -14,7 +17,7 @@ HEARTBEAT := $(PYTHON) scripts/heartbeat.py
 PARALLEL  := -n auto --maxprocesses 4 --dist loadfile
 export PYTHON
 
-.PHONY: demo test lint install clean
+.PHONY: demo test lint bench bench-peers bench-gpu install clean
 
 demo: $(INSTALLED)
 	@scripts/demo.sh
@@ -28,6 +31,17 @@ lint: $(INSTALLED)
 	@$(HEARTBEAT) "Checking types" $(BIN)/mypy
 	@$(HEARTBEAT) "Checking layers" $(BIN)/lint-imports --no-logo
 
+# CASES="client_round search" measures some; QUICK=--quick only tries them. `python -m tests.benchmarks record` puts the figures into docs.
+bench: $(INSTALLED)
+	@$(BIN)/python -m tests.benchmarks run $(QUICK) $(CASES)
+
+bench-peers: $(INSTALLED)
+	@$(HEARTBEAT) --watch .venv-peers "Installing" scripts/bench_peers.sh
+	@$(BIN)/python -m tests.benchmarks peers $(QUICK)
+
+bench-gpu: $(INSTALLED)
+	@$(BIN)/python -m tests.benchmarks gpu $(QUICK)
+
 install: $(INSTALLED)
 
 $(INSTALLED): pyproject.toml
@@ -35,4 +49,4 @@ $(INSTALLED): pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-peers bench dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

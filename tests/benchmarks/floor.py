@@ -39,21 +39,19 @@ def layer(module: nn.Module, x: Tensor, first: bool) -> tuple[float, float]:
         backward = best(lambda: g.t() @ x) + best(lambda: g.sum(0)) + (0.0 if first else best(lambda: g @ module.weight))
         return forward, backward
     assert isinstance(module, nn.Conv2d)
-    forwards, backwards = [], []
-    for layout in (torch.contiguous_format, torch.channels_last):
-        xs, w = x.contiguous(memory_format=layout), module.weight.detach().contiguous(memory_format=layout)
-        b = None if module.bias is None else module.bias.detach()
-        shape = [module.stride, module.padding, module.dilation]
-        y = F.conv2d(xs, w, b, *shape)
-        g = torch.randn_like(y)
-        forwards.append(best(lambda xs=xs, w=w, b=b: F.conv2d(xs, w, b, *shape)))  # type: ignore[misc]
+    times = [_convolution(module, x, first, layout) for layout in (torch.contiguous_format, torch.channels_last)]
+    return min(forward for forward, _ in times), min(backward for _, backward in times)
 
-        def back(mask: list[bool], xs: Tensor = xs, w: Tensor = w, g: Tensor = g, b: Tensor | None = b) -> float:
-            size = None if b is None else [len(b)]
-            return best(lambda: torch.ops.aten.convolution_backward(g, xs, w, size, *map(list, shape), False, [0, 0], 1, mask))
 
-        backwards.append(back([not first, True, b is not None]))
-    return min(forwards), min(backwards)
+def _convolution(module: nn.Conv2d, x: Tensor, first: bool, layout: torch.memory_format) -> tuple[float, float]:
+    x, w = x.contiguous(memory_format=layout), module.weight.detach().contiguous(memory_format=layout)
+    b = None if module.bias is None else module.bias.detach()
+    stride, padding, dilation = (list(map(int, v)) for v in (module.stride, module.padding, module.dilation))
+    gradient = torch.randn_like(F.conv2d(x, w, b, stride, padding, dilation))
+    sizes = None if b is None else [len(b)]
+    mask = [not first, True, b is not None]
+    forward = best(lambda: F.conv2d(x, w, b, stride, padding, dilation))
+    return forward, best(lambda: torch.ops.aten.convolution_backward(gradient, x, w, sizes, stride, padding, dilation, False, [0, 0], 1, mask))
 
 
 class Floor:

@@ -22,8 +22,8 @@ from types import TracebackType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Results, the page made of them and the data; ignored by git.
-OUT = ROOT / "bench"
+#: Results, the page made of them and the data; ignored by git. Tests have another folder.
+OUT = Path(os.environ.get("FEDTUNE_BENCH", ROOT / "bench"))
 #: Nothing is silent for longer, in seconds.
 SILENCE = 3.0
 #: No unit of work takes longer, in seconds.
@@ -68,6 +68,7 @@ class Processes:
         self.title = title
         self._running: dict[str, subprocess.Popen[str]] = {}
         self._errors: dict[str, Any] = {}
+        self._starting: list[str] = []
 
     def __enter__(self) -> Processes:
         return self
@@ -86,16 +87,23 @@ class Processes:
             file.close()
 
     def start(self, name: str, arm: Arm) -> None:
-        """Starts an arm and waits until it is ready to work."""
-        errors = self._errors[name] = tempfile.TemporaryFile("w+")
+        """Starts an arm; it is waited for before the first work of any."""
+        errors = self._errors[name] = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed with the block)
         self._running[name] = subprocess.Popen(
             list(arm.command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=ROOT, start_new_session=True,
             env={**environment(arm.threads, arm.malloc), **arm.variables})
         self._tell(name, {"work": arm.work, "options": dict(arm.options), "threads": arm.threads})
-        self._answers([name], f"preparing {name}")
+        self._starting.append(name)
+
+    def ready(self) -> None:
+        """Waits until every process is prepared."""
+        starting, self._starting = self._starting, []
+        if starting:
+            self._answers(starting, f"preparing {', '.join(starting)}")
 
     def run(self, names: Sequence[str]) -> tuple[float, list[dict[str, Any]]]:
         """One unit of work of each of the processes at the same time: wall-clock seconds until the last is done, and their answers."""
+        self.ready()
         started = time.perf_counter()
         for name in names:
             self._tell(name, {"do": "run"})
@@ -104,6 +112,7 @@ class Processes:
 
     def describe(self, name: str) -> dict[str, Any]:
         """What the process says of its state: its result so far and its memory."""
+        self.ready()
         self._tell(name, {"do": "describe"})
         return self._answers([name], name)[0]
 

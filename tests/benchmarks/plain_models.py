@@ -6,6 +6,7 @@ with batch statistics in training and evaluation, as the papers' models do.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 
 import torch
@@ -69,7 +70,7 @@ class ResNet18(nn.Module):
         super().__init__()
         self.stem = nn.Conv2d(channels, 64, 3, padding=1, bias=False)
         sizes = [64, 64, 64, 128, 128, 256, 256, 512, 512]
-        self.blocks = nn.ModuleList(Block(a, b, 1 if a == b else 2) for a, b in zip(sizes, sizes[1:], strict=False))
+        self.blocks = nn.ModuleList(Block(a, b, 1 if a == b else 2) for a, b in itertools.pairwise(sizes))
         self.norm = nn.BatchNorm2d(512, track_running_stats=False)
         self.head = nn.Linear(512, classes)
 

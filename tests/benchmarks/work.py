@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 
@@ -46,30 +46,34 @@ def dfrd_server(values: Mapping[str, Any], arm: str) -> Unit:
 
 
 class Rounds:
-    """Rounds of one trial as fedtune runs them, for one seed. `describe` has the last row and the sums of the split of its seconds."""
+    """Rounds of one trial as fedtune runs them. `describe` has the first seed's last row and the split of its seconds in every round, and the
+    accuracies of all seeds."""
 
-    def __init__(self, method: str, values: Mapping[str, Any], rounds: int = 1, device: str = "cpu", seed: int = 0) -> None:
+    def __init__(self, method: str, values: Mapping[str, Any], rounds: int = 1, device: str = "cpu", seeds: Sequence[int] = (0,)) -> None:
         from trainables.trial import Replicates
 
-        self.trial, self.rounds = Replicates(method, values, (seed,), device=device), rounds
+        self.trial, self.rounds = Replicates(method, values, seeds, device=device), rounds
         self.row: dict[str, Any] = {}
+        self.rows: list[dict[str, Any]] = []
         self.split: list[dict[str, float]] = []
 
     def run(self) -> None:
         for _ in range(self.rounds):
-            self.row = self.trial.step()[0]
+            self.rows = self.trial.step()
+            self.row = self.rows[0]
             self.split.append({key.removeprefix("seconds_"): value for key, value in self.row.items() if key.startswith("seconds_")})
 
     def describe(self) -> dict[str, Any]:
         models = self.trial.models()
         params = next(iter(models.values()))[0] if models else {}
         row = {key: value for key, value in self.row.items() if isinstance(value, (int, float))}
-        return {"norms": [float(params[name].double().norm()) for name in sorted(params)], "row": row, "split": self.split}
+        return {"norms": [float(params[name].double().norm()) for name in sorted(params)], "row": row, "split": self.split,
+                "accuracies": [row.get("global_accuracy") for row in self.rows]}
 
 
-def rounds(method: str, values: Mapping[str, Any], rounds: int = 1, device: str = "cpu", seed: int = 0) -> Unit:
+def rounds(method: str, values: Mapping[str, Any], rounds: int = 1, device: str = "cpu", seeds: Sequence[int] = (0,)) -> Unit:
     """Whole rounds of a method."""
-    return Rounds(method, values, rounds, device, seed)
+    return Rounds(method, values, rounds, device, seeds)
 
 
 class BareTrials:
@@ -93,3 +97,37 @@ class BareTrials:
 def bare_trials(trials: int, rounds: int, work: int) -> Unit:
     """What a search runs, without the search."""
     return BareTrials(trials, rounds, work)
+
+
+class GpuRounds(Rounds):
+    """Rounds on a GPU with a share of its memory; the clock stops when the GPU is done."""
+
+    def __init__(self, values: Mapping[str, Any], share: float) -> None:
+        import torch
+
+        torch.cuda.set_per_process_memory_fraction(share)
+        super().__init__("fedavg", values, device="cuda")
+
+    def run(self) -> None:
+        import torch
+
+        super().run()
+        torch.cuda.synchronize()
+
+    def describe(self) -> dict[str, Any]:
+        import torch
+
+        return super().describe() | {"gpu_mib": torch.cuda.max_memory_reserved() / 2**20}
+
+
+def gpu_rounds(values: Mapping[str, Any], share: float) -> Unit:
+    """FedAvg rounds on a GPU."""
+    return GpuRounds(values, share)
+
+
+def plain_rounds(method: str, values: Mapping[str, Any], rounds: int = 1) -> Unit:
+    """Whole rounds of a method on plain PyTorch."""
+    from tests.benchmarks import plain_torch
+
+    plain_torch.apply()
+    return Rounds(method, values, rounds)

@@ -1,0 +1,90 @@
+"""The benchmarks: a quick try of one case in full, and the page made of its figures. No figure is judged."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.benchmarks import measure, page
+from tests.benchmarks.cases import ORDER, OTHERS
+from tests.benchmarks.results import Case, Goal
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def benchmarks(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"FEDTUNE_BENCH": str(folder), "CUDA_VISIBLE_DEVICES": ""}
+    return subprocess.run([sys.executable, "-m", "tests.benchmarks", *arguments], capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
+
+
+@pytest.mark.slow
+def test_a_case_is_measured_and_becomes_a_page(tmp_path: Path) -> None:
+    done = benchmarks(tmp_path, "run", "client_round", "--quick")
+    assert done.returncode == 0, done.stderr
+    case = json.loads((tmp_path / "quick.json").read_text())["cases"]["client_round"]
+    assert case["quick"] and case["machine"]["cores"] >= 1
+    rows = {row[2]: row for row in case["tables"][0]["rows"]}
+    assert set(rows) == {"plain", "optimised", "fedtune"}
+    assert all(row[3] > 0 for row in rows.values())
+    # The reference loops are references only as long as they reach the same weights: three rounds, rounding apart.
+    assert all(rows[name][-1] < 1e-5 for name in ("optimised", "fedtune"))
+    text = (tmp_path / "quick" / "performance.md").read_text()
+    assert "## FedAvg round, one thread" in text and "| LeNet-5 | 2 × 2 × 64 | plain |" in text
+    assert not (tmp_path / "results.json").exists(), "a try is kept apart from figures"
+
+
+def test_without_a_gpu_it_is_said_in_one_sentence(tmp_path: Path) -> None:
+    done = benchmarks(tmp_path, "gpu")
+    assert done.returncode == 2
+    assert re.search(r"^There is no GPU here [^\n]*\.$", done.stderr, re.MULTILINE)
+
+
+def entry(case: Case) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from tests.benchmarks.results import machine
+
+    return asdict(case) | {"machine": machine()}
+
+
+def test_the_page_has_goals_tables_and_drawings(tmp_path: Path) -> None:
+    case = Case("scaling", "Scaling", "Text.")
+    case.table("Clients", ("clients", "s"), [[10, 0.5], [200, 11.04]])
+    case.curve("Seconds & clients", "clients", "s", {"round": [(10, 0.5), (200, 11.04)]})
+    case.faster("twice as fast", 2.0, [4.0, 6.0, 9.0], [2.0, 2.0, 3.0])
+    case.goals.append(Goal("memory", 450, 500.0, least=False, unit=" MiB"))
+    page.write({"cases": {"scaling": entry(case)}}, tmp_path)
+    text = (tmp_path / "performance.md").read_text()
+    assert "| twice as fast | ≥ 2× | 3× (2 to 3) | yes |" in text
+    assert "| memory | ≤ 450 MiB | 500 MiB | **no** |" in text
+    assert "| 200 | 11.0 |" in text
+    assert "make bench-gpu" in text, "what was not measured is said"
+    drawing = ElementTree.parse(tmp_path / "performance" / "scaling-1.svg").getroot()
+    lines = drawing.findall("{http://www.w3.org/2000/svg}polyline")
+    assert len(lines) == 1
+    points = [tuple(map(float, point.split(","))) for point in lines[0].attrib["points"].split()]
+    assert points[0][0] < points[1][0] and points[0][1] > points[1][1], "right is more clients, up is more seconds"
+
+
+def test_ratios_are_taken_within_a_turn() -> None:
+    # The machine halves its speed in the second turn; the ratio stays.
+    assert measure.ratio([1.0, 2.0, 1.0], [0.5, 1.0, 0.5]) == 2.0
+    assert measure.spread([1.0, 3.0], [0.5, 1.0]) == (2.0, 3.0)
+    assert measure.disagreement([{"norms": [1.0, 2.0]}, {"norms": [1.0, 2.02]}]) == pytest.approx(0.01)
+
+
+def test_every_case_is_there() -> None:
+    import importlib
+
+    for name in (*ORDER, *OTHERS):
+        assert importlib.import_module(f"tests.benchmarks.cases.{name}").TITLE
+    if page.RECORDED.exists():
+        assert page.check() == 0
