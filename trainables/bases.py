@@ -20,7 +20,7 @@ from trainables import partial, submodel
 from trainables.distillation import LabelLaw, ServerDistillation, generator_module, label_law
 from trainables.federation import ClientData, Federation, FederationConfig
 from trainables.generators import initialise
-from trainables.local import LocalWork
+from trainables.local import LocalJob, LocalWork, alone
 from trainables.method import ClientResult, Params, Payload, Upload
 from trainables.params import pack, take, unpack
 from trainables.rng import Rng
@@ -100,21 +100,27 @@ def download(config: Based, fed: Federation, state: HasModel, client: int) -> Pa
     return pack("model", submodel.extract(fed, state.model, chosen))
 
 
-def client(config: Based, fed: Federation, payload: Payload, memory: Memory | None, data: ClientData, rng: Rng) -> ClientResult:
+def job(config: Based, fed: Federation, payload: Payload, memory: Memory | None, data: ClientData, rng: Rng) -> LocalJob:
     """The base's local training; uploads the model and, where the method counts labels, the counts `(C,)`."""
     start = unpack("model", payload)
     if not start:
         # A client whose first round comes later in data-free mode is never sent a model: it draws its own.
         own = memory.model if memory is not None else None
         start = own if own is not None else fed.initial_params("late", data.client, width=fed.widths[data.client])
-    model, work = partial.train_submodel(config, fed, start, data, rng)
-    counts, seen = label_counts(config, data, work, memory) if isinstance(config, LabelCounting) else (None, None)
-    owned = {"owned": data.label_counts() > 0} if config.own_class_rows_only else {}
-    kept = Memory(model if config.base == "none" else None, seen)
-    return ClientResult(
-        upload=pack("model", model) | ({} if counts is None else {"label_counts": counts}) | owned,
-        memory=kept if kept != Memory(None, None) else None, model=model, loss=work.loss,
-    )
+
+    def finish(model: Params, work: LocalWork) -> ClientResult:
+        counts, seen = label_counts(config, data, work, memory) if isinstance(config, LabelCounting) else (None, None)
+        owned = {"owned": data.label_counts() > 0} if config.own_class_rows_only else {}
+        kept = Memory(model if config.base == "none" else None, seen)
+        return ClientResult(
+            upload=pack("model", model) | ({} if counts is None else {"label_counts": counts}) | owned,
+            memory=kept if kept != Memory(None, None) else None, model=model, loss=work.loss,
+        )
+
+    return partial.submodel_job(config, fed, start, data, finish)
+
+
+client = alone(job)
 
 
 def label_counts(config: LabelCounting, data: ClientData, work: LocalWork, memory: Memory | None) -> tuple[Tensor | None, Tensor | None]:

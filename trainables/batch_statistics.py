@@ -34,7 +34,7 @@ def watching(module: Model, watcher: Watcher) -> Iterator[None]:
 
     def look(name: str, part: nn.Module, inputs: tuple[Any, ...]) -> None:
         factor = module.factor if module.training else 1.0
-        var, mean = torch.var_mean(inputs[0], dim=(0, 2, 3), correction=0)
+        var, mean = torch.var_mean(inputs[0].float(), dim=(0, 2, 3), correction=0)
         watcher(name, mean / factor, var / factor**2)
 
     hooks = [module.get_submodule(name).register_forward_pre_hook(partial(look, name)) for name in layers(module)]

@@ -6,7 +6,7 @@ method's functions, which see nothing else of the world.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
@@ -18,6 +18,7 @@ from trainables import models
 from trainables.method import Params
 from trainables.params import take
 from trainables.partition import RECIPES
+from trainables.precision import PRECISIONS, lower
 from trainables.rng import Rng
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -52,6 +53,9 @@ class FederationConfig:
     attack_steps: int = integer(300, low=1, high=10_000, doc="Outer L-BFGS iterations of the attack.", source="Zhu et al. 2019 code")
     attack_private: str = choice("random", ("random", "searched"),
                                  doc="What the attacker puts in place of a part that is not uploaded: random weights, or weights it searches for too.")
+    precision: str = choice("fp32", PRECISIONS, doc="Arithmetic of models' forward and backward passes; weights, losses and updates are float32.")
+    executor: str = choice("auto", ("auto", "loop", "vmap"), doc="Clients one after the other (loop) or those of equal shape as one program (vmap); "
+                                                                 "auto: vmap on CUDA where the method allows it.")
     eval_every: int = integer(1, low=1, high=100_000, doc="Rounds between evaluations; the last round is always evaluated.")
 
 
@@ -75,6 +79,8 @@ class Federation:
     widths: tuple[float, ...]
     rounds: int
     device: torch.device = torch.device("cpu")
+    #: Arithmetic of the passes of all modules, see `trainables.precision`.
+    precision: str = "fp32"
     _networks: dict[object, nn.Module] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -90,9 +96,11 @@ class Federation:
                            lambda: models.build(self.model, self.shape, self.classes, rate=width, scaler=scaler))
 
     def cached(self, key: object, build: Callable[[], Module]) -> Module:
-        """The module remembered under `key`, built on first use, channels last, on the federation's device."""
+        """The module remembered under `key`, built on first use, channels last, on the federation's device, in its precision."""
         if key not in self._networks:
             self._networks[key] = build().to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+            if self.precision == "bf16":
+                lower(self._networks[key], self.device)
         return cast(Module, self._networks[key])
 
     def initial_params(self, *name: str | int, width: float = 1.0) -> Params:
@@ -148,6 +156,15 @@ class ClientData:
     def label_counts(self) -> Tensor:
         """Class histogram of the whole local training set, `(C,)`."""
         return torch.bincount(self.y, minlength=self.classes)
+
+
+def gather(clients: Sequence[ClientData], chosen: Tensor) -> tuple[Tensor, Tensor]:
+    """Normalised images `(K, n, ch, H, W)` and labels `(K, n)` of K clients of one data set, at each one's `chosen` `(K, n)`."""
+    first = clients[0]
+    positions = torch.cat([c.indices[own] for c, own in zip(clients, chosen, strict=True)])
+    labels = torch.stack([c.y[own] for c, own in zip(clients, chosen, strict=True)])
+    x = normalise(first.images[positions].to(first.device), first.mean, first.std)
+    return x.view(*chosen.shape, *x.shape[1:]), labels.to(first.device)
 
 
 def normalise(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:

@@ -1,27 +1,33 @@
 """The only client training loop. A method supplies the objective; everything else is here.
 
+A method whose clients do no more than train says so by describing that as a `LocalJob`: its client is then `alone(job)`,
+and a cohort of such jobs can be trained as one program (`trainables.executors`).
+
 Mini-batches are index tensors drawn before the first step: shuffles of the client's samples laid end to end and cut
 into batches of equal size, so a client's work has a static shape and the same draws whatever the method.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from search_spaces.parameter import integer, real
-from trainables.federation import ClientData
+from trainables.federation import ClientData, Federation
+from trainables.method import ClientResult, Params, Payload
+from trainables.params import put, take
 from trainables.rng import Rng
 
 #: `(module, x (B, ch, H, W), y (B,)) -> scalar loss`
 Objective = Callable[[nn.Module, Tensor, Tensor], Tensor]
 
 #: Samples gathered and normalised at once; bounds memory without a copy per step.
-_GATHER = 4096
+GATHER = 4096
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,50 @@ class LocalWork:
 
     loss: float
     drawn: Tensor
+
+
+def plain() -> Objective:
+    """The objective of plain local training."""
+    return cross_entropy
+
+
+@dataclass(frozen=True)
+class LocalJob:
+    """One client's local training as a value: what it starts from, what it minimises, what is made of the result.
+
+    module: where it is trained; jobs of one round may share it.
+    start: the first weights, of all of the module's parameters and buffers.
+    finish: the client's result from the trained weights and the work; may use `module`, whatever that holds.
+    objective, given: what is minimised is `objective(*given)`, built of tensors (or tuples, lists and dictionaries of
+    tensors) that are this client's. It has no effect but its value, does not branch on values, and differs between the
+    jobs of one round in `given` alone."""
+
+    module: nn.Module
+    start: Params
+    finish: Callable[[Params, LocalWork], ClientResult]
+    objective: Callable[..., Objective] = plain
+    given: tuple[Any, ...] = ()
+
+
+#: `(config, fed, payload, memory, data, rng) -> LocalJob`, with the arguments of a method's `client`.
+JobOf = Callable[[Any, Federation, Payload, Any, ClientData, Rng], LocalJob]
+
+
+def alone(job: JobOf) -> Callable[[Any, Federation, Payload, Any, ClientData, Rng], ClientResult]:
+    """The client that does this job by itself."""
+
+    def client(config: Any, fed: Federation, payload: Payload, memory: Any, data: ClientData, rng: Rng) -> ClientResult:
+        own = job(config, fed, payload, memory, data, rng)
+        put(own.module, own.start)
+        work = train(config, own.module, data, rng, own.objective(*own.given))
+        return own.finish(take(own.module), work)
+
+    return client
+
+
+def sgd(config: LocalTraining, parameters: Sequence[Tensor]) -> torch.optim.Optimizer:
+    """The clients' optimiser over these parameters."""
+    return torch.optim.SGD(parameters, lr=config.lr, momentum=config.momentum, weight_decay=config.weight_decay, fused=True)
 
 
 def cross_entropy(module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
@@ -67,10 +117,9 @@ def train(config: LocalTraining, module: nn.Module, data: ClientData, rng: Rng, 
     drawn = draw_batches(config, len(data), data.work, rng)
     steps, batch = drawn.shape
     module.train()
-    trainable = [p for p in module.parameters() if p.requires_grad]
-    optimiser = torch.optim.SGD(trainable, lr=config.lr, momentum=config.momentum, weight_decay=config.weight_decay, fused=True)
+    optimiser = sgd(config, [p for p in module.parameters() if p.requires_grad])
     total = torch.zeros((), device=data.device)
-    per_gather = max(1, _GATHER // batch)
+    per_gather = max(1, GATHER // batch)
     for first in range(0, steps, per_gather):
         chosen = drawn[first : first + per_gather]
         x, y = data.batch(chosen.flatten())

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 if TYPE_CHECKING:
     from trainables.federation import ClientData, Federation, FederationConfig
+    from trainables.local import LocalJob
     from trainables.rng import Rng
 
 Params = dict[str, Tensor]
@@ -84,6 +85,10 @@ def _no_problems(config: Any, federation: FederationConfig) -> list[str]:
     return []
 
 
+def _always(config: Any) -> bool:
+    return True
+
+
 @dataclass(frozen=True)
 class Method:
     """One federated method; a file in `trainables/methods` assigns one of these to `METHOD`."""
@@ -107,6 +112,11 @@ class Method:
     limits: tuple[Limit, ...] = ()
     #: A further check of a configuration's values that no single bound can express; returns problems.
     check: Callable[[Any, FederationConfig], list[str]] = _no_problems
+    #: What a client does as one pure training job (`trainables.local.LocalJob`), where it is no more than that: its `client` is
+    #: then `local.alone(job)`, and a cohort's jobs can be trained as one program. None: clients have a course of their own.
+    job: Callable[[Any, Federation, Payload, Any, ClientData, Rng], LocalJob] | None = None
+    #: The configurations for which that holds.
+    batches: Callable[[Any], bool] = _always
     #: The module of a client's complete local model, and of the global model, where they are not the federation's own.
     client_network: Callable[[Any, Federation, int], nn.Module] = _client_network
     global_network: Callable[[Any, Federation], nn.Module] = _global_network

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from search_spaces.parameter import choice, flag
 from trainables import submodel
 from trainables.federation import ClientData, Federation
-from trainables.local import LocalTraining, LocalWork, cross_entropy, train
+from trainables.local import LocalJob, LocalTraining, LocalWork, Objective, alone
 from trainables.method import ClientResult, Method, Params, Payload, Upload
 from trainables.models import Model
-from trainables.params import pack, put, take, unpack
+from trainables.params import pack, unpack
 from trainables.rng import Rng
 
 
@@ -60,19 +60,26 @@ def client_module(config: PartialTraining, fed: Federation, client: int) -> Mode
     return fed.network(fed.widths[client], scaler=config.scaler)
 
 
-def train_submodel(config: PartialTraining, fed: Federation, model: Params, data: ClientData, rng: Rng) -> tuple[Params, LocalWork]:
+def submodel_job(config: PartialTraining, fed: Federation, model: Params, data: ClientData,
+                 finish: Callable[[Params, LocalWork], ClientResult]) -> LocalJob:
     """Trains the client's sub-model from `model` on its data."""
     module = client_module(config, fed, data.client)
-    put(module, model)
-    work = train(config, module, data, rng, masked_cross_entropy(data.label_counts() > 0) if config.masked_ce else cross_entropy)
-    return take(module), work
+    if config.masked_ce:
+        return LocalJob(module, model, finish, masked_cross_entropy, (data.label_counts() > 0,))
+    return LocalJob(module, model, finish)
 
 
-def client(config: PartialTraining, fed: Federation, payload: Payload, memory: None, data: ClientData, rng: Rng) -> ClientResult:
+def job(config: PartialTraining, fed: Federation, payload: Payload, memory: None, data: ClientData, rng: Rng) -> LocalJob:
     """Trains the received sub-model and returns it (and, for own_class_rows_only, which classes the client holds)."""
-    model, work = train_submodel(config, fed, unpack("model", payload), data, rng)
-    owned = {"owned": data.label_counts() > 0} if config.own_class_rows_only else {}
-    return ClientResult(upload=pack("model", model) | owned, model=model, loss=work.loss)
+
+    def finish(model: Params, work: LocalWork) -> ClientResult:
+        owned = {"owned": data.label_counts() > 0} if config.own_class_rows_only else {}
+        return ClientResult(upload=pack("model", model) | owned, model=model, loss=work.loss)
+
+    return submodel_job(config, fed, unpack("model", payload), data, finish)
+
+
+client = alone(job)
 
 
 def aggregate(config: PartialTraining, fed: Federation, extraction: str, round_: int, model: Params, uploads: Sequence[Upload]) -> Params:
@@ -96,7 +103,7 @@ def global_model(config: PartialTraining, fed: Federation, state: State) -> Para
     return state.model
 
 
-def masked_cross_entropy(held: Tensor) -> Callable[[nn.Module, Tensor, Tensor], Tensor]:
+def masked_cross_entropy(held: Tensor) -> Objective:
     """Cross-entropy with the logits of classes that are not `held` (boolean `(C,)`) set to 0 (HeteroFL's code)."""
 
     def objective(module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
@@ -108,5 +115,5 @@ def masked_cross_entropy(held: Tensor) -> Callable[[nn.Module, Tensor, Tensor], 
 
 def partial_method(extraction: str, Config: type, **record: Any) -> Method:
     """The method record of one extraction."""
-    return Method(Config=Config, State=State, init=init, download=download_with(extraction), client=client, server=server_with(extraction),
+    return Method(Config=Config, State=State, init=init, download=download_with(extraction), client=client, job=job, server=server_with(extraction),
                   global_model=global_model, widths="any", **record)

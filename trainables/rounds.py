@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import torch
@@ -19,11 +20,13 @@ from torch import nn
 
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value, build
-from trainables import attack, evaluate, registry, split
+from trainables import attack, evaluate, executors, registry, split
 from trainables.checkpoint import from_tree, to_tree
-from trainables.federation import FederationConfig
+from trainables.executors import Task, train_stacked
+from trainables.federation import ClientData, Federation, FederationConfig
 from trainables.method import ClientResult, Params, Payload, Upload
 from trainables.params import average, count_bytes, put
+from trainables.rng import Rng
 
 #: One line of rounds.jsonl.
 Row = dict[str, Any]
@@ -50,6 +53,18 @@ class Cohort:
     work: tuple[float, ...]
 
 
+@dataclass(frozen=True)
+class _Work:
+    """One client's part in a round: the arguments of a method's `client`."""
+
+    config: Any
+    fed: Federation
+    payload: Payload
+    memory: Any
+    data: ClientData
+    rng: Rng
+
+
 class Simulation:
     """One federated training run of one method, one configuration and one seed."""
 
@@ -59,13 +74,16 @@ class Simulation:
         self.settings = build(FederationConfig, complete)
         self.config: Any = build(self.method.Config, complete)
         self.fed, self.data = split.build(self.settings, seed, device, data_dir)
+        self.executor = executors.chosen(self.settings.executor, self.method, self.config, device)
         rng = self.fed.rng.child("init")
         self.progress = Progress(0, self.method.init(self.config, self.fed, rng), {})
 
     def run_round(self) -> Row:
         """Runs the next round and returns its line of the record."""
-        started = time.perf_counter()
-        row, results = self.exchange()
+        return run_together([self])[0]
+
+    def _measured(self, row: Row, results: Mapping[int, ClientResult]) -> Row:
+        """The line of the round that `exchange` has run, with what its models are worth."""
         served = time.perf_counter()
         t = self.progress.round
         if t % self.settings.eval_every == 0 or t == self.settings.rounds:
@@ -73,41 +91,40 @@ class Simulation:
         if t == self.settings.rounds and self.settings.attack_images:
             row["psnr"] = attack.mean_psnr(self.leaks(self.settings.attack_images))
         row |= self._rounds_to_target(t, row)
-        finished = time.perf_counter()
-        row |= {"seconds_evaluation": finished - served, "seconds": finished - started}
+        took = time.perf_counter() - served
+        row |= {"seconds_evaluation": took, "seconds": row["seconds_client"] + row["seconds_server"] + took}
         return {key: _finite(value) for key, value in row.items()}
 
     def exchange(self) -> tuple[Row, dict[int, ClientResult]]:
         """Runs the next round without measuring its models; returns the start of its row and what the clients' work yielded."""
+        return exchange_together([self])[0]
+
+    def _clients(self, down: Counter[str]) -> Iterator[_Work]:
+        """The next round's clients as their turns come, without those whose upload is lost; counts what is sent to them."""
         t = self.progress.round + 1
-        rng = self.fed.rng.child("round", t)
         cohort = choose_cohort(self.settings, self.fed.rng, t)
-        started = time.perf_counter()
-        memories = dict(self.progress.memories)
-        results: dict[int, ClientResult] = {}
-        down = Counter(self._bytes("bytes_down", {}))
-        state = self.progress.state
         for client, work in zip(cohort.clients, cohort.work, strict=True):
-            payload = self.method.download(self.config, self.fed, state, client)
+            payload = self.method.download(self.config, self.fed, self.progress.state, client)
             down.update(self._bytes("bytes_down", payload))
-            if work == 0:
-                continue
-            data = split.with_work(self.data.clients[client], work)
-            results[client] = self.method.client(self.config, self.fed, payload, memories.get(client), data, rng.child("client", client))
-            if results[client].memory is not None:
-                memories[client] = results[client].memory
-        trained = time.perf_counter()
+            if work > 0:
+                data = split.with_work(self.data.clients[client], work)
+                rng = self.fed.rng.child("round", t, "client", client)
+                yield _Work(self.config, self.fed, payload, self.progress.memories.get(client), data, rng)
+
+    def _served(self, down: Counter[str], results: dict[int, ClientResult], seconds: float) -> Row:
+        """Runs the server on what the clients' work yielded, which took `seconds`, and completes the round."""
+        t, started = self.progress.round + 1, time.perf_counter()
         uploads = [Upload(client, result.upload) for client, result in results.items()]
-        state = self.method.server(self.config, self.fed, state, uploads, rng.child("server"))
+        state = self.method.server(self.config, self.fed, self.progress.state, uploads, self.fed.rng.child("round", t, "server"))
         served = time.perf_counter()
+        memories = self.progress.memories | {client: result.memory for client, result in results.items() if result.memory is not None}
         sent = set(self.progress.sent).union(*(attack.sent(self.method.client_network(self.config, self.fed, u.client), u.payload) for u in uploads))
         self.progress = replace(self.progress, round=t, state=state, memories=memories, sent=tuple(sorted(sent)))
         up = Counter(self._bytes("bytes_up", {}))
         for upload in uploads:
             up.update(self._bytes("bytes_up", upload.payload))
         row: Row = {"round": t, "seed": self.fed.seed} | up | down
-        row |= self._client_means(results) | {"seconds_client": trained - started, "seconds_server": served - trained}
-        return row, results
+        return row | self._client_means(results) | {"seconds_client": seconds, "seconds_server": served - started}
 
     def leaks(self, images: int, watch: attack.Watcher | None = None) -> list[attack.Leak]:
         """The deep-leakage attack on what clients have uploaded so far."""
@@ -173,6 +190,35 @@ class Simulation:
         progress = from_tree(Progress, tree)
         memories = {int(client): from_tree(self.method.Memory, memory) for client, memory in progress.memories.items()}
         self.progress = replace(progress, state=from_tree(self.method.State, progress.state), memories=memories)
+
+
+def run_together(simulations: Sequence[Simulation]) -> list[Row]:
+    """The next round of several simulations of one configuration, a line of the record for each; see `exchange_together`."""
+    exchanged = exchange_together(simulations)
+    return [simulation._measured(row, results) for simulation, (row, results) in zip(simulations, exchanged, strict=True)]
+
+
+def exchange_together(simulations: Sequence[Simulation]) -> list[tuple[Row, dict[int, ClientResult]]]:
+    """The next round of several simulations of one configuration, without measuring their models.
+
+    Stacked clients (executor `vmap`) are trained across simulations, so that seeds are one more batch dimension; the time
+    of all clients is then divided evenly. In a loop the simulations follow one another."""
+    method, stacked = simulations[0].method, simulations[0].executor == "vmap"
+    if len(simulations) > 1 and not stacked:
+        return [one for simulation in simulations for one in exchange_together([simulation])]
+    started = time.perf_counter()
+    downs = [Counter(s._bytes("bytes_down", {})) for s in simulations]
+    clients = (simulation._clients(down) for simulation, down in zip(simulations, downs, strict=True))
+    if stacked:
+        assert method.job is not None
+        works = [list(iterator) for iterator in clients]
+        tasks = [Task(method.job(w.config, w.fed, w.payload, w.memory, w.data, w.rng), w.data, w.rng) for w in chain(*works)]
+        done = iter(train_stacked(simulations[0].config, tasks))
+        results = [{w.data.client: next(done) for w in own} for own in works]
+    else:
+        results = [{w.data.client: method.client(w.config, w.fed, w.payload, w.memory, w.data, w.rng) for w in own} for own in clients]
+    seconds = (time.perf_counter() - started) / len(simulations)
+    return [(s._served(down, done, seconds), done) for s, down, done in zip(simulations, downs, results, strict=True)]
 
 
 def choose_cohort(settings: FederationConfig, rng: Any, round_: int) -> Cohort:

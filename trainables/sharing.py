@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 from trainables.decoupled import body_of, head_of
 from trainables.federation import ClientData, Federation
-from trainables.local import LocalTraining, train
+from trainables.local import JobOf, LocalJob, LocalTraining, LocalWork, alone
 from trainables.method import ClientResult, Limit, Method, Params, Payload, Upload, no_global_model
-from trainables.params import average, pack, put, take, unpack
+from trainables.params import average, pack, unpack
 from trainables.rng import Rng
 
 Part = Literal["features", "head"]
@@ -48,19 +48,18 @@ def download(config: LocalTraining, fed: Federation, state: State, client: int) 
     return pack("model", state.shared)
 
 
-def _client(part: Part) -> Callable[..., ClientResult]:
+def _job(part: Part) -> JobOf:
     private: Part = "features" if part == "head" else "head"
 
-    def client(config: LocalTraining, fed: Federation, payload: Payload, memory: Memory | None, data: ClientData, rng: Rng) -> ClientResult:
+    def job(config: LocalTraining, fed: Federation, payload: Payload, memory: Memory | None, data: ClientData, rng: Rng) -> LocalJob:
         """Trains both parts together, returns the shared one and keeps the other."""
         own = memory.private if memory is not None else _CUT[private](fed.initial_params())
-        module = fed.network()
-        put(module, unpack("model", payload) | own)
-        work = train(config, module, data, rng)
-        model = take(module)
+        return LocalJob(fed.network(), unpack("model", payload) | own, finish)
+
+    def finish(model: Params, work: LocalWork) -> ClientResult:
         return ClientResult(upload=pack("model", _CUT[part](model)), memory=Memory(_CUT[private](model)), model=model, loss=work.loss)
 
-    return client
+    return job
 
 
 def server(config: LocalTraining, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
@@ -70,5 +69,6 @@ def server(config: LocalTraining, fed: Federation, state: State, uploads: Sequen
 
 def sharing_method(part: Part, Config: type, **record: Any) -> Method:
     """The method record of sharing `part`."""
-    return Method(Config=Config, State=State, Memory=Memory, init=_init(part), download=download, client=_client(part), server=server,
+    return Method(Config=Config, State=State, Memory=Memory, init=_init(part), download=download, client=alone(_job(part)), job=_job(part),
+                  server=server,
                   global_model=no_global_model, virtual=True, limits=(Limit({"clients": 1}, equals="local", other={"clients": 1}),), **record)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from search_spaces.errors import UserError, sentence
-from trainables import data
+from trainables import data, precision
 from trainables.federation import ClientData, Federation, FederationConfig, Images, budgets, normalise
 from trainables.partition import partition
 from trainables.rng import Rng
@@ -57,6 +57,7 @@ class FederatedData:
 
 def build(config: FederationConfig, seed: int, device: torch.device, data_dir: str | None = None) -> tuple[Federation, FederatedData]:
     """The federation of one seed and its data. Raises `UserError` where the settings cannot be met."""
+    precision.check(config.precision, device)
     source = data.load(config.dataset, data_dir)
     check(config, source)
     rng = Rng(seed)
@@ -92,7 +93,7 @@ def build(config: FederationConfig, seed: int, device: torch.device, data_dir: s
     federation = Federation(
         seed=seed, clients=config.clients, sizes=tuple(len(c) for c in clients), classes=source.classes, shape=source.shape,
         mean=tuple(source.mean), std=tuple(source.std), model=resolve_model(config.model, source.shape),
-        widths=budgets(config.clients, config.rho, config.sigma), rounds=config.rounds, device=device,
+        widths=budgets(config.clients, config.rho, config.sigma), rounds=config.rounds, device=device, precision=config.precision,
     )
     counts = torch.stack([c.label_counts() for c in clients])
     federated = FederatedData(images, clients, counts, measured(test, "test", own_test),

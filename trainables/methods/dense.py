@@ -65,9 +65,14 @@ def check(config: Config, federation: FederationConfig) -> list[str]:
     return problems
 
 
+def without_statistics(config: Config) -> bool:
+    """Whether clients do no more than the base's; statistics are followed from step to step by hooks in a client's own module."""
+    return config.beta_bn == 0
+
+
 def client(config: Config, fed: Federation, payload: Payload, memory: Memory | None, data: ClientData, rng: Rng) -> ClientResult:
     """The base's local training; uploads the model and, for L_bn, the statistics of the client's data."""
-    if config.beta_bn == 0:
+    if without_statistics(config):
         return bases.client(config, fed, payload, memory, data, rng)
     with tracking(partial.client_module(config, fed, data.client), config.bn_momentum) as statistics:
         result = bases.client(config, fed, payload, memory, data, rng)
@@ -144,6 +149,8 @@ METHOD = Method(
     init=init,
     download=download,
     client=client,
+    job=bases.job,
+    batches=without_statistics,
     server=server,
     global_model=global_model,
     widths="any",

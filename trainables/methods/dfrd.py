@@ -43,6 +43,7 @@ from trainables.bases import (
     download,
     global_model,
     initial_generator,
+    job,
     law_of,
     preliminary,
 )
@@ -189,6 +190,7 @@ METHOD = Method(
     init=init,
     download=download,
     client=client,
+    job=job,
     server=server,
     global_model=global_model,
     widths="any",

@@ -28,8 +28,9 @@ classes that the round's clients hold, as no ensemble weight exists for others; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -41,7 +42,7 @@ from trainables.bases import initial_generator
 from trainables.distillation import Batch, Phases, ServerDistillation, Teachers, label_law
 from trainables.federation import ClientData, Federation
 from trainables.generators import MERGE_OPS
-from trainables.local import LocalTraining, train
+from trainables.local import LocalJob, LocalTraining, LocalWork, Objective, alone
 from trainables.losses import diversity, kd_kl, kl_rows
 from trainables.method import ClientResult, Limit, Method, Params, Payload, Upload
 from trainables.models import Model
@@ -141,39 +142,41 @@ def download(config: Config, fed: Federation, state: State, client: int) -> Payl
     return found | pack("head", state.heads.get(client, {})) | asked
 
 
-def client(config: Config, fed: Federation, payload: Payload, memory: Memory | None, data: ClientData, rng: Rng) -> ClientResult:
+def job(config: Config, fed: Federation, payload: Payload, memory: Memory | None, data: ClientData, rng: Rng) -> LocalJob:
     """Trains the client's own model near the prototypes; uploads its prototypes, their counts and the head, and the rest if asked."""
     module = client_network(config, fed, data.client)
     if memory is None:
         models.initialise(module, fed.rng.torch("init"))
-    else:
-        put(module, memory.model)
-    head = unpack("head", payload)
-    if head:
-        put(module.head, head)
+    own_model = take(module) if memory is None else memory.model
+    start = own_model | {f"head.{name}": tensor for name, tensor in unpack("head", payload).items()}
     targets = {int(j): prototype for j, prototype in unpack("prototype", payload).items()}
-    work = train(config, module, data, rng, objective(config, fed, targets))
-    model = take(module)
-    own, counts = prototypes.class_means(module, data), data.label_counts()
-    owned = counts.nonzero().flatten().tolist()
-    upload = {f"prototype/{j}": own[j].clone() for j in owned} | {f"count/{j}": counts[j].to(torch.int32) for j in owned} | pack("head", _head(model))
-    if "request" in payload:
-        upload |= pack("model", {name: tensor for name, tensor in model.items() if not name.startswith("head.")})
-    return ClientResult(upload=upload, memory=Memory(model), model=model, loss=work.loss)
+
+    def finish(model: Params, work: LocalWork) -> ClientResult:
+        put(module, model)
+        own, counts = prototypes.class_means(module, data), data.label_counts()
+        owned = counts.nonzero().flatten().tolist()
+        upload = {f"prototype/{j}": own[j].clone() for j in owned} | {f"count/{j}": counts[j].to(torch.int32) for j in owned} | pack("head", _head(model))
+        if "request" in payload:
+            upload |= pack("model", {name: tensor for name, tensor in model.items() if not name.startswith("head.")})
+        return ClientResult(upload=upload, memory=Memory(model), model=model, loss=work.loss)
+
+    return LocalJob(module, start, finish, partial(objective, config, fed), (targets,))
+
+
+client = alone(job)
 
 
 def _head(model: Params) -> Params:
     return {name.removeprefix("head."): tensor for name, tensor in model.items() if name.startswith("head.")}
 
 
-def objective(config: Config, fed: Federation, targets: Mapping[int, Tensor]) -> Callable[[nn.Module, Tensor, Tensor], Tensor]:
+def objective(config: Config, fed: Federation, targets: Mapping[int, Tensor]) -> Objective:
     """L_k, Eq. (5), with the prototypes `(p,)` of the classes that have one."""
     if config.lambda_ == 0 or not targets:
         return lambda module, x, y: F.cross_entropy(module(x), y)
-    table = torch.zeros(fed.classes, len(next(iter(targets.values()))), device=fed.device)
-    valid = torch.zeros(fed.classes, device=fed.device)
-    for j, prototype in targets.items():
-        table[j], valid[j] = prototype, 1.0
+    absent = torch.zeros_like(next(iter(targets.values())))
+    table = torch.stack([targets.get(j, absent) for j in range(fed.classes)])
+    valid = torch.tensor([float(j in targets) for j in range(fed.classes)], device=fed.device)
 
     def loss(module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         assert isinstance(module, Model)
@@ -286,6 +289,7 @@ METHOD = Method(
     init=init,
     download=download,
     client=client,
+    job=job,
     server=server,
     global_model=global_model,
     client_network=client_network,

@@ -20,10 +20,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainables.federation import ClientData, Federation
-from trainables.local import LocalTraining, train
+from trainables.local import LocalJob, LocalTraining, LocalWork, alone
 from trainables.method import ClientResult, Limit, Method, Params, Payload, Upload
 from trainables.model_cache import Cache, ModelCache, caching
-from trainables.params import average, pack, put, take, unpack
+from trainables.params import average, pack, unpack
 from trainables.rng import Rng
 
 
@@ -50,12 +50,16 @@ def download(config: LocalTraining, fed: Federation, state: State, client: int) 
     return pack("model", state.model)
 
 
-def client(config: LocalTraining, fed: Federation, payload: Payload, memory: None, data: ClientData, rng: Rng) -> ClientResult:
+def job(config: LocalTraining, fed: Federation, payload: Payload, memory: None, data: ClientData, rng: Rng) -> LocalJob:
     """Trains the received model on the client's data and returns it."""
-    module = fed.network()
-    put(module, unpack("model", payload))
-    work = train(config, module, data, rng)
-    model = take(module)
+    return LocalJob(fed.network(), unpack("model", payload), returned)
+
+
+client = alone(job)
+
+
+def returned(model: Params, work: LocalWork) -> ClientResult:
+    """The trained model goes back."""
     return ClientResult(upload=pack("model", model), model=model, loss=work.loss)
 
 
@@ -79,6 +83,7 @@ METHOD = caching(Method(
     init=init,
     download=download,
     client=client,
+    job=job,
     server=server,
     global_model=global_model,
     virtual=True,

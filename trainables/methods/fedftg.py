@@ -36,7 +36,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from search_spaces.parameter import choice, integer, real
-from trainables.bases import Based, LabelCounting, Memory, State, check, client, download, global_model, init, law_of, preliminary
+from trainables.bases import Based, LabelCounting, Memory, State, check, client, download, global_model, init, job, law_of, preliminary
 from trainables.distillation import Batch, Phases, ServerDistillation, Teachers
 from trainables.federation import Federation
 from trainables.generators import MERGE_OPS
@@ -133,6 +133,7 @@ METHOD = Method(
     init=init,
     download=download,
     client=client,
+    job=job,
     server=server,
     global_model=global_model,
     widths="any",

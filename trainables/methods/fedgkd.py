@@ -17,20 +17,23 @@ with those there are); vote averages logits with equal weights, as in that code.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from search_spaces.parameter import choice, flag, integer, real
 from trainables.federation import ClientData, Federation
-from trainables.local import Objective, cross_entropy, train
+from trainables.local import LocalJob, Objective, alone
 from trainables.losses import kd_kl
-from trainables.method import ClientResult, Limit, Method, Params, Payload, Upload
+from trainables.method import Limit, Method, Params, Payload, Upload
+from trainables.methods import fedavg
 from trainables.model_cache import Cache, ModelCache, caching
-from trainables.params import average, pack, put, take, unpack
+from trainables.params import average, pack, unpack
 from trainables.rng import Rng
 
 
@@ -75,27 +78,33 @@ def download(config: Config, fed: Federation, state: State, client: int) -> Payl
     return payload
 
 
-def client(config: Config, fed: Federation, payload: Payload, memory: None, data: ClientData, rng: Rng) -> ClientResult:
+def job(config: Config, fed: Federation, payload: Payload, memory: None, data: ClientData, rng: Rng) -> LocalJob:
     """Trains the received model, taught by what else was received."""
-    module = fed.network()
-    put(module, unpack("model", payload))
-    teachers = frozen_teachers(fed, payload)
-    work = train(config, module, data, rng, distilling_cross_entropy(config, teachers) if teachers else cross_entropy)
-    model = take(module)
-    return ClientResult(upload=pack("model", model), model=model, loss=work.loss)
+    received = unpack("model", payload)
+    teachers = {name: tensor for name, tensor in payload.items() if name.startswith("teacher")}
+    if not teachers:
+        return LocalJob(fed.network(), received, fedavg.returned)
+    fed.network(slot="teacher")  # built now: nothing may be drawn within a vectorised program
+    return LocalJob(fed.network(), received, fedavg.returned, partial(_taught, config, fed), (teachers,))
 
 
-def frozen_teachers(fed: Federation, payload: Mapping[str, Tensor]) -> list[nn.Module]:
-    """The payload's teachers as modules in evaluation mode; none where none was sent."""
-    modules: list[nn.Module] = []
-    while params := unpack(f"teacher{len(modules)}", payload):
-        module = fed.network(slot=f"teacher {len(modules)}")
-        put(module, params)
-        modules.append(module.eval().requires_grad_(False))
-    return modules
+client = alone(job)
 
 
-def distilling_cross_entropy(config: Config, teachers: Sequence[nn.Module]) -> Objective:
+def _taught(config: Config, fed: Federation, teachers: Params) -> Objective:
+    return distilling_cross_entropy(config, frozen_teachers(fed, teachers))
+
+
+def frozen_teachers(fed: Federation, payload: Mapping[str, Tensor]) -> list[Callable[[Tensor], Tensor]]:
+    """The payload's teachers, images to logits, in evaluation mode; none where none was sent."""
+    module = fed.network(slot="teacher").eval()
+    teachers: list[Callable[[Tensor], Tensor]] = []
+    while params := unpack(f"teacher{len(teachers)}", payload):
+        teachers.append(partial(functional_call, module, params))
+    return teachers
+
+
+def distilling_cross_entropy(config: Config, teachers: Sequence[Callable[[Tensor], Tensor]]) -> Objective:
     """`CE + γ/2 KL(teacher ‖ student)` on the same batch; several teachers' logits are averaged."""
 
     def objective(module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
@@ -128,6 +137,7 @@ METHOD = caching(Method(
     init=init,
     download=download,
     client=client,
+    job=job,
     server=server,
     global_model=global_model,
     limits=(

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -22,11 +23,11 @@ from torch import Tensor, nn
 
 from search_spaces.parameter import real
 from trainables.federation import ClientData, Federation
-from trainables.local import Objective, cross_entropy, train
-from trainables.method import ClientResult, Limit, Method, Payload
+from trainables.local import LocalJob, Objective, alone
+from trainables.method import Limit, Method, Payload
 from trainables.methods import fedavg
 from trainables.model_cache import ModelCache, caching
-from trainables.params import pack, put, take, unpack
+from trainables.params import unpack
 from trainables.rng import Rng
 
 
@@ -38,14 +39,16 @@ class Config(ModelCache):
                      tune=(1e-5, 10.0))
 
 
-def client(config: Config, fed: Federation, payload: Payload, memory: None, data: ClientData, rng: Rng) -> ClientResult:
+def job(config: Config, fed: Federation, payload: Payload, memory: None, data: ClientData, rng: Rng) -> LocalJob:
     """Trains the received model, held near what was received."""
-    module = fed.network()
-    put(module, unpack("model", payload))
-    anchor = [p.detach().clone() for p in module.parameters()]
-    work = train(config, module, data, rng, proximal_cross_entropy(config.mu, anchor) if config.mu > 0 else cross_entropy)
-    model = take(module)
-    return ClientResult(upload=pack("model", model), model=model, loss=work.loss)
+    module, received = fed.network(), unpack("model", payload)
+    if config.mu == 0:
+        return LocalJob(module, received, fedavg.returned)
+    anchor = [received[name] for name, _ in module.named_parameters()]
+    return LocalJob(module, received, fedavg.returned, partial(proximal_cross_entropy, config.mu), (anchor,))
+
+
+client = alone(job)
 
 
 def proximal_cross_entropy(mu: float, anchor: Sequence[Tensor]) -> Objective:
@@ -72,6 +75,7 @@ METHOD = caching(Method(
     init=fedavg.init,
     download=fedavg.download,
     client=client,
+    job=job,
     server=fedavg.server,
     global_model=fedavg.global_model,
     limits=(Limit({"mu": 0}, equals="fedavg"), Limit({"mu": 0, "readout": "oca", "active_clients": 2}, equals="fedavg",

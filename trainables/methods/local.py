@@ -20,9 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainables.federation import ClientData, Federation
-from trainables.local import LocalTraining, train
+from trainables.local import LocalJob, LocalTraining, LocalWork, alone
 from trainables.method import ClientResult, Method, Params, Payload, Upload, no_global_model
-from trainables.params import put, take
 from trainables.rng import Rng
 
 
@@ -55,13 +54,15 @@ def download(config: Config, fed: Federation, state: State, client: int) -> Payl
     return {}
 
 
-def client(config: Config, fed: Federation, payload: Payload, memory: Memory | None, data: ClientData, rng: Rng) -> ClientResult:
+def job(config: Config, fed: Federation, payload: Payload, memory: Memory | None, data: ClientData, rng: Rng) -> LocalJob:
     """Goes on training the client's own model; uploads nothing."""
-    start = memory.model if memory is not None else fed.initial_params()
-    module = fed.network()
-    put(module, start)
-    work = train(config, module, data, rng)
-    model = take(module)
+    return LocalJob(fed.network(), memory.model if memory is not None else fed.initial_params(), _kept)
+
+
+client = alone(job)
+
+
+def _kept(model: Params, work: LocalWork) -> ClientResult:
     return ClientResult(upload={}, memory=Memory(model), model=model, loss=work.loss)
 
 
@@ -81,6 +82,7 @@ METHOD = Method(
     init=init,
     download=download,
     client=client,
+    job=job,
     server=server,
     global_model=no_global_model,
     virtual=True,

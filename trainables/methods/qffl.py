@@ -30,11 +30,11 @@ from torch import Tensor, nn
 
 from search_spaces.parameter import real
 from trainables.federation import ClientData, Federation
-from trainables.local import train
+from trainables.local import LocalJob, LocalWork, alone
 from trainables.method import ClientResult, Limit, Method, Params, Payload, Upload
 from trainables.methods import fedavg
 from trainables.model_cache import ModelCache, caching
-from trainables.params import average, pack, put, take, unpack
+from trainables.params import average, pack, put, unpack
 from trainables.rng import Rng
 
 #: Added to a client's loss, which is raised to the power q - 1.
@@ -51,14 +51,19 @@ class Config(ModelCache):
                     source="q-FFL Eq. 2; FedKF Sec. VI-A", tune=(1e-5, 10.0))
 
 
-def client(config: Config, fed: Federation, payload: Payload, memory: None, data: ClientData, rng: Rng) -> ClientResult:
+def job(config: Config, fed: Federation, payload: Payload, memory: None, data: ClientData, rng: Rng) -> LocalJob:
     """Measures the received model on all samples, trains it, uploads both."""
-    module = fed.network()
-    put(module, unpack("model", payload))
+    module, received = fed.network(), unpack("model", payload)
+    put(module, received)
     loss = {"loss": mean_loss(module, data, rng)} if config.q > 0 else {}
-    work = train(config, module, data, rng)
-    model = take(module)
-    return ClientResult(upload=pack("model", model) | loss, model=model, loss=work.loss)
+
+    def finish(model: Params, work: LocalWork) -> ClientResult:
+        return ClientResult(upload=pack("model", model) | loss, model=model, loss=work.loss)
+
+    return LocalJob(module, received, finish)
+
+
+client = alone(job)
 
 
 @torch.no_grad()
@@ -104,6 +109,7 @@ METHOD = caching(Method(
     init=fedavg.init,
     download=fedavg.download,
     client=client,
+    job=job,
     server=server,
     global_model=fedavg.global_model,
     # FedAvg weighs clients by size: the two agree where all are of one size.

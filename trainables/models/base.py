@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from search_spaces.errors import UserError, sentence
@@ -100,7 +101,8 @@ class BatchNorm(nn.BatchNorm2d):
         """`(B, C, H, W)` to the same shape."""
         if x.shape[0] * x.shape[2] * x.shape[3] == 1:
             return x * 0 + self.bias.view(1, -1, 1, 1)
-        return super().forward(x)
+        # Under bfloat16 the statistics are float32 inside all the same; vmap has no rule for weights of another type.
+        return F.batch_norm(x, None, None, self.weight.to(x.dtype), self.bias.to(x.dtype), True, 0.0, self.eps)
 
 
 def initialise(module: nn.Module, generator: torch.Generator) -> None:
