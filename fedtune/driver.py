@@ -1,25 +1,28 @@
 """Runs the trials of a run on Ray, and nothing more: what comes next is the ledger's business, when a trial ends its own.
 
-Ray places trials on cores, GPUs and machines, reuses their processes and retries those that die. Its logs, checkpoints
-and restore are not used; the run directory is the only state.
+Ray places trials on cores, GPUs and machines and reuses their processes. Its logs, checkpoints, retries and restore are not
+used; the run directory is the only state. A trial that ran out of memory, or whose process died, is put back and goes on from
+its last checkpoint at a larger share of the machine, without the study seeing a failure.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import shutil
 import signal
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from analysis import schema
-from fedtune import cluster, record
+from fedtune import cluster, packing, record
 from fedtune.experiment import Experiment
 from fedtune.progress import Watch
 from fedtune.searcher import Ledger
@@ -28,7 +31,7 @@ from search_spaces.parameter import Value
 
 #: Seconds that a session may take to end after SIGTERM.
 PATIENCE = 20.0
-#: Retries of a trial whose process died (out of memory, a lost machine); it goes on from its checkpoint.
+#: How often a trial whose process died (out of memory, a lost machine) goes on from its checkpoint.
 RETRIES = 2
 
 
@@ -78,6 +81,12 @@ class _Session:
         self.failure: BaseException | None = None
         self.out_of_time = self.interrupted = False
         self._live: dict[str, int] = {}
+        #: Cores and GPUs of every trial of this session; those that have more than usual, and of these the ones that have yet to start.
+        self._shares: dict[int, tuple[float, float]] = {}
+        self._enlarged: set[int] = set()
+        self._awaited: set[int] = set()
+        self._deaths: Counter[int] = Counter()
+        self._whole = (experiment.cpus_per_trial, experiment.gpus_per_trial)
         self._defaults: Mapping[str, Value] | None = None
 
     def fit(self) -> None:
@@ -85,7 +94,7 @@ class _Session:
         from ray.tune.search import Searcher
         from ray.tune.stopper import Stopper
 
-        from trainables.tune import Trial
+        from trainables.tune import Trial, resources
 
         session = self
 
@@ -121,10 +130,7 @@ class _Session:
             def __reduce__(self) -> Any:
                 return dict, ()
 
-        e = self.experiment
-        resources: dict[str, float] = {"cpu": e.cpus_per_trial}
-        if e.gpus_per_trial > 0:
-            resources["gpu"] = e.gpus_per_trial
+        self._whole = _largest()
         scratch = tempfile.mkdtemp(prefix="fedtune-ray-")
         before = signal.getsignal(signal.SIGINT)
         try:
@@ -133,7 +139,7 @@ class _Session:
                 tune_config=tune.TuneConfig(search_alg=Ask(), num_samples=-1, reuse_actors=True),
                 run_config=tune.RunConfig(
                     name="trials", storage_path=scratch, verbose=0, stop=Stop(), callbacks=[],
-                    failure_config=tune.FailureConfig(max_failures=RETRIES),
+                    failure_config=tune.FailureConfig(max_failures=0),
                     checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
                 ),
             ).fit()
@@ -158,20 +164,39 @@ class _Session:
 
         if self.must_end():
             return Searcher.FINISHED
-        if len(self._live) >= self.experiment.concurrency:
+        if len(self._live) >= self.experiment.concurrency or not self._has_room():
             return None
         job: Any = None
         with self._keeping_failures():
             proposal = self.ledger.propose()
             if proposal is not None:
-                job = self._job(proposal.number, proposal.values, proposal.rule)
+                job = self._job(proposal.number, proposal.values, proposal.rule, self._share(proposal.share))
                 self._live[trial_id] = proposal.number
                 self.watch.started(proposal.number, proposal.values)
         if job is None:
-            return Searcher.FINISHED if self.ledger.exhausted or self.failure is not None else None
+            # A trial that runs may yet be put back, and one that has said `FINISHED` is not asked again.
+            return Searcher.FINISHED if self.ledger.exhausted and not self._live or self.failure is not None else None
         return {"job": job}
 
-    def _job(self, number: int, values: Mapping[str, Value], rule: Any) -> Any:
+    def _share(self, larger: tuple[float, float] | None) -> tuple[float, float]:
+        """Of a trial to be started: the usual one, or one that it was put back with, which may be more than there is on this machine."""
+        if larger is None:
+            return self.experiment.cpus_per_trial, self.experiment.gpus_per_trial
+        return min(larger[0], self._whole[0]), min(larger[1], max(1.0, self._whole[1]))
+
+    def _has_room(self) -> bool:
+        """Whether the next trial may be started as far as larger shares go: Ray would fill every gap with small trials, and one that
+        needs room would wait for ever."""
+        larger = self.ledger.next_share()
+        if larger is None and not self._enlarged:
+            return True
+        if self._awaited:
+            return False
+        live = [self._shares[number] for number in self._live.values()]
+        return not live or all(
+            sum(used) + more <= there + 1e-6 for used, more, there in zip(zip(*live, strict=True), self._share(larger), self._whole, strict=True))
+
+    def _job(self, number: int, values: Mapping[str, Value], rule: Any, share: tuple[float, float]) -> Any:
         from trainables.registry import declared
         from trainables.tune import Job
 
@@ -182,9 +207,13 @@ class _Session:
         folder = self.folder / schema.trial_folder(number)
         folder.mkdir(exist_ok=True)
         record.write_yaml(folder / schema.CONFIG, complete)
+        self._shares[number] = share
+        if share != self._share(None):
+            self._enlarged.add(number)
+            self._awaited.add(number)
         return Job(
             number=number, folder=str(folder), method=e.method, values=complete, seeds=e.trial_seeds(number), metrics=e.metrics, signs=e.signs,
-            rule=rule, threads=e.threads, data_dir=e.data_dir, keep_models=e.kind == "run", gpu_share=e.gpus_per_trial,
+            rule=rule, threads=e.threads, cpus=share[0], gpu_share=share[1], data_dir=e.data_dir, keep_models=e.kind == "run",
             simulate=self.simulate,
         )
 
@@ -192,6 +221,7 @@ class _Session:
         number = self._live.get(trial_id)
         if number is None or "round" not in result:
             return
+        self._awaited.discard(number)
         with self._keeping_failures():
             self.ledger.report(number, result["round"], result.get("values"))
         self.watch.round(number, result["round"], result.get("values"))
@@ -204,18 +234,45 @@ class _Session:
 
         ending = (result or {}).get("ending")
         if error:
-            # Ray has given up after its retries; a reason is all that can be said.
-            ending = Ending("error", (result or {}).get("round", 0), f"Its process died {RETRIES + 1} times (out of memory, or ended from outside).")
+            self._deaths[number] += 1
+            ending = Ending("interrupted", (result or {}).get("round", 0), "its process died", out_of_memory=True)
         if ending is None:
             return  # ended from here, by a deadline or Ctrl-C: it stays to be resumed
         del self._live[trial_id]
+        self._enlarged.discard(number)
+        self._awaited.discard(number)
         with self._keeping_failures():
-            self.ledger.finish(number, ending)
-            if ending.stop_reason == "interrupted":
+            if ending.out_of_memory and self._put_back(number, ending, died=error):
+                return
+            self.ledger.finish(number, self._given_up(number, ending, error) if ending.out_of_memory else ending)
+            if ending.stop_reason == "interrupted" and not ending.out_of_memory:
                 raise UserError(f"{ending.error}. The run stopped and keeps what was written; free some space and go on with "
                                 f"`fedtune resume {self.folder}`.")
         trial = self.ledger.trials()[number]
         self.watch.finished(number, trial.state.name, trial.values, trial.user_attrs.get("error"))
+
+    def _put_back(self, number: int, ending: Any, died: bool) -> bool:
+        """Lets a trial that ran out of memory go on later with more of it, if there is more; one whose process died, which may have
+        been for lack of memory, also without, a few times."""
+        share = self._shares[number]
+        # Without a GPU a trial that ran alone had the whole machine already.
+        more = packing.larger(share, self._whole[0]) if share[1] > 0 or self.experiment.concurrency > 1 else None
+        if self._deaths[number] > RETRIES or (more is None and not died):
+            return False
+        self.ledger.again(number, more)
+        self.watch.put_back(number)
+        why = "the process died" if died else "memory did not suffice"
+        how = "as before" if more is None else f"with {more[1]:.3g} GPU" if more[1] > 0 else "with the machine to itself"
+        self.watch.say(f"Trial {number} stopped after round {ending.round}, as {why}; it goes on from its last checkpoint {how}.")
+        return True
+
+    def _given_up(self, number: int, ending: Any, died: bool) -> Any:
+        if died:
+            error = f"Its process died {self._deaths[number]} times (out of memory, or ended from outside)."
+        else:
+            had = f"{self._shares[number][1]:.3g} GPU" if self._shares[number][1] > 0 else "the whole machine"
+            error = f"It ran out of memory with {had} to itself after round {ending.round} ({str(ending.error).rstrip('.')})."
+        return dataclasses.replace(ending, stop_reason="error", error=error)
 
     @contextlib.contextmanager
     def _keeping_failures(self) -> Iterator[None]:
@@ -241,6 +298,14 @@ class _Session:
             for trial in self.ledger.trials():
                 if not trial.state.is_finished():
                     self.ledger.mark(trial.number, "interrupted")
+
+
+def _largest() -> tuple[float, float]:
+    """Cores and GPUs of the largest machine."""
+    import ray
+
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    return max(node.get("CPU", 0.0) for node in nodes), max(node.get("GPU", 0.0) for node in nodes)
 
 
 @contextlib.contextmanager

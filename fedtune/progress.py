@@ -90,6 +90,11 @@ class Watch:
             if values is not None:
                 trial.metrics = tuple(values)
 
+    def put_back(self, number: int) -> None:
+        """A trial that stopped, to be started again later."""
+        with self._lock:
+            self.running.pop(number, None)
+
     def finished(self, number: int, state: str, values: Sequence[float] | None, error: str | None) -> None:
         with self._lock:
             trial = self.running.pop(number, None)

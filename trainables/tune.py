@@ -117,6 +117,8 @@ class Trial(tune.Trainable):
         return True
 
     def cleanup(self) -> None:
+        if self._simulation is None and self._log is None:
+            return  # after its last round already
         self._simulation = None
         process.release()
         if self._log is not None:
@@ -158,7 +160,8 @@ class Trial(tune.Trainable):
         # Ray leaves every GPU visible to a trial that was granted none, so what torch sees must not decide.
         if self._job.gpu_share <= 0 or not ray.get_gpu_ids():
             return "cpu"
-        process.limit_memory(self._job.gpu_share)
+        if torch.cuda.is_available():
+            process.limit_memory(self._job.gpu_share)
         # The same seed is to give the same bits: no kernels picked by timing, no shortened mantissas.
         torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic = False, True
         torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False

@@ -27,7 +27,7 @@ def timing(key: str) -> bool:
 
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[None]:
-    """One Ray for all tests of a session; starting it takes seconds."""
+    """One Ray for all tests of a session; starting it takes seconds. Its two GPUs are declared only, for tests of placement."""
     import os
 
     os.environ.update(cluster.ENVIRONMENT | {"RAY_AUTH_MODE": "disabled"})
@@ -35,7 +35,7 @@ def ray_cluster() -> Iterator[None]:
     from ray import cloudpickle
 
     cloudpickle.register_pickle_by_value(fake)
-    ray.init(num_cpus=8, include_dashboard=False, object_store_memory=cluster.OBJECT_STORE, log_to_driver=False, logging_level="ERROR")
+    ray.init(num_cpus=8, num_gpus=2, include_dashboard=False, object_store_memory=cluster.OBJECT_STORE, log_to_driver=False, logging_level="ERROR")
     yield
     ray.shutdown()
 
@@ -64,7 +64,8 @@ def conduct(ray_cluster: None, tmp_path: Path) -> Callable[..., Result]:
 
     def call(name: str, **changes: Any) -> Result:
         folder = tmp_path / name
-        return carry_out(Plan(folder, experiment(folder, **changes), space(), {}, (), {}), quiet=True, simulate=fake.Fake)
+        simulate = changes.pop("simulate", fake.Fake)
+        return carry_out(Plan(folder, experiment(folder, **changes), space(), {}, (), {}), quiet=True, simulate=simulate)
 
     return call
 

@@ -58,3 +58,34 @@ class Fake:
 
     def models(self) -> dict[int, Any]:
         return {}
+
+
+class Hungry(Fake):
+    """Runs out of memory in round 2 until Ray has set aside values["needs"] of values["resource"]; notes in values["diary"] who
+    stepped when, with what share and on which GPU. The first values["together"] processes wait for each other."""
+
+    def _wait_for_others(self) -> None:
+        folder, deadline = Path(self.values["diary"] + ".processes"), time.monotonic() + 120
+        folder.mkdir(exist_ok=True)
+        (folder / str(os.getpid())).touch()
+        while len(list(folder.iterdir())) < self.values.get("together", 1) and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    def step(self) -> list[dict[str, Any]]:
+        import ray
+        import torch
+
+        self._wait_for_others()
+        had = ray.get_runtime_context().get_assigned_resources().get(self.values["resource"], 0.0)
+        with Path(self.values["diary"]).open("a") as file:
+            note = {"alpha": self.values["alpha"], "round": self.round + 1, "share": had, "gpu": os.environ.get("CUDA_VISIBLE_DEVICES"),
+                    "process": os.getpid(), "begin": time.monotonic()}
+            if self.round == 1 and self.values["alpha"] < self.values["hungry_below"] and had < self.values["needs"]:
+                file.write(json.dumps(note | {"end": time.monotonic()}) + "\n")
+                if self.values.get("killed"):
+                    file.flush()
+                    os.kill(os.getpid(), 9)
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
+            rows = super().step()
+            file.write(json.dumps(note | {"end": time.monotonic()}) + "\n")
+        return rows

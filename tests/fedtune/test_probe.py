@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from fedtune import measuring, packing, probe
+from fedtune import measuring, packing, probe, searching
 from fedtune.measuring import MIB, Footprint, OutOfMemory, rate, typical
 from fedtune.planning import Request, plan
 from fedtune.probe import Bounds, Sample, explore, pick
 from search_spaces.errors import UserError
+from tests.fedtune.conftest import start
 
 #: Steps per second of a small net by (trials, threads) on two cores, as measured.
 LENET = {(1, 1): 206.0, (1, 2): 320.0, (2, 1): 411.0, (4, 1): 387.0, (2, 2): 54.0}
@@ -191,3 +192,14 @@ def test_fixed_is_left_as_planned(small: Callable[..., Request]) -> None:
 
     planned = plan(dataclasses.replace(small(), pack="fixed"))
     assert probe.packed(planned) is planned
+
+
+def test_a_resumed_run_keeps_its_threads_and_is_not_crowded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    start(tmp_path / "run", threads=2, trials=2)
+    monkeypatch.setattr(packing, "cores", lambda: 2)
+    with pytest.raises(UserError, match=r"concurrency must be at most 1, as each trial of this run has 2 threads and there are 2 cores, got 2"):
+        searching.resume(tmp_path / "run", concurrency=2, cpus_per_trial=1.0)
+    driven: list[Any] = []
+    monkeypatch.setattr(searching, "_drive", lambda folder, experiment, watch, simulate: driven.append(experiment))
+    searching.resume(tmp_path / "run", concurrency=2, plain=True)
+    assert (driven[0].concurrency, driven[0].threads) == (2, 2) and "4 threads on 2 cores" in capsys.readouterr().err
