@@ -178,14 +178,3 @@ def spread(reference: Sequence[float], seconds: Sequence[float]) -> tuple[float,
     """The smallest and largest of those quotients."""
     quotients = [a / b for a, b in zip(reference, seconds, strict=True)]
     return min(quotients), max(quotients)
-
-
-def disagreement(descriptions: Sequence[Mapping[str, Any]]) -> float:
-    """Largest relative difference of the `norms` of several results (L2 norm of every weight tensor) from those of the first."""
-    first = descriptions[0]["norms"]
-    worst = 0.0
-    for other in descriptions[1:]:
-        if len(other["norms"]) != len(first):
-            raise ValueError("results have different numbers of weight tensors")
-        worst = max(worst, *(abs(a - b) / max(abs(a), 1e-12) for a, b in zip(first, other["norms"], strict=True)))
-    return worst

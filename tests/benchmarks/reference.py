@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tests.benchmarks import plain_models
+from tests.benchmarks.fingerprint import fingerprint
 from trainables import data
 from trainables.rng import Rng
 from trainables.rounds import Simulation
@@ -46,9 +47,8 @@ class FedAvg:
         raise NotImplementedError
 
     def describe(self) -> dict[str, Any]:
-        """The L2 norm of every weight tensor, sorted by name, and the accuracy."""
-        state = self.model().state_dict()
-        return {"norms": [float(state[name].double().norm()) for name in sorted(state)], "accuracy": self.accuracy, "round": self.round}
+        """The model's fingerprint and the accuracy."""
+        return {"model": fingerprint(self.model().state_dict()), "accuracy": self.accuracy}
 
 
 class Plain(FedAvg):

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tests.benchmarks import plain_models
+from tests.benchmarks.fingerprint import fingerprint
 from trainables.method import Upload
 from trainables.params import unpack
 from trainables.rng import Rng
@@ -47,7 +48,7 @@ class Fedtune:
         self.after = r.simulation.method.server(r.config, r.simulation.fed, r.state, r.uploads, r.rng.child("server"))
 
     def describe(self) -> dict[str, Any]:
-        return {"norms": [float(self.after.model[name].double().norm()) for name in sorted(self.after.model)]}
+        return {"model": fingerprint(self.after.model)}
 
 
 class Naive:
@@ -120,8 +121,7 @@ class Naive:
         return F.cross_entropy(theirs, y) + c.beta_tran * transfer + c.beta_div * torch.exp(-apart.mean())
 
     def describe(self) -> dict[str, Any]:
-        state = self.student.state_dict()
-        return {"norms": [float(state[name].double().norm()) for name in sorted(state)]}
+        return {"model": fingerprint(self.student.state_dict())}
 
 
 class _Noise:

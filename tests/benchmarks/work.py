@@ -64,10 +64,11 @@ class Rounds:
             self.split.append({key.removeprefix("seconds_"): value for key, value in self.row.items() if key.startswith("seconds_")})
 
     def describe(self) -> dict[str, Any]:
+        from tests.benchmarks.fingerprint import fingerprint
+
         models = self.trial.models()
-        params = next(iter(models.values()))[0] if models else {}
         row = {key: value for key, value in self.row.items() if isinstance(value, (int, float))}
-        return {"norms": [float(params[name].double().norm()) for name in sorted(params)], "row": row, "split": self.split,
+        return {"model": fingerprint(next(iter(models.values()))[0]) if models else None, "row": row, "split": self.split,
                 "accuracies": [row.get("global_accuracy") for row in self.rows]}
 
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
+from tests.benchmarks.fingerprint import apart
 from tests.benchmarks.images import npz
-from tests.benchmarks.measure import Arm, Processes, disagreement, interleave, ratio
+from tests.benchmarks.measure import Arm, Processes, interleave, ratio
 from tests.benchmarks.results import Case, Goal
 
 TITLE = "FedAvg round, one thread"
 TEXT = """
-Local training of all clients, aggregation and evaluation, for each model in one process per arm. *Plain* copies the model for every client,
-keeps its tensors contiguous, pools after the ReLU, picks batches from normalised tensors and reads the loss at every step; *optimised* is the
-same by hand with everything that pays on a CPU; *kernels* is the sum of the best single times of every convolution and linear layer, forward and
-backward, and nothing else. All arms draw the same batches and must reach the same weights (largest relative difference of a tensor's norm in the
-last column). All have fedtune's allocator settings, except *plain, untuned*, which has the system's.
+Local training of all clients, aggregation and evaluation, for each model in one process per arm. *Plain* copies the model for every client, keeps its
+tensors contiguous, pools after the ReLU, picks batches from normalised tensors and reads the loss at every step; *optimised* is the same by hand with
+everything that pays on a CPU; *kernels* is the sum of the best single times of every convolution and linear layer, forward and backward, and nothing
+else. All arms draw the same batches and must reach the same weights (relative difference of all weights in the last column). All have fedtune's
+allocator settings, except *plain, untuned*, which has the system's.
 """
 
 
@@ -58,7 +59,7 @@ def run(quick: bool) -> Case:
         work = f"{clients} × {values['local_steps']} × {values['batch_size']}"
         for name in arms:
             kernels = 1 / ratio(found["kernels"], found[name]) if "kernels" in found else None
-            differs = disagreement([said["plain"], said[name]]) if "norms" in said[name] else None
+            differs = apart(said["plain"]["model"], said[name]["model"]) if "model" in said[name] else None
             heading = [title, work] if name == next(iter(arms)) else ["", ""]
             rows.append([*heading, name, statistics.median(found[name]), ratio(found["plain"], found[name]), kernels, said[name]["memory"]["pss"], differs])
         split = {key: statistics.median(s[key] for s in said["fedtune"]["split"][1:]) for key in ("client", "server", "evaluation")}

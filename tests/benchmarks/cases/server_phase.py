@@ -5,8 +5,9 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
+from tests.benchmarks.fingerprint import apart
 from tests.benchmarks.images import npz
-from tests.benchmarks.measure import Arm, Processes, disagreement, interleave, ratio, say
+from tests.benchmarks.measure import Arm, Processes, interleave, ratio, say
 from tests.benchmarks.results import Case
 
 TITLE = "DFRD's server phase, one thread"
@@ -14,7 +15,7 @@ TEXT = """
 Ten teachers, the 4-layer CNN on 3×32×32, batches of 64, two generator steps and five distillation steps with the moving average's images per
 iteration; measured on one iteration and given for ten. *Naive* runs the teachers one after the other, contiguous, gathering gradients of their
 weights (with the system's allocator); *frozen* spares weight gradients and graphs that nobody asks for (with fedtune's allocator settings). All arms see
-the same uploads and noise and must reach the same global model (largest relative difference of a tensor's norm in the last column).
+the same uploads and noise and must reach the same global model (relative difference of all weights in the last column).
 """
 
 
@@ -47,7 +48,7 @@ def run(quick: bool) -> Case:
         said = {name: processes.describe(name) for name in arms}
     case.table("Seconds per server phase of ten iterations", ("arm", "s", "speed-up over naive", "over frozen", "PSS, MiB", "differs by"), [
         [name, 10 * statistics.median(seconds), ratio(found["naive"], seconds), ratio(found["frozen"], seconds), said[name]["memory"]["pss"],
-         disagreement([said["frozen"], said[name]])] for name, seconds in found.items()])
+         apart(said["frozen"]["model"], said[name]["model"])] for name, seconds in found.items()])
     case.faster("DFRD server phase, fp32, against the naive loops", 2.4, found["naive"], found["fedtune"])
     case.faster("DFRD server phase, fp32, against frozen teachers", 1.8, found["frozen"], found["fedtune"])
     if "fedtune, bf16" in found:

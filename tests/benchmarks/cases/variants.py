@@ -6,7 +6,8 @@ import statistics
 from typing import Any
 
 from tests.benchmarks.cases.client_round import federation
-from tests.benchmarks.measure import Arm, Processes, disagreement, interleave, ratio, say
+from tests.benchmarks.fingerprint import apart
+from tests.benchmarks.measure import Arm, Processes, interleave, ratio, say
 from tests.benchmarks.results import Case
 
 TITLE = "Executors and precision"
@@ -66,7 +67,7 @@ def run(quick: bool) -> Case:
         first = chosen[0][0]
         case.table(f"{title}, {values['clients']} clients × {values['local_steps']} × {values['batch_size']}",
                    ("variant", "s/round", "speed-up over loop, fp32", "PSS, MiB", "differs by"), [
-            [name, statistics.median(seconds), ratio(found[first], seconds), said[name]["memory"]["pss"], disagreement([said[first], said[name]])]
+            [name, statistics.median(seconds), ratio(found[first], seconds), said[name]["memory"]["pss"], apart(said[first]["model"], said[name]["model"])]
             for name, seconds in found.items()])
     if any("precision" in changed for _, changed in chosen):
         accuracy(case, quick)
