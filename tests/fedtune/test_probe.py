@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +12,7 @@ from typing import Any
 import pytest
 
 from fedtune import measuring, packing, probe, searching
+from fedtune.experiment import Experiment
 from fedtune.measuring import MIB, Footprint, OutOfMemory, rate, typical
 from fedtune.planning import Request, plan
 from fedtune.probe import Bounds, Sample, explore, pick
@@ -203,3 +207,17 @@ def test_a_resumed_run_keeps_its_threads_and_is_not_crowded(tmp_path: Path, monk
     monkeypatch.setattr(searching, "_drive", lambda folder, experiment, watch, simulate: driven.append(experiment))
     searching.resume(tmp_path / "run", concurrency=2, plain=True)
     assert (driven[0].concurrency, driven[0].threads) == (2, 2) and "4 threads on 2 cores" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_command_prints_and_records_what_it_chose(toy: Path, tmp_path: Path) -> None:
+    words = ["search", "fedavg", "--dataset", str(toy), "--set", "clients=3", "--set", "partition=iid", "--set", "local_steps=2", "--set", "model=lenet5",
+             "--pack", "auto", "--trials", "2", "--rounds", "1", "--name", "packed", "--plain"]
+    done = subprocess.run([sys.executable, "-m", "fedtune", *words], cwd=tmp_path, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stderr
+    chosen = json.loads((tmp_path / "runs" / "packed" / "provenance.json").read_text())["packing"]
+    made = Experiment.read(tmp_path / "runs" / "packed")
+    assert (made.concurrency, made.threads) == (chosen["concurrency"], chosen["threads"]) and chosen["why"] in done.stderr
+    for row in chosen["table"]:
+        assert f"measuring {row['trials']} trial" in done.stderr
+    assert f"Slots: {made.concurrency} × (" in done.stderr and "2 trials done" in done.stdout
