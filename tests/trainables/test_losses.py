@@ -63,3 +63,24 @@ def test_the_printed_norms_underflow_for_images_and_the_default_does_not() -> No
     images, conditions = random(64, 3, 32, 32).float().tanh(), random(64, 64, seed=1).float()
     assert float(diversity(images, conditions, "l2")) == 0.0
     assert 0.0 < float(diversity(images, conditions)) < 1.0
+
+
+@pytest.mark.parametrize(("batch", "size"), [(64, 3072), (64, 784), (65, 768), (256, 33)])
+def test_distances_taken_a_few_rows_at_a_time_are_those_of_the_printed_formula(batch: int, size: int) -> None:
+    """What does not fit a cache goes another way; against float64 by autograd, values and gradients."""
+    values = random(batch, size).float().tanh().requires_grad_()
+    weights = random(batch, batch, seed=1)
+    torch.exp(-(pair_distances(values) * weights.float()).mean()).backward()
+    exact = values.detach().double().requires_grad_()
+    apart = (exact[:, None] - exact[None]).square().mean(dim=2)
+    torch.exp(-(apart * weights).mean()).backward()
+    assert values.grad is not None and exact.grad is not None
+    np.testing.assert_allclose(pair_distances(values).detach().numpy(), apart.detach().numpy(), rtol=1e-5, atol=1e-7)
+    scale = float(exact.grad.abs().max())
+    np.testing.assert_allclose(values.grad.numpy(), exact.grad.numpy(), rtol=1e-4, atol=1e-5 * scale)
+    tiny = (0.5 + 1e-4 * random(batch, size).float()).requires_grad_()  # images almost alike: a shortcut would cancel
+    exact = tiny.detach().double().requires_grad_()
+    (pair_distances(tiny) * weights.float()).mean().backward()
+    ((exact[:, None] - exact[None]).square().mean(dim=2) * weights).mean().backward()
+    assert tiny.grad is not None and exact.grad is not None
+    np.testing.assert_allclose(tiny.grad.numpy(), exact.grad.numpy(), rtol=1e-3, atol=1e-5 * float(exact.grad.abs().max()))
