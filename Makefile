@@ -1,7 +1,7 @@
 # make demo    set up, search on real digits, report, train the winner
 # make test    set up, run every test
 # make lint    style, types, layers
-# make bench   set up, measure against plain loops (about a quarter of an hour on two quiet cores), make bench/performance.md
+# make bench   set up, measure against plain loops (about twenty minutes on two quiet cores), make bench/performance.md
 # make bench-peers   the same work by Flower and pfl-research, installed into .venv-peers (about 11 GB)
 # make bench-gpu     trials per GPU; exits with 2 where there is none
 # .ci/run      all of it, as continuous integration does

@@ -73,7 +73,10 @@ class Rounds:
 
 
 def rounds(method: str, values: Mapping[str, Any], rounds: int = 1, device: str = "cpu", seeds: Sequence[int] = (0,)) -> Unit:
-    """Whole rounds of a method."""
+    """Whole rounds of a method, in a process prepared as fedtune's workers are."""
+    from trainables import process
+
+    process.without_compiler()
     return Rounds(method, values, rounds, device, seeds)
 
 
@@ -104,9 +107,10 @@ class GpuRounds(Rounds):
     """Rounds on a GPU with a share of its memory; the clock stops when the GPU is done."""
 
     def __init__(self, values: Mapping[str, Any], share: float) -> None:
-        import torch
+        from trainables import process
 
-        torch.cuda.set_per_process_memory_fraction(share)
+        process.without_compiler()
+        process.limit_memory(share)
         super().__init__("fedavg", values, device="cuda")
 
     def run(self) -> None:

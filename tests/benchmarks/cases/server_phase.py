@@ -44,7 +44,7 @@ def run(quick: bool) -> Case:
     with Processes("server_phase") as processes:
         for name, arm in arms.items():
             processes.start(name, arm)
-        found = interleave(processes, {name: [name] for name in arms}, repeats=2 if quick else 4)
+        found = interleave(processes, {name: [name] for name in arms}, repeats=2)
         said = {name: processes.describe(name) for name in arms}
     case.table("Seconds per server phase of ten iterations", ("arm", "s", "speed-up over naive", "over frozen", "PSS, MiB", "differs by"), [
         [name, 10 * statistics.median(seconds), ratio(found["naive"], seconds), ratio(found["frozen"], seconds), said[name]["memory"]["pss"],

@@ -25,8 +25,8 @@ def run(quick: bool) -> Case:
                 processes.start(f"{threads}{place}", Arm("rounds", trial, threads=threads))
         processes.start("plain", Arm("plain", {"values": values}))
         lanes = {"plain loop": ["plain"], "1 trial × 1 thread": ["1a"], "1 trial × 2 threads": ["2a"], "2 trials × 1 thread": ["1a", "1b"]}
-        found = interleave(processes, lanes, repeats=2 if quick else 9)
-        found |= interleave(processes, {"2 trials × 2 threads": ["2a", "2b"]}, repeats=1 if quick else 3)
+        found = interleave(processes, lanes, repeats=2 if quick else 8)
+        found |= interleave(processes, {"2 trials × 2 threads": ["2a", "2b"]}, repeats=1 if quick else 2)
     many = {name: len(lanes.get(name, "ab")) for name in found}
     alone = statistics.median(found["1 trial × 1 thread"])
     case.table("Rounds of LeNet-5 on two cores", ("how", "s until all have done a round", "rounds per second", "times 1 × 1"), [

@@ -18,7 +18,7 @@ vmap is meant for GPUs: on a CPU its convolutions become grouped ones.
 #: Accuracy runs: method and what is set.
 ACCURACY: tuple[tuple[str, dict[str, Any]], ...] = (
     ("fedavg", {"rounds": 20, "lr": 0.05, "omega": 0.5}),
-    ("dfrd", {"rounds": 8, "lr": 0.05, "omega": 0.5, "base": "fedavg", "kd_temperature": 3.0, "server_iters": 5}),
+    ("dfrd", {"rounds": 5, "lr": 0.05, "omega": 0.5, "base": "fedavg", "kd_temperature": 3.0, "server_iters": 5}),
 )
 
 
@@ -62,7 +62,7 @@ def run(quick: bool) -> Case:
         with Processes(f"variants, {model}") as processes:
             for name, changed in chosen:
                 processes.start(name, Arm("rounds", {"method": "fedavg", "values": values | changed}))
-            found = interleave(processes, {name: [name] for name, _ in chosen}, repeats=2 if quick else 5)
+            found = interleave(processes, {name: [name] for name, _ in chosen}, repeats=2 if quick else 4)
             said = {name: processes.describe(name) for name, _ in chosen}
         first = chosen[0][0]
         case.table(f"{title}, {values['clients']} clients × {values['local_steps']} × {values['batch_size']}",
