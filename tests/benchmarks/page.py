@@ -180,6 +180,10 @@ def write(found: Mapping[str, Any], folder: Path) -> None:
 def record() -> int:
     """Puts the measured cases into docs/performance.json, keeping there what was not measured anew, and makes the page."""
     found, recorded = load(RESULTS), load(RECORDED)
+    tries = [name for name, entry in found["cases"].items() if entry["quick"]]
+    if tries:
+        print(f"{tries[0]} was only tried; tries are not recorded. Measure it without --quick.", file=sys.stderr)
+        return 2
     cases = {**recorded["cases"], **found["cases"]}
     together = {"cases": {name: cases[name] for name in (*ORDER, *OTHERS) if name in cases}}
     RECORDED.write_text(json.dumps(together, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
