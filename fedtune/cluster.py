@@ -79,13 +79,11 @@ def _start(ray: Any, experiment: Experiment) -> None:
         return
     cores = max(packing.cores(), round(experiment.concurrency * experiment.cpus_per_trial))
     gpus: dict[str, Any] = {} if experiment.gpus_per_trial else {"num_gpus": 0}
-    # While Ray's servers start, this process imports what it will need; while Tune gets ready, so do the trials' processes.
+    # While Ray's servers start, this process imports what it will need; while Tune gets ready, the trials' processes do so too.
     importing = threading.Thread(target=importlib.import_module, args=("ray.tune",))
     importing.start()
-    ray.init(num_cpus=cores, include_dashboard=False, object_store_memory=OBJECT_STORE, **gpus, **quiet)
-    warm = ray.remote(num_cpus=experiment.cpus_per_trial, num_returns=0)(importlib.import_module)
-    for _ in range(experiment.concurrency):
-        warm.remote("trainables.tune")
+    ray.init(num_cpus=cores, include_dashboard=False, object_store_memory=OBJECT_STORE, _system_config={"preload_python_modules": ["trainables.tune"]},
+             **gpus, **quiet)
     importing.join()
 
 
