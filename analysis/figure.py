@@ -57,16 +57,20 @@ class Drawn:
     needs: Needs
 
 
+def names() -> tuple[str, ...]:
+    """Every figure's name, without loading any."""
+    import analysis.figures as folder
+
+    return tuple(module.name for module in pkgutil.iter_modules(folder.__path__) if not module.name.startswith("_"))
+
+
 @cache
 def figures() -> dict[str, Drawn]:
     """Every figure by name, in the order of a report."""
-    import analysis.figures as folder
-
     found = []
-    for module in pkgutil.iter_modules(folder.__path__):
-        if not module.name.startswith("_"):
-            file = importlib.import_module(f"analysis.figures.{module.name}")
-            found.append(Drawn(module.name, file.FIGURE, file.data, file.plot, file.needs))
+    for name in names():
+        file = importlib.import_module(f"analysis.figures.{name}")
+        found.append(Drawn(name, file.FIGURE, file.data, file.plot, file.needs))
     return {f.name: f for f in sorted(found, key=lambda f: (f.record.order, f.name))}
 
 

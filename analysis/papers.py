@@ -84,14 +84,18 @@ class Verdict:
     reason: str = ""
 
 
+def names() -> list[str]:
+    """The files there are."""
+    return sorted(f.name.removesuffix(".csv") for f in (resources.files("analysis") / "published").iterdir() if f.name.endswith(".csv"))
+
+
 def published(name: str) -> list[Published]:
     """The lines of `analysis/published/<name>.csv` (a longer name finds the file it begins with, `dfrd_tab1_omega` the file
     `dfrd_tab1`); empty where there is no such file."""
-    files = {f.name.removesuffix(".csv"): f for f in (resources.files("analysis") / "published").iterdir() if f.name.endswith(".csv")}
-    known = [n for n in files if name == n or name.startswith(f"{n}_")]
+    known = [n for n in names() if name == n or name.startswith(f"{n}_")]
     if not known:
         return []
-    with files[max(known, key=len)].open(encoding="utf-8") as file:
+    with (resources.files("analysis") / "published" / f"{max(known, key=len)}.csv").open(encoding="utf-8") as file:
         return [_line(row) for row in csv.DictReader(file)]
 
 

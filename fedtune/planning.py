@@ -178,11 +178,24 @@ def _settled(request: Request, declared: Mapping[str, Parameter], problems: list
         space = presets.load(request.method, request.space, declared)
     except UserError as error:
         raise UserError(*problems, *error.problems) from None
+    if Path(request.space).suffix:
+        problems.extend(_shown(space, request.space))
     profile = dict(space.profiles.get("paper" if request.paper else "small", {}))
     if request.paper and not profile:
         problems.append(f"The space {space.name!r} of {request.method} has no paper profile (--paper). Leave --paper out, or set values with --set.")
     options: dict[str, Value] = {key: profile.pop(key) for key in ("seeds", "trials", "sampler", "scheduler") if key in profile}
     return space, {**space.fix, **profile, **assigned}, options
+
+
+def _shown(space: Space, file: str) -> Iterable[str]:
+    """What a user's own file asks the report for and the report does not have."""
+    from analysis import figure, papers
+
+    for name in space.figures:
+        if name not in figure.names():
+            yield unknown("figure", name, figure.names(), file)
+    if space.published and not papers.published(space.published):
+        yield unknown("published table", space.published, papers.names(), file)
 
 
 def seconds_of(time: str | float | None, problems: list[str]) -> float | None:

@@ -124,6 +124,16 @@ def test_corrupt_data_is_known_before_anything_is_created(asked: Callable[..., R
         assert name in problems(asked(dataset=str(tmp_path / name)))[0]
 
 
+def test_a_space_that_asks_for_pictures_there_are_not_is_refused(asked: Callable[..., Request], tmp_path: Path) -> None:
+    space = tmp_path / "mine.yaml"
+    space.write_text("method: fedavg\nsearch: {lr: {}}\nfigures: [heatmpa, box]\npublished: dfrd_fig9\n")
+    with pytest.raises(UserError) as caught:
+        plan(asked(space=str(space)))
+    assert len(caught.value.problems) == 2
+    assert "figure 'heatmpa'" in caught.value.problems[0] and "'heatmap'" in caught.value.problems[0] and "mine.yaml" in caught.value.problems[0]
+    assert "'dfrd_fig9'" in caught.value.problems[1]
+
+
 def test_a_space_with_unknown_options_is_refused(asked: Callable[..., Request], tmp_path: Path) -> None:
     space = tmp_path / "mine.yaml"
     space.write_text("method: fedavg\nsearch: {lr: {}}\nprofiles: {small: {rounds: 2, sampler: tpee, scheduler: ashaa, seeds: 5000}}\n")
