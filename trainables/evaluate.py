@@ -32,7 +32,7 @@ def global_metrics(module: nn.Module, data: FederatedData) -> tuple[dict[str, fl
 
     `module` holds the model's weights. A client's accuracy `a_k` is taken on its own measured samples where clients keep
     some, else on all of them reweighted to the client's label mix: `a_k = Σ_y n_k^y/n_k · accuracy on class y`. A client too
-    small to keep a sample has no accuracy (nan) and no part in AMP, FM and WLP."""
+    small to keep a sample, or none of whose classes is measured, has no accuracy (nan) and no part in AMP, FM and WLP."""
     metrics: dict[str, float] = {}
     per_client = torch.zeros(0)
     for prefix, part in _parts(data):
@@ -46,7 +46,8 @@ def global_metrics(module: nn.Module, data: FederatedData) -> tuple[dict[str, fl
         else:
             per_client, weights = label_mix_accuracy(right, part.y, data.counts), data.counts.sum(dim=1).double()
         metrics |= {f"{prefix}global_accuracy": float(right.mean()), f"{prefix}global_loss": float(F.cross_entropy(logits, y))}
-        metrics |= {prefix + name: value for name, value in fairness(per_client[weights > 0], weights[weights > 0]).items()}
+        measured = per_client.isfinite()
+        metrics |= {prefix + name: value for name, value in fairness(per_client[measured], weights[measured]).items()}
     return metrics, per_client.tolist()
 
 
@@ -64,15 +65,17 @@ def _parts(data: FederatedData) -> list[tuple[str, Part]]:
 def label_mix_accuracy(right: Tensor, y: Tensor, counts: Tensor) -> Tensor:
     """Per-client accuracy `(N,)` of predictions that are `right` `(n,)` on labels `y` `(n,)`, reweighted to `counts` `(N, C)`.
 
-    Classes without a measured sample are left out of a client's mix."""
+    Classes without a measured sample are left out of a client's mix; nan where that leaves none."""
     seen = torch.bincount(y, minlength=counts.shape[1]).double()
     hits = torch.zeros_like(seen).index_add_(0, y, right)
     mix = counts.double() * (seen > 0)
-    return (mix @ (hits / seen.clamp(min=1))) / mix.sum(dim=1).clamp(min=1)
+    return (mix @ (hits / seen.clamp(min=1))) / mix.sum(dim=1)
 
 
 def fairness(accuracies: Tensor, weights: Tensor) -> dict[str, float]:
-    """FedKF Sec. III: `amp = Σ w_k a_k / Σ w_k`, `fm` = population variance of the a_k, `wlp = min_k a_k`."""
+    """FedKF Sec. III: `amp = Σ w_k a_k / Σ w_k`, `fm` = population variance of the a_k, `wlp = min_k a_k`; nan without clients."""
+    if not len(accuracies):
+        return dict.fromkeys(("amp", "fm", "wlp"), float("nan"))
     return {
         "amp": float((weights * accuracies).sum() / weights.sum()),
         "fm": float(accuracies.var(correction=0)),

@@ -33,6 +33,11 @@ def put(module: nn.Module, params: Mapping[str, Tensor]) -> None:
         own[name].copy_(tensor)
 
 
+def equal(one: Params, other: Params) -> bool:
+    """Whether both hold the same values, bit for bit, under the same names."""
+    return one.keys() == other.keys() and all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+
+
 def average(many: Iterable[tuple[Params, float]]) -> Params:
     """The weighted mean of equally shaped parameters; weights are normalised to sum to one.
 

@@ -25,7 +25,7 @@ from trainables.checkpoint import from_tree, to_tree
 from trainables.executors import Task, train_stacked
 from trainables.federation import ClientData, Federation, FederationConfig
 from trainables.method import ClientResult, Params, Payload, Upload
-from trainables.params import average, count_bytes, put
+from trainables.params import average, count_bytes, equal, put
 from trainables.rng import Rng
 
 #: One line of rounds.jsonl.
@@ -158,7 +158,10 @@ class Simulation:
             row |= metrics
         if models and self.method.virtual:
             virtual = average((m, self.fed.sizes[c]) for c, m in sorted(models.items()))
-            row |= evaluate.accuracy(self._loaded(virtual, min(models)), self.data, "g_acc_virtual")
+            if model is not None and equal(virtual, model):  # all clients were there and the server does no more: measured above
+                row |= {f"{prefix}g_acc_virtual": row[f"{prefix}global_accuracy"] for prefix in ("val_", "") if f"{prefix}global_accuracy" in row}
+            else:
+                row |= evaluate.accuracy(self._loaded(virtual, min(models)), self.data, "g_acc_virtual")
         return row
 
     def _loaded(self, params: Params, client: int | None = None) -> nn.Module:

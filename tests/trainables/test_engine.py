@@ -30,8 +30,8 @@ def test_fedkf_table_2() -> None:
 def test_label_mix_accuracy() -> None:
     right = torch.tensor([1.0, 0.0, 1.0, 1.0, 0.0], dtype=torch.float64)
     y = torch.tensor([0, 0, 1, 1, 1])  # class 0: 1/2 right, class 1: 2/3 right, class 2: not measured
-    counts = torch.tensor([[4, 0, 0], [1, 3, 5], [0, 2, 0]])
-    np.testing.assert_allclose(evaluate.label_mix_accuracy(right, y, counts).numpy(), [0.5, (0.5 + 3 * 2 / 3) / 4, 2 / 3])
+    counts = torch.tensor([[4, 0, 0], [1, 3, 5], [0, 2, 0], [0, 0, 7]])
+    np.testing.assert_allclose(evaluate.label_mix_accuracy(right, y, counts).numpy(), [0.5, (0.5 + 3 * 2 / 3) / 4, 2 / 3, np.nan])
 
 
 def test_average_is_weighted_and_does_not_alias() -> None:
@@ -164,9 +164,18 @@ def test_rounds_to_target_is_the_first_round_that_reaches_it(toy: Path, tmp_path
     assert again.progress.reached == s.progress.reached
 
 
-def test_the_virtual_model_of_fedavg_is_its_global_model(toy: Path) -> None:
+def test_the_virtual_model_of_fedavg_is_its_global_model(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, rows = simulate("fedavg", toy, 1)
     assert rows[0]["g_acc_virtual"] == rows[0]["global_accuracy"] and rows[0]["val_g_acc_virtual"] == rows[0]["val_global_accuracy"]
+    # Known to be equal it is not measured again; measured again it is the same.
+    measured: list[str] = []
+    accuracy = evaluate.accuracy
+    monkeypatch.setattr(evaluate, "accuracy", lambda *a: measured.append(a[2]) or accuracy(*a))
+    _, known = simulate("fedavg", toy, 1)
+    assert measured == []
+    monkeypatch.setattr("trainables.rounds.equal", lambda one, other: False)
+    _, anew = simulate("fedavg", toy, 1)
+    assert measured == ["g_acc_virtual"] and anew[0]["g_acc_virtual"] == known[0]["g_acc_virtual"]
 
 
 def test_personal_accuracy_pools_clients_own_samples(toy: Path) -> None:
