@@ -121,9 +121,9 @@ class Images:
         """The images `(B, ch, H, W)` at `positions` `(B,)`."""
         from_test = positions - len(self.train)
         if bool((from_test < 0).all()):
-            return self.train[positions]
+            return self.train.index_select(0, positions.to(self.train.device))
         if bool((from_test >= 0).all()):
-            return self.test[from_test]
+            return self.test.index_select(0, from_test.to(self.test.device))
         found = torch.empty((len(positions), *self.train.shape[1:]), dtype=self.train.dtype, device=self.train.device)
         found[from_test < 0], found[from_test >= 0] = self.train[positions[from_test < 0]], self.test[from_test[from_test >= 0]]
         return found
@@ -169,5 +169,6 @@ def gather(clients: Sequence[ClientData], chosen: Tensor) -> tuple[Tensor, Tenso
 
 def normalise(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
     """uint8 `(B, ch, H, W)` to float `(x/255 - mean)/std`, channels last."""
-    scaled = images.to(torch.float32, memory_format=torch.channels_last).div_(255.0)
-    return scaled.sub_(mean[:, None, None]).div_(std[:, None, None])
+    # Channel by channel as the images lie, then one transposition: half the time of working on interleaved channels.
+    scaled = images.to(torch.float32).div_(255.0).sub_(mean[:, None, None]).div_(std[:, None, None])
+    return torch.empty_like(scaled, memory_format=torch.channels_last).copy_(scaled)
