@@ -21,12 +21,19 @@ from trainables.distillation import LabelLaw, ServerDistillation, generator_modu
 from trainables.federation import ClientData, Federation, FederationConfig
 from trainables.generators import initialise
 from trainables.local import LocalJob, LocalWork, alone
-from trainables.method import ClientResult, Params, Payload, Upload
+from trainables.method import ClientResult, Limit, Params, Payload, Upload
 from trainables.params import pack, take, unpack
 from trainables.rng import Rng
 
 #: How each base cuts sub-models; fedavg's clients all have width 1, for which every extraction is the whole model.
 EXTRACTION = {"fedavg": "static", "heterofl": "static", "feddropout": "random", "fedrolex": "rolling", "none": "static"}
+
+
+#: Without server steps a method on a base is that base.
+WITHOUT_SERVER_STEPS = (
+    Limit({"server_iters": 0, "base": "fedavg"}, equals="fedavg"),
+    *(Limit({"server_iters": 0, "base": base, "rho": 5}, equals=base, other={"rho": 5}) for base in ("heterofl", "feddropout", "fedrolex")),
+)
 
 
 @dataclass(frozen=True)

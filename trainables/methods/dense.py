@@ -36,12 +36,12 @@ from torch import Tensor
 from search_spaces.errors import sentence
 from search_spaces.parameter import choice, flag, real
 from trainables import bases, models, partial
-from trainables.bases import Based, Memory, State, download, global_model, init, preliminary
+from trainables.bases import WITHOUT_SERVER_STEPS, Based, Memory, State, download, global_model, init, preliminary
 from trainables.batch_statistics import layers, tracking, watching
 from trainables.distillation import Batch, Phases, ServerDistillation, Teachers, label_law
 from trainables.federation import ClientData, Federation, FederationConfig
 from trainables.losses import kd_kl, kl_rows
-from trainables.method import ClientResult, Limit, Method, Params, Payload, Upload
+from trainables.method import ClientResult, Method, Params, Payload, Upload
 from trainables.params import pack, take, unpack
 from trainables.rng import Rng
 
@@ -154,11 +154,6 @@ METHOD = Method(
     server=server,
     global_model=global_model,
     widths="any",
-    limits=(
-        Limit({"server_iters": 0, "base": "fedavg"}, equals="fedavg"),
-        Limit({"server_iters": 0, "base": "heterofl", "rho": 5}, equals="heterofl", other={"rho": 5}),
-        Limit({"server_iters": 0, "base": "feddropout", "rho": 5}, equals="feddropout", other={"rho": 5}),
-        Limit({"server_iters": 0, "base": "fedrolex", "rho": 5}, equals="fedrolex", other={"rho": 5}),
-    ),
+    limits=WITHOUT_SERVER_STEPS,
     check=check,
 )

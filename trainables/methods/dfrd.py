@@ -35,6 +35,7 @@ from torch import Tensor
 
 from search_spaces.parameter import choice, flag, real
 from trainables.bases import (
+    WITHOUT_SERVER_STEPS,
     Based,
     LabelCounting,
     Memory,
@@ -196,10 +197,7 @@ METHOD = Method(
     widths="any",
     shares_label_counts=True,
     limits=(
-        Limit({"server_iters": 0, "base": "fedavg"}, equals="fedavg"),
-        Limit({"server_iters": 0, "base": "heterofl", "rho": 5}, equals="heterofl", other={"rho": 5}),
-        Limit({"server_iters": 0, "base": "feddropout", "rho": 5}, equals="feddropout", other={"rho": 5}),
-        Limit({"server_iters": 0, "base": "fedrolex", "rho": 5}, equals="fedrolex", other={"rho": 5}),
+        *WITHOUT_SERVER_STEPS,
         Limit({"alpha": 0, "base": "fedavg"}, equals="dfrd", other={"use_ema": False, "base": "fedavg"}),
     ),
     check=check,

@@ -36,12 +36,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from search_spaces.parameter import choice, integer, real
-from trainables.bases import Based, LabelCounting, Memory, State, check, client, download, global_model, init, job, law_of, preliminary
+from trainables.bases import WITHOUT_SERVER_STEPS, Based, LabelCounting, Memory, State, check, client, download, global_model, init, job, law_of, preliminary
 from trainables.distillation import Batch, Phases, ServerDistillation, Teachers
 from trainables.federation import Federation
 from trainables.generators import MERGE_OPS
 from trainables.losses import diversity, kl_rows
-from trainables.method import Limit, Method, Upload
+from trainables.method import Method, Upload
 from trainables.params import take
 from trainables.rng import Rng
 
@@ -138,11 +138,6 @@ METHOD = Method(
     global_model=global_model,
     widths="any",
     shares_label_counts=True,
-    limits=(
-        Limit({"server_iters": 0, "base": "fedavg"}, equals="fedavg"),
-        Limit({"server_iters": 0, "base": "heterofl", "rho": 5}, equals="heterofl", other={"rho": 5}),
-        Limit({"server_iters": 0, "base": "feddropout", "rho": 5}, equals="feddropout", other={"rho": 5}),
-        Limit({"server_iters": 0, "base": "fedrolex", "rho": 5}, equals="fedrolex", other={"rho": 5}),
-    ),
+    limits=WITHOUT_SERVER_STEPS,
     check=check,
 )
