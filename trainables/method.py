@@ -39,14 +39,14 @@ class ClientResult:
 
     `upload` crosses the wire. `memory` stays on the client until its next round (None: nothing).
     `model` is the complete local model after training, read only to measure local accuracy (None: there is none).
-    `loss` is the mean training loss over the round's steps, `nan` where nothing was trained.
+    `loss` is the mean training loss over the round's steps, None where nothing was trained.
     `metrics` are further numbers of the client's round by name (declared in `search_spaces.metrics`); the record holds
     their mean weighted by client size."""
 
     upload: Payload
     memory: Any = None
     model: Params | None = None
-    loss: float = float("nan")
+    loss: float | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -140,7 +140,7 @@ class Simulation:
     def _client_means(self, results: Mapping[int, ClientResult]) -> Row:
         """What clients measured themselves, averaged by client size."""
         per_client = {c: {"train_loss": r.loss} | dict(r.metrics) for c, r in results.items()}
-        names = dict.fromkeys(name for numbers in per_client.values() for name in numbers)
+        names = dict.fromkeys(name for numbers in per_client.values() for name, value in numbers.items() if value is not None)
         return {name: evaluate.weighted_mean([n.get(name) for n in per_client.values()], [self.fed.sizes[c] for c in per_client]) for name in names}
 
     def _evaluate(self, models: Mapping[int, Params]) -> Row:

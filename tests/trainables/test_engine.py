@@ -15,6 +15,7 @@ from trainables import evaluate, registry, split
 from trainables.checkpoint import from_tree, to_tree
 from trainables.federation import FederationConfig
 from trainables.local import LocalTraining, draw_batches
+from trainables.method import ClientResult
 from trainables.params import average, count_bytes, pack, put, unpack
 from trainables.rng import Rng
 from trainables.rounds import Simulation, choose_cohort
@@ -230,3 +231,11 @@ def test_impossible_federations_are_refused_in_one_go(toy: Path) -> None:
         split.build(FederationConfig(dataset=str(toy), validation_fraction=0.001), 0, torch.device("cpu"))
     with pytest.raises(UserError, match="Did you mean 'dfrd'"):
         registry.method("dfdr")
+
+
+def test_clients_that_trained_nothing_have_no_part_in_the_training_loss(toy: Path) -> None:
+    simulation = Simulation("fedavg", values_for("fedavg", toy), 3, torch.device("cpu"))
+    a, b = simulation.fed.sizes[:2]
+    some = simulation._client_means({0: ClientResult({}, loss=0.5), 1: ClientResult({}, loss=2.0), 2: ClientResult({})})
+    assert some == {"train_loss": pytest.approx((0.5 * a + 2.0 * b) / (a + b))}
+    assert simulation._client_means({0: ClientResult({}), 1: ClientResult({})}) == {}
