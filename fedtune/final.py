@@ -75,7 +75,7 @@ def run(
                                concurrency=concurrency, cpus=cpus_per_trial, gpus=gpus_per_trial)
     chosen = final_seeds(seed, seeds) if not problems else (0,)
     metric = _metric(data or _selected_by(method, space), float(values["validation_fraction"]))
-    facts = planning.preflight(method, values, chosen, data_dir, problems, (metric,))
+    facts = planning.preflight(method, values, chosen, data_dir, problems, (metric,), planning.device_of(packed.gpus, address))
     if problems:
         raise UserError(*problems)
     experiment = Experiment(

@@ -142,7 +142,7 @@ def plan(request: Request) -> Plan:
     ) if request.address is None else _remote(request, looks_back, problems)
     seeds = search_seeds(request.seed, int(request.seeds or options.get("seeds", 1)))
     middle = {**values, **_middle(space.search.values())}
-    facts = preflight(request.method, middle, seeds, request.data_dir, problems, metrics)
+    facts = preflight(request.method, middle, seeds, request.data_dir, problems, metrics, device_of(packed.gpus, request.address))
     if problems:
         raise UserError(*dict.fromkeys(problems))
     experiment = Experiment(
@@ -325,6 +325,11 @@ def _middle(dimensions: Iterable[Dimension]) -> dict[str, Value]:
         found[dimension.key] = value
         found |= _middle(dimension.children.get(str(value), ()))
     return found
+
+
+def device_of(gpus: float, address: str | None) -> str | None:
+    """What a trial will run on; None where that is on a cluster that is joined later."""
+    return None if address is not None else "cuda" if gpus else "cpu"
 
 
 def _remote(request: Request, looks_back: bool, problems: list[str]) -> tuple[packing.Packing, int]:

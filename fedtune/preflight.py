@@ -12,10 +12,11 @@ from search_spaces.parameter import Value
 
 def preflight(
     method: str, values: Mapping[str, Value], seeds: Sequence[int], data_dir: str | None, problems: list[str], metrics: Sequence[str] = (),
+    device: str | None = "cpu",
 ) -> dict[str, Any]:
     """Builds the federation of `values` once, so that a data set that is missing, a federation that is impossible, or one of
-    `metrics` that is not measured there is known before anything is created. Adds to `problems`; returns what is to be
-    recorded about the data."""
+    `metrics` that is not measured there is known before anything is created. It is built on the CPU wherever it is to run
+    (`device`; None is a cluster's). Adds to `problems`; returns what is to be recorded about the data."""
     if problems:
         # Building needs values that are right; what can be checked without is checked.
         from trainables import registry
@@ -25,10 +26,15 @@ def preflight(
         except UserError as error:
             problems.extend(error.problems)
         return {}
-    from trainables import data
+    import torch
+
+    from trainables import data, precision
     from trainables.trial import Replicates
 
     try:
+        if device is not None:
+            precision.check(str(values.get("precision", "fp32")), torch.device(device))
+        values = {**values, "precision": "fp32"}
         built = Replicates(method, values, seeds[:1], data_dir=data_dir)
         partition = built.partition()
         dataset = data.load(str(values.get("dataset", "digits")), data_dir)

@@ -16,7 +16,7 @@ from torch import Tensor
 from search_spaces.parameter import Value
 from trainables import checkpoint
 from trainables.models import Model
-from trainables.rounds import Row, Simulation
+from trainables.rounds import Row, Simulation, run_together
 
 _VERSION = 1
 
@@ -57,7 +57,7 @@ class Replicates:
 
     def step(self) -> list[Row]:
         """Runs one round for every seed; one row per seed, as in rounds.jsonl."""
-        return [simulation.run_round() for simulation in self.simulations]
+        return run_together(self.simulations)
 
     def save(self, path: str | Path) -> None:
         """Writes everything that the next round depends on, atomically."""

@@ -134,6 +134,12 @@ def test_a_space_that_asks_for_pictures_there_are_not_is_refused(asked: Callable
     assert "'dfrd_fig9'" in caught.value.problems[1]
 
 
+def test_arithmetic_that_the_processor_lacks_is_refused(asked: Callable[..., Request], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainables.precision.processor_flags", frozenset)
+    found = problems(asked(set=("precision=bf16",)))
+    assert len(found) == 1 and found[0].startswith("precision must be fp32")
+
+
 def test_a_space_with_unknown_options_is_refused(asked: Callable[..., Request], tmp_path: Path) -> None:
     space = tmp_path / "mine.yaml"
     space.write_text("method: fedavg\nsearch: {lr: {}}\nprofiles: {small: {rounds: 2, sampler: tpee, scheduler: ashaa, seeds: 5000}}\n")
