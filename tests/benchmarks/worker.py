@@ -26,8 +26,9 @@ def main() -> None:
     task = json.loads(sys.stdin.readline())
     import torch
 
-    from tests.benchmarks import work
+    from tests.benchmarks import plain_models, work
 
+    plain_models.register()
     torch.set_num_threads(task["threads"])
     unit = getattr(work, task["work"])(**task["options"])
     answer({"ready": True})
