@@ -1,22 +1,107 @@
 #!/usr/bin/env bash
-# Makes the runs behind docs/results.md in runs/ (those that are there already are kept) and prints its tables.
-# About half an hour on two cores.
+# Makes the runs behind docs/results.md and prints its tables; runs that are there already are kept.
+# `scripts/results.sh` makes all of them, `scripts/results.sh fedkf dhf` these tables alone. RUNS=folder puts them somewhere
+# else than runs/, OPTIONS="--concurrency 1" hands further options to every `fedtune run`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH="$PWD/.venv/bin:$PATH"
+RUNS=${RUNS:-runs}
 
-run() { # name, then the arguments of `fedtune run`
-    local name=$1
-    shift
-    [ -e "runs/$name" ] || fedtune run "$@" --seeds 3 --name "$name" --plain
+run() { # a method and options of `fedtune run`, the name last
+    # shellcheck disable=SC2086  # OPTIONS is several words
+    [ -e "$RUNS/${*: -1}" ] || fedtune run "$@" --seeds 3 --runs-dir "$RUNS" --plain ${OPTIONS:-}
 }
 
-run fedavg-iid fedavg --set partition=iid --rounds 30
-run fedavg-0.1 fedavg --rounds 30
-fedtune compare runs/fedavg-iid runs/fedavg-0.1
+compare() { # names of runs, the first one that which the others are tested against; then metrics
+    local runs=() metrics=()
+    for word in "$@"; do
+        if [ -e "$RUNS/$word" ]; then runs+=("$RUNS/$word"); else metrics+=(--metric "$word"); fi
+    done
+    fedtune compare "${runs[@]}" "${metrics[@]}"
+}
 
-for rho in 10 5; do
-    run "fedrolex-$rho" fedrolex --space rho --set "rho=$rho"
-    run "fedrolex-dfrd-$rho" dfrd --space alpha_lambda --set "rho=$rho"
-    fedtune compare "runs/fedrolex-$rho" "runs/fedrolex-dfrd-$rho"
-done
+fedavg() {
+    run fedavg --set partition=iid --rounds 30 --name fedavg-iid
+    run fedavg --rounds 30 --name fedavg-0.1
+    compare fedavg-iid fedavg-0.1
+}
+
+rolex() {
+    for rho in 10 5; do
+        run fedrolex --space rho --set rho=$rho --name fedrolex-$rho
+        run dfrd --space alpha_lambda --set rho=$rho --name fedrolex-dfrd-$rho
+        compare fedrolex-$rho fedrolex-dfrd-$rho
+    done
+}
+
+dfrd1() {
+    local lenet="--set omega=0.1 --set model=lenet_code --rounds 8"
+    run fedavg --space omega $lenet --name t1-fedavg
+    for method in dense fedftg dfrd; do
+        run $method --space omega $lenet --name t1-fedavg-$method
+        run $method --space omega $lenet --set base=none --name t1-$method
+    done
+    compare t1-fedavg t1-fedavg-{dense,fedftg,dfrd}
+    compare t1-{dense,fedftg,dfrd}
+}
+
+dfrd2() {
+    for base in heterofl feddropout fedrolex; do
+        run $base --space rho --set rho=10 --rounds 6 --name t2-$base
+        for method in dense fedftg dfrd; do
+            run $method --space rho --set base=$base --set rho=10 --rounds 6 --name t2-$base-$method
+        done
+        compare t2-$base t2-$base-{dense,fedftg,dfrd}
+    done
+}
+
+fedkf() {
+    local lenet="--set model=lenet_code --set lr=0.05"
+    for omega in 0.1 1; do
+        for method in fedavg fedprox fedgkd qffl fedgen fedkf; do
+            run $method --space fairness --set omega=$omega $lenet --name fair-$method-$omega
+        done
+        run fedavg --space fairness --set omega=$omega $lenet --set readout=oca --name fair-fedavg-oca-$omega
+        run fedkf --space fairness --set omega=$omega $lenet --set teacher=aca --name fair-fedkf-minus-$omega
+        compare fair-{fedavg,fedprox,fedgkd,qffl,fedgen,fedavg-oca,fedkf-minus,fedkf}-$omega amp fm wlp
+        compare fair-{fedkf-minus,fedkf}-$omega oca_amp oca_fm oca_wlp
+    done
+}
+
+fedmdcg() {
+    local lenet="--set partition=dir_client --set model=lenet_code --set batch_size=32"
+    run fedavg --space omega --set omega=0.1 $lenet --rounds 10 --name md-fedavg
+    for method in local fedper lgfedavg fedgen fedcg; do
+        run $method --space omega --set omega=0.1 --rounds 10 --name md-$method
+    done
+    for agg in ave_star ave kd kdc; do
+        run fedmdcg --space omega --set omega=0.1 --set server_agg=$agg --rounds 10 --name md-fedmdcg-$agg
+    done
+    compare md-{local,fedavg,fedper,lgfedavg,fedgen,fedcg,fedmdcg-ave_star,fedmdcg-ave,fedmdcg-kd,fedmdcg-kdc} local_accuracy g_acc_virtual
+}
+
+dhf() {
+    local clients="--set model=cnn2 --set client_test_fraction=0.25 --set local_epochs=1 --set batch_size=10 --set lr=0.05"
+    for partition in pathological dir_pfl; do
+        for method in local fedavg fedper lgfedavg; do
+            run $method --set partition=$partition --set omega=0.1 $clients --rounds 15 --name p-$method-$partition
+        done
+        for tau in 0.5 20; do
+            run dhf --space tau --set partition=$partition --set nu=0 --set tau=$tau --rounds 15 --name p-dhf-$tau-$partition
+        done
+        compare p-{local,fedavg,fedper,lgfedavg,dhf-0.5,dhf-20}-$partition p_acc
+        compare p-fedavg-$partition p_acc_global
+    done
+}
+
+leak() {
+    for private in random searched; do
+        for method in fedavg fedper lgfedavg fedcg fedmdcg local; do
+            run $method --rounds 1 --set omega=10 --set partition=dir_client --set attack_images=10 --set attack_private=$private \
+                --set local_steps=1 --set model=lenet_code --name leak-$method-$private
+        done
+        compare leak-{fedavg,fedper,lgfedavg,fedcg,fedmdcg,local}-$private psnr
+    done
+}
+
+for table in ${@:-fedavg rolex dfrd1 dfrd2 fedkf fedmdcg dhf leak}; do $table; done

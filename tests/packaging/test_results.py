@@ -1,9 +1,15 @@
-"""Every command behind docs/results.md and the README is one that fedtune accepts: planned in full, not carried out."""
+"""docs/results.md and scripts/results.sh tell the same story, and every command in it and in the README is one that fedtune accepts.
+
+The commands are read by letting bash run the document's blocks and the script with a `fedtune` that only notes its arguments.
+They are planned in full, not carried out.
+"""
 
 from __future__ import annotations
 
 import re
 import shlex
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,43 +19,107 @@ import pytest
 from fedtune import cli, searching
 
 ROOT = Path(__file__).resolve().parents[2]
-SH = re.compile(r"^```(?:sh)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SCRIPT = ROOT / "scripts" / "results.sh"
+SH = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+#: Notes a call's words, each quoted for a shell, as one line on the file descriptor 9.
+NOTE = 'fedtune() { printf "%q " "$@" >&9; echo >&9; }; export -f fedtune;'
+#: What the script adds of its own.
+PLACEMENT = {"--runs-dir": 2, "--plain": 1}
 
 
 class Planned(Exception):
     """Raised in place of carrying a plan out."""
 
 
-def commands(name: str) -> list[list[str]]:
-    """The `fedtune run` and `fedtune search` lines of a document's blocks, `for` loops unrolled by their first words."""
-    found = []
-    for block in SH.findall((ROOT / name).read_text(encoding="utf-8")):
-        loops = dict(re.findall(r"for (\w+) in (\S+)", block))
-        for line in block.replace("\\\n", " ").splitlines():
-            text = re.sub(r"\$\{?(\w+)\}?", lambda m, known=loops: known.get(m[1], m[0]), line.strip())
-            if text.startswith(("fedtune run", "fedtune search")):
-                found.append(shlex.split(text, comments=True)[1:])
-    return found
+def noted(bash: str, folder: Path) -> list[list[str]]:
+    """The words of every fedtune command that this bash text would run."""
+    notes = folder / "notes"
+    done = subprocess.run(
+        ["bash", "-c", f"{NOTE} {{ {bash}\n}} 9>{shlex.quote(str(notes))}"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return [shlex.split(line) for line in notes.read_text(encoding="utf-8").splitlines()]
 
 
-EVERY = [(name, command) for name in ("docs/results.md", "README.md") for command in commands(name)]
+def commands(name: str, folder: Path) -> list[list[str]]:
+    """The `fedtune run` and `fedtune search` commands of a document's shell blocks, loops carried out."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    lines = "\n".join(SH.findall(text)).splitlines() if name == "docs/results.md" else []
+    if name == "README.md":
+        lines = [line.strip() for line in text.splitlines() if line.strip().startswith(("fedtune run", "fedtune search"))]
+    return [c for c in noted("\n".join(lines), folder) if c[0] in ("run", "search")]
 
 
-def test_there_are_commands_to_check() -> None:
-    assert {command[0] for _, command in EVERY} == {"run", "search"}
-    assert sum(name == "docs/results.md" for name, _ in EVERY) >= 4
+def settings(command: list[str]) -> tuple[str, ...]:
+    """A run's words without those that say where, options in a fixed order."""
+    words, kept, skip = command[2:], [], 0
+    pairs: list[tuple[str, ...]] = []
+    for i, word in enumerate(words):
+        if skip:
+            skip -= 1
+        elif word in PLACEMENT:
+            skip = PLACEMENT[word] - 1
+        elif word.startswith("--"):
+            pairs.append((word, words[i + 1]))
+            skip = 1
+        else:
+            kept.append(word)
+    return (*command[:2], *kept, *(" ".join(p) for p in sorted(pairs)))
 
 
-@pytest.mark.parametrize(("name", "command"), EVERY, ids=[f"{n}: {' '.join(c)}"[:90] for n, c in EVERY])
-def test_the_command_can_be_carried_out(name: str, command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if "best.yaml" in command:
-        pytest.skip("trains what an earlier command exported")
+needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+
+
+@needs_bash
+def test_the_document_shows_the_runs_that_the_script_makes(tmp_path: Path) -> None:
+    script = noted(f"RUNS={tmp_path}/none bash {shlex.quote(str(SCRIPT))}", tmp_path)
+    made = [settings(c) for c in script if c[0] == "run"]
+    shown = [settings(c) for c in commands("docs/results.md", tmp_path)]
+    assert len(made) == len(set(made)) == len({name(c) for c in script if c[0] == "run"}) >= 4
+    assert sorted(made) == sorted(set(shown))
+
+
+def name(command: list[str]) -> str:
+    """What a run is called."""
+    return command[command.index("--name") + 1]
+
+
+@needs_bash
+def test_the_script_compares_only_runs_it_has_made(tmp_path: Path) -> None:
+    made: set[str] = set()
+    compared: set[str] = set()
+    runs = tmp_path / "runs"
+    keeps = f'fedtune() {{ printf "%q " "$@" >&9; echo >&9; [ "$1" = run ] && mkdir -p "{runs}/${{@: -6:1}}" || true; }}; export -f fedtune;'
+    for command in noted(f"{keeps} RUNS={shlex.quote(str(runs))} bash {shlex.quote(str(SCRIPT))}", tmp_path):
+        if command[0] == "run":
+            made.add(name(command))
+        else:
+            assert command[0] == "compare"
+            compared |= {Path(word).name for word in command[1:] if word.startswith(str(runs))}
+    assert made and compared == made
+
+
+@needs_bash
+def test_a_run_that_is_there_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "runs" / "fedavg-iid").mkdir(parents=True)
+    script = noted(f"RUNS={tmp_path}/runs bash {shlex.quote(str(SCRIPT))} fedavg", tmp_path)
+    assert [name(c) for c in script if c[0] == "run"] == ["fedavg-0.1"]
+
+
+@needs_bash
+@pytest.mark.parametrize("document", ["docs/results.md", "README.md"])
+def test_the_commands_can_be_carried_out(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = commands(document, tmp_path)
+    assert found
 
     def stop(planned: Any, **_: Any) -> None:
         raise Planned(planned.experiment.method)
 
     monkeypatch.setattr(searching, "carry_out", stop)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["fedtune", *command])
-    with pytest.raises(Planned):
-        cli.main()
+    for command in found:
+        if "best.yaml" in command:
+            continue  # trains what an earlier command exported
+        monkeypatch.setattr(sys, "argv", ["fedtune", *command])
+        with pytest.raises(Planned):
+            cli.main()
