@@ -53,6 +53,10 @@ dfrd2() {
         done
         compare t2-$base t2-$base-{dense,fedftg,dfrd}
     done
+    for method in fedftg dfrd; do
+        run $method --space rho --set base=fedrolex --set rho=10 --set distill_lr=0.05 --rounds 6 --name t2-fedrolex-$method-0.05
+    done
+    compare t2-fedrolex-fedftg-0.05 t2-fedrolex-dfrd-0.05
 }
 
 fedkf() {
