@@ -79,7 +79,7 @@ def test_a_run_without_a_result_is_told(root: Path, tmp_path: Path) -> None:
 
 
 def test_csv_json_and_latex_hold_the_same_numbers(pair: list[Path]) -> None:
-    run = CliRunner()
+    run = CliRunner(env={"COLUMNS": "200"})
     args = ["compare", *map(str, pair), "--metric", "global_accuracy"]
     rows = list(csv.DictReader(io.StringIO(run.invoke(app, [*args, "--csv"]).stdout)))
     data = json.loads(run.invoke(app, [*args, "--json"]).stdout)
