@@ -8,11 +8,7 @@ Then the attack of `trainables.attack` runs on a few victims. Nothing is trained
 from __future__ import annotations
 
 import math
-import sys
-import threading
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,7 +87,7 @@ def attack(
         problems.append(sentence("output", "a file ending in .png", str(output), "-o"))
     if problems:
         raise UserError(*problems)
-    with _beat(progress.style(plain, quiet)) as say:
+    with progress.busy(progress.style(plain, quiet)) as say:
         say("reading the configuration")
         found = _target(target, trial, seed)
         changes = {"attack_steps": steps, "attack_private": private}
@@ -192,39 +188,3 @@ def _target(target: str | Path, trial: int | None, seed: int | None) -> _Target:
     method, exported, data = exporting.load(path)
     searched = (data.get("provenance") or {}).get("seeds") or [0]
     return _Target(method, exported, int(searched[0]) if seed is None else seed, None, path.resolve().with_name(f"{path.stem}-attack.png"))
-
-
-@contextmanager
-def _beat(style: progress.Style) -> Iterator[Any]:
-    """Gives `say(text)`, which sets what is being done; it is shown at once in a terminal, else every few seconds as a line."""
-    started, stop = time.monotonic(), threading.Event()
-    now = "starting"
-
-    def say(text: str) -> None:
-        nonlocal now
-        now = text
-        if live is not None:
-            live.update(f"{text} …")
-
-    def lines() -> None:
-        while not stop.wait(progress.HEARTBEAT / 2):
-            print(f"{time.monotonic() - started:6.1f} s  {now}", file=sys.stderr, flush=True)
-
-    live: Any = None
-    thread: threading.Thread | None = None
-    if style == "live":
-        from rich.console import Console
-
-        live = Console(stderr=True).status("starting …")
-        live.start()
-    elif style == "plain":
-        thread = threading.Thread(target=lines, daemon=True)
-        thread.start()
-    try:
-        yield say
-    finally:
-        stop.set()
-        if live is not None:
-            live.stop()
-        if thread is not None:
-            thread.join()

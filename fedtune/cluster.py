@@ -58,8 +58,8 @@ def joined(folder: Path, experiment: Experiment) -> Iterator[None]:
     try:
         if mine:
             _start(ray, experiment)
-        elif experiment.gpus_per_trial > ray.cluster_resources().get("GPU", 0):
-            raise _too_many_gpus(experiment, ray.cluster_resources())
+        if not mine or experiment.address is not None:  # what a Ray of our own has was checked when the search was planned
+            _check_gpus(experiment, ray.cluster_resources())
         yield
     finally:
         os.chdir(here)
@@ -74,8 +74,6 @@ def _start(ray: Any, experiment: Experiment) -> None:
             ray.init(address=experiment.address, **quiet)
         except Exception as error:
             raise UserError(f"No Ray cluster answers at {experiment.address!r} (--address): {str(error).splitlines()[0]}") from error
-        if experiment.gpus_per_trial > ray.cluster_resources().get("GPU", 0):
-            raise _too_many_gpus(experiment, ray.cluster_resources())
         return
     cores = max(packing.cores(), round(experiment.concurrency * experiment.cpus_per_trial))
     gpus: dict[str, Any] = {} if experiment.gpus_per_trial else {"num_gpus": 0}
@@ -87,5 +85,6 @@ def _start(ray: Any, experiment: Experiment) -> None:
     importing.join()
 
 
-def _too_many_gpus(experiment: Experiment, there: Mapping[str, float]) -> UserError:
-    return UserError(sentence("gpus-per-trial", f"at most {there.get('GPU', 0):g}, the GPUs of the cluster", Shown(f"{experiment.gpus_per_trial:g}")))
+def _check_gpus(experiment: Experiment, there: Mapping[str, float]) -> None:
+    if experiment.gpus_per_trial > there.get("GPU", 0):
+        raise UserError(sentence("gpus-per-trial", f"at most {there.get('GPU', 0):g}, the GPUs of the cluster", Shown(f"{experiment.gpus_per_trial:g}")))

@@ -81,9 +81,8 @@ class _Session:
         self.failure: BaseException | None = None
         self.out_of_time = self.interrupted = False
         self._live: dict[str, int] = {}
-        #: Cores and GPUs of every trial of this session; those that have more than usual, and of these the ones that have yet to start.
+        #: Cores and GPUs of every trial of this session, and the trials with more than usual that have yet to start.
         self._shares: dict[int, tuple[float, float]] = {}
-        self._enlarged: set[int] = set()
         self._awaited: set[int] = set()
         self._deaths: Counter[int] = Counter()
         self._whole = (experiment.cpus_per_trial, experiment.gpus_per_trial)
@@ -188,11 +187,11 @@ class _Session:
         """Whether the next trial may be started as far as larger shares go: Ray would fill every gap with small trials, and one that
         needs room would wait for ever."""
         larger = self.ledger.next_share()
-        if larger is None and not self._enlarged:
+        live = [self._shares[number] for number in self._live.values()]
+        if larger is None and all(share == self._share(None) for share in live):
             return True
         if self._awaited:
             return False
-        live = [self._shares[number] for number in self._live.values()]
         return not live or all(
             sum(used) + more <= there + 1e-6 for used, more, there in zip(zip(*live, strict=True), self._share(larger), self._whole, strict=True))
 
@@ -209,7 +208,6 @@ class _Session:
         record.write_yaml(folder / schema.CONFIG, complete)
         self._shares[number] = share
         if share != self._share(None):
-            self._enlarged.add(number)
             self._awaited.add(number)
         return Job(
             number=number, folder=str(folder), method=e.method, values=complete, seeds=e.trial_seeds(number), metrics=e.metrics, signs=e.signs,
@@ -239,7 +237,6 @@ class _Session:
         if ending is None:
             return  # ended from here, by a deadline or Ctrl-C: it stays to be resumed
         del self._live[trial_id]
-        self._enlarged.discard(number)
         self._awaited.discard(number)
         with self._keeping_failures():
             if ending.out_of_memory and self._put_back(number, ending, died=error):

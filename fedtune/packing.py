@@ -69,6 +69,14 @@ def part(trials: int) -> float:
     return math.floor(10_000 / trials) / 10_000
 
 
+def held_back(concurrency: int, threads: int, cores: int, *, lag: int, trials: int) -> str | None:
+    """A note where the search's lag, and nothing else, keeps more trials from running at once."""
+    room = cores // threads
+    if not concurrency == lag < min(trials, room):
+        return None
+    return f"{concurrency} trials at once, as each is decided by those {lag} before it and earlier; more: --lag {room}."
+
+
 def crowding(concurrency: int, threads: int, cores: int) -> str | None:
     """A warning where trials have more threads than there are cores."""
     if concurrency * threads <= cores:

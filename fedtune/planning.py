@@ -349,12 +349,9 @@ def _notes(request: Request, experiment: Experiment, space: Space, here: packing
         paper = space.profiles.get("paper")
         how = f" The paper's setting ({paper.get('dataset', dataset)}, {paper.get('rounds', '?')} rounds): add --paper." if paper else ""
         notes = [f"Profile small: {at}.{how}"]
-    threads = experiment.concurrency * experiment.threads
-    if request.pack == "auto":
+    if request.pack == "auto" or request.address is not None:
         return tuple(notes)
-    if request.address is None and experiment.looks_back and experiment.concurrency == experiment.lag < experiment.trials and here.cores > threads:
-        notes.append(f"{experiment.concurrency} trials at once, as each is decided by those {experiment.lag} before it and earlier; more: --lag {here.cores}.")
-    crowded = packing.crowding(experiment.concurrency, experiment.threads, here.cores) if request.address is None else None
-    if crowded:
-        notes.append(crowded)
-    return tuple(notes)
+    e = experiment
+    held = packing.held_back(e.concurrency, e.threads, here.cores, lag=e.lag, trials=e.trials) if e.looks_back else None
+    crowded = packing.crowding(e.concurrency, e.threads, here.cores)
+    return (*notes, *(note for note in (held, crowded) if note))

@@ -13,22 +13,16 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fedtune import packing
+from fedtune import packing, progress
 from fedtune.measuring import MIB, Federations, Footprint, OutOfMemory
 from fedtune.planning import Plan
-from fedtune.progress import Style, style
 from search_spaces.errors import UserError
 
-#: Seconds between two lines.
-HEARTBEAT = 4.0
 #: Of the memory there is, what trials may take; the rest is for the driver, Ray and the system.
 MEMORY = 0.9
 #: An arrangement must yield so much more than one with fewer trials or threads to be preferred; less is noise.
@@ -76,11 +70,11 @@ def packed(planned: Plan, *, plain: bool = False, quiet: bool = False) -> Plan:
     wanted = None if asked.concurrency is None else math.ceil(asked.concurrency / gpus)
     bounds = Bounds(cores, min(per_core, math.ceil(room / gpus)), threads, wanted)
     busy = os.getloadavg()[0]
-    with _told("quiet" if quiet else style(plain)) as tell, Federations(
+    with progress.busy(progress.style(plain, quiet), "starting a federation") as say, Federations(
         e.method, planned.middle, e.seeds, device="cuda" if on_gpu else "cpu", data_dir=e.data_dir,
     ) as federations:
         def ask(trials: int, threads: int) -> Sample:
-            tell(f"measuring {trials} trial{'s' * (trials > 1)} at once with {threads} thread{'s' * (threads > 1)} each")
+            say(f"measuring {trials} trial{'s' * (trials > 1)} at once with {threads} thread{'s' * (threads > 1)} each", at_once=True)
             per_second = federations.time(trials, threads) / federations.surcharge
             return Sample(trials, threads, trials / per_second, 3600 * per_second / e.rounds)
 
@@ -160,8 +154,9 @@ def _settled(planned: Plan, best: Sample, table: list[Sample], footprint: Footpr
     lines = [f"Measured on {cores} cores" + (f" and one of {gpus} GPU{'s' * (gpus > 1)}" if gpus else "") + ":", *_table(table, best, footprint)]
     each = f"{cpus:g} core{'s' * (cpus != 1)}" + (f", {share:.4g} GPU" if share else "") + f", {threads} thread{'s' * (threads > 1)}"
     lines.append(f"Slots: {at_once} × ({each}). {_why(best, table, full)}")
-    if e.looks_back and at_once == e.lag < min(e.trials, cores // threads) and asked.concurrency is None:
-        lines.append(f"No more than {e.lag} at once, as each trial is decided by those {e.lag} before it and earlier; more: --lag {cores // threads}.")
+    held = packing.held_back(at_once, threads, cores, lag=e.lag, trials=e.trials) if e.looks_back and asked.concurrency is None else None
+    if held:
+        lines.append(held)
     if busy > cores / 4:
         lines.append(f"Other programs were running (load {busy:.1f} on {cores} cores when this began), so these figures may mislead; "
                      "--concurrency and --cpus-per-trial override them.")
@@ -191,40 +186,3 @@ def _why(best: Sample, table: list[Sample], full: str) -> str:
     against = " and ".join(f"{best.trials_per_hour / s.trials_per_hour:.2f} times those of one with {s.threads} thread{'s' * (s.threads > 1)}" for s in others)
     text = f"{best.trials} at once with {best.threads} thread{'s' * (best.threads > 1)} each yield {best.trials_per_hour:.4g} trials per hour"
     return text + (f", {against}" if against else "") + f"; {full}."
-
-
-@contextmanager
-def _told(how: Style) -> Iterator[Callable[[str], None]]:
-    """Says on stderr what is measured, again and again while it lasts."""
-    import sys
-
-    if how == "quiet":
-        yield lambda text: None
-        return
-    if how == "live":
-        from rich.console import Console
-
-        with Console(stderr=True).status("starting a federation") as status:
-            yield status.update
-        return
-    started, now, stop = time.monotonic(), ["starting a federation"], threading.Event()
-
-    def line() -> None:
-        print(f"{time.monotonic() - started:6.1f} s  {now[0]}", file=sys.stderr, flush=True)
-
-    def beat() -> None:
-        while not stop.wait(HEARTBEAT):
-            line()
-
-    def tell(text: str) -> None:
-        now[0] = text
-        line()
-
-    thread = threading.Thread(target=beat, daemon=True)
-    line()
-    thread.start()
-    try:
-        yield tell
-    finally:
-        stop.set()
-        thread.join()

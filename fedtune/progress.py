@@ -9,7 +9,8 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -210,6 +211,49 @@ class Watch:
                 table.add_row(str(number), f"{trial.round}/{e.rounds}", *shown, ", ".join(f"{k}={_short(v)}" for k, v in trial.values.items()))
             best = Text(f"best: {self._describe(*self.best)}", "green") if self.best is not None else Text("")
             return Group(head, ProgressBar(total=e.trials * e.rounds, completed=rounds, width=60), best, table)
+
+
+@contextmanager
+def busy(style: Style, doing: str = "starting") -> Iterator[Callable[..., None]]:
+    """Shows on stderr what is being done while there are no trials to tell of.
+
+    Gives `say(text, at_once=False)`, which sets it; it is shown at once in a terminal, else every few seconds as a line, and
+    with `at_once` as a line of its own too."""
+    started, stop = time.monotonic(), threading.Event()
+    live: Any = None
+    thread: threading.Thread | None = None
+
+    def line() -> None:
+        print(f"{time.monotonic() - started:6.1f} s  {doing}", file=sys.stderr, flush=True)
+
+    def say(text: str, at_once: bool = False) -> None:
+        nonlocal doing
+        doing = text
+        if live is not None:
+            live.update(f"{text} …")
+        elif at_once and style == "plain":
+            line()
+
+    def lines() -> None:
+        while not stop.wait(HEARTBEAT / 2):
+            line()
+
+    if style == "live":
+        from rich.console import Console
+
+        live = Console(stderr=True).status(f"{doing} …")
+        live.start()
+    elif style == "plain":
+        thread = threading.Thread(target=lines, daemon=True)
+        thread.start()
+    try:
+        yield say
+    finally:
+        stop.set()
+        if live is not None:
+            live.stop()
+        if thread is not None:
+            thread.join()
 
 
 def duration(seconds: float) -> str:

@@ -132,7 +132,7 @@ def test_progress_is_never_silent_for_long(capfd: pytest.CaptureFixture[str], mo
     monkeypatch.setattr(attacking.progress, "HEARTBEAT", 0.1)
     import time
 
-    with attacking._beat("plain") as say:
+    with attacking.progress.busy("plain") as say:
         say("thinking")
         time.sleep(0.4)
     assert capfd.readouterr().err.count("thinking") >= 3
