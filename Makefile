@@ -1,5 +1,6 @@
 # make demo    set up, search on real digits, report, train the winner
-# make test    set up, run every test
+# make test    set up, run the tests: about seven minutes on two cores
+# make test-slow   set up, run those that take more than about ten seconds each: kills, resumes, the documents' commands; about sixteen minutes
 # make lint    style, types, layers
 # make bench   set up, measure against plain loops (about twenty minutes on two quiet cores), make bench/performance.md
 # make bench-peers   the same work by Flower and pfl-research, installed into .venv-peers (about 11 GB)
@@ -17,14 +18,18 @@ HEARTBEAT := $(PYTHON) scripts/heartbeat.py
 PARALLEL  := -n auto --maxprocesses 4 --dist loadfile
 export PYTHON
 
-.PHONY: demo test lint bench bench-peers bench-gpu install clean
+.PHONY: demo test test-slow lint bench bench-peers bench-gpu install clean
 
 demo: $(INSTALLED)
 	@scripts/demo.sh
 
 test: $(INSTALLED)
 	@$(HEARTBEAT) "Looking for Chromium" scripts/chromium.sh
-	@$(HEARTBEAT) "Testing" $(BIN)/python -m pytest $(PARALLEL) $(TESTS)
+	@$(HEARTBEAT) "Testing" $(BIN)/python -m pytest $(PARALLEL) -m "not slow" $(TESTS)
+
+test-slow: $(INSTALLED)
+	@$(HEARTBEAT) "Looking for Chromium" scripts/chromium.sh
+	@$(HEARTBEAT) "Testing" $(BIN)/python -m pytest $(PARALLEL) -m slow $(TESTS)
 
 lint: $(INSTALLED)
 	@$(BIN)/ruff check .

@@ -1,4 +1,8 @@
-"""A Ray of our own for as long as a search runs, or a cluster that is there already; silent and on the loopback device only."""
+"""A Ray of our own for as long as a search runs, or a cluster that is there already; silent and on the loopback device only.
+
+What starting one costs is mostly imports: a dozen CPU-seconds of Ray's servers and of the trials' processes (torch alone is three
+each). So they are made to import at once, never twice, and this process does its own share meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,9 @@ import contextlib
 import importlib
 import logging
 import os
+import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +38,21 @@ ENVIRONMENT = {
     "MALLOC_TRIM_THRESHOLD_": str(2 << 30),
     "MALLOC_TOP_PAD_": str(256 << 20),
 }
+#: Named by the user, perhaps from the current directory, in which trials' processes are not.
+PATHS = ("FEDTUNE_CACHE", "FEDTUNE_METHODS")
 OBJECT_STORE = 100 << 20
+#: Of Ray's servers. Trials' processes import the engine as they start. Ray would start processes for whatever may come, but Tune's have
+#: an environment of their own and are others: the first would import everything only to be ended.
+SERVERS = {"preload_python_modules": ["trainables.tune"], "prestart_worker_first_driver": False}
 
 
 @contextlib.contextmanager
-def joined(folder: Path, experiment: Experiment) -> Iterator[None]:
-    """A Ray of our own, or the cluster at the experiment's address; silent, without dashboard, with workers that start in the
-    run directory (a worker puts the folder it starts in first on its path, so it must not be the user's)."""
+def joined(experiment: Experiment, meanwhile: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """A Ray of our own, or the cluster at the experiment's address; silent, without dashboard. One that was joined already stays so.
+
+    `meanwhile` runs in a thread while it starts, and what it raises is raised here. It must not depend on the current directory."""
     os.environ.update({key: value for key, value in ENVIRONMENT.items() if key not in os.environ})
+    os.environ.update({name: _absolute(os.environ[name]) for name in PATHS if name in os.environ})
     # Ray starts the process of one trial at a time unless told otherwise, and drops one that is still starting as soon as
     # another falls free: short trials would then take turns in a single process.
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(experiment.concurrency)
@@ -52,19 +64,47 @@ def joined(folder: Path, experiment: Experiment) -> Iterator[None]:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     import ray
 
-    here = Path.cwd()
     mine = not ray.is_initialized()
-    os.chdir(folder)
+    # A process puts the folder it starts in first on its path, and Ray's start where Ray does: not among the user's files.
+    with tempfile.TemporaryDirectory(prefix="fedtune-ray-", ignore_cleanup_errors=True) as empty:
+        try:
+            with _beside(meanwhile):
+                if mine:
+                    with contextlib.chdir(empty):
+                        _start(ray, experiment)
+            if not mine or experiment.address is not None:  # what a Ray of our own has was checked when the search was planned
+                _check_gpus(experiment, ray.cluster_resources())
+            yield
+        finally:
+            if mine:
+                ray.shutdown()
+
+
+def _absolute(paths: str) -> str:
+    """Paths separated as in PATH."""
+    return os.pathsep.join(str(Path(path).expanduser().resolve()) for path in paths.split(os.pathsep) if path)
+
+
+@contextlib.contextmanager
+def _beside(work: Callable[[], object]) -> Iterator[None]:
+    """Runs `work` in a thread, and what this process needs of Tune is imported there too; it has ended when the block has."""
+    failure: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+            importlib.import_module("trainables.tune")
+        except BaseException as error:
+            failure.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
     try:
-        if mine:
-            _start(ray, experiment)
-        if not mine or experiment.address is not None:  # what a Ray of our own has was checked when the search was planned
-            _check_gpus(experiment, ray.cluster_resources())
         yield
     finally:
-        os.chdir(here)
-        if mine:
-            ray.shutdown()
+        thread.join()
+    if failure:
+        raise failure[0]
 
 
 def _start(ray: Any, experiment: Experiment) -> None:
@@ -77,12 +117,7 @@ def _start(ray: Any, experiment: Experiment) -> None:
         return
     cores = max(packing.cores(), round(experiment.concurrency * experiment.cpus_per_trial))
     gpus: dict[str, Any] = {} if experiment.gpus_per_trial else {"num_gpus": 0}
-    # While Ray's servers start, this process imports what it will need; while Tune gets ready, the trials' processes do so too.
-    importing = threading.Thread(target=importlib.import_module, args=("ray.tune",))
-    importing.start()
-    ray.init(num_cpus=cores, include_dashboard=False, object_store_memory=OBJECT_STORE, _system_config={"preload_python_modules": ["trainables.tune"]},
-             **gpus, **quiet)
-    importing.join()
+    ray.init(num_cpus=cores, include_dashboard=False, object_store_memory=OBJECT_STORE, _system_config=SERVERS, **gpus, **quiet)
 
 
 def _check_gpus(experiment: Experiment, there: Mapping[str, float]) -> None:

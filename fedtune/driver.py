@@ -44,8 +44,10 @@ class Outcome:
     out_of_time: bool = False
 
 
-def drive(folder: Path, experiment: Experiment, watch: Watch, *, simulate: Callable[..., Any] | None = None) -> Outcome:
-    """Runs what is left of the run in `folder`. The caller holds the run's lock.
+def drive(
+    folder: Path, experiment: Experiment, watch: Watch, *, since: float | None = None, simulate: Callable[..., Any] | None = None,
+) -> Outcome:
+    """Runs what is left of the run in `folder`. The caller holds the run's lock, and began at `since` (`time.monotonic()`; default now).
 
     Raises `UserError` where the disk is full or more is asked for than the machine has. `simulate` replaces the engine in tests."""
     import json
@@ -53,7 +55,7 @@ def drive(folder: Path, experiment: Experiment, watch: Watch, *, simulate: Calla
     from search_spaces.space import Space
 
     space = Space.from_json(json.loads((folder / schema.SPACE).read_text(encoding="utf-8")))
-    deadline = None if experiment.time is None else time.monotonic() + experiment.time
+    deadline = None if experiment.time is None else (time.monotonic() if since is None else since) + experiment.time
     ledger = Ledger(folder, experiment, space)
     try:
         for trial in ledger.trials():
@@ -62,7 +64,7 @@ def drive(folder: Path, experiment: Experiment, watch: Watch, *, simulate: Calla
         if ledger.finished:
             return Outcome(finished=True)
         session = _Session(folder, experiment, ledger, watch, deadline, simulate)
-        with cluster.joined(folder, experiment), _sigterm_is_ctrl_c():
+        with cluster.joined(experiment), _sigterm_is_ctrl_c():
             session.fit()
         if session.failure is not None:
             raise session.failure

@@ -109,6 +109,7 @@ class Trial(tune.Trainable):
     _log: io.TextIOBase | None = None
 
     def setup(self, config: dict[str, Any]) -> None:
+        process.spare_imports()
         self._begin(config["job"])
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:

@@ -35,7 +35,8 @@ def ray_cluster() -> Iterator[None]:
     from ray import cloudpickle
 
     cloudpickle.register_pickle_by_value(fake)
-    ray.init(num_cpus=8, num_gpus=2, include_dashboard=False, object_store_memory=cluster.OBJECT_STORE, log_to_driver=False, logging_level="ERROR")
+    ray.init(num_cpus=8, num_gpus=2, include_dashboard=False, object_store_memory=cluster.OBJECT_STORE, log_to_driver=False,
+             logging_level="ERROR", _system_config=cluster.SERVERS)
     yield
     ray.shutdown()
 
