@@ -7,6 +7,8 @@ squares in the diversity loss, moving average at the round's end).
 
 from __future__ import annotations
 
+import statistics
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +18,7 @@ from torch import Tensor, nn
 
 from tests.benchmarks import plain_models
 from tests.benchmarks.fingerprint import fingerprint
+from trainables.distillation import generator_module
 from trainables.method import Upload
 from trainables.params import unpack
 from trainables.rng import Rng
@@ -48,7 +51,20 @@ class Fedtune:
         self.after = r.simulation.method.server(r.config, r.simulation.fed, r.state, r.uploads, r.rng.child("server"))
 
     def describe(self) -> dict[str, Any]:
-        return {"model": fingerprint(self.after.model)}
+        return {"model": fingerprint(self.after.model), "generator": statistics.median(self._generator_alone() for _ in range(3))}
+
+    def _generator_alone(self) -> float:
+        """Seconds of the generator's own passes in one iteration."""
+        c, fed = self.round.config, self.round.simulation.fed
+        module = generator_module(c, fed, "alone")
+        merged = torch.randn(c.server_batch_size, module.width)
+        started = time.perf_counter()
+        for _ in range(c.gen_steps):
+            module.train()(merged).sum().backward()
+        with torch.no_grad():
+            for _ in range(2 * c.distill_steps):  # for the student's images and the moving average's
+                module.eval()(merged)
+        return time.perf_counter() - started
 
 
 class Naive:
