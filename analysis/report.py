@@ -54,10 +54,10 @@ def _side_by_side(page: Page, runs: Sequence[Run]) -> None:
 def _run(page: Page, run: Run, name: str, prefix: str) -> None:
     labels = Labels.of([run], markup=False)
     first = prefix == ""
-    method = run.method.upper() if len(run.method) <= 5 else run.method
     source = run.space.get("source")
     page.add(
-        f'<h1 id="{prefix}run"{"" if first else " class=run-title"}>{escape(method)}: {escape(run.title)}</h1><p class="lead">Run <code>{escape(name)}</code>'
+        f'<h1 id="{prefix}run"{"" if first else " class=run-title"}>{escape(run.method_title)}: {escape(run.title)}</h1>'
+        + f'<p class="lead">Run <code>{escape(name)}</code>'
         + (f" · after {escape(source)}" if source else "")
         + f" · {'final runs' if run.kind == 'run' else sections.searched(run, labels)}</p>",
         f"{prefix}run",

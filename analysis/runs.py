@@ -62,6 +62,11 @@ class Run:
         return str(self.experiment.get("method") or self.space.get("method") or "")
 
     @property
+    def method_title(self) -> str:
+        """The method as people write it, such as FedMD-CG; its key where that was not recorded."""
+        return str(self.provenance.get("method_title") or self.method)
+
+    @property
     def kind(self) -> str:
         """`search` (trials are configurations) or `run` (final runs: every trial is the same configuration on other seeds)."""
         return str(self.experiment.get("kind") or "search")

@@ -21,8 +21,9 @@ A line of `rounds.jsonl` is {"round": 1.., "seed": int, <metric>: number or null
 absent; one that is not finite is null. A reader skips a last line without newline and keeps the last of two lines for
 one (round, seed).
 
-`provenance.json` of a search begun with --pack auto also holds `packing`: what was measured of one configuration (`table`: trials
-at once, threads of each, seconds per round, trials per hour, peak MiB of one trial's process and of its GPU) and what was chosen.
+`provenance.json` names the method as people write it (`method_title`). That of a search begun with --pack auto also holds
+`packing`: what was measured of one configuration (`table`: trials at once, threads of each, seconds per round, trials per hour,
+peak MiB of one trial's process and of its GPU) and what was chosen.
 
 User attributes of a study's trial: `stop_reason` (one of `STOP_REASONS`), `rounds` (rounds run), `seconds` (in rounds, over all
 sessions), `share` ([cores, GPUs] that it went on with after having run out of memory),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedtune import exporting, planning, progress, searching
 from fedtune.experiment import MAX_SEED, Experiment
+from fedtune.request import Request, configuration
 from search_spaces.errors import UserError, sentence
 from search_spaces.parameter import Value
 
@@ -179,7 +180,7 @@ def _target(target: str | Path, trial: int | None, seed: int | None) -> _Target:
 
     if str(target) in registry.methods():
         problems: list[str] = []
-        values = planning.configuration(planning.Request(str(target)), problems)
+        values = configuration(Request(str(target)), problems)
         if problems:
             raise UserError(*problems)
         return _Target(str(target), values, seed or 0, None, Path(f"{target}-attack.png").resolve())

@@ -17,6 +17,7 @@ from typing import Any
 from analysis import schema
 from fedtune import exporting, packing, planning, record, searching
 from fedtune.experiment import MAX_SEED, MAX_SEEDS, Experiment, final_seeds
+from fedtune.request import Request, absolute, configuration, overrides
 from search_spaces import presets
 from search_spaces.errors import UserError
 from search_spaces.metrics import METRICS
@@ -82,7 +83,7 @@ def run(
         name=folder.name, kind="run", method=method, space=str(data.get("space", space)),
         profile="export" if data else "paper" if paper else "small", values=values, metrics=(metric,),
         select_on="validation" if metric.startswith("val_") else "test", trials=seeds, rounds=int(values["rounds"]), seed=seed, seeds=chosen,
-        sampler="random", scheduler="none", lag=lag, data_dir=planning.absolute(data_dir), concurrency=packed.concurrency,
+        sampler="random", scheduler="none", lag=lag, data_dir=absolute(data_dir), concurrency=packed.concurrency,
         cpus_per_trial=packed.cpus, gpus_per_trial=packed.gpus, threads=packed.threads, address=address, source=data,
     )
     fixed = Space(name=experiment.space, method=method, search={}, title=f"Final run of {origin.get('run', Path(best).name)}", fix=values, metric=(metric,))
@@ -96,14 +97,14 @@ def _configuration(
     """Method, every parameter, and the exported file's content (empty for a method's own configuration)."""
     from trainables import registry
 
-    request = planning.Request(best, space, paper=paper, dataset=dataset, rounds=rounds, set=set if isinstance(set, Mapping) else tuple(set))
+    request = Request(best, space, paper=paper, dataset=dataset, rounds=rounds, set=set if isinstance(set, Mapping) else tuple(set))
     if best in registry.methods():
-        chosen = planning.configuration(request, problems)
+        chosen = configuration(request, problems)
         return best, registry.resolve(best, chosen), {}
     method, values, data = exporting.load(best)
     if paper or space != "default":
         problems.append("--paper and --space belong to a method's own run; an exported configuration is complete. Leave them out.")
-    values |= planning.overrides(dataclasses.replace(request, method=method), problems)
+    values |= overrides(dataclasses.replace(request, method=method), problems)
     return method, registry.resolve(method, values, best), data
 
 

@@ -1,8 +1,4 @@
-"""From what a user asked for to the experiment that will be run, with every problem of the request found first.
-
-Values are laid over each other in this order, the later winning: declared defaults, the space's `fix`, its profile
-(`small`, or `paper`), --dataset and --rounds, --set.
-"""
+"""From what a user asked for to the experiment that will be run, with every problem of the request found first."""
 
 from __future__ import annotations
 
@@ -17,50 +13,17 @@ from typing import Any
 from fedtune import packing, record
 from fedtune.experiment import MAX_SEED, MAX_SEEDS, Experiment, search_seeds
 from fedtune.preflight import preflight
+from fedtune.request import Request, absolute, settled
 from fedtune.schedulers import SCHEDULERS, default_grace
 from fedtune.searcher import SAMPLERS
-from search_spaces import presets
 from search_spaces.errors import UserError, sentence, unknown
 from search_spaces.metrics import METRICS
-from search_spaces.parameter import Parameter, Value, canonical
+from search_spaces.parameter import Value, canonical
 from search_spaces.space import Dimension, Space
 
 TRIALS = 30
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d)?")
-
-
-@dataclass(frozen=True)
-class Request:
-    """A search as the user asked for it; None is "as the profile or the default has it"."""
-
-    method: str
-    space: str = "default"
-    dataset: str | None = None
-    data_dir: str | None = None
-    paper: bool = False
-    trials: int | None = None
-    rounds: int | None = None
-    time: str | float | None = None
-    seeds: int | None = None
-    seed: int = 0
-    sampler: str | None = None
-    scheduler: str | None = None
-    reduction_factor: int = 3
-    grace: int | None = None
-    lag: int | None = None
-    metrics: tuple[str, ...] = ()
-    select_on: str | None = None
-    #: `name=value` pairs, or a mapping.
-    set: tuple[str, ...] | Mapping[str, object] = ()
-    name: str | None = None
-    runs_dir: str = "runs"
-    concurrency: int | None = None
-    cpus_per_trial: float | None = None
-    gpus_per_trial: float | None = None
-    address: str | None = None
-    #: `fixed`, or `auto`: measured by `fedtune.probe` after the plan is made.
-    pack: str = "fixed"
 
 
 @dataclass(frozen=True)
@@ -105,7 +68,7 @@ def plan(request: Request) -> Plan:
         declared = registry.declared(request.method)
     except UserError as error:
         raise UserError(*problems, *error.problems) from None
-    space, values, options = _settled(request, declared, problems)
+    space, values, options = settled(request, declared, problems)
     space = dataclasses.replace(space, search={k: d for k, d in space.search.items() if k not in values},
                                 fix={k: v for k, v in values.items() if k in declared})
     sampler = request.sampler or str(options.get("sampler", "tpe"))
@@ -156,48 +119,6 @@ def plan(request: Request) -> Plan:
     return Plan(folder, experiment, space, facts, _notes(request, experiment, space, here), middle, request)
 
 
-def configuration(request: Request, problems: list[str]) -> dict[str, Value]:
-    """What a run without a search trains: the space's fixed values, its profile, --dataset, --rounds and --set; what the
-    space would search has its declared default."""
-    from trainables import registry
-
-    return _settled(request, registry.declared(request.method), problems)[1]
-
-
-def overrides(request: Request, problems: list[str]) -> dict[str, Value]:
-    """--dataset, --rounds and --set of a request, to be laid over an exported configuration."""
-    from trainables import registry
-
-    return _assigned(request, registry.declared(request.method), problems)
-
-
-def _settled(request: Request, declared: Mapping[str, Parameter], problems: list[str]) -> tuple[Space, dict[str, Value], dict[str, Value]]:
-    """The space, the values that are not searched, and the profile's options that are no parameters."""
-    assigned = _assigned(request, declared, problems)
-    try:
-        space = presets.load(request.method, request.space, declared)
-    except UserError as error:
-        raise UserError(*problems, *error.problems) from None
-    if Path(request.space).suffix:
-        problems.extend(_shown(space, request.space))
-    profile = dict(space.profiles.get("paper" if request.paper else "small", {}))
-    if request.paper and not profile:
-        problems.append(f"The space {space.name!r} of {request.method} has no paper profile (--paper). Leave --paper out, or set values with --set.")
-    options: dict[str, Value] = {key: profile.pop(key) for key in ("seeds", "trials", "sampler", "scheduler") if key in profile}
-    return space, {**space.fix, **profile, **assigned}, options
-
-
-def _shown(space: Space, file: str) -> Iterable[str]:
-    """What a user's own file asks the report for and the report does not have."""
-    from analysis import figure, papers
-
-    for name in space.figures:
-        if name not in figure.names():
-            yield unknown("figure", name, figure.names(), file)
-    if space.published and not papers.published(space.published):
-        yield unknown("published table", space.published, papers.names(), file)
-
-
 def seconds_of(time: str | float | None, problems: list[str]) -> float | None:
     """`90`, `90s`, `30m`, `2h`, `1d` in seconds."""
     if time is None:
@@ -246,47 +167,6 @@ def whole(name: str, value: int | None, low: int, high: int, problems: list[str]
 def _known(kind: str, word: str | None, known: Iterable[str], problems: list[str], where: str = "") -> None:
     if word is not None and word not in known:
         problems.append(unknown(kind, word, known, where))
-
-
-def _assigned(request: Request, declared: Mapping[str, Parameter], problems: list[str]) -> dict[str, Value]:
-    """--dataset, --rounds and --set, converted."""
-    found: dict[str, Value] = {}
-
-    def take(key: str, raw: object, where: str) -> None:
-        try:
-            found[key] = declared[key].convert(raw, where)
-        except UserError as error:
-            problems.extend(error.problems)
-
-    if request.dataset is not None:
-        take("dataset", _dataset(request.dataset), "--dataset")
-    if request.rounds is not None:
-        take("rounds", request.rounds, "--rounds")
-    pairs: list[tuple[str, object]] = list(request.set.items()) if isinstance(request.set, Mapping) else []
-    for text in () if isinstance(request.set, Mapping) else request.set:
-        name, equals, raw = text.partition("=")
-        if not equals or not name.strip():
-            problems.append(sentence("--set", "name=value", text))
-        else:
-            pairs.append((name, raw.strip()))
-    for name, given in pairs:
-        key = canonical(name)
-        if key not in declared:
-            hint = f" It is the option --{key}." if key in ("seeds", "trials", "sampler", "scheduler", "seed", "metric", "name", "time") else ""
-            problems.append(f"{name.strip()} is not a parameter (--set).{hint}" if hint else unknown("parameter", name.strip(), declared, "--set"))
-        else:
-            take(key, _dataset(str(given)) if key == "dataset" else given, "--set")
-    return found
-
-
-def _dataset(name: str) -> str:
-    """A path is kept whole, so that the run can be resumed from anywhere."""
-    return str(Path(name).expanduser().resolve()) if "/" in name or name.endswith(".npz") or Path(name).is_dir() else name
-
-
-def absolute(path: str | None) -> str | None:
-    """A path that still holds from another directory."""
-    return None if path is None else str(Path(path).expanduser().resolve())
 
 
 def _metrics(names: Sequence[str], select_on: str) -> tuple[str, ...]:

@@ -42,7 +42,9 @@ def preflight(
         problems.extend(error.problems)
         return {}
     problems.extend(_unmeasured(method, values, seeds, data_dir, metrics, bool(built.models())))
-    return {"dataset": {"name": dataset.name, "hash": dataset.hash}, "partition": partition["hash"]}
+    from trainables import registry
+
+    return {"method_title": registry.method(method).title, "dataset": {"name": dataset.name, "hash": dataset.hash}, "partition": partition["hash"]}
 
 
 def _unmeasured(

@@ -14,7 +14,8 @@ from typing import Any
 from analysis import schema
 from fedtune import cluster, driver, measuring, packing, probe, progress, record
 from fedtune.experiment import Experiment
-from fedtune.planning import Plan, Request, plan, seconds_of
+from fedtune.planning import Plan, plan, seconds_of
+from fedtune.request import Request
 from search_spaces.errors import Shown, UserError, sentence
 from search_spaces.parameter import Value
 
@@ -61,7 +62,7 @@ class Estimate:
 
 
 def search(method: str, *, plain: bool = False, quiet: bool = False, simulate: Callable[..., Any] | None = None, **options: Any) -> Result:
-    """Searches the hyper-parameters of `method`; options as in `fedtune.planning.Request`.
+    """Searches the hyper-parameters of `method`; options as in `fedtune.request.Request`.
 
     Progress goes to stderr, the run directory to `runs_dir/name`. Raises `UserError`, before anything is created, with every
     problem of the request. Ctrl-C ends it cleanly, and `resume` goes on."""

@@ -59,6 +59,13 @@ def test_it_is_written_into_the_run_in_one_piece(root: Path, tmp_path: Path) -> 
     assert [p.name for p in folder.iterdir() if "tmp" in p.name] == []
 
 
+def test_it_is_headed_by_the_method_as_people_write_it(root: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(root / "tpe", tmp_path / "tpe"))
+    provenance = json.loads((folder / schema.PROVENANCE).read_text())
+    (folder / schema.PROVENANCE).write_text(json.dumps(provenance | {"method_title": "FedMD-CG <1>"}))
+    assert '<h1 id="run">FedMD-CG &lt;1&gt;: ' in document([load(folder)])
+
+
 @pytest.mark.parametrize("name", ["grid", "tpe", "wide", "other", "final", "pareto"])
 def test_nothing_is_fetched(name: str, page: Callable[[str], str]) -> None:
     html = page(name)

@@ -17,6 +17,7 @@ import fedtune
 from analysis import schema
 from fedtune import attacking, planning, record
 from fedtune.cli import app
+from fedtune.request import Request
 from search_spaces.errors import UserError
 from tests.fedtune.conftest import start
 from trainables import registry
@@ -141,14 +142,14 @@ def test_progress_is_never_silent_for_long(capfd: pytest.CaptureFixture[str], mo
 @pytest.mark.parametrize(("metric", "needed"), [("psnr", "attack_images"), ("rounds_to_target", "target"), ("p_acc", "client_test_fraction")])
 def test_a_metric_that_would_not_be_measured_is_refused(metric: str, needed: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=f"measured only where {needed} is above 0"):
-        planning.plan(planning.Request("fedavg", metrics=(metric,), runs_dir=str(tmp_path)))
+        planning.plan(Request("fedavg", metrics=(metric,), runs_dir=str(tmp_path)))
     value = "1" if needed == "attack_images" else "0.25"
-    assert planning.plan(planning.Request("fedavg", metrics=(metric,), set=(f"{needed}={value}",), runs_dir=str(tmp_path))).experiment.metrics
+    assert planning.plan(Request("fedavg", metrics=(metric,), set=(f"{needed}={value}",), runs_dir=str(tmp_path))).experiment.metrics
 
 
 @pytest.mark.parametrize("metric", ["global_accuracy", "wlp"])
 def test_a_metric_of_a_model_that_is_not_there_is_refused(metric: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=rf"{metric} is measured of a global model, and fedper has none here\. .*--metric local_accuracy"):
-        planning.plan(planning.Request("fedper", metrics=(metric,), runs_dir=str(tmp_path)))
+        planning.plan(Request("fedper", metrics=(metric,), runs_dir=str(tmp_path)))
     for name, good in (("fedper", "local_accuracy"), ("fedper", "g_acc_virtual"), ("fedavg", metric)):
-        assert planning.plan(planning.Request(name, metrics=(good,), runs_dir=str(tmp_path))).experiment.metrics == (f"val_{good}",)
+        assert planning.plan(Request(name, metrics=(good,), runs_dir=str(tmp_path))).experiment.metrics == (f"val_{good}",)

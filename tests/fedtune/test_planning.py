@@ -16,7 +16,8 @@ import yaml
 from fedtune import exporting, packing, planning, record
 from fedtune.experiment import Experiment, final_seeds, search_seeds
 from fedtune.packing import Machine, pack
-from fedtune.planning import Request, plan
+from fedtune.planning import plan
+from fedtune.request import Request
 from search_spaces.errors import UserError
 
 
@@ -42,6 +43,7 @@ def test_values_are_laid_over_each_other(asked: Callable[..., Request], toy: Pat
     assert made.experiment.values["omega"] == 3.0, "--set wins over the space's fix"
     assert "lr" not in made.space.search and made.experiment.values["lr"] == 0.05, "--set fixes a searched parameter"
     assert made.experiment.seeds == (0, 1)
+    assert made.facts["method_title"] == "FedAvg"
     assert made.facts["dataset"]["hash"] and set(made.facts["partition"]) == {"0"}
 
 

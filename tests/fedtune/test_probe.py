@@ -14,8 +14,9 @@ import pytest
 from fedtune import measuring, packing, probe, searching
 from fedtune.experiment import Experiment
 from fedtune.measuring import MIB, Footprint, OutOfMemory, rate, typical
-from fedtune.planning import Request, plan
+from fedtune.planning import plan
 from fedtune.probe import Bounds, Sample, explore, pick
+from fedtune.request import Request
 from search_spaces.errors import UserError
 from tests.fedtune.conftest import start
 
