@@ -12,7 +12,7 @@ import logging
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +47,8 @@ SERVERS = {"preload_python_modules": ["trainables.tune"], "prestart_worker_first
 
 
 @contextlib.contextmanager
-def joined(experiment: Experiment, meanwhile: Callable[[], object] = lambda: None) -> Iterator[None]:
-    """A Ray of our own, or the cluster at the experiment's address; silent, without dashboard. One that was joined already stays so.
-
-    `meanwhile` runs in a thread while it starts, and what it raises is raised here. It must not depend on the current directory."""
+def joined(experiment: Experiment) -> Iterator[None]:
+    """A Ray of our own, or the cluster at the experiment's address; silent, without dashboard. One that was joined already stays so."""
     os.environ.update({key: value for key, value in ENVIRONMENT.items() if key not in os.environ})
     os.environ.update({name: _absolute(os.environ[name]) for name in PATHS if name in os.environ})
     # Ray starts the process of one trial at a time unless told otherwise, and drops one that is still starting as soon as
@@ -68,10 +66,9 @@ def joined(experiment: Experiment, meanwhile: Callable[[], object] = lambda: Non
     # A process puts the folder it starts in first on its path, and Ray's start where Ray does: not among the user's files.
     with tempfile.TemporaryDirectory(prefix="fedtune-ray-", ignore_cleanup_errors=True) as empty:
         try:
-            with _beside(meanwhile):
-                if mine:
-                    with contextlib.chdir(empty):
-                        _start(ray, experiment)
+            if mine:
+                with contextlib.chdir(empty):
+                    _start(ray, experiment)
             if not mine or experiment.address is not None:  # what a Ray of our own has was checked when the search was planned
                 _check_gpus(experiment, ray.cluster_resources())
             yield
@@ -85,28 +82,6 @@ def _absolute(paths: str) -> str:
     return os.pathsep.join(str(Path(path).expanduser().resolve()) for path in paths.split(os.pathsep) if path)
 
 
-@contextlib.contextmanager
-def _beside(work: Callable[[], object]) -> Iterator[None]:
-    """Runs `work` in a thread, and what this process needs of Tune is imported there too; it has ended when the block has."""
-    failure: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            work()
-            importlib.import_module("trainables.tune")
-        except BaseException as error:
-            failure.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join()
-    if failure:
-        raise failure[0]
-
-
 def _start(ray: Any, experiment: Experiment) -> None:
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
     if experiment.address is not None:
@@ -117,7 +92,11 @@ def _start(ray: Any, experiment: Experiment) -> None:
         return
     cores = max(packing.cores(), round(experiment.concurrency * experiment.cpus_per_trial))
     gpus: dict[str, Any] = {} if experiment.gpus_per_trial else {"num_gpus": 0}
+    # While Ray's servers start, this process imports what it will need.
+    importing = threading.Thread(target=importlib.import_module, args=("trainables.tune",))
+    importing.start()
     ray.init(num_cpus=cores, include_dashboard=False, object_store_memory=OBJECT_STORE, _system_config=SERVERS, **gpus, **quiet)
+    importing.join()
 
 
 def _check_gpus(experiment: Experiment, there: Mapping[str, float]) -> None:

@@ -44,10 +44,8 @@ class Outcome:
     out_of_time: bool = False
 
 
-def drive(
-    folder: Path, experiment: Experiment, watch: Watch, *, since: float | None = None, simulate: Callable[..., Any] | None = None,
-) -> Outcome:
-    """Runs what is left of the run in `folder`. The caller holds the run's lock, and began at `since` (`time.monotonic()`; default now).
+def drive(folder: Path, experiment: Experiment, watch: Watch, *, simulate: Callable[..., Any] | None = None) -> Outcome:
+    """Runs what is left of the run in `folder`. The caller holds the run's lock.
 
     Raises `UserError` where the disk is full or more is asked for than the machine has. `simulate` replaces the engine in tests."""
     import json
@@ -55,7 +53,7 @@ def drive(
     from search_spaces.space import Space
 
     space = Space.from_json(json.loads((folder / schema.SPACE).read_text(encoding="utf-8")))
-    deadline = None if experiment.time is None else (time.monotonic() if since is None else since) + experiment.time
+    deadline = None if experiment.time is None else time.monotonic() + experiment.time
     ledger = Ledger(folder, experiment, space)
     try:
         for trial in ledger.trials():

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from analysis import schema
-from fedtune import cluster, driver, measuring, packing, probe, progress, record
+from fedtune import driver, measuring, packing, probe, progress, record
 from fedtune.experiment import Experiment
 from fedtune.planning import Plan, plan, seconds_of
 from fedtune.request import Request
@@ -88,13 +86,11 @@ def carry_out(planned: Plan, *, plain: bool = False, quiet: bool = False, simula
     watch = progress.Watch(planned.experiment, progress.style(plain, quiet))
     for note in planned.notes:
         watch.say(note)
-    e = planned.experiment
-
-    def create() -> None:
-        record.create(planned.folder, e.to_yaml(), planned.space.to_json(),
-                      record.provenance(device="cuda" if e.gpus_per_trial else "cpu", **planned.facts), e.directions)
-
-    return _driven(planned.folder, e, watch, simulate, cluster.joined(e, create), record.lock(planned.folder))
+    record.create(
+        planned.folder, planned.experiment.to_yaml(), planned.space.to_json(),
+        record.provenance(device="cuda" if planned.experiment.gpus_per_trial else "cpu", **planned.facts), planned.experiment.directions,
+    )
+    return _drive(planned.folder, planned.experiment, watch, simulate)
 
 
 def resume(
@@ -129,7 +125,7 @@ def resume(
     watch = progress.Watch(placed, progress.style(plain, quiet))
     if crowded:
         watch.say(crowded)
-    return _driven(folder, placed, watch, simulate, record.lock(folder))
+    return _drive(folder, placed, watch, simulate)
 
 
 def extend(run: str | Path, *, trials: int, plain: bool = False, quiet: bool = False, simulate: Callable[..., Any] | None = None) -> Result:
@@ -222,20 +218,19 @@ def describe(trial: Any, experiment: Experiment) -> Best:
     return Best(trial.number, dict(zip(experiment.metrics, trial.values or (), strict=False)), params, metrics)
 
 
-def _driven(
-    folder: Path, experiment: Experiment, watch: progress.Watch, simulate: Callable[..., Any] | None, *within: AbstractContextManager[None],
-) -> Result:
-    """Drives a run, whose lock is held or is one of `within`: these are entered first, in order."""
+def _drive(folder: Path, experiment: Experiment, watch: progress.Watch, simulate: Callable[..., Any] | None) -> Result:
+    with record.lock(folder):
+        return _driven(folder, experiment, watch, simulate)
+
+
+def _driven(folder: Path, experiment: Experiment, watch: progress.Watch, simulate: Callable[..., Any] | None) -> Result:
+    """Drives a run whose lock is held."""
     started = time.monotonic()
-    with watch, contextlib.ExitStack() as stack:
+    with watch:
         try:
-            for context in within:
-                stack.enter_context(context)
-            outcome = driver.drive(folder, experiment, watch, since=started, simulate=simulate)
+            outcome = driver.drive(folder, experiment, watch, simulate=simulate)
         except KeyboardInterrupt:
             # Before Ray took over the signal: nothing was under way.
-            if not folder.exists():
-                raise
             outcome = driver.Outcome(finished=False, interrupted=True)
     return result_of(folder, experiment, outcome, time.monotonic() - started)
 

@@ -1,9 +1,8 @@
-"""Joining a Ray: what happens beside it, and what its processes are told. (That they start outside the user's folder is an end-to-end test.)"""
+"""Joining a Ray: what it must have, and what its processes are told. (That they start outside the user's folder is an end-to-end test.)"""
 
 from __future__ import annotations
 
 import os
-import threading
 from pathlib import Path
 
 import pytest
@@ -13,21 +12,12 @@ from search_spaces.errors import UserError
 from tests.fedtune.conftest import experiment
 
 
-def test_work_is_done_beside_and_before_the_block(ray_cluster: None, tmp_path: Path) -> None:
-    done: list[str] = []
-    with cluster.joined(experiment(tmp_path / "run"), lambda: done.append(threading.current_thread().name)):
-        assert done and done[0] != threading.main_thread().name
+def test_a_ray_that_was_there_stays(ray_cluster: None, tmp_path: Path) -> None:
     import ray
 
-    assert ray.is_initialized()  # it was joined, not started
-
-
-def test_what_fails_beside_is_raised_here(ray_cluster: None, tmp_path: Path) -> None:
-    def fail() -> None:
-        raise UserError("The disk is full.")
-
-    with pytest.raises(UserError, match="The disk is full"), cluster.joined(experiment(tmp_path / "run"), fail):
-        raise AssertionError("entered all the same")
+    with cluster.joined(experiment(tmp_path / "run")):
+        pass
+    assert ray.is_initialized()
 
 
 def test_more_gpus_than_the_cluster_has_are_refused(ray_cluster: None, tmp_path: Path) -> None:
