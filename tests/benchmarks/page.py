@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import importlib
 import json
 import math
 import shutil
@@ -43,6 +44,9 @@ def markdown(found: Mapping[str, Any]) -> str:
         elif name in MISSING:
             title = {"peers": "Against Flower and pfl-research", "gpu": "On a GPU"}[name]
             parts.append(f"## {title}\n\n{MISSING[name]}\n")
+        else:
+            title = importlib.import_module(f"tests.benchmarks.cases.{name}").TITLE
+            parts.append(f"## {title}\n\nNot measured here. `make bench CASES={name}` measures it.\n")
     return "\n".join(parts).rstrip() + "\n"
 
 
