@@ -13,11 +13,11 @@ import os
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from fedtune import packing
 from fedtune.experiment import Experiment
+from fedtune.request import absolute
 from search_spaces.errors import Shown, UserError, sentence
 
 #: Set before Ray is imported; each is explained by what it switches off.
@@ -79,7 +79,7 @@ def joined(experiment: Experiment) -> Iterator[None]:
 
 def _absolute(paths: str) -> str:
     """Paths separated as in PATH."""
-    return os.pathsep.join(str(Path(path).expanduser().resolve()) for path in paths.split(os.pathsep) if path)
+    return os.pathsep.join(str(absolute(path)) for path in paths.split(os.pathsep) if path)
 
 
 def _start(ray: Any, experiment: Experiment) -> None:

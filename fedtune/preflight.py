@@ -28,7 +28,7 @@ def preflight(
         return {}
     import torch
 
-    from trainables import data, precision
+    from trainables import data, precision, registry
     from trainables.trial import Replicates
 
     try:
@@ -42,8 +42,6 @@ def preflight(
         problems.extend(error.problems)
         return {}
     problems.extend(_unmeasured(method, values, seeds, data_dir, metrics, bool(built.models())))
-    from trainables import registry
-
     return {"method_title": registry.method(method).title, "dataset": {"name": dataset.name, "hash": dataset.hash}, "partition": partition["hash"]}
 
 

@@ -1,7 +1,7 @@
 """Benchmarks: ratios against plain reference loops that are kept here, measured side by side in one run.
 
     python -m tests.benchmarks list                  # the cases
-    python -m tests.benchmarks run [CASE …]          # all of them (most of an hour), or some; --quick only tries them
+    python -m tests.benchmarks run [CASE …]          # all of them, or some; --quick only tries them
     python -m tests.benchmarks page | record         # bench/performance.md, or docs/performance.md, from the results
     python -m tests.benchmarks peers | gpu           # against Flower and pfl-research; on a GPU
 
