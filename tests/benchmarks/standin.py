@@ -53,8 +53,7 @@ class Standin:
             for _ in range(self.work):
                 a @ a
         value = (1 - (float(self.values.get("momentum", 0.5)) - 0.3) ** 2) * (1 - 0.5 ** self.round)
-        if self.round >= self.rounds:
-            self._note("end")
+        self._note("end" if self.round >= self.rounds else "round")
         return [{"round": self.round, "seed": seed, "train_loss": 1 - value, "seconds": 0.01, "val_global_accuracy": value,
                  "global_accuracy": value} for seed in self.seeds]
 

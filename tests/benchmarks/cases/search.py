@@ -20,7 +20,8 @@ TITLE = "Search overhead"
 TEXT = """
 The same trials, a fixed number of matrix products each on one thread, by two bare processes that hand each other nothing, and by `fedtune.search` with
 two trials at once. *Search* is the whole call: plan, run directory, study, Ray's start, trials, Ray's end; *without Ray's start and end* is
-what grows with the search. Per further trial and per report are the slopes of searches that compute nothing, one trial at a time.
+what grows with the search, together with what its processes import once. Per further trial and per report are what one more takes within a search
+that computes nothing, one trial at a time.
 """
 
 
@@ -81,20 +82,21 @@ def overhead(case: Case, folder: Path, *, trials: int, rounds: int, seconds: flo
 
 
 def slopes(case: Case, folder: Path, quick: bool) -> None:
-    """Seconds per further trial and per report of searches that compute nothing."""
-    few, many, rounds, long = (2, 6, 5, 55) if quick else (10, 60, 10, 510)
-    trials = {n: search(f"search, {n} trials", folder, options={"trials": n, "rounds": 1, "concurrency": 1, "name": f"trials-{n}"}) for n in (few, many)}
-    reports = {n: search(f"search, {n} reports", folder, options={"trials": 2, "rounds": n, "concurrency": 1, "name": f"reports-{n}"}) for n in (rounds, long)}
+    """Seconds per further trial and per report, each within one search that computes nothing."""
+    first, trials, rounds = (2, 6, 55) if quick else (10, 60, 510)
 
-    def inner(found: dict[str, Any]) -> float:
-        return float(found["seconds"] - found["init"] - found["shutdown"])
+    def apart(title: str, n: int, rounds: int) -> tuple[float, dict[str, Any]]:
+        diary = folder / f"{title}.jsonl"
+        found = search(f"search, {title}", folder, diary=str(diary), options={"trials": n, "rounds": rounds, "concurrency": 1, "name": title})
+        ends = [when for what, when in map(json.loads, diary.read_text().splitlines()) if what == "end" or (n == 1 and what == "round")]
+        return (ends[-1] - ends[first - 1]) / (len(ends) - first), found
 
-    per_trial = (inner(trials[many]) - inner(trials[few])) / (many - few)
-    per_report = (inner(reports[long]) - inner(reports[rounds])) / (2 * (long - rounds))
+    per_trial, many = apart(f"{trials}-trials", trials, 1)
+    per_report, long = apart(f"{rounds}-reports", 1, rounds)
     case.table("Searches that compute nothing, one trial at a time", ("what", "ms"), [
         ["per further trial", 1000 * per_trial], ["per report", 1000 * per_report],
-        ["Ray's start", 1000 * statistics.median(f["init"] for f in (*trials.values(), *reports.values()))],
-        ["Ray's end", 1000 * statistics.median(f["shutdown"] for f in (*trials.values(), *reports.values()))],
+        ["Ray's start", 1000 * statistics.median(f["init"] for f in (many, long))],
+        ["Ray's end", 1000 * statistics.median(f["shutdown"] for f in (many, long))],
     ])
     case.goals += [Goal("Per further trial", 0.3, per_trial, least=False, unit=" s"), Goal("Per report", 5.0, 1000 * per_report, least=False, unit=" ms")]
 
@@ -119,7 +121,7 @@ def run(quick: bool, long: bool = False) -> Case:
         if quick:
             overhead(case, folder, trials=2, rounds=2, seconds=0.2, turns=1, must=15.0, at="0.2 s a trial")
         else:
-            overhead(case, folder, trials=8, rounds=10, seconds=10.0, turns=2, must=15.0, at="10 s a trial")
+            overhead(case, folder, trials=20, rounds=10, seconds=10.0, turns=2, must=15.0, at="10 s a trial")
         if long:
             overhead(case, folder, trials=20, rounds=20, seconds=60.0, turns=1, must=5.0, at="60 s a trial")
         else:
