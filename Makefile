@@ -36,9 +36,9 @@ lint: $(INSTALLED)
 	@$(HEARTBEAT) "Checking types" $(BIN)/mypy
 	@$(HEARTBEAT) "Checking layers" $(BIN)/lint-imports --no-logo
 
-# CASES="client_round search" measures some; QUICK=--quick only tries them. `python -m tests.benchmarks record` puts the figures into docs.
+# CASES="client_round search" measures some; LONG=--long also trials of 60 s; QUICK=--quick only tries them. `python -m tests.benchmarks record` puts the figures into docs.
 bench: $(INSTALLED)
-	@$(BIN)/python -m tests.benchmarks run $(QUICK) $(CASES)
+	@$(BIN)/python -m tests.benchmarks run $(QUICK) $(LONG) $(CASES)
 
 bench-peers: $(INSTALLED)
 	@$(HEARTBEAT) --watch .venv-peers "Installing" scripts/bench_peers.sh

@@ -19,7 +19,7 @@ def main() -> int:
     run = commands.add_parser("run", help="measure all cases, or some")
     run.add_argument("cases", nargs="*", metavar="CASE")
     run.add_argument("--quick", action="store_true", help="only try them; the figures mean nothing")
-    run.add_argument("--long", action="store_true", help="also search with trials of 60 s (about ten minutes more)")
+    run.add_argument("--long", action="store_true", help="also search with trials of 60 s (twenty minutes more)")
     page = commands.add_parser("page", help="make bench/performance.md from the results")
     page.add_argument("--check", action="store_true", help="only say whether docs/performance.md is what docs/performance.json gives")
     commands.add_parser("record", help="make docs/performance.md from the results, beside a copy of them")

@@ -110,7 +110,7 @@ class GpuRounds(Rounds):
         from trainables import process
 
         process.without_compiler()
-        process.limit_memory(share)
+        process.use_gpu(share)
         super().__init__("fedavg", values, device="cuda")
 
     def run(self) -> None:
@@ -131,8 +131,5 @@ def gpu_rounds(values: Mapping[str, Any], share: float) -> Unit:
 
 
 def plain_rounds(method: str, values: Mapping[str, Any], rounds: int = 1) -> Unit:
-    """Whole rounds of a method on plain PyTorch."""
-    from tests.benchmarks import plain_torch
-
-    plain_torch.apply()
+    """Whole rounds of a method, in a process whose PyTorch has been made plain (`plain_torch.apply`)."""
     return Rounds(method, values, rounds)

@@ -26,8 +26,10 @@ def main() -> None:
     task = json.loads(sys.stdin.readline())
     import torch
 
-    from tests.benchmarks import plain_models, work
+    from tests.benchmarks import plain_models, plain_torch, work
 
+    if task["work"] == "plain_rounds":  # before anything of the engine is imported
+        plain_torch.apply()
     plain_models.register()
     torch.set_num_threads(task["threads"])
     unit = getattr(work, task["work"])(**task["options"])

@@ -43,6 +43,16 @@ def test_a_case_is_measured_and_becomes_a_page(tmp_path: Path) -> None:
     assert not (tmp_path / "results.json").exists(), "a try is kept apart from figures"
 
 
+@pytest.mark.slow
+def test_methods_packing_and_variants_can_be_measured(tmp_path: Path) -> None:
+    done = benchmarks(tmp_path, "run", "--quick", "methods", "two_cores", "variants")
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "quick.json").read_text())["cases"]
+    assert all(case["tables"] for case in found.values())
+    # The first rounds of the methods on plain PyTorch are theirs, up to rounding.
+    assert all(row[-1] < 1e-5 for row in found["methods"]["tables"][0]["rows"])
+
+
 def test_without_a_gpu_it_is_said_in_one_sentence(tmp_path: Path) -> None:
     done = benchmarks(tmp_path, "gpu")
     assert done.returncode == 2

@@ -15,8 +15,9 @@ TEXT = """
 Local training of all clients, aggregation and evaluation, for each model in one process per arm. *Plain* copies the model for every client, keeps its
 tensors contiguous, pools after the ReLU, picks batches from normalised tensors and reads the loss at every step; *optimised* is the same by hand with
 everything that pays on a CPU; *kernels* is the sum of the best single times of every convolution and linear layer, forward and backward, and nothing
-else. All arms draw the same batches and must reach the same weights (relative difference of all weights in the last column). All have fedtune's
-allocator settings, except *plain, untuned*, which has the system's.
+else. All arms draw the same batches and must reach the same weights: the last column is the relative difference of all weights after the first round. (Batch
+statistics magnify rounding from step to step, so later rounds differ more.) All have fedtune's allocator settings, except *plain, untuned*, which has
+the system's.
 """
 
 
@@ -55,12 +56,17 @@ def run(quick: bool) -> Case:
         with Processes(f"client_round, {model}") as processes:
             for name, arm in arms.items():
                 processes.start(name, arm)
-            found = interleave(processes, {name: [name] for name in arms}, repeats=2 if quick else turns, drop=1 if quick or must is None else 2)
+            processes.ready()
+            first = {}
+            for name in arms:
+                processes.run([name])
+                first[name] = processes.describe(name).get("model")
+            found = interleave(processes, {name: [name] for name in arms}, repeats=2 if quick else turns, drop=0 if quick or must is None else 1)
             said = {name: processes.describe(name) for name in arms}
         work = f"{clients} × {values['local_steps']} × {values['batch_size']}"
         for name in arms:
             kernels = 1 / ratio(found["kernels"], found[name]) if "kernels" in found else None
-            differs = apart(said["plain"]["model"], said[name]["model"]) if "model" in said[name] else None
+            differs = apart(first["plain"], first[name]) if first[name] else None
             heading = [title, work] if name == next(iter(arms)) else ["", ""]
             rows.append([*heading, name, statistics.median(found[name]), ratio(found["plain"], found[name]), kernels, said[name]["memory"]["pss"], differs])
         split = {key: statistics.median(s[key] for s in said["fedtune"]["split"][1:]) for key in ("client", "server", "evaluation")}

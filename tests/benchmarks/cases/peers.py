@@ -53,7 +53,7 @@ def run(quick: bool) -> Case | None:
     packed = per_round["fedtune, 2 packed trials"]
     case.faster("Two packed trials against Flower at its best", 1.6, per_round["Flower, 2 actors"], packed)
     case.faster("Two packed trials against pfl-research at its best", 1.0, per_round["pfl-research, 2 processes"], packed)
-    case.faster("Two packed trials against the plain 1-thread loop", 2.0, plain, packed)
+    case.faster("Two packed trials against the plain 1-thread loop, beside the peers", 2.0, plain, packed)
     case.notes.append("Accuracies are after equally many rounds and differ as far as shuffles do: the peers' are not fedtune's; all start near chance at this "
                       "learning rate.")
     return case

@@ -17,7 +17,7 @@ from tests.benchmarks.results import Case
 TITLE = "Scaling"
 TEXT = """
 One trial on one thread with more and more clients (LeNet-5, five steps of 64 each; the data grows with them), with sub-models of falling width (the
-4-layer CNN; HeteroFL with one width for all clients), and searches with more and more trials (stand-ins that compute nothing, two at once, random
+DFRD's CNN; HeteroFL with one width for all clients), and searches with more and more trials (stand-ins that compute nothing, two at once, random
 proposals and TPE's). Memory is one process's proportional set size.
 """
 
@@ -65,7 +65,7 @@ def widths(case: Case, quick: bool) -> None:
     training = {name: statistics.median(s["client"] for s in said[name]["split"][1:]) for name in lanes}
     first = next(iter(training.values()))
     rows = [[float(name.split()[1]), statistics.median(found[name]), training[name], training[name] / first, said[name]["memory"]["pss"]] for name in lanes]
-    case.table("Width of the 4-layer CNN", ("width", "s/round", "training", "of the full width's", "PSS, MiB"), rows)
+    case.table("Width of DFRD's CNN", ("width", "s/round", "training", "of the full width's", "PSS, MiB"), rows)
     case.curve("Seconds of local training against width", "width", "s", {"training": [(row[0], row[2]) for row in rows]})
 
 

@@ -125,7 +125,7 @@ def run(quick: bool, long: bool = False) -> Case:
         if long:
             overhead(case, folder, trials=20, rounds=20, seconds=60.0, turns=1, must=5.0, at="60 s a trial")
         else:
-            case.notes.append("Trials of 60 s are measured by `python -m tests.benchmarks run search --long`, which takes 20 minutes more.")
+            case.notes.append("Trials of 60 s are measured by `make bench CASES=search LONG=--long`, which takes 20 minutes more.")
         slopes(case, folder, quick)
         memory(case, folder, quick)
     return case

@@ -19,6 +19,10 @@ Ten teachers, 4-layer CNNs on 3×32×32, batches of 64, two generator steps and 
 iteration; measured on one iteration and given for ten. *Naive* runs the teachers one after the other, contiguous, gathering gradients of their
 weights (with the system's allocator); *frozen* spares weight gradients and graphs that nobody asks for (with fedtune's allocator settings). All arms see
 the same uploads and noise and must reach the same global model (relative difference of all weights in the last column).
+
+Left as the equations have it: the models normalise with the statistics of each batch, so convolution and normalisation are not folded into one, and the
+generator's and its average's images do not share a pass; teachers of equal width run one after the other, as stacked ones become grouped convolutions,
+which are slower on a CPU.
 """
 
 

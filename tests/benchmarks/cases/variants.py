@@ -23,41 +23,22 @@ ACCURACY: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 def variants() -> list[tuple[str, dict[str, Any]]]:
-    """The variants that there are, by name; what is missing is said."""
-    from trainables.registry import declared
+    """The variants that can be run here, by name; what is missing is said."""
+    import torch
 
-    found = [("loop, fp32", {})]
-    names = declared("fedavg")
-    if "executor" in names:
-        found = [("loop, fp32", {"executor": "loop"}), ("vmap, fp32", {"executor": "vmap"})]
-    else:
-        say("  variants: there is no parameter `executor` yet, so no vmap")
-    if bf16():
-        found.append(("loop, bf16", {**found[0][1], "precision": "bf16"}))
+    from trainables import precision
+
+    found: list[tuple[str, dict[str, Any]]] = [("loop, fp32", {"executor": "loop"}), ("vmap, fp32", {"executor": "vmap"})]
+    if precision.supported(torch.device("cpu")):
+        return [*found, ("loop, bf16", {"executor": "loop", "precision": "bf16"})]
+    say("  variants: this processor has no bfloat16 arithmetic")
     return found
-
-
-def bf16() -> bool:
-    """Whether fedtune computes in bf16 here; says so where not."""
-    from search_spaces.errors import UserError
-    from trainables.registry import declared
-    from trainables.trial import Replicates
-
-    if "precision" not in declared("fedavg"):
-        say("  variants: there is no parameter `precision` yet, so no bf16")
-        return False
-    try:
-        Replicates("fedavg", {"precision": "bf16"}, (0,))
-    except UserError as error:
-        say(f"  variants: no bf16: {error.problems[0]}")
-        return False
-    return True
 
 
 def run(quick: bool) -> Case:
     case = Case("variants", TITLE, TEXT, quick=quick)
     chosen = variants()
-    for model, title, side, channels, clients, steps in (("lenet5", "LeNet-5", 28, 1, 10, 5), ("cnn", "4-layer CNN", 32, 3, 2, 4))[: 1 if quick else 2]:
+    for model, title, side, channels, clients, steps in (("lenet5", "LeNet-5", 28, 1, 10, 5), ("cnn", "DFRD's CNN", 32, 3, 2, 4))[: 1 if quick else 2]:
         values, _ = federation(model, side, channels, 2 if quick else clients, 2 if quick else steps)
         with Processes(f"variants, {model}") as processes:
             for name, changed in chosen:
