@@ -28,13 +28,15 @@ def preflight(
         return {}
     import torch
 
-    from trainables import data, precision, registry
+    from trainables import data, executors, precision, registry
     from trainables.trial import Replicates
 
     try:
+        registry.resolve(method, values)
         if device is not None:
             precision.check(str(values.get("precision", "fp32")), torch.device(device))
-        values = {**values, "precision": "fp32"}
+            executors.check(str(values.get("executor", "auto")), torch.device(device))
+        values = {**values, "precision": "fp32", "executor": "loop"}
         built = Replicates(method, values, seeds[:1], data_dir=data_dir)
         partition = built.partition()
         dataset = data.load(str(values.get("dataset", "digits")), data_dir)

@@ -1,9 +1,9 @@
 """How a cohort's clients are trained: one after the other (`loop`), or all of equal shape as one program (`vmap`).
 
-`loop` calls each client's own function. `vmap` needs a method whose clients are pure training jobs (`Method.job`): jobs
-of one architecture, width, number of steps and batch size are stacked, their gradients come from one vectorised
-program (`torch.func`), and one optimiser steps them all. SGD works entry by entry, so nothing passes from client to
-client. Batches are those of the loop; results agree to rounding.
+`loop` calls each client's own function. The others need a method whose clients are pure training jobs (`Method.job`).
+With `vmap` jobs of one architecture, width, number of steps and batch size are stacked, their gradients come from one
+vectorised program (`torch.func`), and one optimiser steps them all. SGD works entry by entry, so nothing passes from
+client to client. `graph` is in `trainables.graphs`. Batches are those of the loop; results agree to rounding.
 
 `auto` is `vmap` on CUDA where the method supports it, `loop` otherwise: on a CPU stacked convolutions become grouped ones,
 which cost 1.4 to 1.9 times as much as one client after the other.
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
-from search_spaces.errors import sentence
+from search_spaces.errors import UserError, sentence
 from trainables.federation import ClientData, gather
 from trainables.local import GATHER, LocalJob, LocalTraining, LocalWork, Objective, draw_batches, sgd
 from trainables.method import ClientResult, Method, Params
@@ -39,10 +39,16 @@ class Task:
 
 def problems(executor: str, method: Method, config: Any) -> list[str]:
     """Why this executor cannot train this method's clients; empty where it can."""
-    if executor != "vmap" or stackable(method, config):
+    if executor in ("auto", "loop") or stackable(method, config):
         return []
     why = "whose clients do more than train one model by SGD" if method.job is None else "whose clients follow statistics step by step in this configuration"
     return [sentence("executor", f"loop or auto for {method.name}, {why}", executor)]
+
+
+def check(executor: str, device: torch.device) -> None:
+    """Raises `UserError` where the device cannot train clients that way."""
+    if executor == "graph" and device.type != "cuda":
+        raise UserError(sentence("executor", "auto, loop or vmap on a processor, which has no CUDA graphs", executor, fix="Use --set executor=auto."))
 
 
 def stackable(method: Method, config: Any) -> bool:
@@ -51,7 +57,7 @@ def stackable(method: Method, config: Any) -> bool:
 
 
 def chosen(executor: str, method: Method, config: Any, device: torch.device) -> str:
-    """`loop` or `vmap`: what `auto` stands for on this device."""
+    """What `auto` stands for on this device; the others stand for themselves."""
     if executor != "auto":
         return executor
     return "vmap" if device.type == "cuda" and stackable(method, config) else "loop"
@@ -62,7 +68,7 @@ def train_stacked(config: LocalTraining, tasks: Sequence[Task]) -> list[ClientRe
     drawn = [draw_batches(config, len(t.data), t.data.work, t.rng) for t in tasks]
     groups: dict[object, list[int]] = {}
     for place, (task, batches) in enumerate(zip(tasks, drawn, strict=True)):
-        groups.setdefault((tuple(batches.shape), *_architecture(task.job.module), _shapes(task.job.given)), []).append(place)
+        groups.setdefault((tuple(batches.shape), *_architecture(task.job.module), shapes(task.job.given)), []).append(place)
     trained: dict[int, tuple[Params, LocalWork]] = {}
     for places in groups.values():
         trained |= zip(places, _train_group(config, [tasks[p] for p in places], torch.stack([drawn[p] for p in places])), strict=True)
@@ -115,8 +121,8 @@ class _Held(nn.Module):
 
 def _architecture(module: nn.Module) -> tuple[object, ...]:
     """What two modules must share to be one program: the class, the width and the scaler's factor, and every tensor's shape."""
-    shapes = tuple((name, tensor.shape) for name, tensor in module.state_dict().items())
-    return type(module), getattr(module, "name", None), getattr(module, "factor", None), shapes
+    tensors = tuple((name, tensor.shape) for name, tensor in module.state_dict().items())
+    return type(module), getattr(module, "name", None), getattr(module, "factor", None), tensors
 
 
 def stack(values: Sequence[Nested]) -> Nested:
@@ -130,9 +136,10 @@ def stack(values: Sequence[Nested]) -> Nested:
     return type(first)(stack(list(parts)) for parts in zip(*many, strict=True))
 
 
-def _shapes(value: Any) -> object:
+def shapes(value: Any) -> object:
+    """Equal for values that can be stacked: built equally, of tensors of equal shapes."""
     if isinstance(value, Tensor):
         return value.shape
     if isinstance(value, dict):
-        return tuple((key, _shapes(item)) for key, item in value.items())
-    return tuple(_shapes(item) for item in value)
+        return tuple((key, shapes(item)) for key, item in value.items())
+    return tuple(shapes(item) for item in value)

@@ -54,8 +54,9 @@ class FederationConfig:
     attack_private: str = choice("random", ("random", "searched"),
                                  doc="What the attacker puts in place of a part that is not uploaded: random weights, or weights it searches for too.")
     precision: str = choice("fp32", PRECISIONS, doc="Arithmetic of models' forward and backward passes; weights, losses and updates are float32.")
-    executor: str = choice("auto", ("auto", "loop", "vmap"), doc="Clients one after the other (loop) or those of equal shape as one program (vmap); "
-                                                                 "auto: vmap on CUDA where the method allows it.")
+    executor: str = choice("auto", ("auto", "loop", "graph", "vmap"),
+                           doc="Clients one after the other (loop; graph: their steps recorded as CUDA graphs) or those of equal shape as one program (vmap); "
+                               "auto: vmap on CUDA where the method allows it.")
     eval_every: int = integer(1, low=1, high=100_000, doc="Rounds between evaluations; the last round is always evaluated.")
 
 

@@ -9,7 +9,7 @@ into batches of equal size, so a client's work has a static shape and the same d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,18 +115,22 @@ def train(config: LocalTraining, module: nn.Module, data: ClientData, rng: Rng, 
 
     `module` holds the starting weights. A loss that stops being finite is returned as such, never raised."""
     drawn = draw_batches(config, len(data), data.work, rng)
-    steps, batch = drawn.shape
     module.train()
     optimiser = sgd(config, [p for p in module.parameters() if p.requires_grad])
     total = torch.zeros((), device=data.device)
+    for x, y in batches(data, drawn):
+        optimiser.zero_grad(set_to_none=True)
+        loss = objective(module, x, y)
+        loss.backward()
+        optimiser.step()
+        total += loss.detach()
+    return LocalWork(float(total) / len(drawn), drawn)
+
+
+def batches(data: ClientData, drawn: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """The normalised batches `drawn` `(steps, batch)`, gathered many at a time: images `(batch, ch, H, W)` and labels `(batch,)`."""
+    steps, batch = drawn.shape
     per_gather = max(1, GATHER // batch)
     for first in range(0, steps, per_gather):
-        chosen = drawn[first : first + per_gather]
-        x, y = data.batch(chosen.flatten())
-        for xb, yb in zip(x.split(batch), y.split(batch), strict=True):
-            optimiser.zero_grad(set_to_none=True)
-            loss = objective(module, xb, yb)
-            loss.backward()
-            optimiser.step()
-            total += loss.detach()
-    return LocalWork(float(total) / steps, drawn)
+        x, y = data.batch(drawn[first : first + per_gather].flatten())
+        yield from zip(x.split(batch), y.split(batch), strict=True)

@@ -24,7 +24,8 @@ from trainables import attack, evaluate, executors, registry, split
 from trainables.checkpoint import from_tree, to_tree
 from trainables.executors import Task, train_stacked
 from trainables.federation import ClientData, Federation, FederationConfig
-from trainables.method import ClientResult, Params, Payload, Upload
+from trainables.graphs import Graphs
+from trainables.method import ClientResult, Method, Params, Payload, Upload
 from trainables.params import average, count_bytes, equal, put
 from trainables.rng import Rng
 
@@ -74,7 +75,9 @@ class Simulation:
         self.settings = build(FederationConfig, complete)
         self.config: Any = build(self.method.Config, complete)
         self.fed, self.data = split.build(self.settings, seed, device, data_dir)
+        executors.check(self.settings.executor, device)
         self.executor = executors.chosen(self.settings.executor, self.method, self.config, device)
+        self.graphs = Graphs(self.config) if self.executor == "graph" else None
         rng = self.fed.rng.child("init")
         self.progress = Progress(0, self.method.init(self.config, self.fed, rng), {})
 
@@ -84,14 +87,14 @@ class Simulation:
 
     def _measured(self, row: Row, results: Mapping[int, ClientResult]) -> Row:
         """The line of the round that `exchange` has run, with what its models are worth."""
-        served = time.perf_counter()
+        served = _now(self.fed.device)
         t = self.progress.round
         if t % self.settings.eval_every == 0 or t == self.settings.rounds:
             row |= self._evaluate({c: r.model for c, r in results.items() if r.model is not None})
         if t == self.settings.rounds and self.settings.attack_images:
             row["psnr"] = attack.mean_psnr(self.leaks(self.settings.attack_images))
         row |= self._rounds_to_target(t, row)
-        took = time.perf_counter() - served
+        took = _now(self.fed.device) - served
         row |= {"seconds_evaluation": took, "seconds": row["seconds_client"] + row["seconds_server"] + took}
         return {key: _finite(value) for key, value in row.items()}
 
@@ -113,10 +116,10 @@ class Simulation:
 
     def _served(self, down: Counter[str], results: dict[int, ClientResult], seconds: float) -> Row:
         """Runs the server on what the clients' work yielded, which took `seconds`, and completes the round."""
-        t, started = self.progress.round + 1, time.perf_counter()
+        t, started = self.progress.round + 1, _now(self.fed.device)
         uploads = [Upload(client, result.upload) for client, result in results.items()]
         state = self.method.server(self.config, self.fed, self.progress.state, uploads, self.fed.rng.child("round", t, "server"))
-        served = time.perf_counter()
+        served = _now(self.fed.device)
         memories = self.progress.memories | {client: result.memory for client, result in results.items() if result.memory is not None}
         sent = set(self.progress.sent).union(*(attack.sent(self.method.client_network(self.config, self.fed, u.client), u.payload) for u in uploads))
         self.progress = replace(self.progress, round=t, state=state, memories=memories, sent=tuple(sorted(sent)))
@@ -209,19 +212,36 @@ def exchange_together(simulations: Sequence[Simulation]) -> list[tuple[Row, dict
     method, stacked = simulations[0].method, simulations[0].executor == "vmap"
     if len(simulations) > 1 and not stacked:
         return [one for simulation in simulations for one in exchange_together([simulation])]
-    started = time.perf_counter()
+    started = _now(simulations[0].fed.device)
     downs = [Counter(s._bytes("bytes_down", {})) for s in simulations]
     clients = (simulation._clients(down) for simulation, down in zip(simulations, downs, strict=True))
     if stacked:
-        assert method.job is not None
         works = [list(iterator) for iterator in clients]
-        tasks = [Task(method.job(w.config, w.fed, w.payload, w.memory, w.data, w.rng), w.data, w.rng) for w in chain(*works)]
-        done = iter(train_stacked(simulations[0].config, tasks))
+        done = iter(train_stacked(simulations[0].config, [_task(method, w) for w in chain(*works)]))
         results = [{w.data.client: next(done) for w in own} for own in works]
     else:
-        results = [{w.data.client: method.client(w.config, w.fed, w.payload, w.memory, w.data, w.rng) for w in own} for own in clients]
-    seconds = (time.perf_counter() - started) / len(simulations)
+        graphs = simulations[0].graphs
+        results = [{w.data.client: _client(method, w, graphs) for w in own} for own in clients]
+    seconds = (_now(simulations[0].fed.device) - started) / len(simulations)
     return [(s._served(down, done, seconds), done) for s, down, done in zip(simulations, downs, results, strict=True)]
+
+
+def _now(device: torch.device) -> float:
+    """The clock once `device` has done what it was given: a GPU is told what to do long before it has done it."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
+def _task(method: Method, w: _Work) -> Task:
+    assert method.job is not None
+    return Task(method.job(w.config, w.fed, w.payload, w.memory, w.data, w.rng), w.data, w.rng)
+
+
+def _client(method: Method, w: _Work, graphs: Graphs | None) -> ClientResult:
+    if graphs is not None:
+        return graphs.train(_task(method, w))
+    return method.client(w.config, w.fed, w.payload, w.memory, w.data, w.rng)
 
 
 def choose_cohort(settings: FederationConfig, rng: Any, round_: int) -> Cohort:

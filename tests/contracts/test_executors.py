@@ -1,7 +1,8 @@
-"""Stacked clients give the loop's numbers, for every method that declares it can be stacked; the others are refused."""
+"""Stacked clients and recorded steps give the loop's numbers, for every method whose clients are training jobs; the others are refused."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from search_spaces.errors import UserError
 from tests.contracts.test_methods import CPU, METHODS, untimed, values_for
 from trainables import registry
+from trainables.graphs import Graphs
 from trainables.rounds import Row, Simulation
 
 #: What makes a method stackable that is not by default.
@@ -54,8 +56,23 @@ def test_stacked_clients_give_the_records_of_the_loop(name: str, more: dict[str,
         assert_same_rows(untimed(stacked.run_round()), untimed(loop.run_round()))
 
 
+@pytest.mark.parametrize(("name", "more"), cases(), ids=[f"{name}-{'-'.join(map(str, more))}" for name, more in cases()])
+def test_recorded_steps_give_the_records_of_the_loop(name: str, more: dict[str, Any], toy: Path) -> None:
+    """Bit for bit. Replaying is calling here; that runs before the first leave no trace is part of it."""
+    def record(step: Callable[[], None]) -> Callable[[], None]:
+        step()
+        step()
+        return step
+
+    loop, recorded = (Simulation(name, values_for(name, toy, executor="loop", **more), 3, CPU) for _ in range(2))
+    recorded.graphs = Graphs(recorded.config, record)
+    for _ in range(3):
+        assert untimed(recorded.run_round()) == untimed(loop.run_round())
+
+
+@pytest.mark.parametrize("executor", ["vmap", "graph"])
 @pytest.mark.parametrize("name", [name for name in METHODS if name not in STACKED])
-def test_methods_with_a_course_of_their_own_refuse_to_be_stacked(name: str, toy: Path) -> None:
-    with pytest.raises(UserError, match=f"executor must be loop or auto for {name}, whose clients do more than train one model by SGD, got 'vmap'"):
-        registry.resolve(name, values_for(name, toy, executor="vmap"))
+def test_methods_with_a_course_of_their_own_are_run_by_the_loop(name: str, executor: str, toy: Path) -> None:
+    with pytest.raises(UserError, match=f"executor must be loop or auto for {name}, whose clients do more than train one model by SGD, got '{executor}'"):
+        registry.resolve(name, values_for(name, toy, executor=executor))
     assert Simulation(name, values_for(name, toy, executor="auto"), 3, torch.device("cpu")).executor == "loop"

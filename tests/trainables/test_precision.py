@@ -57,7 +57,7 @@ def test_it_is_declared_and_recorded_but_not_searched() -> None:
     assert (declared.default, declared.options, declared.tune) == ("fp32", ("fp32", "bf16"), False)
     assert registry.resolve("dfrd", {"precision": "bf16"})["precision"] == "bf16"
     executor = registry.declared("dfrd")["executor"]
-    assert (executor.default, executor.options, executor.tune) == ("auto", ("auto", "loop", "vmap"), False)
+    assert (executor.default, executor.options, executor.tune) == ("auto", ("auto", "loop", "graph", "vmap"), False)
 
 
 @needs_bf16
