@@ -72,7 +72,7 @@ def run(
         raise UserError(*problems, *error.problems) from None
     origin = data.get("provenance") or {}
     folder = planning.runs_folder(runs_dir, name if name is not None else _free(runs_dir, f"{origin.get('run', method)}-final"), problems)
-    packed, lag = packing.pack(packing.machine(), problems, trials=seeds if not problems else 1, lag=None, looks_back=False,
+    packed, lag = packing.pack(packing.machine() if address is None else None, problems, trials=seeds if not problems else 1, lag=None, looks_back=False,
                                concurrency=concurrency, cpus=cpus_per_trial, gpus=gpus_per_trial)
     chosen = final_seeds(seed, seeds) if not problems else (0,)
     metric = _metric(data or _selected_by(method, space), float(values["validation_fraction"]))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,8 @@ from typing import Any
 from search_spaces.errors import UserError
 from search_spaces.parameter import Value
 
+#: An answer that has not come by then, in seconds, will not come. A round of the papers' largest setting takes minutes on a core.
+PATIENCE = 3600.0
 #: At least so long, in seconds, and at least a whole round, is timed per arrangement.
 WINDOW = 3.0
 MIB = 1 << 20
@@ -110,6 +113,9 @@ class Federations:
 
     def _answer(self, process: subprocess.Popen[str]) -> dict[str, Any]:
         assert process.stdout is not None
+        if not select.select([process.stdout], [], [], PATIENCE)[0]:
+            raise UserError(f"--pack auto has waited {PATIENCE / 60:.0f} minutes for one configuration in the middle of the space. "
+                            "Leave --pack out, or give --concurrency and --cpus-per-trial.")
         line = process.stdout.readline()
         if not line:
             if process.wait() == -9:
@@ -189,6 +195,8 @@ def serve() -> None:
     try:
         order = json.loads(sys.stdin.readline())
         process.set_threads(order["threads"])
+        if order["device"] == "cuda":
+            process.use_gpu()
         values = registry.resolve(order["method"], order["values"])
         free, total = _gpu() if order["device"] == "cuda" else (0, 0)
         simulation = Replicates(order["method"], {**values, "rounds": 2}, order["seeds"], device=order["device"], data_dir=order["data_dir"])

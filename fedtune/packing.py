@@ -97,11 +97,12 @@ def larger(share: tuple[float, float], cores: float) -> tuple[float, float] | No
 
 
 def pack(
-    here: Machine, problems: list[str], *, trials: int, lag: int | None, looks_back: bool,
+    here: Machine | None, problems: list[str], *, trials: int, lag: int | None, looks_back: bool,
     concurrency: int | None = None, cpus: float | None = None, gpus: float | None = None,
 ) -> tuple[Packing, int]:
     """The packing and the search's lag. What cannot be is appended to `problems`.
 
+    here: None is a cluster that is joined later; shares are then taken as asked for, and Ray places what fits.
     lag: as asked for; None is `LAG`. No more trials run at once than that, where trials look back."""
     room_to_look_back = LAG if lag is None else lag
     for name, value in (("concurrency", concurrency), ("cpus-per-trial", cpus), ("gpus-per-trial", gpus), ("lag", lag)):
@@ -111,6 +112,10 @@ def pack(
             problems.append(sentence(name, must, value, f"--{name}"))
     if problems:
         return Packing(1, 1.0, 0.0), room_to_look_back
+    if here is None:
+        at_once = concurrency or (room_to_look_back if looks_back else trials)
+        cpus, gpus = cpus or 1.0, gpus or 0.0
+        here, concurrency = Machine(at_once * math.ceil(cpus), at_once * math.ceil(gpus)), at_once
     if gpus is None:
         gpus = 1 / TRIALS_PER_GPU if here.gpus else 0.0
     if gpus > here.gpus:

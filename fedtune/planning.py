@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -100,9 +99,9 @@ def plan(request: Request) -> Plan:
     here = packing.machine()
     looks_back = scheduler != "none" or sampler not in ("random", "grid")
     packed, lag = packing.pack(
-        here, problems, trials=trials, lag=request.lag, looks_back=looks_back,
+        here if request.address is None else None, problems, trials=trials, lag=request.lag, looks_back=looks_back,
         concurrency=request.concurrency, cpus=request.cpus_per_trial, gpus=request.gpus_per_trial,
-    ) if request.address is None else _remote(request, looks_back, problems)
+    )
     seeds = search_seeds(request.seed, int(request.seeds or options.get("seeds", 1)))
     middle = {**values, **_middle(space.search.values())}
     facts = preflight(request.method, middle, seeds, request.data_dir, problems, metrics, device_of(packed.gpus, request.address))
@@ -210,14 +209,6 @@ def _middle(dimensions: Iterable[Dimension]) -> dict[str, Value]:
 def device_of(gpus: float, address: str | None) -> str | None:
     """What a trial will run on; None where that is on a cluster that is joined later."""
     return None if address is not None else "cuda" if gpus else "cpu"
-
-
-def _remote(request: Request, looks_back: bool, problems: list[str]) -> tuple[packing.Packing, int]:
-    """On a cluster that is joined later, shares are taken as asked for; Ray places what fits."""
-    concurrency = request.concurrency or request.lag or packing.LAG
-    unbounded = packing.Machine(concurrency * math.ceil(request.cpus_per_trial or 1.0), concurrency * math.ceil(request.gpus_per_trial or 0.0))
-    return packing.pack(unbounded, problems, trials=concurrency, lag=request.lag, looks_back=looks_back, concurrency=concurrency,
-                        cpus=request.cpus_per_trial or 1.0, gpus=request.gpus_per_trial or 0.0)
 
 
 def _notes(request: Request, experiment: Experiment, space: Space, here: packing.Machine) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from typing import Any
 from fedtune import packing, progress
 from fedtune.measuring import MIB, Federations, Footprint, OutOfMemory
 from fedtune.planning import Plan
-from search_spaces.errors import UserError
+from search_spaces.errors import UserError, sentence
 
 #: Of the memory there is, what trials may take; the rest is for the driver, Ray and the system.
 MEMORY = 0.9
@@ -80,6 +80,8 @@ def packed(planned: Plan, *, plain: bool = False, quiet: bool = False) -> Plan:
 
         table, full = explore(ask, bounds, lambda: _fit(federations.footprint))
         footprint = federations.footprint
+    if wanted is not None and table[-1].trials < wanted:
+        raise UserError(sentence("concurrency", f"as many as fit ({full})", asked.concurrency, "--concurrency"))
     best = pick(table, bounds.trials)
     return _settled(planned, best, table, footprint, full, gpus=gpus if on_gpu else 0, cores=here.cores, busy=busy)
 

@@ -171,8 +171,9 @@ def estimate(planned: Plan) -> Estimate:
     try:
         values = registry.resolve(e.method, planned.middle)
         device = "cuda" if e.gpus_per_trial else "cpu"
-        simulation = Replicates(e.method, {**values, "rounds": 2}, e.seeds[:1], device=device, data_dir=e.data_dir)
-        seconds, _ = measuring.typical(simulation, values)
+        with torch.backends.cudnn.flags(benchmark=False, deterministic=True, allow_tf32=False):  # as trials compute
+            simulation = Replicates(e.method, {**values, "rounds": 2}, e.seeds[:1], device=device, data_dir=e.data_dir)
+            seconds, _ = measuring.typical(simulation, values)
     finally:
         torch.set_num_threads(before)
     rounds = e.trials * e.rounds

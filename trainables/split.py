@@ -22,6 +22,8 @@ from trainables.partition import partition
 from trainables.rng import Rng
 
 Indices = np.ndarray
+#: What has been moved to a device, by the data set's hash and the device.
+_MOVED: dict[tuple[str, str], Images] = {}
 
 
 @dataclass(frozen=True)
@@ -76,9 +78,7 @@ def build(config: FederationConfig, seed: int, device: torch.device, data_dir: s
     if inside:
         parts, test, own_test = _hold_out(parts, config.client_test_fraction, rng.child("client_test"))
         parts, validation, own_validation = _hold_out(parts, config.validation_fraction, rng.child("client_validation"))
-    with warnings.catch_warnings():  # the maps are read-only; nothing here writes to them
-        warnings.filterwarnings("ignore", message=".*not writable.*")
-        images = Images(*(torch.from_numpy(np.asarray(x)).to(device) for x in (source.train_x, source.test_x)))
+    images = _images(source, device)
     all_labels = torch.from_numpy(labels.astype(np.int64))
     mean, std = (torch.tensor(v, dtype=torch.float32, device=device) for v in (source.mean, source.std))
     clients = tuple(
@@ -100,6 +100,20 @@ def build(config: FederationConfig, seed: int, device: torch.device, data_dir: s
                               measured(validation, "validation", own_validation) if len(validation) else None, mean, std, tuple(source.class_names),
                               _fingerprint(source.hash, parts))
     return federation, federated
+
+
+def _images(source: data.Dataset, device: torch.device) -> Images:
+    """The data set's images on `device`; a GPU holds one data set, once, for all seeds and trials of the process."""
+    key = (source.hash, str(device))
+    if key in _MOVED:
+        return _MOVED[key]
+    with warnings.catch_warnings():  # the maps are read-only; nothing here writes to them
+        warnings.filterwarnings("ignore", message=".*not writable.*")
+        images = Images(*(torch.from_numpy(np.asarray(x)).to(device) for x in (source.train_x, source.test_x)))
+    if device.type != "cpu":
+        _MOVED.clear()
+        _MOVED[key] = images
+    return images
 
 
 def check(config: FederationConfig, source: data.Dataset) -> None:

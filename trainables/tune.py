@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import ray
-import torch
 from ray import tune
 
 from search_spaces.errors import UserError
@@ -109,6 +108,7 @@ class Trial(tune.Trainable):
     _log: io.TextIOBase | None = None
 
     def setup(self, config: dict[str, Any]) -> None:
+        process.keep_memory()
         process.spare_imports()
         self._begin(config["job"])
 
@@ -161,11 +161,7 @@ class Trial(tune.Trainable):
         # Ray leaves every GPU visible to a trial that was granted none, so what torch sees must not decide.
         if self._job.gpu_share <= 0 or not ray.get_gpu_ids():
             return "cpu"
-        if torch.cuda.is_available():
-            process.limit_memory(self._job.gpu_share)
-        # The same seed is to give the same bits: no kernels picked by timing, no shortened mantissas.
-        torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic = False, True
-        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+        process.use_gpu(self._job.gpu_share)
         return "cuda"
 
     def _load(self) -> None:

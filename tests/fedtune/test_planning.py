@@ -266,3 +266,14 @@ def test_help_is_fast_and_imports_nothing_heavy() -> None:
 
 def test_cores_are_those_we_may_use() -> None:
     assert 1 <= packing.cores() <= (os.cpu_count() or 1)
+
+
+def test_on_a_cluster_shares_are_taken_as_asked_for() -> None:
+    """What this machine has says nothing about a cluster, for searches and for final runs."""
+    problems: list[str] = []
+    packed, lag = packing.pack(None, problems, trials=3, lag=None, looks_back=False, gpus=1.0)
+    assert (packed.concurrency, packed.cpus, packed.gpus) == (3, 1.0, 1.0) and lag == packing.LAG
+    packed, lag = packing.pack(None, problems, trials=30, lag=4, looks_back=True, cpus=2.5)
+    assert (packed.concurrency, packed.cpus, packed.gpus, lag) == (4, 2.5, 0.0, 4) and not problems
+    packing.pack(None, problems, trials=30, lag=4, looks_back=True, cpus=-1.0, concurrency=9)
+    assert len(problems) == 1 and "cpus-per-trial must be a number above 0" in problems[0]

@@ -185,6 +185,41 @@ def test_a_real_federation_is_measured(small: Callable[..., Request], monkeypatc
     assert not Path(planned.request.runs_dir).exists()  # type: ignore[union-attr]
 
 
+class Roomy:
+    """Federations of which two fit."""
+
+    surcharge, footprint = 1.0, Footprint(2, 1)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+
+    def __enter__(self) -> Roomy:
+        return self
+
+    def __exit__(self, *error: Any) -> None: ...
+
+    def time(self, count: int, threads: int) -> float:
+        if count > 2:
+            raise OutOfMemory
+        return float(count)
+
+
+def test_more_at_once_than_fit_are_refused(small: Callable[..., Request], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "Federations", Roomy)
+    monkeypatch.setattr(packing, "machine", lambda: packing.Machine(8, 0))
+    monkeypatch.setattr(probe, "available", lambda: 100)
+    with pytest.raises(UserError) as error:
+        probe.packed(plan(small(trials=7, concurrency=4)), quiet=True)
+    assert str(error.value) == "concurrency must be as many as fit (4 did not fit into memory), got 4 (--concurrency)."
+    assert probe.packed(plan(small(trials=7, concurrency=2)), quiet=True).experiment.concurrency == 2
+
+
+def test_an_answer_is_not_waited_for_without_end(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "PATIENCE", 0.1)
+    with measuring.Federations("fedavg", {"dataset": str(toy)}, (0,)) as federations, \
+            pytest.raises(UserError, match="--pack auto has waited 0 minutes for one configuration"):
+        federations.time(1, 1)
+
+
 @pytest.mark.slow
 def test_a_federation_that_does_not_run_is_a_sentence(toy: Path) -> None:
     with measuring.Federations("fedavg", {"dataset": str(toy), "clients": 3, "partition": "iid", "lr": 99.0}, (0,)) as federations, \
