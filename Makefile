@@ -2,7 +2,7 @@
 # make test    set up, run the tests: about seven minutes on two cores
 # make test-slow   set up, run those that take more than about ten seconds each: kills, resumes, the documents' commands
 # make lint    style, types, layers
-# make bench   set up, measure against plain loops (three of its seven cases take twenty minutes on two quiet cores), make bench/performance.md
+# make bench   set up, measure against plain loops (about 50 minutes on two quiet cores), make bench/performance.md
 # make bench-peers   the same work by Flower and pfl-research, installed into .venv-peers (about 11 GB)
 # make bench-gpu     trials per GPU; exits with 2 where there is none
 # .ci/run      all of it, as continuous integration does

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
+import ctypes
 import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -11,32 +10,28 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from fedtune import cluster
 from trainables import process, split
 from trainables.data import load
 from trainables.process import CONTEXT
 
-_FAULTS = """
-import resource, sys, torch
-from trainables import process
-if sys.argv[1] == "kept": process.keep_memory()
-def fault():
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    blocks = [torch.empty(2 << 20).fill_(1.0) for _ in range(20)]
-    del blocks
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-print(min(fault() for _ in range(4)))
-"""
-
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="settings of the GNU C library")
-def test_freed_memory_is_kept() -> None:
-    """Twenty blocks of 8 MiB at once, again and again: 2048 pages are got anew for each, or for none."""
-    bare = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+def test_freed_memory_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the variables say with which Ray's processes are started; the C library takes each setting."""
+    library = ctypes.CDLL(None)
+    told: dict[int, int] = {}
 
-    def faults(word: str) -> int:
-        return int(subprocess.run([sys.executable, "-c", _FAULTS, word], capture_output=True, text=True, check=True, env=bare).stdout)
+    def mallopt(option: int, value: int) -> int:
+        told[option] = value
+        done: int = library.mallopt(option, value)
+        assert done == 1
+        return done
 
-    assert faults("kept") < 100 and faults("bare") > 10_000
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace(mallopt=mallopt))
+    process.keep_memory()
+    threshold, trim, pad = (int(cluster.ENVIRONMENT[f"MALLOC_{name}_"]) for name in ("MMAP_THRESHOLD", "TRIM_THRESHOLD", "TOP_PAD"))
+    assert told == {-3: threshold, -1: min(trim, 2**31 - 1), -2: pad}
 
 
 @pytest.fixture
