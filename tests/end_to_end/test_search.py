@@ -84,7 +84,7 @@ def test_interrupted_cleanly(whole: Path, toy: Path, tmp_path: Path, number: sig
 
 def test_a_second_driver_is_refused(toy: Path, tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "mine"
-    process = background(toy, tmp_path, "mine", *BUDGET)
+    process = background(toy, tmp_path, "mine", "--trials", 1000, "--rounds", 20)  # goes on until it is interrupted
     wait_for_rounds(folder, 4, process)
     second = fedtune("resume", folder, cwd=tmp_path)
     assert second.returncode == 2 and "driven by another process" in second.stderr and "Traceback" not in second.stderr
