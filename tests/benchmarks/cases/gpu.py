@@ -21,6 +21,7 @@ def run(quick: bool) -> Case | None:
     import torch
 
     from fedtune import packing
+
     if not torch.cuda.is_available():
         print("There is no GPU here that PyTorch can use, so there is nothing to measure; run `make bench-gpu` on a machine with one.", file=sys.stderr)
         return None
