@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from search_spaces.errors import UserError
-from trainables.generators import MERGE_OPS, Generator, initialise
+from trainables.generators import MERGE_OPS, Generator, Upsampling, initialise
 
 
 @pytest.mark.parametrize(("shape", "expected"), [
@@ -25,7 +25,7 @@ def test_layers(shape: tuple[int, int, int], expected: list[tuple[int, ...]]) ->
     convs = [m for m in model.modules() if isinstance(m, nn.ConvTranspose2d)]
     assert [(c.in_channels, c.out_channels, c.kernel_size[0], c.stride[0], c.padding[0]) for c in convs] == expected
     assert all(c.bias is None for c in convs)
-    kinds = [type(m).__name__ for m in model.layers]
+    kinds = ["ConvTranspose2d" if isinstance(m, nn.ConvTranspose2d) else type(m).__name__ for m in model.layers]
     assert kinds[:2] == ["ConvTranspose2d", "ReLU"]
     assert kinds[2:-2] == ["ConvTranspose2d", "BatchNorm2d", "ReLU"] * (len(expected) - 2)
     assert kinds[-2:] == ["ConvTranspose2d", "Tanh"]
@@ -38,6 +38,40 @@ def test_output_shape_and_range(shape: tuple[int, int, int]) -> None:
     assert images.shape == (5, *shape)
     assert images.abs().max() <= 1
     assert images.std() > 0
+
+
+@pytest.mark.parametrize(("sizes", "side", "kernel", "product"), [
+    # (in, out, batch), the map's sides, (kernel, stride, padding), and what is computed where weights outnumber values.
+    ((6, 5, 3), (1, 1), (4, 1, 0), "_rows"),
+    ((6, 5, 3), (1, 1), ((7, 6), 1, 0), "_rows"),
+    ((24, 5, 2), (2, 3), (4, 2, 1), "_overlapped"),
+    ((80, 3, 1), (4, 4), (4, 2, 1), "_overlapped"),
+    ((6, 5, 3), (4, 4), (4, 2, 1), None),
+    ((40, 3, 3), (4, 4), (3, 1, 1), None),
+])
+def test_upsampling_by_products_is_the_transposed_convolution(
+    sizes: tuple[int, int, int], side: tuple[int, int], kernel: tuple, product: str | None, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whole numbers, so that bfloat16, which products take in, and sums are exact."""
+    channels, out, batch = sizes
+    layer = Upsampling(channels, out, *kernel, bias=False).to(memory_format=torch.channels_last)
+    taken: list[str] = []
+    for name in ("_rows", "_overlapped"):
+        original = getattr(layer, name)
+        monkeypatch.setattr(layer, name, lambda *a, name=name, original=original: taken.append(name) or original(*a))
+    with torch.no_grad():
+        layer.weight.copy_(torch.randn_like(layer.weight).round().clamp(-1, 1))
+    x = torch.randn(batch, channels, *side).round().clamp(-1, 1).requires_grad_()
+    expected = nn.functional.conv_transpose2d(x, layer.weight, None, *kernel[1:])
+    assert torch.equal(layer(x), expected) and not taken
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        made = layer(x)
+    assert taken[:1] == ([product] if product else [])
+    assert made.dtype == torch.bfloat16
+    assert torch.equal(made.float(), expected)
+    weights = torch.randn_like(expected).round().clamp(-1, 1)
+    for ours, theirs in zip(*(torch.autograd.grad((y * weights).sum(), (x, layer.weight)) for y in (made, expected)), strict=True):
+        assert torch.equal(ours, theirs)
 
 
 @pytest.mark.parametrize("op", MERGE_OPS)

@@ -12,7 +12,7 @@ from torch import nn
 
 from search_spaces.errors import UserError
 from trainables import models
-from trainables.models.base import BatchNorm, initialise
+from trainables.models.base import BatchNorm, initialise, max_pool
 
 SHAPES = {"lenet5": (1, 28, 28), "lenet5_paper": (1, 28, 28), "lenet_code": (1, 28, 28), "lenet_code_64": (1, 8, 8), "cnn": (3, 16, 16),
           "cnn_small": (1, 8, 8), "cnn2": (3, 16, 16), "cnn3": (3, 16, 16), "resnet10": (3, 16, 16), "resnet18": (3, 16, 16), "resnet20": (3, 16, 16),
@@ -265,6 +265,17 @@ def test_batchnorm_uses_batch_statistics_in_evaluation_and_takes_a_single_value(
     x = torch.randn(8, 2, 3, 3)
     assert torch.equal(norm.eval()(x), norm.train()(x))
     torch.testing.assert_close(norm(torch.randn(1, 2, 1, 1)), torch.full((1, 2, 1, 1), 0.5))
+
+
+@pytest.mark.parametrize("shape", [(3, 32, 8, 8), (3, 5, 9, 7), (2, 1, 2, 3)])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_pooling_without_gradients_gives_the_same_bits(shape: tuple[int, ...], layout: torch.memory_format) -> None:
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0)).contiguous(memory_format=layout)
+    x[0, 0, 0, 0] = torch.nan
+    with_gradients = max_pool(x.clone().requires_grad_())
+    assert with_gradients.requires_grad and not max_pool(x).requires_grad
+    assert max_pool(x).shape == with_gradients.shape
+    assert torch.equal(max_pool(x).nan_to_num(1e9), with_gradients.detach().nan_to_num(1e9))
 
 
 @pytest.mark.parametrize(("size", "rate", "expected"), [(64, 1 / 16, 4), (6, 0.5, 3), (6, 1 / 16, 1), (84, 0.25, 21), (30, 0.1, 3), (16, 1 / 3, 6)])

@@ -14,7 +14,7 @@ from functools import partial
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainables.models.base import Axis, BatchNorm, Model, Shape
+from trainables.models.base import Axis, BatchNorm, Model, Shape, max_pool
 
 
 class CNN(Model):
@@ -40,7 +40,7 @@ class CNN(Model):
         for conv, norm in zip(self.convs, self.norms, strict=True):
             x = norm(self.scaled(conv(x)))
             if min(x.shape[-2:]) >= 2:
-                x = F.max_pool2d(x, 2)
+                x = max_pool(x)
             x = F.relu(x)
         return x.mean(dim=(2, 3))
 

@@ -6,7 +6,7 @@ conv 5×5, 6 → ReLU → max-pool 2 → conv 5×5, 16 → ReLU → max-pool 2 �
 Written for 32×32. A smaller side is padded with zeros to 32, evenly on both ends: for 28×28 this is the padding of 2
 that LeCun's network has in its first layer; 8×8 digits sit in the middle of an empty field. A larger image leaves a map
 of more than 1×1 after the third convolution, which is flattened (64×64: 9×9, so 9720 features).
-The scaler acts on the three convolutions. Pooling comes before the ReLU, which gives the same values and gradients.
+The scaler acts on the three convolutions. Pooling comes before scaler and ReLU, which gives the same values and gradients.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainables.models.base import Axis, Model, Shape
+from trainables.models.pooled import padded, pooled
 
 
 class LeNet5(Model):
@@ -43,10 +44,8 @@ class LeNet5(Model):
 
     def features(self, x: Tensor) -> Tensor:
         """`(B, p)`, channel-major."""
-        if any(self.pad):
-            x = F.pad(x, self.pad)
-        x = F.relu(F.max_pool2d(self.scaled(self.conv1(x)), 2))
-        x = F.relu(F.max_pool2d(self.scaled(self.conv2(x)), 2))
+        x = F.relu(self.scaled(pooled(self.conv1, padded(x, self.pad))))
+        x = F.relu(self.scaled(pooled(self.conv2, x)))
         return F.relu(self.scaled(self._third(x))).flatten(1)
 
     def _third(self, x: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from functools import partial
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainables.models.base import Axis, BatchNorm, Model, Shape
+from trainables.models.base import Axis, BatchNorm, Model, Shape, max_pool
 
 
 class LeNetCode(Model):
@@ -48,7 +48,7 @@ class LeNetCode(Model):
 
 def _pool(x: Tensor) -> Tensor:
     """Halves each side, rounding down; a map that has shrunk to a single row or column is left alone."""
-    return F.max_pool2d(x, 2) if min(x.shape[-2:]) >= 2 else x
+    return max_pool(x) if min(x.shape[-2:]) >= 2 else x
 
 
 def _map_side(side: int, stride: int) -> int:

@@ -16,7 +16,7 @@ from functools import partial
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainables.models.base import Axis, Model, Shape
+from trainables.models.base import Axis, Model, Shape, max_pool
 
 _FEATURES = 512
 _SMALL = 16
@@ -50,7 +50,7 @@ class PlainCNN(Model):
         for conv in self.convs:
             x = self.scaled(conv(x))
             if min(x.shape[-2:]) >= 2:
-                x = F.max_pool2d(x, 2)
+                x = max_pool(x)
             x = F.relu(x)
         return F.relu(self.fc(x.flatten(1)))
 
