@@ -100,7 +100,9 @@ def _train_group(config: LocalTraining, tasks: Sequence[Task], drawn: Tensor) ->
         for xb, yb in zip(x.split(batch, dim=1), y.split(batch, dim=1), strict=True):
             gradients, losses = step(weights, fixed, given, xb, yb)
             for name, tensor in weights.items():
-                tensor.grad = gradients[name]
+                # The fused optimiser takes weights and gradients to lie alike, which `backward` sees to and `grad` does not.
+                lies_alike = gradients[name].stride() == tensor.stride()
+                tensor.grad = gradients[name] if lies_alike else torch.empty_like(tensor).copy_(gradients[name])
             optimiser.step()
             total += losses
     # A slice would share its memory with the other clients' weights: each client gets tensors of its own.

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
+import itertools
 import json
 import math
 import os
@@ -145,6 +146,9 @@ class Trial(tune.Trainable):
         self._out_of_memory = False
         self._completed = 0
         self._rows: list[dict[str, Any]] = []
+        # Means over seeds of the job's metrics by round, where all were measured and finite; and so that larger is better.
+        self._curve: dict[int, tuple[float, ...]] = {}
+        self._signed: dict[int, tuple[float, ...]] = {}
         self._seconds, self._saved_at, self._save_cost = 0.0, time.monotonic(), 0.0
         self._best: dict[int, float] = {}
         with self._guarded():
@@ -174,12 +178,14 @@ class Trial(tune.Trainable):
         # Rounds after the checkpoint are run again, to the same numbers; written here they would stand there twice.
         replace(self._folder / ROUNDS, "".join(map(line, rows)))
         replace(self._folder / PARTITION, json.dumps(self._simulation.partition()))
-        for row in rows:
-            self._take(row)
-            self._seconds += row.get("seconds") or 0.0
+        last: list[dict[str, Any]] = []
+        for _, of_round in itertools.groupby(rows, key=lambda row: row["round"]):
+            last = list(of_round)
+            self._take(last)
+            self._seconds += sum(row.get("seconds") or 0.0 for row in last)
         self._completed = self._simulation.round
         if self._completed:
-            self._decide()
+            self._decide(last)
 
     def _round(self) -> None:
         started = time.monotonic()
@@ -187,34 +193,38 @@ class Trial(tune.Trainable):
         with (self._folder / ROUNDS).open("a", encoding="utf-8") as file:
             file.write("".join(map(line, rows)))
         self._completed = self._simulation.round
-        improved = [row["seed"] for row in rows if self._take(row)]
-        self._decide()
+        improved = self._take(rows)
+        self._decide(rows)
         if improved and self._job.keep_models:
             self._keep(improved)
         self._save(time.monotonic() - started)
         self._seconds += time.monotonic() - started
 
-    def _take(self, row: dict[str, Any]) -> bool:
-        """Remembers a row; whether it is its seed's best so far (of two equal rounds the first)."""
-        self._rows.append(row)
-        value = row.get(self._job.metrics[0])
-        if value is None:
-            return False
-        score = self._job.signs[0] * value
-        if score <= self._best.get(row["seed"], -math.inf):
-            return False
-        self._best[row["seed"]] = score
-        return True
+    def _take(self, rows: Sequence[dict[str, Any]]) -> list[int]:
+        """Remembers a round's rows, one per seed; the seeds for which it is the best so far (of two equal rounds the first)."""
+        self._rows += rows
+        job = self._job
+        if all(isinstance(row.get(name), (int, float)) and math.isfinite(row[name]) for row in rows for name in job.metrics):
+            curve = tuple(math.fsum(row[name] for row in rows) / len(rows) for name in job.metrics)
+            self._curve[rows[0]["round"]] = curve
+            self._signed[rows[0]["round"]] = tuple(sign * mean for sign, mean in zip(job.signs, curve, strict=True))
+        improved = []
+        for row in rows:
+            value = row.get(job.metrics[0])
+            if value is not None and (score := job.signs[0] * value) > self._best.get(row["seed"], -math.inf):
+                self._best[row["seed"]] = score
+                improved.append(row["seed"])
+        return improved
 
-    def _decide(self) -> None:
-        last = [row for row in self._rows if row["round"] == self._completed]
+    def _decide(self, last: Sequence[dict[str, Any]]) -> None:
+        """Whether the trial ends here, from the last round's rows."""
         broken = sorted({name for row in last for name, value in row.items() if is_broken(name, value, self._job.metrics)})
         if broken:
             self._reason = "diverged"
             self._error = f"{broken[0]} stopped being a finite number in round {self._completed}."
         elif self._completed >= self._simulation.rounds:
             self._reason = "completed"
-        elif self._job.rule.stops(self._completed, self._curve(signed=True)):
+        elif self._job.rule.stops(self._completed, self._signed):
             self._reason = "scheduler"
 
     def _save(self, round_seconds: float) -> None:
@@ -249,25 +259,12 @@ class Trial(tune.Trainable):
 
     # -- what is reported ------------------------------------------------------------------------------------------
 
-    def _curve(self, signed: bool = False) -> dict[int, tuple[float, ...]]:
-        """Means over seeds of the job's metrics by round, where all were measured and finite."""
-        by_round: dict[int, list[dict[str, Any]]] = {}
-        for row in self._rows:
-            by_round.setdefault(row["round"], []).append(row)
-        signs = self._job.signs if signed else (1,) * len(self._job.metrics)
-        found = {}
-        for round_, rows in by_round.items():
-            if all(isinstance(row.get(name), (int, float)) and math.isfinite(row[name]) for row in rows for name in self._job.metrics):
-                found[round_] = tuple(sign * math.fsum(row[name] for row in rows) / len(rows) for name, sign in zip(self._job.metrics, signs, strict=True))
-        return found
-
     def _result(self) -> dict[str, Any]:
-        curve = self._curve()
         result: dict[str, Any] = {
-            "number": self._job.number, "round": self._completed, "values": curve.get(self._completed), "done": self._reason is not None,
+            "number": self._job.number, "round": self._completed, "values": self._curve.get(self._completed), "done": self._reason is not None,
         }
         if self._reason is not None:
-            result["ending"] = Ending(self._reason, self._completed, self._error, curve, means(self._rows), self._seconds, self._out_of_memory)
+            result["ending"] = Ending(self._reason, self._completed, self._error, self._curve, means(self._rows), self._seconds, self._out_of_memory)
         return result
 
     @contextlib.contextmanager

@@ -4,7 +4,7 @@ conv 5×5, 6 → ReLU → max-pool 2 → conv 5×5, 16 → ReLU → max-pool 2  
 → linear 120 → ReLU → linear 84 → ReLU → linear C                                             (head)
 
 p = 256 on 28×28 and 400 on 32×32. A side of less than 28 is padded with zeros to 28, evenly on both ends.
-The scaler acts on the two convolutions. Pooling comes before scaler and ReLU, which gives the same values and gradients.
+The scaler acts on the two convolutions. Pooling comes before the ReLU, which gives the same values and gradients.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainables.models.base import Axis, Model, Shape
-from trainables.models.pooled import padded, pooled
 
 
 class LeNet5Paper(Model):
@@ -39,8 +38,10 @@ class LeNet5Paper(Model):
 
     def features(self, x: Tensor) -> Tensor:
         """`(B, p)`, channel-major."""
-        x = F.relu(self.scaled(pooled(self.conv1, padded(x, self.pad))))
-        return F.relu(self.scaled(pooled(self.conv2, x))).flatten(1)
+        if any(self.pad):
+            x = F.pad(x, self.pad)
+        x = F.relu(F.max_pool2d(self.scaled(self.conv1(x)), 2))
+        return F.relu(F.max_pool2d(self.scaled(self.conv2(x)), 2)).flatten(1)
 
 
 def _map_side(side: int) -> int:

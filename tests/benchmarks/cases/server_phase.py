@@ -55,7 +55,7 @@ def run(quick: bool) -> Case:
         with Processes(f"server_phase, {model}") as processes:
             for name, arm in arms.items():
                 processes.start(name, arm)
-            found = interleave(processes, {name: [name] for name in arms}, repeats=3 if model == "cnn_narrow" else 2)
+            found = interleave(processes, {name: [name] for name in arms}, repeats=6 if model == "cnn_narrow" else 2)
             said = {name: processes.describe(name) for name in arms}
         rows += [[widths if name == "naive" else "", name, 10 * statistics.median(seconds), ratio(found["naive"], seconds), ratio(found["frozen"], seconds),
                   said[name]["memory"]["pss"], apart(said["frozen"]["model"], said[name]["model"])] for name, seconds in found.items()]
