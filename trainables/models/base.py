@@ -109,12 +109,21 @@ class BatchNorm(nn.BatchNorm2d):
     def __init__(self, channels: int) -> None:
         super().__init__(channels, track_running_stats=False)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """`(B, C, H, W)` to the same shape."""
+    def forward(self, x: Tensor, pool: bool = False) -> Tensor:
+        """`(B, C, H, W)` to the same shape, or with `pool` to half of each side; a map of less than 2×2 is not pooled any more.
+
+        In bfloat16 without gradients only what pooling leaves is normalised, by the statistics of the whole map: the largest stays
+        the largest where weights are positive. (In float32 this would round otherwise than it does with gradients.)"""
+        pool = pool and min(x.shape[-2:]) >= 2
         if x.shape[0] * x.shape[2] * x.shape[3] == 1:
             return x * 0 + self.bias.view(1, -1, 1, 1)
         # Under bfloat16 the statistics are float32 inside all the same; vmap has no rule for weights of another type.
-        return F.batch_norm(x, None, None, self.weight.to(x.dtype), self.bias.to(x.dtype), True, 0.0, self.eps)
+        weight, bias = self.weight.to(x.dtype), self.bias.to(x.dtype)
+        if pool and x.dtype == torch.bfloat16 and x.device.type == "cpu" and not torch.is_grad_enabled() and bool((weight > 0).all()):
+            mean, variance = torch.batch_norm_update_stats(x, None, None, 0.0)
+            return F.batch_norm(max_pool(x), mean, variance, weight, bias, False, 0.0, self.eps)
+        normalised = F.batch_norm(x, None, None, weight, bias, True, 0.0, self.eps)
+        return max_pool(normalised) if pool else normalised
 
 
 def initialise(module: nn.Module, generator: torch.Generator) -> None:

@@ -14,7 +14,7 @@ from functools import partial
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainables.models.base import Axis, BatchNorm, Model, Shape, max_pool
+from trainables.models.base import Axis, BatchNorm, Model, Shape
 
 
 class CNN(Model):
@@ -38,10 +38,7 @@ class CNN(Model):
     def features(self, x: Tensor) -> Tensor:
         """`(B, p)`, p the channels of the last layer."""
         for conv, norm in zip(self.convs, self.norms, strict=True):
-            x = norm(self.scaled(conv(x)))
-            if min(x.shape[-2:]) >= 2:
-                x = max_pool(x)
-            x = F.relu(x)
+            x = F.relu(norm(self.scaled(conv(x)), pool=True))
         return x.mean(dim=(2, 3))
 
 

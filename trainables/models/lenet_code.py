@@ -15,7 +15,7 @@ from functools import partial
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainables.models.base import Axis, BatchNorm, Model, Shape, max_pool
+from trainables.models.base import Axis, BatchNorm, Model, Shape
 
 
 class LeNetCode(Model):
@@ -42,13 +42,8 @@ class LeNetCode(Model):
 
     def features(self, x: Tensor) -> Tensor:
         """`(B, p)`, channel-major."""
-        x = F.relu(_pool(self.norm1(self.scaled(self.conv1(x)))))
-        return F.relu(_pool(self.norm2(self.scaled(self.conv2(x))))).flatten(1)
-
-
-def _pool(x: Tensor) -> Tensor:
-    """Halves each side, rounding down; a map that has shrunk to a single row or column is left alone."""
-    return max_pool(x) if min(x.shape[-2:]) >= 2 else x
+        x = F.relu(self.norm1(self.scaled(self.conv1(x)), pool=True))
+        return F.relu(self.norm2(self.scaled(self.conv2(x)), pool=True)).flatten(1)
 
 
 def _map_side(side: int, stride: int) -> int:

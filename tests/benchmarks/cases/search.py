@@ -1,4 +1,4 @@
-"""What a search costs over the same trials run bare, per trial and per report, and what its processes hold in memory."""
+"""What a search costs over the same trials run bare."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks import standin
-from tests.benchmarks.cases.client_round import federation
 from tests.benchmarks.measure import LIMIT, ROOT, SILENCE, Arm, Processes, environment, ratio, say
 from tests.benchmarks.results import Case, Goal
 
@@ -81,39 +80,6 @@ def overhead(case: Case, folder: Path, *, trials: int, rounds: int, seconds: flo
                            unit=" %"))
 
 
-def slopes(case: Case, folder: Path, quick: bool) -> None:
-    """Seconds per further trial and per report, each within one search that computes nothing."""
-    first, trials, rounds = (2, 6, 55) if quick else (10, 60, 510)
-
-    def apart(title: str, n: int, rounds: int) -> tuple[float, dict[str, Any]]:
-        diary = folder / f"{title}.jsonl"
-        found = search(f"search, {title}", folder, diary=str(diary), options={"trials": n, "rounds": rounds, "concurrency": 1, "name": title})
-        ends = [when for what, when in map(json.loads, diary.read_text().splitlines()) if what == "end" or (n == 1 and what == "round")]
-        return (ends[-1] - ends[first - 1]) / (len(ends) - first), found
-
-    per_trial, many = apart(f"{trials}-trials", trials, 1)
-    per_report, long = apart(f"{rounds}-reports", 1, rounds)
-    case.table("Searches that compute nothing, one trial at a time", ("what", "ms"), [
-        ["per further trial", 1000 * per_trial], ["per report", 1000 * per_report],
-        ["Ray's start", 1000 * statistics.median(f["init"] for f in (many, long))],
-        ["Ray's end", 1000 * statistics.median(f["shutdown"] for f in (many, long))],
-    ])
-    case.goals += [Goal("Per further trial", 0.3, per_trial, least=False, unit=" s"), Goal("Per report", 5.0, 1000 * per_report, least=False, unit=" ms")]
-
-
-def memory(case: Case, folder: Path, quick: bool) -> None:
-    """Memory of a search of real federations with LeNet-5."""
-    values, _ = federation("lenet5", 28, 1, 2 if quick else 10, 2 if quick else 20)
-    fixed = {key: value for key, value in values.items() if key not in ("rounds", "dataset", "local_steps", "batch_size", "lr")}
-    found = search("search, memory", folder, real=True, memory=True, options={
-        "trials": 2, "rounds": 1 if quick else 4, "concurrency": 2, "dataset": values["dataset"], "set": fixed | {"local_steps": values["local_steps"]},
-        "select_on": "test", "name": "memory"})
-    sizes = found["memory"]
-    case.table("Memory of a search with LeNet-5, two trials at once (largest proportional set size)", ("process", "MiB"), [
-        ["a worker with its trial", sizes["worker"]], ["driver", sizes["driver"]], ["Ray's servers and idle workers", sizes["ray"]], ["all", sizes["all"]]])
-    case.goals.append(Goal("One worker with LeNet-5", 450.0, sizes["worker"], least=False, unit=" MiB"))
-
-
 def run(quick: bool, long: bool = False) -> Case:
     case = Case("search", TITLE, TEXT, quick=quick)
     with tempfile.TemporaryDirectory(prefix="fedtune-bench-") as made:
@@ -126,6 +92,4 @@ def run(quick: bool, long: bool = False) -> Case:
             overhead(case, folder, trials=20, rounds=20, seconds=60.0, turns=1, must=5.0, at="60 s a trial")
         else:
             case.notes.append("Trials of 60 s are measured by `make bench CASES=search LONG=--long`, which takes 20 minutes more.")
-        slopes(case, folder, quick)
-        memory(case, folder, quick)
     return case
