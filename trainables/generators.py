@@ -93,7 +93,7 @@ def initialise(generator: Generator, random: torch.Generator) -> None:
 
 
 class Upsampling(nn.ConvTranspose2d):
-    """A transposed convolution; in bfloat16 on a CPU as a matrix product where the weights outnumber the values made.
+    """A transposed convolution without bias; in bfloat16 on a CPU as a matrix product where the weights outnumber the values made.
 
     PyTorch lays the weights out anew at every call, which then takes longer than the work: 512 → 256 channels from 4×4 takes
     a third of the time as a product, and the first layer, from 1×1, is one and nothing else. In float32 there is less to gain,

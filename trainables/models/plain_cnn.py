@@ -48,10 +48,7 @@ class PlainCNN(Model):
     def features(self, x: Tensor) -> Tensor:
         """`(B, 512)` at rate 1."""
         for conv in self.convs:
-            x = self.scaled(conv(x))
-            if min(x.shape[-2:]) >= 2:
-                x = max_pool(x)
-            x = F.relu(x)
+            x = F.relu(max_pool(self.scaled(conv(x))))
         return F.relu(self.fc(x.flatten(1)))
 
 
