@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import shutil
@@ -57,7 +58,17 @@ def _packages() -> list[Check]:
             importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             checks.append(Check(name, "note", f"not installed; needed for {what}"))
-    return checks
+    return [*checks, *_compiled()]
+
+
+def _compiled() -> list[Check]:
+    """A note where Python compiles the large packages at every import, as it may not keep what it made."""
+    specs = {name: importlib.util.find_spec(name) for name in ("torch", "ray")}
+    slow = [name for name, spec in specs.items() if spec is not None and spec.cached is not None and not os.path.exists(spec.cached)]
+    if not (slow and sys.dont_write_bytecode):
+        return []
+    return [Check("byte-code", "note", f"{' and '.join(slow)} are compiled at every import, so each process takes twice as long to start. "
+                                       "Unset PYTHONDONTWRITEBYTECODE, or run python -m compileall -q -j 0 on Python's site-packages once")]
 
 
 def _siblings() -> list[Check]:

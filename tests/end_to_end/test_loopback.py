@@ -1,4 +1,4 @@
-"""A search opens ports for its own processes; none of them may be reachable from another machine."""
+"""The processes of a search: none may be reachable from another machine, and none is there for nothing."""
 
 from __future__ import annotations
 
@@ -37,6 +37,13 @@ def listening() -> dict[str, str]:
     return {row[9]: row[1].split(":")[0] for row in rows if row[3] == LISTEN}
 
 
+def command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
+
+
 def addresses(pid: int) -> set[str]:
     """Addresses that the processes of `pid` listen at."""
     by_inode, found = listening(), set()
@@ -49,14 +56,17 @@ def addresses(pid: int) -> set[str]:
     return found
 
 
-def test_a_search_listens_on_the_loopback_device_only(toy: Path, tmp_path: Path) -> None:
+def test_a_search_listens_on_the_loopback_device_only_and_spares_servers(toy: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "fedtune", "search", "fedavg", "--dataset", str(toy), "--trials", "2", "--rounds", "2", "--sampler", "random",
                "--set", "clients=3", "--name", "ports", "--quiet"]
     search = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
     seen: set[str] = set()
+    commands = ""
     while search.poll() is None:
         seen |= addresses(search.pid)
+        commands += " ".join(map(command_line, family(search.pid)))
         time.sleep(0.3)
     assert search.returncode == 0
     assert seen, "no listening socket was seen, so this test looked at the wrong processes"
     assert seen <= LOOPBACK
+    assert "/raylet/raylet" in commands and not any(server in commands for server in ("/monitor.py", "/log_monitor.py", "/dashboard.py"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.machinery
 import json
 import sys
 from collections.abc import Callable
@@ -116,6 +117,22 @@ def test_doctor_names_a_cache_that_cannot_be_written(cli: Cli, tmp_path: Path, m
     done = cli("doctor")
     assert done.returncode == 1
     assert "cannot be written: Not a directory" in done.stdout and "1 problem to mend" in done.stdout
+
+
+@pytest.mark.parametrize(("compiled", "kept", "noted"), [(False, False, True), (False, True, False), (True, False, False)])
+def test_doctor_notes_packages_that_are_compiled_at_every_import(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: bool, kept: bool, noted: bool,
+) -> None:
+    from fedtune import checkup
+
+    code = tmp_path / "init.pyc"
+    if compiled:
+        code.touch()
+    spec = importlib.machinery.ModuleSpec("torch", None)
+    spec.cached = str(code)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: spec)
+    monkeypatch.setattr("sys.dont_write_bytecode", not kept)
+    assert [(check.name, check.state) for check in checkup._compiled()] == [("byte-code", "note")] * noted
 
 
 @pytest.mark.parametrize("name", ["methods", "spaces", "datasets", "doctor"])
