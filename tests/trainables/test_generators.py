@@ -64,6 +64,10 @@ def test_upsampling_by_products_is_the_transposed_convolution(
     x = torch.randn(batch, channels, *side).round().clamp(-1, 1).requires_grad_()
     expected = nn.functional.conv_transpose2d(x, layer.weight, None, *kernel[1:])
     assert torch.equal(layer(x), expected) and not taken
+    with torch.no_grad():
+        assert torch.equal(layer(x), expected)
+    assert taken == (["_rows"] if product == "_rows" else [])
+    taken.clear()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         made = layer(x)
     assert taken[:1] == ([product] if product else [])
@@ -72,6 +76,15 @@ def test_upsampling_by_products_is_the_transposed_convolution(
     weights = torch.randn_like(expected).round().clamp(-1, 1)
     for ours, theirs in zip(*(torch.autograd.grad((y * weights).sum(), (x, layer.weight)) for y in (made, expected)), strict=True):
         assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("noise_dim", [64, 100, 200])
+def test_images_are_the_same_with_gradients_and_without(noise_dim: int) -> None:
+    model = Generator((3, 32, 32), 10, noise_dim, "mul").to(memory_format=torch.channels_last).eval()
+    h = torch.randn(16, noise_dim, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        made = model(h)
+    torch.testing.assert_close(made, model(h).detach())
 
 
 @pytest.mark.parametrize("op", MERGE_OPS)

@@ -286,8 +286,23 @@ def test_what_is_normalised_and_pooled_in_bfloat16_without_gradients(shape: tupl
     assert made.dtype == torch.bfloat16
     torch.testing.assert_close(made.double(), expected, rtol=2**-7, atol=2**-6)
     torch.testing.assert_close(norm(x, pool=True).detach().double(), expected, rtol=2**-7, atol=2**-6)
+
+
+@pytest.mark.parametrize("negative", [False, True])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("shape", [(64, 32, 32, 32), (16, 8, 8, 8), (5, 3, 9, 7), (4, 40, 2, 2)])
+def test_what_is_normalised_and_pooled_without_gradients_has_the_same_bits(shape: tuple[int, ...], layout: torch.memory_format, negative: bool) -> None:
+    norm = BatchNorm(shape[1])
+    generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
-        assert torch.equal(norm(x.float(), pool=True), F.max_pool2d(norm(x.float()), 2))
+        norm.weight.copy_(torch.rand(shape[1], generator=generator) + 0.5)
+        norm.weight[0] *= -1 if negative else 1
+        norm.bias.copy_(torch.randn(shape[1], generator=generator))
+    x = (torch.randn(shape, generator=generator) * 2 + 1).contiguous(memory_format=layout)
+    with_gradients = norm(x, pool=True)
+    with torch.no_grad():
+        assert torch.equal(norm(x, pool=True), with_gradients)
+    assert torch.equal(with_gradients, F.max_pool2d(norm(x), 2))
 
 
 @pytest.mark.parametrize("shape", [(3, 32, 8, 8), (3, 5, 9, 7), (2, 1, 2, 3)])

@@ -114,17 +114,21 @@ class BatchNorm(nn.BatchNorm2d):
     def forward(self, x: Tensor, pool: bool = False) -> Tensor:
         """`(B, C, H, W)` to the same shape, or with `pool` to that of `max_pool`.
 
-        In bfloat16 without gradients only what pooling leaves is normalised, by the statistics of the whole map: the largest stays
-        the largest where weights are positive. (In float32 this would round otherwise than it does with gradients.)"""
+        Without gradients, on a CPU, only what pooling leaves is normalised, by the statistics of the whole map: the largest stays the
+        largest where weights are positive. In float32 to the same bits."""
         if x.shape[0] * x.shape[2] * x.shape[3] == 1:
             return x * 0 + self.bias.view(1, -1, 1, 1)
+        if pool and x.device.type == "cpu" and not torch.is_grad_enabled() and bool((self.weight > 0).all()):
+            return self._pooled(x)
         # Under bfloat16 the statistics are float32 inside all the same; vmap has no rule for weights of another type.
-        weight, bias = self.weight.to(x.dtype), self.bias.to(x.dtype)
-        if pool and x.dtype == torch.bfloat16 and x.device.type == "cpu" and not torch.is_grad_enabled() and bool((weight > 0).all()):
-            mean, variance = torch.batch_norm_update_stats(x, None, None, 0.0)
-            return F.batch_norm(max_pool(x), mean, variance, weight, bias, False, 0.0, self.eps)
-        normalised = F.batch_norm(x, None, None, weight, bias, True, 0.0, self.eps)
+        normalised = F.batch_norm(x, None, None, self.weight.to(x.dtype), self.bias.to(x.dtype), True, 0.0, self.eps)
         return max_pool(normalised) if pool else normalised
+
+    def _pooled(self, x: Tensor) -> Tensor:
+        mean, variance = torch.batch_norm_update_stats(x, None, None, 0.0)
+        # As PyTorch forms it from a batch's statistics, in double precision; from given ones it would not, so it is given a variance of 1.
+        scale = (1 / (variance.double() + self.eps).sqrt()).to(self.weight.dtype) * self.weight
+        return F.batch_norm(max_pool(x), mean.to(scale.dtype), torch.ones_like(scale), scale, self.bias, False, 0.0, 0.0)
 
 
 def initialise(module: nn.Module, generator: torch.Generator) -> None:
