@@ -118,7 +118,8 @@ class BatchNorm(nn.BatchNorm2d):
         largest where weights are positive. In float32 to the same bits."""
         if x.shape[0] * x.shape[2] * x.shape[3] == 1:
             return x * 0 + self.bias.view(1, -1, 1, 1)
-        if pool and x.device.type == "cpu" and not torch.is_grad_enabled() and bool((self.weight > 0).all()):
+        plain = x.device.type == "cpu" and not torch.is_grad_enabled() and not torch._C._are_functorch_transforms_active()
+        if pool and plain and bool((self.weight > 0).all()):
             return self._pooled(x)
         # Under bfloat16 the statistics are float32 inside all the same; vmap has no rule for weights of another type.
         normalised = F.batch_norm(x, None, None, self.weight.to(x.dtype), self.bias.to(x.dtype), True, 0.0, self.eps)
