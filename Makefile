@@ -1,5 +1,5 @@
 # make demo    set up, search on real digits, report, train the winner
-# make test    set up, run the tests: about eight minutes on two cores
+# make test    set up, run the tests: about six minutes on two cores
 # make test-slow   set up, run those that take more than about ten seconds each: kills, resumes, the documents' commands
 # make lint    style, types, layers
 # make bench   set up, measure against plain loops (about 50 minutes on two quiet cores), make bench/performance.md

@@ -18,7 +18,7 @@ from search_spaces.errors import Shown, UserError, sentence
 from search_spaces.parameter import Value
 
 #: What starting Ray and the first workers takes, in seconds, for estimates.
-START_UP = 15.0
+START_UP = 10.0
 
 
 @dataclass(frozen=True)

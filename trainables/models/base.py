@@ -118,12 +118,17 @@ class BatchNorm(nn.BatchNorm2d):
         largest where weights are positive. In float32 to the same bits."""
         if x.shape[0] * x.shape[2] * x.shape[3] == 1:
             return x * 0 + self.bias.view(1, -1, 1, 1)
-        plain = x.device.type == "cpu" and not torch.is_grad_enabled() and not torch._C._are_functorch_transforms_active()
-        if pool and plain and bool((self.weight > 0).all()):
+        if pool and self._after_pooling(x):
             return self._pooled(x)
         # Under bfloat16 the statistics are float32 inside all the same; vmap has no rule for weights of another type.
         normalised = F.batch_norm(x, None, None, self.weight.to(x.dtype), self.bias.to(x.dtype), True, 0.0, self.eps)
         return max_pool(normalised) if pool else normalised
+
+    def _after_pooling(self, x: Tensor) -> bool:
+        """Whether it is enough to normalise what pooling leaves. (A GPU would have to be waited for.)"""
+        if x.device.type != "cpu" or torch.is_grad_enabled() or torch._C._are_functorch_transforms_active():
+            return False
+        return bool((self.weight > 0).all())
 
     def _pooled(self, x: Tensor) -> Tensor:
         mean, variance = torch.batch_norm_update_stats(x, None, None, 0.0)
