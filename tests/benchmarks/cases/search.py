@@ -19,8 +19,9 @@ TITLE = "Search overhead"
 TEXT = """
 The same trials, a fixed number of matrix products each on one thread, by two bare processes that hand each other nothing, and by `fedtune.search` with
 two trials at once. *Search* is the whole call: plan, run directory, study, Ray's start, trials, Ray's end; *without Ray's start and end* is
-what grows with the search, together with what its processes import once. Per further trial and per report are what one more takes within a search
-that computes nothing, one trial at a time.
+what grows with the search, together with what its processes import once. Half of the bare trials run before the search and half after it, so that a
+machine which grows slower or faster does so for both. *With no trial under way* is what a place for a trial waited, at the start, between
+trials and at the end, and hangs on nothing but that.
 """
 
 
@@ -58,26 +59,40 @@ def overhead(case: Case, folder: Path, *, trials: int, rounds: int, seconds: flo
     whole: list[float] = []
     inner: list[float] = []
     starts: list[float] = []
+    idle: list[float] = []
     with Processes(f"search, {at}") as processes:
         for name in "ab":
-            processes.start(name, Arm("bare_trials", {"trials": trials // 2, "rounds": rounds, "work": work}))
+            processes.start(name, Arm("bare_trials", {"trials": trials // 4, "rounds": rounds, "work": work}))
         for turn in range(turns):
-            bare.append(processes.run(["a", "b"])[0])
-            found = search(f"search, {at}: {trials} trials", folder, work=work,
-                           options={"trials": trials, "rounds": rounds, "concurrency": 2, "name": f"{at.split()[0]}-{turn}"})
+            name = f"{at.split()[0]}-{turn}"
+            before = processes.run(["a", "b"])[0]
+            found = search(f"search, {at}: {trials} trials", folder, work=work, diary=str(folder / name) + ".jsonl",
+                           options={"trials": trials, "rounds": rounds, "concurrency": 2, "name": name})
+            bare.append(before + processes.run(["a", "b"])[0])
             whole.append(found["seconds"])
             inner.append(found["seconds"] - found["init"] - found["shutdown"])
             starts.append(found["init"] + found["shutdown"])
-            say(f"  search, {at}: {turn + 1}/{turns}: bare {bare[-1]:.1f} s, search {whole[-1]:.1f} s, of it Ray's start and end {starts[-1]:.1f} s")
+            idle.append(found["seconds"] - under_way(folder / f"{name}.jsonl") / 2)
+            say(f"  search, {at}: {turn + 1}/{turns}: bare {bare[-1]:.1f} s, search {whole[-1]:.1f} s, of it Ray's start and end {starts[-1]:.1f} s, "
+                f"with no trial under way {idle[-1]:.1f} s")
     case.table(f"{trials} trials of {2 * statistics.median(bare) / trials:.3g} s, two at once", ("how", "s", "over bare, %"), [
         ["bare, two processes", statistics.median(bare), None],
         ["fedtune.search", statistics.median(whole), 100 / ratio(bare, whole) - 100],
         ["without Ray's start and end", statistics.median(inner), 100 / ratio(bare, inner) - 100],
         ["Ray's start and end", statistics.median(starts), None],
+        ["with no trial under way", statistics.median(idle), None],
     ])
     case.goals.append(Goal(f"Search over the same trials run bare, {at}, whole call", must, 100 / ratio(bare, whole) - 100, least=False, unit=" %"))
     case.goals.append(Goal(f"Search over the same trials run bare, {at}, without Ray's start and end", must, 100 / ratio(bare, inner) - 100, least=False,
                            unit=" %"))
+
+
+def under_way(diary: Path) -> float:
+    """Seconds of all trials together, from a stand-in's diary: each begins once and ends once, whoever else does between."""
+    when = {"begin": 0.0, "end": 0.0, "round": 0.0}
+    for what, time_ in map(json.loads, diary.read_text().splitlines()):
+        when[what] += time_
+    return when["end"] - when["begin"]
 
 
 def run(quick: bool, long: bool = False) -> Case:
@@ -85,9 +100,9 @@ def run(quick: bool, long: bool = False) -> Case:
     with tempfile.TemporaryDirectory(prefix="fedtune-bench-") as made:
         folder = Path(made)
         if quick:
-            overhead(case, folder, trials=2, rounds=2, seconds=0.2, turns=1, must=15.0, at="0.2 s a trial")
+            overhead(case, folder, trials=4, rounds=2, seconds=0.2, turns=1, must=15.0, at="0.2 s a trial")
         else:
-            overhead(case, folder, trials=20, rounds=10, seconds=10.0, turns=2, must=15.0, at="10 s a trial")
+            overhead(case, folder, trials=20, rounds=10, seconds=10.0, turns=3, must=15.0, at="10 s a trial")
         if long:
             overhead(case, folder, trials=20, rounds=20, seconds=60.0, turns=1, must=5.0, at="60 s a trial")
         else:
