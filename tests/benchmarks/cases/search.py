@@ -20,8 +20,8 @@ TEXT = """
 The same trials, a fixed number of matrix products each on one thread, by two bare processes that hand each other nothing, and by `fedtune.search` with
 two trials at once. *Search* is the whole call: plan, run directory, study, Ray's start, trials, Ray's end; *without Ray's start and end* is
 what grows with the search, together with what its processes import once. Half of the bare trials run before the search and half after it, so that a
-machine which grows slower or faster does so for both. *With no trial under way* is what a place for a trial waited, at the start, between
-trials and at the end, and hangs on nothing but that.
+machine which grows slower or faster does so for both. Even so it changes by more within minutes than a search costs, and an overhead can come out
+below zero. *With no trial under way* is what a place for a trial waited, at the start, between trials and at the end, and hangs on nothing but that.
 """
 
 
