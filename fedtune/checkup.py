@@ -8,6 +8,7 @@ import os
 import platform
 import shutil
 import sys
+import sysconfig
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +69,7 @@ def _compiled() -> list[Check]:
     if not (slow and sys.dont_write_bytecode):
         return []
     return [Check("byte-code", "note", f"{' and '.join(slow)} are compiled at every import, so each process takes twice as long to start. "
-                                       "Unset PYTHONDONTWRITEBYTECODE, or run python -m compileall -q -j 0 on Python's site-packages once")]
+                                       f"Unset PYTHONDONTWRITEBYTECODE, or run once: python -m compileall -q -j 0 {sysconfig.get_path('purelib')}")]
 
 
 def _siblings() -> list[Check]:
