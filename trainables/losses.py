@@ -61,10 +61,7 @@ class _MeanSquares(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor) -> Tensor:
         ctx.save_for_backward(values)
-        if (size := _rows_at_once(values)) > 1:
-            return torch.cat([(rows[:, None] - values[None]).square().mean(dim=2) for rows in values.split(size)])
-        apart = torch.empty_like(values)
-        return torch.stack([torch.sub(row, values, out=apart).square_().mean(dim=1) for row in values])
+        return torch.cat([(rows[:, None] - values[None]).square_().mean(dim=2) for rows in values.split(_rows_at_once(values))])
 
     @staticmethod
     @once_differentiable
@@ -75,8 +72,7 @@ class _MeanSquares(torch.autograd.Function):
         parts = []
         size = _rows_at_once(values)
         if size == 1 and torch.equal(gradient, gradient.t()):  # as of a mean: the two sums have the same terms in the same order
-            apart, twice = torch.empty_like(values), (2 * gradient)[:, :, None]
-            return 2 * torch.stack([torch.sub(row, values, out=apart).mul_(own).sum(dim=0) for row, own in zip(values, twice, strict=True)])
+            return torch.stack([(row - values).mul_(own).sum(dim=0) for row, own in zip(values, 4 * gradient[:, :, None], strict=True)])
         for rows, own, others in zip(values.split(size), gradient.split(size), gradient.split(size, dim=1), strict=True):
             as_first = (own[:, :, None] * (2 * (rows[:, None] - values[None]))).sum(dim=1)
             as_second = (others[:, :, None] * (2 * (values[:, None] - rows[None]))).neg_().sum(dim=0)

@@ -267,17 +267,23 @@ def test_batchnorm_uses_batch_statistics_in_evaluation_and_takes_a_single_value(
     torch.testing.assert_close(norm(torch.randn(1, 2, 1, 1)), torch.full((1, 2, 1, 1), 0.5))
 
 
-@pytest.mark.parametrize("negative", [False, True])
-@pytest.mark.parametrize("shape", [(16, 8, 8, 8), (5, 3, 9, 7)])
-def test_what_is_normalised_and_pooled_in_bfloat16_without_gradients(shape: tuple[int, ...], negative: bool) -> None:
-    """Against float64; the statistics are those of the whole map, an odd last row included. bfloat16 has 8 bits."""
+def norm_and_maps(shape: tuple[int, ...], negative: bool) -> tuple[BatchNorm, torch.Tensor]:
+    """A layer with weights of its own, the first below zero where `negative`, and maps that are not centred."""
     norm = BatchNorm(shape[1])
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         norm.weight.copy_(torch.rand(shape[1], generator=generator) + 0.5)
         norm.weight[0] *= -1 if negative else 1
         norm.bias.copy_(torch.randn(shape[1], generator=generator))
-    x = (torch.randn(shape, generator=generator) * 2 + 1).bfloat16()
+    return norm, torch.randn(shape, generator=generator) * 2 + 1
+
+
+@pytest.mark.parametrize("negative", [False, True])
+@pytest.mark.parametrize("shape", [(16, 8, 8, 8), (5, 3, 9, 7)])
+def test_what_is_normalised_and_pooled_in_bfloat16_without_gradients(shape: tuple[int, ...], negative: bool) -> None:
+    """Against float64; the statistics are those of the whole map, an odd last row included. bfloat16 has 8 bits."""
+    norm, x = norm_and_maps(shape, negative)
+    x = x.bfloat16()
     values = x.double()
     apart = (values - values.mean((0, 2, 3), keepdim=True)) / (values.var((0, 2, 3), correction=0, keepdim=True) + norm.eps).sqrt()
     expected = F.max_pool2d(apart * norm.weight.double()[:, None, None] + norm.bias.double()[:, None, None], 2)
@@ -292,13 +298,8 @@ def test_what_is_normalised_and_pooled_in_bfloat16_without_gradients(shape: tupl
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize("shape", [(64, 32, 32, 32), (16, 8, 8, 8), (5, 3, 9, 7), (4, 40, 2, 2)])
 def test_what_is_normalised_and_pooled_without_gradients_has_the_same_bits(shape: tuple[int, ...], layout: torch.memory_format, negative: bool) -> None:
-    norm = BatchNorm(shape[1])
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        norm.weight.copy_(torch.rand(shape[1], generator=generator) + 0.5)
-        norm.weight[0] *= -1 if negative else 1
-        norm.bias.copy_(torch.randn(shape[1], generator=generator))
-    x = (torch.randn(shape, generator=generator) * 2 + 1).contiguous(memory_format=layout)
+    norm, x = norm_and_maps(shape, negative)
+    x = x.contiguous(memory_format=layout)
     with_gradients = norm(x, pool=True)
     with torch.no_grad():
         assert torch.equal(norm(x, pool=True), with_gradients)

@@ -89,10 +89,8 @@ def overhead(case: Case, folder: Path, *, trials: int, rounds: int, seconds: flo
 
 def under_way(diary: Path) -> float:
     """Seconds of all trials together, from a stand-in's diary: each begins once and ends once, whoever else does between."""
-    when = {"begin": 0.0, "end": 0.0, "round": 0.0}
-    for what, time_ in map(json.loads, diary.read_text().splitlines()):
-        when[what] += time_
-    return when["end"] - when["begin"]
+    sign = {"begin": -1, "end": 1, "round": 0}
+    return sum(sign[what] * when for what, when in map(json.loads, diary.read_text().splitlines()))
 
 
 def run(quick: bool, long: bool = False) -> Case:
