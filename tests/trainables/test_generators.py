@@ -70,9 +70,12 @@ def test_upsampling_by_products_is_the_transposed_convolution(
     taken.clear()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         made = layer(x)
-    assert taken[:1] == ([product] if product else [])
+        assert taken[:1] == ([product] if product else [])
+        stacked = torch.func.vmap(layer)(torch.stack([x, 2 * x]))
     assert made.dtype == torch.bfloat16
+    assert made.is_contiguous(memory_format=torch.channels_last)
     assert torch.equal(made.float(), expected)
+    assert torch.equal(stacked.float(), torch.stack([expected, 2 * expected]))
     weights = torch.randn_like(expected).round().clamp(-1, 1)
     for ours, theirs in zip(*(torch.autograd.grad((y * weights).sum(), (x, layer.weight)) for y in (made, expected)), strict=True):
         assert torch.equal(ours, theirs)
