@@ -46,17 +46,19 @@ def test_output_shape_and_range(shape: tuple[int, int, int]) -> None:
     ((6, 5, 3), (1, 1), ((7, 6), 1, 0), "_rows"),
     ((24, 5, 2), (2, 3), (4, 2, 1), "_overlapped"),
     ((80, 3, 1), (4, 4), (4, 2, 1), "_overlapped"),
+    ((512, 3, 8), (4, 4), (4, 2, 1), "_overlapped"),
+    ((512, 3, 16), (4, 5), (4, 2, 1), "_overlapped"),
     ((6, 5, 3), (4, 4), (4, 2, 1), None),
     ((40, 3, 3), (4, 4), (3, 1, 1), None),
 ])
-def test_upsampling_by_products_is_the_transposed_convolution(
+def test_upsampling_by_other_means_is_the_transposed_convolution(
     sizes: tuple[int, int, int], side: tuple[int, int], kernel: tuple, product: str | None, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whole numbers, so that bfloat16, which products take in, and sums are exact."""
+    """Whole numbers, so that bfloat16, which products take in, and sums are exact. 512 channels go side by side without gradients."""
     channels, out, batch = sizes
     layer = Upsampling(channels, out, *kernel, bias=False).to(memory_format=torch.channels_last)
     taken: list[str] = []
-    for name in ("_rows", "_overlapped"):
+    for name in ("_rows", "_overlapped", "_side_by_side"):
         original = getattr(layer, name)
         monkeypatch.setattr(layer, name, lambda *a, name=name, original=original: taken.append(name) or original(*a))
     with torch.no_grad():
@@ -66,7 +68,7 @@ def test_upsampling_by_products_is_the_transposed_convolution(
     assert torch.equal(layer(x), expected) and not taken
     with torch.no_grad():
         assert torch.equal(layer(x), expected)
-    assert taken == (["_rows"] if product == "_rows" else [])
+    assert taken == (["_rows"] if product == "_rows" else ["_side_by_side"] if channels == 512 else [])
     taken.clear()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         made = layer(x)

@@ -38,7 +38,7 @@ class CNN(Model):
     def features(self, x: Tensor) -> Tensor:
         """`(B, p)`, p the channels of the last layer."""
         for conv, norm in zip(self.convs, self.norms, strict=True):
-            x = F.relu(norm(self.scaled(conv(x)), pool=True))
+            x = F.relu(norm(self.scaled(conv(x)), pool=True), inplace=True)
         return x.mean(dim=(2, 3))
 
 
