@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -78,6 +79,29 @@ def rounds(method: str, values: Mapping[str, Any], rounds: int = 1, device: str 
 
     process.without_compiler()
     return Rounds(method, values, rounds, device, seeds)
+
+
+class Beside:
+    """A FedAvg round by hand and one of fedtune's, in turn within one process: processes of one program differ in speed by several per
+    cent for good, by where their memory lies, which is as much as fedtune's bookkeeping may cost."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.units: dict[str, Unit] = {"optimised": optimised(values), "fedtune": rounds("fedavg", values)}
+        self.seconds: dict[str, list[float]] = {name: [] for name in self.units}
+
+    def run(self) -> None:
+        for name, unit in self.units.items():
+            started = time.perf_counter()
+            unit.run()
+            self.seconds[name].append(time.perf_counter() - started)
+
+    def describe(self) -> dict[str, Any]:
+        return {"seconds": self.seconds}
+
+
+def beside(values: Mapping[str, Any]) -> Unit:
+    """What fedtune's bookkeeping costs."""
+    return Beside(values)
 
 
 class BareTrials:
