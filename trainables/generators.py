@@ -126,7 +126,7 @@ class Upsampling(nn.ConvTranspose2d):
         apart = x.new_zeros(batch // 8, height, 8, breadth + 1, channels)
         apart[:, :, :, :breadth] = x.permute(0, 2, 3, 1).reshape(-1, 8, height, breadth, channels).transpose(1, 2)
         made = super().forward(apart.view(-1, height, 8 * (breadth + 1), channels).permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
-        images = made.view(-1, 2 * height, 8, 2 * (breadth + 1), self.out_channels)[:, :, :, : 2 * breadth].transpose(1, 2)
+        images = made.reshape(-1, 2 * height, 8, 2 * (breadth + 1), self.out_channels)[:, :, :, : 2 * breadth].transpose(1, 2)
         return images.reshape(batch, 2 * height, 2 * breadth, -1).permute(0, 3, 1, 2)
 
     def _overlapped(self, x: Tensor) -> Tensor:
