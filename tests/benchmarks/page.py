@@ -140,10 +140,10 @@ def svg(curve: Mapping[str, Any]) -> str:
     for x in ticks_x:
         px, _ = at(x, ticks_y[0])
         out.append(f'<path d="M{px:.1f} {top}V{height - bottom}" stroke="#dddddd"/><text x="{px:.1f}" y="{height - bottom + 16}" '
-                   f'text-anchor="middle">{number(x)}</text>')
+                   f'text-anchor="middle">{x:,g}</text>')
     for y in ticks_y:
         _, py = at(ticks_x[0], y)
-        out.append(f'<path d="M{left} {py:.1f}H{width - right}" stroke="#dddddd"/><text x="{left - 6}" y="{py + 4:.1f}" text-anchor="end">{number(y)}</text>')
+        out.append(f'<path d="M{left} {py:.1f}H{width - right}" stroke="#dddddd"/><text x="{left - 6}" y="{py + 4:.1f}" text-anchor="end">{y:,g}</text>')
     out.append(f'<text x="{(left + width - right) / 2}" y="{height - 10}" text-anchor="middle">{html.escape(curve["x"])}</text>')
     out.append(f'<text transform="translate(16 {(top + height - bottom) / 2}) rotate(-90)" text-anchor="middle">{html.escape(curve["y"])}</text>')
     for place_, (name, series) in enumerate(curve["series"].items()):
