@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -147,13 +146,6 @@ def seed_values(run: Run, metric: str, readout: str = "last") -> dict[int, float
     """The run's value of the metric by seed."""
     direction = METRICS[metric].direction if metric in METRICS else "maximize"
     return run.over_seeds(metric, "last" if readout == "last" else direction)
-
-
-def write_figure(comparison: Comparison, output: str | os.PathLike[str]) -> Path:
-    """One offline page with the runs' curves overlaid and the table beneath."""
-    from analysis.page import comparison_page
-
-    return comparison_page(comparison, Path(output))
 
 
 def _row(entry: Entry) -> dict[str, object]:

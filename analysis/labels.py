@@ -133,9 +133,3 @@ class Labels:
     def note(self, name: str) -> str:
         """`selected on` where trials were chosen by this metric, else an empty text."""
         return "selected on" if name in self.selected else ""
-
-
-def twin(name: str) -> str:
-    """The test metric of a validation metric and the other way round; the name itself where there is no twin."""
-    other = name.removeprefix("val_") if name.startswith("val_") else f"val_{name}"
-    return other if other in METRICS else name

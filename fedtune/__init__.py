@@ -16,27 +16,27 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from analysis.compare import compare as compare
     from analysis.report import report as report
-    from fedtune.attacking import attack as attack
-    from fedtune.checkup import doctor as doctor
-    from fedtune.exporting import export as export
-    from fedtune.final import run as run
-    from fedtune.listing import datasets as datasets
-    from fedtune.listing import methods as methods
-    from fedtune.listing import spaces as spaces
-    from fedtune.searching import extend as extend
-    from fedtune.searching import resume as resume
-    from fedtune.searching import search as search
-    from fedtune.watching import dashboard as dashboard
-    from fedtune.watching import status as status
+    from fedtune.api.attack import attack as attack
+    from fedtune.api.catalogue import datasets as datasets
+    from fedtune.api.catalogue import methods as methods
+    from fedtune.api.catalogue import spaces as spaces
+    from fedtune.api.doctor import doctor as doctor
+    from fedtune.api.export import export as export
+    from fedtune.api.run import run as run
+    from fedtune.api.search import extend as extend
+    from fedtune.api.search import resume as resume
+    from fedtune.api.search import search as search
+    from fedtune.api.status import dashboard as dashboard
+    from fedtune.api.status import status as status
     from trainables.zoo import load_model as load_model
 
-#: Where each public function lives. (A module must not bear its function's name, or importing one would hide the other.)
+#: Where each public function lives. A module may bear its function's name, as none of them stands at this level.
 _PUBLIC = {
-    "search": "fedtune.searching", "resume": "fedtune.searching", "extend": "fedtune.searching",
-    "export": "fedtune.exporting", "run": "fedtune.final", "status": "fedtune.watching", "dashboard": "fedtune.watching",
+    "search": "fedtune.api.search", "resume": "fedtune.api.search", "extend": "fedtune.api.search",
+    "export": "fedtune.api.export", "run": "fedtune.api.run", "status": "fedtune.api.status", "dashboard": "fedtune.api.status",
     "report": "analysis.report", "compare": "analysis.compare",
-    "methods": "fedtune.listing", "spaces": "fedtune.listing", "datasets": "fedtune.listing", "doctor": "fedtune.checkup",
-    "attack": "fedtune.attacking",
+    "methods": "fedtune.api.catalogue", "spaces": "fedtune.api.catalogue", "datasets": "fedtune.api.catalogue", "doctor": "fedtune.api.doctor",
+    "attack": "fedtune.api.attack",
     "load_model": "trainables.zoo",
 }
 

@@ -13,17 +13,17 @@ from pathlib import Path
 import optuna
 import yaml
 
-from analysis import schema
+from search_spaces import run_folder
 
 
 def main(search: Path, final: Path) -> None:
     exported = yaml.safe_load((search / "best.yaml").read_text(encoding="utf-8"))
     best = ", ".join(f"{key} {exported['parameters'][key]:.4g}" for key in exported["searched"])
-    study = optuna.load_study(study_name=None, storage=f"sqlite:///{final / schema.STUDY}")
+    study = optuna.load_study(study_name=None, storage=f"sqlite:///{final / run_folder.STUDY}")
     reached = [trial.user_attrs["metric:global_accuracy"] for trial in study.trials]
-    model = next((final / schema.TRIALS).glob("*/model-*.json"))
+    model = next((final / run_folder.TRIALS).glob("*/model-*.json"))
     card = json.loads(model.read_text(encoding="utf-8"))
-    print(f"Report          {search / schema.REPORT}")
+    print(f"Report          {search / run_folder.REPORT}")
     print(f"Best            {exported['method']} with {best}  ({search / 'best.yaml'})")
     print(f"Final accuracy  {statistics.fmean(reached):.4f} ± {statistics.stdev(reached):.4f} on the test set, {len(reached)} fresh seeds")
     print(f"Model           {model.with_suffix('.safetensors')}  ({card['model']} on {card['dataset']})")

@@ -77,3 +77,9 @@ _ALL = (*_DECLARED, *(replace(m, name=f"{prefix}_{m.name}", title=f"{m.title} of
 METRICS: dict[str, Metric] = {m.name: m for m in _ALL} | {
     f"val_{m.name}": replace(m, name=f"val_{m.name}", title=f"{m.title} (validation)", validation=False) for m in _ALL if m.validation
 }
+
+
+def twin(name: str) -> str:
+    """The test metric of a validation metric and the other way round; the name itself where there is no twin."""
+    other = name.removeprefix("val_") if name.startswith("val_") else f"val_{name}"
+    return other if other in METRICS else name

@@ -15,11 +15,11 @@ from torch import Tensor, nn
 
 from search_spaces.parameter import choice, integer, real, text
 from trainables import models
-from trainables.method import Params
+from trainables.data.partition import RECIPES
+from trainables.models.precision import PRECISIONS, lower
 from trainables.params import take
-from trainables.partition import RECIPES
-from trainables.precision import PRECISIONS, lower
 from trainables.rng import Rng
+from trainables.wire import Params
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -80,7 +80,7 @@ class Federation:
     widths: tuple[float, ...]
     rounds: int
     device: torch.device = torch.device("cpu")
-    #: Arithmetic of the passes of all modules, see `trainables.precision`.
+    #: Arithmetic of the passes of all modules, see `trainables.models.precision`.
     precision: str = "fp32"
     _networks: dict[object, nn.Module] = field(default_factory=dict, repr=False, compare=False)
 

@@ -1,7 +1,7 @@
 """The only client training loop. A method supplies the objective; everything else is here.
 
 A method whose clients do no more than train says so by describing that as a `LocalJob`: its client is then `alone(job)`,
-and a cohort of such jobs can be trained as one program (`trainables.executors`).
+and a cohort of such jobs can be trained as one program (`trainables.simulation.executors`).
 
 Mini-batches are index tensors drawn before the first step: shuffles of the client's samples laid end to end and cut
 into batches of equal size, so a client's work has a static shape and the same draws whatever the method.
@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 from search_spaces.parameter import integer, real
 from trainables.federation import ClientData, Federation
-from trainables.method import ClientResult, Params, Payload
 from trainables.params import put, take
 from trainables.rng import Rng
+from trainables.wire import ClientResult, Params, Payload
 
 #: `(module, x (B, ch, H, W), y (B,)) -> scalar loss`
 Objective = Callable[[nn.Module, Tensor, Tensor], Tensor]

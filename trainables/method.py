@@ -11,7 +11,7 @@ budgets (see `trainables.federation.Federation`). It holds no sample. A client s
 own data; the server sees uploads. Payloads and uploads are flat dictionaries of tensors, so bytes are counted exactly.
 
 `State` and `Memory` are frozen dataclasses whose fields are tensors, numbers, strings, None, dictionaries and tuples of
-these, or further such dataclasses: a checkpoint is one value (see `trainables.checkpoint`). Functions never change
+these, or further such dataclasses: a checkpoint is one value (see `trainables.simulation.checkpoint`). Functions never change
 their arguments in place.
 """
 
@@ -21,41 +21,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from torch import Tensor, nn
+from torch import nn
+
+from search_spaces.errors import sentence
+from trainables.wire import ClientResult, Params, Payload, Upload
 
 if TYPE_CHECKING:
     from trainables.federation import ClientData, Federation, FederationConfig
     from trainables.local import LocalJob
     from trainables.rng import Rng
-
-Params = dict[str, Tensor]
-Payload = dict[str, Tensor]
 Widths = Literal["equal", "any"]
-
-
-@dataclass(frozen=True)
-class ClientResult:
-    """What one client's work yields.
-
-    `upload` crosses the wire. `memory` stays on the client until its next round (None: nothing).
-    `model` is the complete local model after training, read only to measure local accuracy (None: there is none).
-    `loss` is the mean training loss over the round's steps, None where nothing was trained.
-    `metrics` are further numbers of the client's round by name (declared in `search_spaces.metrics`); the record holds
-    their mean weighted by client size."""
-
-    upload: Payload
-    memory: Any = None
-    model: Params | None = None
-    loss: float | None = None
-    metrics: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Upload:
-    """One client's upload as the server receives it, with the client's number."""
-
-    client: int
-    payload: Payload
 
 
 @dataclass(frozen=True)
@@ -137,3 +112,16 @@ class Method:
             ("clients' own architectures", self.client_network is not _client_network),
             ("label counts leave clients", self.shares_label_counts),
         ) if holds)
+
+
+def executor_problems(executor: str, method: Method, config: Any) -> list[str]:
+    """Why this executor cannot train this method's clients; empty where it can."""
+    if executor in ("auto", "loop") or stackable(method, config):
+        return []
+    why = "whose clients do more than train one model by SGD" if method.job is None else "whose clients follow statistics step by step in this configuration"
+    return [sentence("executor", f"loop or auto for {method.name}, {why}", executor)]
+
+
+def stackable(method: Method, config: Any) -> bool:
+    """Whether the method's clients are pure training jobs under this configuration."""
+    return method.job is not None and method.batches(config)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor, nn
 
-from trainables.method import Params, Payload
+from trainables.wire import Params, Payload
 
 
 def take(module: nn.Module) -> Params:

@@ -19,10 +19,9 @@ from typing import Any
 
 from search_spaces.errors import UserError, sentence, unknown
 from search_spaces.parameter import Parameter, Value, build, convert_all, defaults, parameters
-from trainables import executors
 from trainables import methods as package
 from trainables.federation import FederationConfig
-from trainables.method import Method
+from trainables.method import Method, executor_problems
 
 
 @cache
@@ -57,7 +56,7 @@ def resolve(name: str, values: Mapping[str, object], where: str = "") -> dict[st
         able = ", ".join(m.name for m in methods().values() if m.widths == "any")
         problems.append(sentence("rho", f"0 for {name}, whose clients all train the same model", federation.rho, where,
                                  f"Methods with sub-models of different widths: {able}."))
-    problems += executors.problems(federation.executor, chosen, config)
+    problems += executor_problems(federation.executor, chosen, config)
     if problems:
         raise UserError(*problems)
     return complete

@@ -31,9 +31,9 @@ from ray import tune
 
 from search_spaces.errors import UserError
 from search_spaces.parameter import Value
-from trainables import process
-from trainables.trial import Replicates
-from trainables.trial_files import disk, is_broken, line, locked, means, read_rows, replace, sync
+from trainables.simulation.replicates import Replicates
+from trainables.worker import process
+from trainables.worker.files import disk, is_broken, line, locked, means, read_rows, replace, sync
 
 #: Share of the running time that writing checkpoints may take; rounds much faster than a checkpoint are not all saved.
 CHECKPOINT_SHARE = 0.05
@@ -79,7 +79,7 @@ class Job:
 class Ending:
     """How a trial ended. (An object of our own, as Ray flattens dictionaries in results.)"""
 
-    #: One of `analysis.schema.STOP_REASONS`.
+    #: One of `search_spaces.run_folder.STOP_REASONS`.
     stop_reason: str
     #: Rounds run.
     round: int

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from analysis.labels import twin
 from analysis.runs import Run
-from analysis.study import in_memory
+from analysis.runs.study import in_memory
+from search_spaces.metrics import twin
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial

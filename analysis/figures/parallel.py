@@ -13,8 +13,9 @@ from plotly.colors import sample_colorscale
 from analysis import style
 from analysis.figure import Figure
 from analysis.figures._common import finals, sample
-from analysis.labels import Labels, number, twin
+from analysis.labels import Labels, number
 from analysis.runs import Run
+from search_spaces.metrics import twin
 
 #: Lines drawn at most, and colours they are drawn in.
 LIMIT, BINS = 300, 12

@@ -12,8 +12,9 @@ import plotly.graph_objects as go
 from analysis import style
 from analysis.figure import Figure
 from analysis.figures._common import finals
-from analysis.labels import Labels, number, twin
+from analysis.labels import Labels, number
 from analysis.runs import Run
+from search_spaces.metrics import twin
 
 LIMIT = 12
 

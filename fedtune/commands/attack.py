@@ -24,10 +24,11 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Attack what a configuration's clients upload; shows how much of their images can be rebuilt."""
-    from fedtune import attacking, tables
-    from fedtune.printing import shown
+    from fedtune.api.attack import attack, facts
+    from fedtune.commands._output import shown
+    from fedtune.console import tables
 
-    made = attacking.attack(
+    made = attack(
         target, images=images, steps=steps, private=private, trial=trial, seed=seed, data_dir=data_dir, output=output, plain=plain, quiet=quiet,
     )
     if as_json:
@@ -38,7 +39,7 @@ def command(
     tables.show(f"Deep-leakage attack on {made.title}, {made.dataset}", rows, {
         "image": "image", "client": "client", "class": "class", "psnr": "PSNR (dB)", "mismatch": "gradient mismatch",
     })
-    for name, words in attacking.facts(made):
+    for name, words in facts(made):
         tables.say(f"{name}: {words}")
     if made.private == "random" and "features" in made.sent and "head" not in made.sent:
         tables.say("An attacker who searches for the unknown head sees more: --private searched")

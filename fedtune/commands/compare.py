@@ -23,14 +23,15 @@ def command(
     """Set runs side by side: mean ± std over seeds, and paired tests against the first.
 
     A search takes part with its best trial, chosen by what it selected on; a final run with all of its seeds."""
-    from analysis import compare
-    from fedtune import tables
+    from analysis.compare import compare
+    from analysis.report.comparison import write_figure
+    from fedtune.console import tables
     from search_spaces.errors import UserError
 
     if sum((csv, latex, as_json)) > 1:
         raise UserError("Only one of --csv, --latex, --json may be given, as each prints the whole result.")
-    found = compare.compare(runs, metrics=metric or (), readout=readout)
-    written = compare.write_figure(found, figure) if figure is not None else None
+    found = compare(runs, metrics=metric or (), readout=readout)
+    written = write_figure(found, figure) if figure is not None else None
     if as_json:
         tables.print_json(found.to_json())
     elif csv:

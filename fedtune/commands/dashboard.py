@@ -12,6 +12,6 @@ def command(
     port: Annotated[int, typer.Option(help="Where it listens on this machine.")] = 8080,
 ) -> None:
     """Open optuna-dashboard on a run's study; Ctrl-C ends it."""
-    from fedtune import watching
+    from fedtune.api.status import dashboard
 
-    watching.dashboard(run, port=port)
+    dashboard(run, port=port)

@@ -12,9 +12,10 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """List the data sets, or explain one and where its files belong."""
-    from fedtune import listing, tables
+    from fedtune.api.catalogue import datasets
+    from fedtune.console import tables
 
-    rows = listing.datasets(name)
+    rows = datasets(name)
     if as_json:
         tables.print_json(rows)
         return

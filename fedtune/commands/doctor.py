@@ -10,8 +10,8 @@ import typer
 
 def command(as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False) -> None:
     """Check the installation; exits with 1 where a search could not run."""
-    from fedtune import tables
-    from fedtune.checkup import doctor
+    from fedtune.api.doctor import doctor
+    from fedtune.console import tables
 
     checks = doctor()
     if as_json:

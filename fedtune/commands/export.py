@@ -14,6 +14,7 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the configuration as JSON.")] = False,
 ) -> None:
     """Write the best configuration of a search to a file, with where it came from."""
-    from fedtune import exporting, printing
+    from fedtune.api.export import export
+    from fedtune.commands import _output
 
-    printing.exported(exporting.export(run, output, trial=trial), output, as_json)
+    _output.exported(export(run, output, trial=trial), output, as_json)

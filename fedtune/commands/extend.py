@@ -15,6 +15,7 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Add trials to a search; it becomes the search that asked for all of them at once."""
-    from fedtune import printing, searching
+    from fedtune.api.search import extend
+    from fedtune.commands import _output
 
-    printing.result(searching.extend(run, trials=trials, plain=plain, quiet=quiet), as_json)
+    _output.result(extend(run, trials=trials, plain=plain, quiet=quiet), as_json)

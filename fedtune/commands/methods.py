@@ -12,9 +12,10 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """List the methods, or every parameter of one."""
-    from fedtune import listing, tables
+    from fedtune.api.catalogue import methods
+    from fedtune.console import tables
 
-    rows = listing.methods(name)
+    rows = methods(name)
     if as_json:
         tables.print_json(rows)
     elif name is None:

@@ -17,16 +17,17 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the paths as JSON.")] = False,
 ) -> None:
     """Write a run's report: one HTML page that needs no network."""
-    from analysis import outputs, report
-    from fedtune import tables
-    from fedtune.printing import shown
+    from analysis.report import build
+    from analysis.report.files import check_images, write_images, write_tables
+    from fedtune.commands._output import shown
+    from fedtune.console import tables
 
     if images is not None:
-        outputs.check_images(images)
-    page = report.build(run, output)
-    further = [path for kind, wanted in (("csv", csv), ("latex", latex)) if wanted for path in outputs.write_tables(run, kind)]
+        check_images(images)
+    page = build(run, output)
+    further = [path for kind, wanted in (("csv", csv), ("latex", latex)) if wanted for path in write_tables(run, kind)]
     if images is not None:
-        further += outputs.write_images(run, images)
+        further += write_images(run, images)
     if as_json:
         tables.print_json({"report": str(page), "files": [str(path) for path in further]})
     else:

@@ -19,8 +19,9 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Go on with an interrupted run, every trial from its last checkpoint."""
-    from fedtune import printing, searching
+    from fedtune.api.search import resume
+    from fedtune.commands import _output
 
-    result = searching.resume(run, time=time, concurrency=concurrency, cpus_per_trial=cpus_per_trial, gpus_per_trial=gpus_per_trial, address=address,
+    result = resume(run, time=time, concurrency=concurrency, cpus_per_trial=cpus_per_trial, gpus_per_trial=gpus_per_trial, address=address,
                               plain=plain, quiet=quiet)
-    printing.result(result, as_json)
+    _output.result(result, as_json)

@@ -28,9 +28,10 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Train an exported or a method's own configuration on fresh seeds; prints mean ± std on the test set and keeps the models."""
-    from fedtune import final, printing
+    from fedtune.api.run import run
+    from fedtune.commands import _output
 
-    printing.final(final.run(
+    _output.final(run(
         best, space=space, paper=paper, dataset=dataset, rounds=rounds, set=tuple(set_ or ()), seeds=seeds, seed=seed, name=name, runs_dir=runs_dir,
         data_dir=data_dir, concurrency=concurrency, cpus_per_trial=cpus_per_trial, gpus_per_trial=gpus_per_trial, address=address, plain=plain, quiet=quiet,
     ), as_json)

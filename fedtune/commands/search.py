@@ -41,16 +41,20 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Search the hyper-parameters of a method."""
-    from fedtune import planning, printing, probe, searching
+    from fedtune.api.search import carry_out, request
+    from fedtune.commands import _output
+    from fedtune.planning.estimate import estimate
+    from fedtune.planning.pack_auto import packed
+    from fedtune.planning.plan import plan
 
-    planned = planning.plan(searching.request(method, {
+    planned = plan(request(method, {
         "space": space, "dataset": dataset, "data_dir": data_dir, "paper": paper, "trials": trials, "rounds": rounds, "time": time, "seeds": seeds,
         "metric": metric, "select_on": select_on, "sampler": sampler, "scheduler": scheduler, "reduction_factor": reduction_factor, "grace": grace,
         "lag": lag, "set": tuple(set_ or ()), "seed": seed, "concurrency": concurrency, "cpus_per_trial": cpus_per_trial,
         "gpus_per_trial": gpus_per_trial, "address": address, "pack": pack, "name": name, "runs_dir": runs_dir,
     }))
-    planned = probe.packed(planned, plain=plain, quiet=quiet)
+    planned = packed(planned, plain=plain, quiet=quiet)
     if dry_run:
-        printing.estimate(searching.estimate(planned), as_json)
+        _output.estimate(estimate(planned), as_json)
     else:
-        printing.result(searching.carry_out(planned, plain=plain, quiet=quiet), as_json)
+        _output.result(carry_out(planned, plain=plain, quiet=quiet), as_json)

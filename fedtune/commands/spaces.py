@@ -12,9 +12,10 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """List the named search spaces of one method or of all."""
-    from fedtune import listing, tables
+    from fedtune.api.catalogue import spaces
+    from fedtune.console import tables
 
-    rows = listing.spaces(method)
+    rows = spaces(method)
     if as_json:
         tables.print_json(rows)
         return

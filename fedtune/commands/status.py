@@ -12,6 +12,7 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show how a run stands; reads its directory only, so it works while the run is driven."""
-    from fedtune import printing, watching
+    from fedtune.api.status import status
+    from fedtune.commands import _output
 
-    printing.status(watching.status(run), as_json)
+    _output.status(status(run), as_json)

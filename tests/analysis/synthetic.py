@@ -20,7 +20,7 @@ import yaml
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from analysis import schema
+from search_spaces import run_folder
 
 ALPHA = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
 LAMBDA = (0.1, 0.3, 0.5, 0.7, 0.9)
@@ -174,10 +174,10 @@ def write(
     folder.mkdir(parents=True)
     fixed = FIXED | {"rounds": rounds} | (fixed or {})
     search = [SEARCH[k] for k in keys]
-    (folder / schema.EXPERIMENT).write_text(
+    (folder / run_folder.EXPERIMENT).write_text(
         yaml.safe_dump(
             {
-                "version": schema.VERSION,
+                "version": run_folder.VERSION,
                 "kind": kind,
                 "name": folder.name,
                 "method": method,
@@ -194,7 +194,7 @@ def write(
             }
         )
     )
-    (folder / schema.SPACE).write_text(
+    (folder / run_folder.SPACE).write_text(
         json.dumps(
             {
                 "name": "alpha_lambda",
@@ -210,7 +210,7 @@ def write(
             ensure_ascii=False,
         )
     )
-    (folder / schema.PROVENANCE).write_text(
+    (folder / run_folder.PROVENANCE).write_text(
         json.dumps(
             {
                 "versions": {"fedtune": "0.1.0", "torch": "2.15.0", "ray": "2.60.0", "optuna": "5.0.0"},
@@ -225,7 +225,7 @@ def write(
     rng = np.random.default_rng(seed)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(
-        storage=f"sqlite:///{folder / schema.STUDY}", study_name=folder.name, directions=["maximize" if "accuracy" in m else "minimize" for m in metric]
+        storage=f"sqlite:///{folder / run_folder.STUDY}", study_name=folder.name, directions=["maximize" if "accuracy" in m else "minimize" for m in metric]
     )
     grid = [{"alpha": a, "lambda": b} for a in ALPHA for b in LAMBDA] if sampler == "grid" else []
     distributions = {k: distribution(SEARCH[k]) for k in keys}
@@ -244,11 +244,11 @@ def write(
             elif n == trials - 1:
                 planned, state, reason = 4, TrialState.RUNNING, ""
         lines = rows(params, mine, planned, shift)
-        trial_folder = folder / schema.trial_folder(n)
+        trial_folder = folder / run_folder.trial_folder(n)
         trial_folder.mkdir(parents=True)
-        (trial_folder / schema.CONFIG).write_text(yaml.safe_dump(fixed | params))
-        (trial_folder / schema.ROUNDS).write_text("".join(json.dumps(line) + "\n" for line in lines))
-        (trial_folder / schema.PARTITION).write_text(json.dumps(_partition(mine)))
+        (trial_folder / run_folder.CONFIG).write_text(yaml.safe_dump(fixed | params))
+        (trial_folder / run_folder.ROUNDS).write_text("".join(json.dumps(line) + "\n" for line in lines))
+        (trial_folder / run_folder.PARTITION).write_text(json.dumps(_partition(mine)))
         last = (
             {
                 m: float(np.mean([x[m] for x in lines if x["round"] == planned]))
@@ -274,11 +274,11 @@ def write(
 
 def multiply(folder: Path, times: int) -> None:
     """Repeats a run's trials, study and folders, `times` times: a large run in seconds, where Optuna would write for minutes."""
-    connection = sqlite3.connect(folder / schema.STUDY)
+    connection = sqlite3.connect(folder / run_folder.STUDY)
     count = connection.execute("SELECT count(*) FROM trials").fetchone()[0]
     tables = ("trial_params", "trial_values", "trial_user_attributes", "trial_intermediate_values")
     columns = {t: [c[1] for c in connection.execute(f"PRAGMA table_info({t})")] for t in ("trials", *tables)}
-    originals = sorted((folder / schema.TRIALS).iterdir())
+    originals = sorted((folder / run_folder.TRIALS).iterdir())
     for k in range(1, times):
         for table in ("trials", *tables):
             shifted = {"trial_id": f"trial_id + {k * count}", "number": f"number + {k * count}"}
@@ -288,7 +288,7 @@ def multiply(folder: Path, times: int) -> None:
                 f"INSERT INTO {table} ({', '.join(names)}) SELECT {', '.join(shifted.get(c, c) for c in names)} FROM {table} WHERE trial_id <= {count}"
             )
         for original in originals:
-            shutil.copytree(original, folder / schema.trial_folder(int(original.name) + k * count))
+            shutil.copytree(original, folder / run_folder.trial_folder(int(original.name) + k * count))
     connection.commit()
     connection.close()
 

@@ -53,7 +53,7 @@ class Arm:
 
 def environment(threads: int, malloc: bool) -> dict[str, str]:
     """The environment of an arm: threads pinned, the repository on the path, the allocator as fedtune's workers have it or untouched."""
-    from fedtune.cluster import ENVIRONMENT
+    from fedtune.machine.cluster import ENVIRONMENT
 
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     kept = {key: value for key, value in os.environ.items() if not key.startswith("MALLOC_")}

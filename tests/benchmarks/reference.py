@@ -18,7 +18,7 @@ from tests.benchmarks import plain_models
 from tests.benchmarks.fingerprint import fingerprint
 from trainables import data
 from trainables.rng import Rng
-from trainables.rounds import Simulation
+from trainables.simulation.rounds import Simulation
 
 
 class FedAvg:

@@ -19,7 +19,7 @@ from typing import Any
 def main() -> None:
     task = json.loads(sys.stdin.readline())
     answers, sys.stdout = sys.stdout, sys.stderr
-    from fedtune import cluster
+    from fedtune.machine import cluster
 
     os.environ.update({key: value for key, value in cluster.ENVIRONMENT.items() if key not in os.environ})
     import ray

@@ -18,11 +18,11 @@ from torch import Tensor, nn
 
 from tests.benchmarks import plain_models
 from tests.benchmarks.fingerprint import fingerprint
-from trainables.distillation import generator_module
-from trainables.method import Upload
+from trainables.building_blocks.server_distillation import generator_module
 from trainables.params import unpack
 from trainables.rng import Rng
-from trainables.rounds import Simulation
+from trainables.simulation.rounds import Simulation
+from trainables.wire import Upload
 
 
 class Round:

@@ -51,7 +51,7 @@ class Rounds:
     accuracies of all seeds."""
 
     def __init__(self, method: str, values: Mapping[str, Any], rounds: int = 1, device: str = "cpu", seeds: Sequence[int] = (0,)) -> None:
-        from trainables.trial import Replicates
+        from trainables.simulation.replicates import Replicates
 
         self.trial, self.rounds = Replicates(method, values, seeds, device=device), rounds
         self.row: dict[str, Any] = {}
@@ -75,7 +75,7 @@ class Rounds:
 
 def rounds(method: str, values: Mapping[str, Any], rounds: int = 1, device: str = "cpu", seeds: Sequence[int] = (0,)) -> Unit:
     """Whole rounds of a method, in a process prepared as fedtune's workers are."""
-    from trainables import process
+    from trainables.worker import process
 
     process.without_compiler()
     return Rounds(method, values, rounds, device, seeds)
@@ -131,7 +131,7 @@ class GpuRounds(Rounds):
     """Rounds on a GPU with a share of its memory; the clock stops when the GPU is done."""
 
     def __init__(self, values: Mapping[str, Any], share: float) -> None:
-        from trainables import process
+        from trainables.worker import process
 
         process.without_compiler()
         process.use_gpu(share)

@@ -12,8 +12,8 @@ import torch
 from search_spaces.errors import UserError
 from tests.contracts.test_methods import CPU, METHODS, untimed, values_for
 from trainables import registry
-from trainables.graphs import Graphs
-from trainables.rounds import Row, Simulation
+from trainables.simulation.cuda_graphs import Graphs
+from trainables.simulation.rounds import Row, Simulation
 
 #: What makes a method stackable that is not by default.
 NEEDED: dict[str, dict[str, Any]] = {"dense": {"beta_bn": 0}}

@@ -14,10 +14,10 @@ from search_spaces.errors import UserError
 from search_spaces.parameter import Parameter, parameters
 from trainables import registry
 from trainables.local import LocalTraining
-from trainables.method import Upload
 from trainables.params import count_bytes
-from trainables.rounds import Row, Simulation
-from trainables.trial import Replicates
+from trainables.simulation.replicates import Replicates
+from trainables.simulation.rounds import Row, Simulation
+from trainables.wire import Upload
 
 METHODS = sorted(registry.methods())
 CPU = torch.device("cpu")

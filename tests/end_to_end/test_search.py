@@ -13,7 +13,7 @@ from typing import Any
 import optuna
 import pytest
 
-from analysis import schema
+from search_spaces import run_folder
 from tests.end_to_end.cli import background, fedtune, search, wait_for_rounds
 from tests.fedtune.conftest import frozen
 
@@ -35,14 +35,16 @@ def whole(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_record_of_a_search(whole: Path) -> None:
     study = optuna.load_study(study_name=None, storage=f"sqlite:///{whole}/study.db")
     assert len(study.trials) == 12 and study.best_value > 0
-    assert {path.name for path in whole.iterdir()} == {schema.EXPERIMENT, schema.SPACE, schema.PROVENANCE, schema.STUDY, schema.TRIALS, schema.LOCK}
+    assert {path.name for path in whole.iterdir()} == {
+        run_folder.EXPERIMENT, run_folder.SPACE, run_folder.PROVENANCE, run_folder.STUDY, run_folder.TRIALS, run_folder.LOCK,
+    }
     assert any(trial.state == optuna.trial.TrialState.PRUNED for trial in study.trials)
     for trial in study.trials:
-        folder = whole / schema.trial_folder(trial.number)
-        assert {path.name for path in folder.iterdir()} >= {schema.CONFIG, schema.PARTITION, schema.ROUNDS, schema.CHECKPOINT, schema.LOG}
+        folder = whole / run_folder.trial_folder(trial.number)
+        assert {path.name for path in folder.iterdir()} >= {run_folder.CONFIG, run_folder.PARTITION, run_folder.ROUNDS, run_folder.CHECKPOINT, run_folder.LOG}
         assert trial.user_attrs["stop_reason"] in ("completed", "scheduler")
         assert trial.last_step == trial.user_attrs["rounds"]
-    provenance = json.loads((whole / schema.PROVENANCE).read_text())
+    provenance = json.loads((whole / run_folder.PROVENANCE).read_text())
     assert provenance["versions"]["torch"] and provenance["dataset"]["hash"] and provenance["partition"]["0"] and provenance["device"] == "cpu"
 
 
@@ -107,7 +109,7 @@ def test_export_and_final_run(whole: Path, toy: Path, tmp_path: Path) -> None:
     assert shown[:4] == ["torch.Size([4,", "4])", "False", shown[3]]
     # The saved model is that of the round with the best validation value, of equal ones the first.
     folder = Path(found["models"][0]).parent
-    rows = [json.loads(line) for line in (folder / schema.ROUNDS).read_text().splitlines()]
+    rows = [json.loads(line) for line in (folder / run_folder.ROUNDS).read_text().splitlines()]
     best = min(rows, key=lambda row: (row["val_global_loss"], row["round"]))
     card = json.loads(Path(found["models"][0]).with_suffix(".json").read_text())
     assert card["round"] == best["round"] and card["metrics"]["val_global_loss"] == best["val_global_loss"]

@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 
-from analysis import schema
-from fedtune import cluster, progress, record
-from fedtune.experiment import Experiment
-from fedtune.planning import Plan
-from fedtune.searching import Result, carry_out
+from fedtune.api.search import Result, carry_out
+from fedtune.console import progress
+from fedtune.machine import cluster
+from fedtune.planning.plan import Plan
+from fedtune.record.experiment import Experiment
+from fedtune.record.run_directory import create
+from fedtune.record.study import open_study
+from search_spaces import run_folder
 from search_spaces.parameter import Parameter
 from search_spaces.space import Dimension, Space
 from tests.fedtune import fake
@@ -74,7 +77,7 @@ def conduct(ray_cluster: None, tmp_path: Path) -> Callable[..., Result]:
 def start(folder: Path, **changes: Any) -> Experiment:
     """Only creates the run directory."""
     made = experiment(folder, **changes)
-    record.create(folder, made.to_yaml(), space().to_json(), {}, made.directions)
+    create(folder, made.to_yaml(), space().to_json(), {}, made.directions)
     return made
 
 
@@ -85,8 +88,8 @@ def watch(made: Experiment) -> progress.Watch:
 def frozen(folder: Path) -> list[dict[str, Any]]:
     """Everything a run records of its trials that is not a timing: states, values, curves, parameters, attributes, rows."""
     found = []
-    for trial in record.open_study(folder).get_trials(deepcopy=False):
-        rows = (folder / schema.trial_folder(trial.number) / schema.ROUNDS).read_text().splitlines()
+    for trial in open_study(folder).get_trials(deepcopy=False):
+        rows = (folder / run_folder.trial_folder(trial.number) / run_folder.ROUNDS).read_text().splitlines()
         found.append({
             "number": trial.number, "state": trial.state.name, "values": trial.values, "params": trial.params, "system": trial.system_attrs,
             "curve": trial.intermediate_values, "attributes": {k: v for k, v in trial.user_attrs.items() if not timing(k)},

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
-from analysis import schema
+from search_spaces import run_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -88,8 +88,8 @@ def test_files_that_are_named_exist(document: Path) -> None:
 
 def test_the_run_directory_is_described_as_it_is() -> None:
     text = (ROOT / "docs" / "how-it-fits.md").read_text(encoding="utf-8")
-    for name in (schema.EXPERIMENT, schema.SPACE, schema.PROVENANCE, schema.STUDY, schema.trial_folder(0), schema.CONFIG, schema.PARTITION,
-                 schema.ROUNDS, schema.CHECKPOINT, schema.LOG):
+    for name in (run_folder.EXPERIMENT, run_folder.SPACE, run_folder.PROVENANCE, run_folder.STUDY, run_folder.trial_folder(0),
+                 run_folder.CONFIG, run_folder.PARTITION, run_folder.ROUNDS, run_folder.CHECKPOINT, run_folder.LOG):
         assert re.search(rf"^ *{re.escape(name)}/? ", text + " ", re.MULTILINE) or f"{name}/\n" in text, name
 
 

@@ -123,7 +123,7 @@ def test_doctor_names_a_cache_that_cannot_be_written(cli: Cli, tmp_path: Path, m
 def test_doctor_notes_packages_that_are_compiled_at_every_import(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: bool, kept: bool, noted: bool,
 ) -> None:
-    from fedtune import checkup
+    from fedtune.api.doctor import _compiled
 
     code = tmp_path / "init.pyc"
     if compiled:
@@ -132,7 +132,7 @@ def test_doctor_notes_packages_that_are_compiled_at_every_import(
     spec.cached = str(code)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: spec)
     monkeypatch.setattr("sys.dont_write_bytecode", not kept)
-    assert [(check.name, check.state) for check in checkup._compiled()] == [("byte-code", "note")] * noted
+    assert [(check.name, check.state) for check in _compiled()] == [("byte-code", "note")] * noted
 
 
 @pytest.mark.parametrize("name", ["methods", "spaces", "datasets", "doctor"])

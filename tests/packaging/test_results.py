@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from fedtune import cli, searching
+from fedtune import cli
+from fedtune.api import search as searching
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "results.sh"

@@ -15,7 +15,7 @@ import optuna
 import pytest
 import yaml
 
-from analysis import schema
+from search_spaces import run_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -88,18 +88,18 @@ def test_a_set_up_that_fails_is_not_taken_for_done(checkout: Path) -> None:
 
 def test_the_demos_last_words(tmp_path: Path) -> None:
     search, final = tmp_path / "demo", tmp_path / "demo-final"
-    trial = final / schema.trial_folder(0)
+    trial = final / run_folder.trial_folder(0)
     trial.mkdir(parents=True)
     search.mkdir()
     (search / "best.yaml").write_text(yaml.safe_dump({"method": "dfrd", "parameters": {"alpha": 0.5, "rho": 10}, "searched": ["alpha"]}))
     (trial / "model-1.json").write_text(json.dumps({"model": "cnn_small", "dataset": "digits"}))
-    study = optuna.create_study(storage=f"sqlite:///{final / schema.STUDY}")
+    study = optuna.create_study(storage=f"sqlite:///{final / run_folder.STUDY}")
     for accuracy in (0.5, 0.75):
         study.add_trial(optuna.create_trial(value=0.0, user_attrs={"metric:global_accuracy": accuracy}))
     done = call(ROOT, sys.executable, "scripts/closing.py", str(search), str(final))
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        f"Report          {search / schema.REPORT}",
+        f"Report          {search / run_folder.REPORT}",
         f"Best            dfrd with alpha 0.5  ({search / 'best.yaml'})",
         "Final accuracy  0.6250 ± 0.1768 on the test set, 2 fresh seeds",
         f"Model           {trial / 'model-1.safetensors'}  (cnn_small on digits)",

@@ -35,15 +35,17 @@ from torch import Tensor
 
 from search_spaces.errors import sentence
 from search_spaces.parameter import choice, flag, real
-from trainables import bases, models, partial
-from trainables.bases import WITHOUT_SERVER_STEPS, Based, Memory, State, download, global_model, init, preliminary
-from trainables.batch_statistics import layers, tracking, watching
-from trainables.distillation import Batch, Phases, ServerDistillation, Teachers, label_law
+from trainables import models
+from trainables.building_blocks import distillation_bases, partial_training
+from trainables.building_blocks.batch_statistics import layers, tracking, watching
+from trainables.building_blocks.distillation_bases import WITHOUT_SERVER_STEPS, Based, Memory, State, download, global_model, init, preliminary
+from trainables.building_blocks.losses import kd_kl, kl_rows
+from trainables.building_blocks.server_distillation import Batch, Phases, ServerDistillation, Teachers, label_law
 from trainables.federation import ClientData, Federation, FederationConfig
-from trainables.losses import kd_kl, kl_rows
-from trainables.method import ClientResult, Method, Params, Payload, Upload
+from trainables.method import Method
 from trainables.params import pack, take, unpack
 from trainables.rng import Rng
+from trainables.wire import ClientResult, Params, Payload, Upload
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Config(ServerDistillation, Based):
 
 def check(config: Config, federation: FederationConfig) -> list[str]:
     """L_bn needs normalisation layers; fedavg as a base needs clients of equal width."""
-    problems = bases.check(config, federation)
+    problems = distillation_bases.check(config, federation)
     if config.beta_bn > 0 and federation.model != "auto" and not layers(models.build(federation.model, (1, 32, 32), 2, rate=1 / 16)):
         problems.append(sentence("beta_bn", f"0 for model {federation.model}, which has no batch normalisation", config.beta_bn, fix="Use --set beta_bn=0."))
     return problems
@@ -73,9 +75,9 @@ def without_statistics(config: Config) -> bool:
 def client(config: Config, fed: Federation, payload: Payload, memory: Memory | None, data: ClientData, rng: Rng) -> ClientResult:
     """The base's local training; uploads the model and, for L_bn, the statistics of the client's data."""
     if without_statistics(config):
-        return bases.client(config, fed, payload, memory, data, rng)
-    with tracking(partial.client_module(config, fed, data.client), config.bn_momentum) as statistics:
-        result = bases.client(config, fed, payload, memory, data, rng)
+        return distillation_bases.client(config, fed, payload, memory, data, rng)
+    with tracking(partial_training.client_module(config, fed, data.client), config.bn_momentum) as statistics:
+        result = distillation_bases.client(config, fed, payload, memory, data, rng)
     return replace(result, upload=result.upload | pack("statistics", statistics))
 
 
@@ -149,7 +151,7 @@ METHOD = Method(
     init=init,
     download=download,
     client=client,
-    job=bases.job,
+    job=distillation_bases.job,
     batches=without_statistics,
     server=server,
     global_model=global_model,

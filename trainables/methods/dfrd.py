@@ -34,7 +34,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from search_spaces.parameter import choice, flag, real
-from trainables.bases import (
+from trainables.building_blocks.distillation_bases import (
     WITHOUT_SERVER_STEPS,
     Based,
     LabelCounting,
@@ -48,12 +48,13 @@ from trainables.bases import (
     law_of,
     preliminary,
 )
-from trainables.distillation import Batch, LabelLaw, Phases, ServerDistillation, Teachers, generator_module, moving_average
+from trainables.building_blocks.losses import diversity, kd_kl, kl_rows
+from trainables.building_blocks.server_distillation import Batch, LabelLaw, Phases, ServerDistillation, Teachers, generator_module, moving_average
 from trainables.federation import Federation
-from trainables.losses import diversity, kd_kl, kl_rows
-from trainables.method import Limit, Method, Params, Upload
+from trainables.method import Limit, Method
 from trainables.params import on, put, take
 from trainables.rng import Rng
+from trainables.wire import Params, Upload
 
 
 @dataclass(frozen=True)

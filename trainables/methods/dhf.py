@@ -37,18 +37,20 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from search_spaces.parameter import choice, flag, integer, real
-from trainables import models, prototypes
-from trainables.bases import initial_generator
-from trainables.distillation import Batch, Phases, ServerDistillation, Teachers, label_law
+from trainables import models
+from trainables.building_blocks import prototypes
+from trainables.building_blocks.distillation_bases import initial_generator
+from trainables.building_blocks.losses import diversity, kd_kl, kl_rows
+from trainables.building_blocks.server_distillation import Batch, Phases, ServerDistillation, Teachers, label_law
+from trainables.data.partition import RECIPES
 from trainables.federation import ClientData, Federation
 from trainables.generators import MERGE_OPS
 from trainables.local import LocalJob, LocalTraining, LocalWork, Objective, alone
-from trainables.losses import diversity, kd_kl, kl_rows
-from trainables.method import ClientResult, Limit, Method, Params, Payload, Upload
+from trainables.method import Limit, Method
 from trainables.models import Model
 from trainables.params import pack, put, take, unpack
-from trainables.partition import RECIPES
 from trainables.rng import Rng
+from trainables.wire import ClientResult, Params, Payload, Upload
 
 #: Models with features of width 512 and one linear layer as head, which is what lets heads and prototypes be exchanged.
 WIDE = ("cnn", "cnn2", "cnn3", "resnet10")

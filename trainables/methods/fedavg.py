@@ -9,7 +9,7 @@ Data, AISTATS 2017.
     w     global model                n_i   training samples of client i
     η     lr                          I_c   local_steps
 
-FedAvg(OCA) of FedKF is readout oca: the average over every client's latest model, see `trainables.model_cache`.
+FedAvg(OCA) of FedKF is readout oca: the average over every client's latest model, see `trainables.building_blocks.model_cache`.
 
 Differs from the paper: nothing (its E local epochs are local_epochs).
 """
@@ -19,12 +19,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from trainables.building_blocks.model_cache import Cache, ModelCache, caching
 from trainables.federation import ClientData, Federation
 from trainables.local import LocalJob, LocalTraining, LocalWork, alone
-from trainables.method import ClientResult, Limit, Method, Params, Payload, Upload
-from trainables.model_cache import Cache, ModelCache, caching
+from trainables.method import Limit, Method
 from trainables.params import average, pack, unpack
 from trainables.rng import Rng
+from trainables.wire import ClientResult, Params, Payload, Upload
 
 
 @dataclass(frozen=True)

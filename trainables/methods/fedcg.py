@@ -36,15 +36,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from search_spaces.parameter import choice, integer, real
-from trainables import bases, models
-from trainables.crossed import AGGREGATIONS, Crossed, aggregate, draw_noise, gd_loss, ramp
-from trainables.decoupled import body_of, feature_generator, head_of, initial_generator
+from trainables import models
+from trainables.building_blocks import distillation_bases
+from trainables.building_blocks.generator_aggregation import AGGREGATIONS, Crossed, aggregate, draw_noise, gd_loss, ramp
+from trainables.building_blocks.optimiser_state import put_state, take_state
+from trainables.building_blocks.split_model import body_of, feature_generator, head_of, initial_generator
 from trainables.federation import ClientData, Federation
 from trainables.local import draw_batches, train
-from trainables.method import ClientResult, Limit, Method, Params, Payload, Upload, no_global_model
-from trainables.optimisers import put_state, take_state
+from trainables.method import Limit, Method, no_global_model
 from trainables.params import on, pack, put, take, unpack
 from trainables.rng import Rng
+from trainables.wire import ClientResult, Params, Payload, Upload
 
 #: Labels drawn from a client's own for the G+D loss.
 _GD_SAMPLES = 256
@@ -120,7 +122,7 @@ def client(config: Config, fed: Federation, payload: Payload, memory: Memory | N
     work = train(config, module, data, rng, objective)
     model = take(module)
     generator, kept, agreement = _train_gan(config, fed, model, unpack("generator", payload), memory, data, rng)
-    counts, _ = bases.label_counts(bases.LabelCounting(), data, work, None) if config.server_agg == "kdc" else (None, None)
+    counts, _ = distillation_bases.label_counts(distillation_bases.LabelCounting(), data, work, None) if config.server_agg == "kdc" else (None, None)
     upload = pack("generator", generator) | pack("head", head_of(model)) | ({} if counts is None else {"label_counts": counts})
     return ClientResult(upload=upload, memory=kept, model=model, loss=float(objective.data_loss) / len(work.drawn), metrics={"gd_loss": agreement})
 
@@ -191,7 +193,7 @@ def generator_loss(made_logits: Tensor) -> Tensor:
 
 def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
     """The averages, then distillation on uniformly drawn labels (kdc: on p(y), with weights per class)."""
-    law = bases.law_of(fed, uploads)
+    law = distillation_bases.law_of(fed, uploads)
     generator, head = aggregate(config, fed, uploads, law.weights, law.law, rng)
     return State(state.round + 1, generator, head)
 

@@ -36,14 +36,29 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from search_spaces.parameter import choice, integer, real
-from trainables.bases import WITHOUT_SERVER_STEPS, Based, LabelCounting, Memory, State, check, client, download, global_model, init, job, law_of, preliminary
-from trainables.distillation import Batch, Phases, ServerDistillation, Teachers
+from trainables.building_blocks.distillation_bases import (
+    WITHOUT_SERVER_STEPS,
+    Based,
+    LabelCounting,
+    Memory,
+    State,
+    check,
+    client,
+    download,
+    global_model,
+    init,
+    job,
+    law_of,
+    preliminary,
+)
+from trainables.building_blocks.losses import diversity, kl_rows
+from trainables.building_blocks.server_distillation import Batch, Phases, ServerDistillation, Teachers
 from trainables.federation import Federation
 from trainables.generators import MERGE_OPS
-from trainables.losses import diversity, kl_rows
-from trainables.method import Method, Upload
+from trainables.method import Method
 from trainables.params import take
 from trainables.rng import Rng
+from trainables.wire import Upload
 
 
 @dataclass(frozen=True)

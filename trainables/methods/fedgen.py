@@ -33,27 +33,21 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from search_spaces.parameter import choice, integer, real
-from trainables import bases
-from trainables.decoupled import (
-    body_of,
-    feature_generator,
-    head_module,
-    head_of,
-    initial_generator,
-    put_head,
-)
+from trainables.building_blocks import distillation_bases
+from trainables.building_blocks.losses import kd_kl, pair_distances
+from trainables.building_blocks.optimiser_state import put_state, take_state
+from trainables.building_blocks.split_model import body_of, feature_generator, head_module, head_of, initial_generator, put_head
 from trainables.federation import ClientData, Federation
 from trainables.local import LocalTraining, train
-from trainables.losses import kd_kl, pair_distances
-from trainables.method import ClientResult, Limit, Method, Params, Payload, Upload
+from trainables.method import Limit, Method
 from trainables.models import Model
-from trainables.optimisers import put_state, take_state
 from trainables.params import average, on, pack, put, take, unpack
 from trainables.rng import Rng
+from trainables.wire import ClientResult, Params, Payload, Upload
 
 
 @dataclass(frozen=True)
-class Config(bases.LabelCounting, LocalTraining):
+class Config(distillation_bases.LabelCounting, LocalTraining):
     """FedGen's weights, generator and variants."""
 
     share: str = choice("full", ("full", "head"), doc="What clients send: the whole model, or the classifier alone.", source="FedGen Sec. 4, FedMD-CG Sec. 3.1")
@@ -124,7 +118,7 @@ def client(config: Config, fed: Federation, payload: Payload, memory: Memory | N
     work = train(config, module, data, rng, objective)
     model = take(module)
     shared = model if config.share == "full" else head_of(model)
-    counts, seen = bases.label_counts(config, data, work, bases.Memory(None, memory.seen if memory is not None else None))
+    counts, seen = distillation_bases.label_counts(config, data, work, distillation_bases.Memory(None, memory.seen if memory is not None else None))
     kept = Memory(body_of(model) if config.share == "head" else None, seen)
     return ClientResult(
         upload=pack("model", shared) | ({} if counts is None else {"label_counts": counts}), model=model,
@@ -171,7 +165,7 @@ class _LocalObjective:
 def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
     """The average and the label law, then the generator's steps."""
     model = average((unpack("model", u.payload), fed.sizes[u.client]) for u in uploads)
-    found = bases.law_of(fed, uploads)
+    found = distillation_bases.law_of(fed, uploads)
     seen = (found.law > 0).float()
     law = found.law if config.label_draw == "counts" else seen / seen.sum()
     generator = feature_generator(fed, "learning", config.noise_dim, (config.gen_hidden,)).train().requires_grad_(True)

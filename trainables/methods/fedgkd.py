@@ -27,14 +27,15 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from search_spaces.parameter import choice, flag, integer, real
+from trainables.building_blocks.losses import kd_kl
+from trainables.building_blocks.model_cache import Cache, ModelCache, caching
 from trainables.federation import ClientData, Federation
 from trainables.local import LocalJob, Objective, alone
-from trainables.losses import kd_kl
-from trainables.method import Limit, Method, Params, Payload, Upload
+from trainables.method import Limit, Method
 from trainables.methods import fedavg
-from trainables.model_cache import Cache, ModelCache, caching
 from trainables.params import average, pack, unpack
 from trainables.rng import Rng
+from trainables.wire import Params, Payload, Upload
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 Zhou, Lei, Yang, Shi, Zhang, Shi: Handling Data Heterogeneity in Federated Learning via Knowledge Distillation and
 Fusion, IEEE Internet of Things Journal 2023.
 
-The server caches every client's latest model (T1, `trainables.model_cache`). A client trains on its data and distils
+The server caches every client's latest model (T1, `trainables.building_blocks.model_cache`). A client trains on its data and distils
 from the average of that cache, on images of a generator that it keeps and trains at every step (T2).
 
     start    w_k ← w (ACA);   teacher ŵ: the cache's average (OCA), frozen;   x̂ = g(z; θ_k),  z ~ N(0, I)
@@ -39,15 +39,16 @@ from torch import Tensor, nn
 
 from search_spaces.parameter import choice, flag, integer, real
 from trainables import models
+from trainables.building_blocks.losses import kd_kl
+from trainables.building_blocks.model_cache import Cache, Readout, both, chosen, remember
+from trainables.building_blocks.optimiser_state import put_state, take_state
 from trainables.federation import ClientData, Federation
+from trainables.generators.noise import NoiseGenerator
 from trainables.local import cross_entropy, train
-from trainables.losses import kd_kl
-from trainables.method import ClientResult, Limit, Method, Params, Payload, Upload
-from trainables.model_cache import Cache, Readout, both, chosen, remember
-from trainables.noise_generator import NoiseGenerator
-from trainables.optimisers import put_state, take_state
+from trainables.method import Limit, Method
 from trainables.params import average, on, pack, put, take, unpack
 from trainables.rng import Rng
+from trainables.wire import ClientResult, Params, Payload, Upload
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ A client's model is D_i(F_i(x)). It keeps F_i and a generator G_i that imitates 
     server    [G, D] ← Σ_i n_i/n [G_i, D_i];   τ, p(y) from label counts;   distillation by server_agg          (10)-(12)
 
     λ₁..λ₆ lambda1..lambda6    d ramp_power    R rounds (planned)    I_c local_steps    L_div diversity_kind
-    kdc: L_kl,1 + L_kl,2 + L_kl,3, kd: FedCG's step, both in `trainables.crossed`;   ave: only the average;
+    kdc: L_kl,1 + L_kl,2 + L_kl,3, kd: FedCG's step, both in `trainables.building_blocks.generator_aggregation`;   ave: only the average;
     ave_star: only the average, and λ₁ = λ₃ = 0, so that knowledge returns to clients at the feature level alone
 
 There is no global model; `g_acc_virtual` averages the complete local models. `train_loss` is the cross-entropy on data,
@@ -37,24 +37,25 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from search_spaces.parameter import choice, real
-from trainables import bases
-from trainables.crossed import Crossed, aggregate, draw_noise, gd_loss, ramp
-from trainables.decoupled import body_of, feature_generator, head_of, initial_generator
+from trainables.building_blocks import distillation_bases
+from trainables.building_blocks.generator_aggregation import Crossed, aggregate, draw_noise, gd_loss, ramp
+from trainables.building_blocks.losses import kd_kl, pair_distances
+from trainables.building_blocks.optimiser_state import put_state, take_state
+from trainables.building_blocks.split_model import body_of, feature_generator, head_of, initial_generator
 from trainables.federation import ClientData, Federation
 from trainables.local import draw_batches, train
-from trainables.losses import kd_kl, pair_distances
-from trainables.method import ClientResult, Limit, Method, Params, Payload, Upload, no_global_model
+from trainables.method import Limit, Method, no_global_model
 from trainables.models import Model
-from trainables.optimisers import put_state, take_state
 from trainables.params import on, pack, put, take, unpack
 from trainables.rng import Rng
+from trainables.wire import ClientResult, Params, Payload, Upload
 
 #: Labels drawn from a client's own for the G+D loss.
 _GD_SAMPLES = 256
 
 
 @dataclass(frozen=True)
-class Config(bases.LabelCounting, Crossed):
+class Config(distillation_bases.LabelCounting, Crossed):
     """FedMD-CG's loss weights, ramp and diversity."""
 
     lambda1: float = real(1.0, low=0.0, high=10.0, symbol="λ₁", doc="Weight of the classifier's cross-entropy on the global generator's features.",
@@ -132,7 +133,7 @@ def client(config: Config, fed: Federation, payload: Payload, memory: Memory | N
     work = train(config, module, data, rng, objective)
     model = take(module)
     generator, adam, agreement = _train_generator(config, fed, model, memory, data, rng)
-    counts, seen = bases.label_counts(config, data, work, bases.Memory(None, memory.seen))
+    counts, seen = distillation_bases.label_counts(config, data, work, distillation_bases.Memory(None, memory.seen))
     return ClientResult(
         upload=pack("generator", generator) | pack("head", head_of(model)) | ({} if counts is None else {"label_counts": counts}),
         memory=Memory(body_of(model), generator, adam, seen), model=model,
@@ -229,7 +230,7 @@ def diversity_loss(config: Config, made: Tensor, z: Tensor, labels: Tensor) -> T
 
 def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
     """The averages and the label law, then distillation."""
-    law = bases.law_of(fed, uploads)
+    law = distillation_bases.law_of(fed, uploads)
     generator, head = aggregate(config, fed, uploads, law.weights, law.law, rng)
     return State(state.round + 1, generator, head, law.law)
 

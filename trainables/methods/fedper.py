@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trainables.building_blocks.shared_part import sharing_method
 from trainables.local import LocalTraining
-from trainables.sharing import sharing_method
 
 
 @dataclass(frozen=True)

@@ -22,13 +22,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from search_spaces.parameter import real
+from trainables.building_blocks.model_cache import ModelCache, caching
 from trainables.federation import ClientData, Federation
 from trainables.local import LocalJob, Objective, alone
-from trainables.method import Limit, Method, Payload
+from trainables.method import Limit, Method
 from trainables.methods import fedavg
-from trainables.model_cache import ModelCache, caching
 from trainables.params import unpack
 from trainables.rng import Rng
+from trainables.wire import Payload
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trainables.building_blocks.partial_training import PartialTraining, partial_method
 from trainables.method import Limit
-from trainables.partial import PartialTraining, partial_method
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,9 @@ from dataclasses import dataclass
 
 from trainables.federation import ClientData, Federation
 from trainables.local import LocalJob, LocalTraining, LocalWork, alone
-from trainables.method import ClientResult, Method, Params, Payload, Upload, no_global_model
+from trainables.method import Method, no_global_model
 from trainables.rng import Rng
+from trainables.wire import ClientResult, Params, Payload, Upload
 
 
 @dataclass(frozen=True)

@@ -29,13 +29,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from search_spaces.parameter import real
+from trainables.building_blocks.model_cache import ModelCache, caching
 from trainables.federation import ClientData, Federation
 from trainables.local import LocalJob, LocalWork, alone
-from trainables.method import ClientResult, Limit, Method, Params, Payload, Upload
+from trainables.method import Limit, Method
 from trainables.methods import fedavg
-from trainables.model_cache import ModelCache, caching
 from trainables.params import average, pack, put, unpack
 from trainables.rng import Rng
+from trainables.wire import ClientResult, Params, Payload, Upload
 
 #: Added to a client's loss, which is raised to the power q - 1.
 EPSILON = 1e-10

@@ -13,7 +13,6 @@ from fractions import Fraction
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from search_spaces.errors import UserError, sentence
@@ -86,55 +85,6 @@ class Model(nn.Module):
         """Logits `(B, classes)`."""
         logits: Tensor = self.head(self.features(x))
         return logits
-
-
-def max_pool(x: Tensor) -> Tensor:
-    """Halves each side of `(B, C, H, W)`, rounding down: the largest of 2×2. A map of less than 2×2 is left alone.
-
-    On a CPU, where no gradient is asked for, without the places that the gradient would need: the same bits, in nine tenths
-    of the time from 32 channels on and a seventh of it at 4 or 6."""
-    if min(x.shape[-2:]) < 2:
-        return x
-    if x.device.type != "cpu" or (x.requires_grad and torch.is_grad_enabled()):
-        return F.max_pool2d(x, 2)
-    height, breadth = x.shape[2] // 2 * 2, x.shape[3] // 2 * 2
-    rows = torch.maximum(x[:, :, 0:height:2, :breadth], x[:, :, 1:height:2, :breadth])
-    return torch.maximum(rows[..., 0::2], rows[..., 1::2])
-
-
-class BatchNorm(nn.BatchNorm2d):
-    """Normalises with the batch's own statistics in training *and* evaluation and keeps none, so that
-    clients of different widths can be mixed.
-
-    A batch with a single value per channel has zero variance, hence the output is the bias; PyTorch refuses it."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__(channels, track_running_stats=False)
-
-    def forward(self, x: Tensor, pool: bool = False) -> Tensor:
-        """`(B, C, H, W)` to the same shape, or with `pool` to that of `max_pool`.
-
-        Without gradients, on a CPU, only what pooling leaves is normalised, by the statistics of the whole map: the largest stays the
-        largest where weights are positive. In float32 to the same bits."""
-        if x.shape[0] * x.shape[2] * x.shape[3] == 1:
-            return x * 0 + self.bias.view(1, -1, 1, 1)
-        if pool and self._after_pooling(x):
-            return self._pooled(x)
-        # Under bfloat16 the statistics are float32 inside all the same; vmap has no rule for weights of another type.
-        normalised = F.batch_norm(x, None, None, self.weight.to(x.dtype), self.bias.to(x.dtype), True, 0.0, self.eps)
-        return max_pool(normalised) if pool else normalised
-
-    def _after_pooling(self, x: Tensor) -> bool:
-        """Whether it is enough to normalise what pooling leaves. (A GPU would have to be waited for.)"""
-        if x.device.type != "cpu" or torch.is_grad_enabled() or torch._C._are_functorch_transforms_active():
-            return False
-        return bool((self.weight > 0).all())
-
-    def _pooled(self, x: Tensor) -> Tensor:
-        mean, variance = torch.batch_norm_update_stats(x, None, None, 0.0)
-        # As PyTorch forms it from a batch's statistics, in double precision; from given ones it would not, so it is given a variance of 1.
-        scale = (1 / (variance.double() + self.eps).sqrt()).to(self.weight.dtype) * self.weight
-        return F.batch_norm(max_pool(x), mean.to(scale.dtype), torch.ones_like(scale), scale, self.bias, False, 0.0, 0.0)
 
 
 def initialise(module: nn.Module, generator: torch.Generator) -> None:

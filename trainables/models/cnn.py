@@ -14,7 +14,8 @@ from functools import partial
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainables.models.base import Axis, BatchNorm, Model, Shape
+from trainables.models.base import Axis, Model, Shape
+from trainables.models.layers import BatchNorm
 
 
 class CNN(Model):

@@ -14,8 +14,8 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from trainables.kernels.pooling import padded, pooled
 from trainables.models.base import Axis, Model, Shape
-from trainables.models.pooled import padded, pooled
 
 
 class LeNet5(Model):

@@ -16,7 +16,8 @@ from functools import partial
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainables.models.base import Axis, Model, Shape, max_pool
+from trainables.kernels.pooling import max_pool
+from trainables.models.base import Axis, Model, Shape
 
 _FEATURES = 512
 _SMALL = 16

@@ -11,7 +11,7 @@ from tests.benchmarks.fingerprint import apart
 from tests.benchmarks.images import npz
 from tests.benchmarks.measure import Arm, Processes, interleave, ratio
 from tests.benchmarks.results import Case
-from trainables.precision import supported
+from trainables.models.precision import supported
 
 TITLE = "DFRD's server phase, one thread"
 TEXT = """

@@ -26,7 +26,7 @@ def variants() -> list[tuple[str, dict[str, Any]]]:
     """The variants that can be run here, by name; what is missing is said."""
     import torch
 
-    from trainables import precision
+    from trainables.models import precision
 
     found: list[tuple[str, dict[str, Any]]] = [("loop, fp32", {"executor": "loop"}), ("vmap, fp32", {"executor": "vmap"})]
     if precision.supported(torch.device("cpu")):

@@ -1,0 +1,64 @@
+"""A run's report: `build` reads the run directory and writes one offline page into it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from analysis.labels import Labels
+from analysis.report import sections
+from analysis.report.comparison import side_by_side
+from analysis.report.page import Page, escape, write_text
+from analysis.report.trials import trials_html, trials_table
+from analysis.runs import Paths, Run, load_all, names
+from search_spaces import run_folder
+
+
+def build(run: Paths, output: str | os.PathLike[str] | None = None) -> Path:
+    """Writes the report of one run (or of several, one below the other, after a comparison) and returns its path.
+
+    Without `output` it is `report.html` in the run directory; for several runs, in the folder that holds the first.
+    Raises `UserError` where a path is no run directory or the page cannot be written."""
+    runs = load_all(run)
+    target = Path(output) if output is not None else (runs[0].path if len(runs) == 1 else runs[0].path.parent) / run_folder.REPORT
+    return write_text(target, document(runs))
+
+
+#: `fedtune.report`.
+report = build
+
+
+def document(runs: Sequence[Run]) -> str:
+    """The report's HTML."""
+    page = Page(f"{names(runs)[0]} · fedtune" if len(runs) == 1 else f"{len(runs)} runs · fedtune")
+    if len(runs) > 1:
+        side_by_side(page, runs)
+    for i, (run, name) in enumerate(zip(runs, names(runs), strict=True)):
+        _run(page, run, name, "" if len(runs) == 1 else f"r{i + 1}-")
+    versions = runs[0].provenance.get("versions") or {}
+    return page.html(f"Made by fedtune {versions.get('fedtune', '')} from {', '.join(names(runs))}. This page needs no network.")
+
+
+def _run(page: Page, run: Run, name: str, prefix: str) -> None:
+    labels = Labels.of([run], markup=False)
+    first = prefix == ""
+    source = run.space.get("source")
+    page.add(
+        f'<h1 id="{prefix}run"{"" if first else " class=run-title"}>{escape(run.method_title)}: {escape(run.title)}</h1>'
+        + f'<p class="lead">Run <code>{escape(name)}</code>'
+        + (f" · after {escape(source)}" if source else "")
+        + f" · {'final runs' if run.kind == 'run' else sections.searched(run, labels)}</p>",
+        f"{prefix}run",
+        "" if first else name,
+    )
+    for text in sections.notices(run, labels):
+        page.add(f'<p class="notice">{escape(text)}</p>')
+    page.add(sections.facts(run, labels))
+    sections.best(page, run, labels, prefix)
+    skipped = sections.figure_cards(page, run, labels, prefix)
+    sections.published(page, run, prefix)
+    page.tables[f"{prefix}trials"] = trials_table(run)
+    page.card(f"{prefix}trials", "All trials", trials_html(run, f"{prefix}trials"), "Trials" if first else "")
+    sections.failures(page, run, prefix)
+    sections.provenance(page, run, prefix, skipped)

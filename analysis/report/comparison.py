@@ -1,0 +1,44 @@
+"""Several runs on one page: their curves overlaid, the numbers and paired tests beneath."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from analysis.compare import Comparison, compare
+from analysis.figures import figure
+from analysis.labels import Labels
+from analysis.report.page import Page, escape, html_table, write_text
+from analysis.runs import Run, names
+
+
+def write_figure(comparison: Comparison, output: str | os.PathLike[str]) -> Path:
+    """Writes one offline page with the runs' curves overlaid and the table of `comparison` beneath; returns its path."""
+    page = Page("Runs side by side")
+    page.add(f'<h1>Runs side by side</h1><p class="lead">{escape(", ".join(names(comparison.runs)))}</p>')
+    _curves(page, comparison.runs, "Curves")
+    _numbers(page, comparison)
+    return write_text(Path(output), page.html())
+
+
+def side_by_side(page: Page, runs: Sequence[Run]) -> None:
+    """The head of a report of several runs, where they can be compared."""
+    page.add("<h1>Runs side by side</h1>")
+    if _curves(page, runs):
+        _numbers(page, compare([run.path for run in runs]))
+
+
+def _curves(page: Page, runs: Sequence[Run], section: str = "") -> bool:
+    """Adds the overlaid curves, or the sentence why they cannot be drawn; whether they were drawn."""
+    drawn = figure("methods")
+    reason = drawn.needs(runs)
+    if reason is not None:
+        page.card("methods", drawn.record.title, f"<p>{escape(reason)}</p>", section)
+        return False
+    page.figure("methods", drawn.record.title, drawn.plot(drawn.data(runs), Labels.of(runs)), drawn.record.read, "Curves")
+    return True
+
+
+def _numbers(page: Page, comparison: Comparison) -> None:
+    page.card("numbers", "Numbers and paired tests", html_table(comparison.table()), "Numbers")

@@ -1,0 +1,153 @@
+"""One offline HTML page: the template filled, plotly.js once, figures and tables as inert JSON.
+
+Nothing is fetched from anywhere. Text goes in through `escape`, data through `script_json`; the page's script sets
+table cells as text.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from analysis import style
+from search_spaces.errors import UserError
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from analysis.tables import Table
+
+
+def escape(raw: object) -> str:
+    """`raw` as HTML text or attribute value."""
+    return html.escape(str(raw), quote=True)
+
+
+def script_json(value: Any) -> str:
+    """JSON that cannot end the script element it stands in."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for character in ("<", ">", "&", "\u2028", "\u2029"):
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+@dataclass
+class Page:
+    """The page while it is put together: sections of HTML, and the figures and tables they refer to by name."""
+
+    title: str
+    sections: list[str] = field(default_factory=list)
+    links: list[tuple[str, str]] = field(default_factory=list)
+    figures: dict[str, Any] = field(default_factory=dict)
+    tables: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, section: str, anchor: str = "", link: str = "") -> None:
+        """One more section; with `link`, also an entry of the navigation."""
+        self.sections.append(section)
+        if link:
+            self.links.append((anchor, link))
+
+    def card(self, anchor: str, title: str, inner: str, link: str = "") -> None:
+        """A section with a heading in a box."""
+        self.add(
+            f'<section class="card" id="{escape(anchor)}" aria-labelledby="{escape(anchor)}-title">'
+            f'<h2 id="{escape(anchor)}-title">{escape(title)}</h2>\n{inner}</section>',
+            anchor,
+            link,
+        )
+
+    def figure(self, anchor: str, title: str, figure: go.Figure, read: Sequence[str], link: str = "") -> None:
+        """A figure's card with the sentences on how to read it."""
+        plain = json.loads(figure.to_json())
+        self.figures[anchor] = plain
+        note = (plain["layout"].get("meta") or {}).get("note") or ""
+        caption = " ".join(escape(s) for s in read) + (f' <span class="note">{escape(note)}</span>' if note else "")
+        self.card(
+            anchor,
+            title,
+            f'<figure><div class="plot" data-figure="{escape(anchor)}" role="img" aria-label="{escape(title)}: {escape(" ".join(read))}"></div>'
+            f"<figcaption>{caption}</figcaption></figure>",
+            link,
+        )
+
+    def html(self, footer: str = "") -> str:
+        """The whole document."""
+        from plotly.offline import get_plotlyjs
+
+        folder = resources.files("analysis.report") / "templates"
+        parts = {
+            "title": escape(self.title),
+            "css": (folder / "page.css").read_text(encoding="utf-8"),
+            "js": (folder / "page.js").read_text(encoding="utf-8"),
+            "plotlyjs": get_plotlyjs() if self.figures else "",
+            "nav": "".join(f'<a href="#{escape(a)}">{escape(t)}</a>' for a, t in self.links),
+            "body": "\n".join(self.sections),
+            "footer": escape(footer),
+            "data": script_json({"figures": self.figures, "tables": self.tables, "light": style.LIGHT, "dark": style.DARK}),
+        }
+        template = (folder / "page.html").read_text(encoding="utf-8")
+        # One pass, so that a value which happens to contain {{...}} is not filled in again.
+        return re.sub(r"\{\{(\w+)\}\}", lambda m: parts[m.group(1)], template)
+
+
+def html_table(table: Table) -> str:
+    """A static table (for the sortable one see `report.trials_table`)."""
+    head = "".join(f'<th scope="col"{" class=n" if c.right else ""}>{escape(c.title)}</th>' for c in table.columns)
+    rows = "".join(
+        "<tr>" + "".join(f"<td{' class=n' if c.right else ''}>{escape(t)}</td>" for c, t in zip(table.columns, cells, strict=True)) + "</tr>"
+        for cells in table.cells()
+    )
+    notes = "".join(f'<p class="small">{escape(n)}</p>' for n in table.notes)
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{notes}'
+
+
+def definition(rows: Mapping[str, str] | Sequence[tuple[str, str]]) -> str:
+    """A two-column table of names and texts."""
+    pairs = rows.items() if isinstance(rows, Mapping) else rows
+    return (
+        '<div class="scroll"><table><tbody>'
+        + "".join(f'<tr><th scope="row">{escape(k)}</th><td class="words">{escape(v)}</td></tr>' for k, v in pairs)
+        + "</tbody></table></div>"
+    )
+
+
+def command(line: str) -> str:
+    """A command line with a button that copies it."""
+    return f'<div class="command"><code>{escape(line)}</code><button class="copy" type="button">copy</button></div>'
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Writes the file whole or not at all. Raises `UserError` where that is not possible."""
+    return write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, content: bytes) -> Path:
+    """Writes the file whole or not at all. Raises `UserError` where that is not possible."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            os.chmod(name, 0o666 & ~_umask())
+            os.replace(name, path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror or error}. Give another place with -o.") from error
+    return path
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,70 @@
+"""The table of all trials: as text, as a file, and for the page's sortable table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from analysis import style
+from analysis.figures._common import finals
+from analysis.labels import Labels, number
+from analysis.report.page import escape
+from analysis.runs import Run
+from analysis.tables import Column, Table, finite
+from search_spaces.metrics import twin
+
+
+def trials(run: Run) -> Table:
+    """Every trial as a row: number, outcome, rounds, seconds, searched parameters, the metrics shown in figures."""
+    last = finals(run)
+    wanted = [m for m in dict.fromkeys([*run.metrics, *(twin(m) for m in run.metrics), "local_accuracy"]) if m in last.columns]
+    labels = Labels.of([run], markup=False)
+    rows = []
+    for t in run.trials.to_dict("records"):
+        row = {"trial": t["number"], "outcome": style.OUTCOMES[style.outcome(t["state"], t["stop_reason"])][2], "rounds": t["rounds"], "seconds": t["seconds"]}
+        row |= {k: (None if pd.isna(t[k]) else t[k]) for k in run.keys}
+        row |= {m: labels.scale(m) * float(last[m].get(t["number"], float("nan"))) for m in wanted}
+        rows.append(row)
+    columns = [Column("trial", "trial"), Column("outcome", "outcome", right=False)]
+    columns += [Column(m, labels.metric(m, split=True), _percent if labels.scale(m) == 100 else number) for m in wanted]
+    columns += [Column(k, labels.symbol(k), right=labels.numeric(k)) for k in run.keys]
+    columns += [Column("rounds", "rounds"), Column("seconds", "seconds", lambda v: number(v, 3))]
+    return Table(columns, rows, f"Trials of {run.name}")
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None or value != value else f"{value:.2f}"
+
+
+def trials_table(run: Run) -> dict[str, Any]:
+    """What the page's script needs to draw the sortable table."""
+    table = trials(run)
+    kinds = [style.outcome(s, r) for s, r in zip(run.trials["state"], run.trials["stop_reason"], strict=True)]
+    rows = [
+        {"raw": [finite(row.get(c.key)) for c in table.columns], "text": cells, "state": kind, "best": row["trial"] == run.best}
+        for row, cells, kind in zip(table.rows, table.cells(), kinds, strict=True)
+    ]
+    at = next((i for i, c in enumerate(table.columns) if c.key == run.metrics[0]), -1)
+    return {
+        "columns": [{"title": c.title, "right": c.right, "dot": c.key == "outcome"} for c in table.columns],
+        "rows": rows,
+        "sort": at,
+        "up": not run.maximise,
+    }
+
+
+def trials_html(run: Run, name: str) -> str:
+    """Where the page's script puts that table."""
+    kinds = {style.outcome(s, r) for s, r in zip(run.trials["state"], run.trials["stop_reason"], strict=True)}
+    options = '<option value="">all outcomes</option>' + "".join(
+        f'<option value="{k}">{escape(style.OUTCOMES[k][2])}</option>' for k in style.OUTCOMES if k in kinds
+    )
+    return (
+        '<p class="small">Press a heading to sort. Values are from each trial\'s last round, so those of trials stopped early are from an earlier one.</p>'
+        f'<div class="trials" data-table="{escape(name)}"><div class="scroll" tabindex="0" role="region" aria-label="Trials">'
+        "<table><thead><tr></tr></thead><tbody></tbody></table></div>"
+        '<div class="pager"><button type="button" aria-label="Earlier rows">‹ back</button><span class="status" role="status"></span>'
+        '<button type="button" aria-label="Later rows">next ›</button>'
+        f'<select aria-label="Show only">{options}</select></div></div>'
+    )

@@ -1,0 +1,52 @@
+"""Reading the trials' rounds.jsonl files into one tidy table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from search_spaces import run_folder
+
+#: Fields of a line of rounds.jsonl that hold one entry per client; not part of the tidy table.
+LISTS = ("client_accuracy", "local_accuracies")
+
+
+def read_rounds(folder: Path, numbers: Sequence[int]) -> pd.DataFrame:
+    """All lines of all trials; a torn last line is left out and the last of two lines for one (trial, round, seed) is kept."""
+    rows: dict[tuple[int, int, int], dict[str, Any]] = {}
+    for number in numbers:
+        try:
+            raw = (folder / run_folder.trial_folder(number) / run_folder.ROUNDS).read_bytes()
+        except OSError:
+            continue
+        for line in raw[: raw.rfind(b"\n") + 1].splitlines():
+            try:
+                row = json.loads(line)
+                key = (number, int(row["round"]), int(row["seed"]))
+            except (ValueError, KeyError, TypeError):
+                continue
+            for name in LISTS:
+                row.pop(name, None)
+            row["trial"] = number
+            rows[key] = row
+    if not rows:
+        return pd.DataFrame(columns=["trial", "round", "seed"])
+    frame = pd.DataFrame.from_records(list(rows.values()))
+    metrics = [c for c in frame.columns if c not in ("trial", "round", "seed")]
+    numeric = {c: pd.to_numeric(frame[c], errors="coerce") for c in metrics}
+    frame = pd.DataFrame({"trial": frame["trial"], "round": frame["round"], "seed": frame["seed"], **numeric})
+    return frame.sort_values(["trial", "round", "seed"], ignore_index=True)
+
+
+def readout(rounds: pd.DataFrame, number: int, metric: str, how: str) -> dict[int, float]:
+    """A trial's last (`last`), largest (`maximize`) or smallest (`minimize`) value of the metric by seed; empty where it was not measured."""
+    if metric not in rounds.columns:
+        return {}
+    mine = rounds[(rounds["trial"] == number) & rounds[metric].notna()]
+    groups = mine.groupby("seed")[metric]
+    picked = groups.last() if how == "last" else groups.max() if how == "maximize" else groups.min()
+    return {int(str(seed)): float(value) for seed, value in picked.items()}

@@ -1,0 +1,311 @@
+"""Reading a run directory back: one function, `load`. Everything that looks at finished or live runs starts here.
+
+The reader trusts nothing but the folder: it may have been moved, unzipped, made read-only, or be written to by a
+driver right now. Names of files and fields are in `search_spaces.run_folder`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from analysis.runs.rounds import read_rounds, readout
+from analysis.runs.study import read_study
+from search_spaces import run_folder
+from search_spaces.errors import UserError, sentence
+from search_spaces.metrics import twin
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run directory in memory; the larger tables are read when first asked for."""
+
+    path: Path
+    experiment: Mapping[str, Any]
+    space: Mapping[str, Any]
+    provenance: Mapping[str, Any]
+    #: Optuna's direction per objective: "maximize" or "minimize".
+    directions: tuple[str, ...]
+    #: Names of the metrics trials were selected on, one per objective.
+    metrics: tuple[str, ...]
+    frozen: Sequence[FrozenTrial] = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """The folder's name now (a copied run may be renamed)."""
+        return self.path.name
+
+    @property
+    def title(self) -> str:
+        """The space's title, or what there is in its place."""
+        return str(self.space.get("title") or self.experiment.get("title") or self.name)
+
+    @property
+    def method(self) -> str:
+        return str(self.experiment.get("method") or self.space.get("method") or "")
+
+    @property
+    def method_title(self) -> str:
+        """The method as people write it, such as FedMD-CG; its key where that was not recorded."""
+        return str(self.provenance.get("method_title") or self.method)
+
+    @property
+    def kind(self) -> str:
+        """`search` (trials are configurations) or `run` (final runs: every trial is the same configuration on other seeds)."""
+        return str(self.experiment.get("kind") or "search")
+
+    @property
+    def sampler(self) -> str:
+        return str(self.experiment.get("sampler") or "")
+
+    @cached_property
+    def searched(self) -> Sequence[Mapping[str, Any]]:
+        """The searched parameters as space.json describes them (keys, symbols, bounds, grids)."""
+        listed = [dict(item) for item in self.space.get("search") or []]
+        known = {item["key"] for item in listed}
+        # Conditional children, or a study opened without its space.json: what the trials say must do.
+        for trial in self.frozen:
+            for key, distribution in trial.distributions.items():
+                if key not in known:
+                    known.add(key)
+                    listed.append({"key": key, "kind": "choice" if hasattr(distribution, "choices") else "real", "log": getattr(distribution, "log", False)})
+        return listed
+
+    @cached_property
+    def keys(self) -> Sequence[str]:
+        """Keys of the searched parameters that occur in at least one trial, in the space's order."""
+        present = {key for trial in self.frozen for key in trial.params}
+        return [item["key"] for item in self.searched if item["key"] in present]
+
+    @property
+    def fixed(self) -> dict[str, Any]:
+        return dict(self.space.get("fixed") or self.space.get("fix") or {})
+
+    @property
+    def selects_on_test(self) -> bool:
+        """True where trials were chosen by a metric of the test data."""
+        return self.kind != "run" and any(not m.startswith("val_") and twin(m) != m for m in self.metrics)
+
+    @property
+    def maximise(self) -> bool:
+        """Whether the first objective is better when larger."""
+        return self.directions[0] == "maximize"
+
+    @cached_property
+    def trials(self) -> pd.DataFrame:
+        """One row per trial, sorted by `number`.
+
+        number, state (COMPLETE, PRUNED, FAIL, RUNNING, WAITING), value (first objective), values (tuple), stop_reason, rounds,
+        seconds, error, start, end (datetimes), `metric:<name>` (last values), and each searched parameter under its key."""
+        rows = []
+        for t in self.frozen:
+            attributes = t.user_attrs
+            values = tuple(t.values) if t.values else ()
+            row = {
+                "number": t.number,
+                "state": t.state.name,
+                "value": float(values[0]) if values else math.nan,
+                "values": values,
+                "stop_reason": attributes.get("stop_reason") or "",
+                "rounds": attributes.get("rounds"),
+                "seconds": attributes.get("seconds"),
+                "error": attributes.get("error") or "",
+                "start": t.datetime_start,
+                "end": t.datetime_complete,
+            }
+            row |= {k: v for k, v in attributes.items() if k.startswith("metric:")}
+            row |= t.params
+            rows.append(row)
+        columns = ["number", "state", "value", "values", "stop_reason", "rounds", "seconds", "error", "start", "end"]
+        frame = pd.DataFrame(rows, columns=None if rows else columns)
+        for name in ("rounds", "seconds", *[c for c in frame.columns if str(c).startswith("metric:")]):
+            frame[name] = pd.to_numeric(frame[name], errors="coerce")
+        unfinished = frame["rounds"].isna()
+        if unfinished.any() and not self.rounds.empty:
+            # A live trial has not told the study yet how far it is; its file has.
+            frame.loc[unfinished, "rounds"] = frame.loc[unfinished, "number"].map(self.rounds.groupby("trial")["round"].max())
+        return frame
+
+    @cached_property
+    def rounds(self) -> pd.DataFrame:
+        """Tidy: one row per trial, round and seed, one column per measured metric (nan where not measured or not finite)."""
+        return read_rounds(self.path, [t.number for t in self.frozen])
+
+    @cached_property
+    def curves(self) -> pd.DataFrame:
+        """`rounds` averaged over seeds: trial, round, seeds (count), every metric, and `<metric>:std`."""
+        if self.rounds.empty:
+            return pd.DataFrame(columns=["trial", "round", "seeds"])
+        names = [c for c in self.rounds.columns if c not in ("trial", "round", "seed")]
+        groups = self.rounds.groupby(["trial", "round"], sort=True)
+        mean = groups[names].mean()
+        spread = groups[names].std().add_suffix(":std")
+        return pd.concat([groups.size().rename("seeds"), mean, spread], axis=1).reset_index()
+
+    @cached_property
+    def best(self) -> int | None:
+        """The number of the best completed trial by the first objective; the earliest one wins a draw."""
+        done = self.trials[(self.trials["state"] == "COMPLETE") & self.trials["value"].notna()]
+        if done.empty:
+            return None
+        order = done.sort_values(["value", "number"], ascending=[not self.maximise, True])
+        return int(order["number"].iloc[0])
+
+    @cached_property
+    def chosen(self) -> Sequence[int]:
+        """The trials that stand for the run: a search's best one, all completed ones of a final run (one seed each)."""
+        if self.kind == "run":
+            return [int(n) for n in self.trials.loc[self.trials["state"] == "COMPLETE", "number"]]
+        return [] if self.best is None else [self.best]
+
+    def over_seeds(self, metric: str, how: str = "last") -> dict[int, float]:
+        """The chosen trials' value of the metric by seed: the last round's (`last`), or the best over rounds (`maximize`, `minimize`)."""
+        found: dict[int, float] = {}
+        for number in self.chosen:
+            found |= readout(self.rounds, number, metric, how)
+        return dict(sorted(found.items()))
+
+    @property
+    def front(self) -> list[int]:
+        """With several objectives: the completed trials no other one beats in all of them; otherwise the best."""
+        if len(self.directions) == 1:
+            return [] if self.best is None else [self.best]
+        signs = np.array([1.0 if d == "maximize" else -1.0 for d in self.directions])
+        done = [(t.number, signs * np.array(t.values)) for t in self.frozen if t.state.name == "COMPLETE" and t.values]
+        return [n for n, v in done if not any((w >= v).all() and (w > v).any() for _, w in done)]
+
+    def parameters(self, number: int) -> dict[str, Any]:
+        """The searched values of a trial by key."""
+        return dict(next(t.params for t in self.frozen if t.number == number))
+
+    def config(self, number: int) -> dict[str, Any]:
+        """Every parameter of a trial, searched and fixed; from its config.yaml, or what the study and the space know."""
+        stored = _yaml(self.path / run_folder.trial_folder(number) / run_folder.CONFIG, missing={})
+        inner = stored.get("values", stored) if isinstance(stored.get("values", stored), dict) else stored
+        return self.fixed | self.parameters(number) | inner
+
+    def partition(self, number: int) -> dict[int, np.ndarray]:
+        """Samples of every class at every client, (clients, classes), by seed; empty where it was not recorded."""
+        stored = _json(self.path / run_folder.trial_folder(number) / run_folder.PARTITION, missing={})
+        return {int(k): np.asarray(v, dtype=np.int64) for k, v in stored.items() if k.lstrip("-").isdigit() and isinstance(v, list)}
+
+    def value(self, key: str, default: Any = None) -> Any:
+        """A setting such as `dataset` or `rounds` wherever the run states it: the best trial, the fixed values, the request."""
+        number = self.best if self.best is not None else (self.frozen[0].number if self.frozen else None)
+        config = self.config(number) if number is not None else self.fixed
+        return config.get(key, self.experiment.get(key, default))
+
+    def study(self) -> Study:
+        """The finished trials' parameters and values in memory, for Optuna's own evaluators."""
+        from analysis.runs.study import in_memory
+
+        return in_memory(self.directions, [t for t in self.frozen if t.state.is_finished()])
+
+    def last(self, number: int, metric: str) -> dict[int, float]:
+        """A trial's last measured value of the metric by seed."""
+        return readout(self.rounds, number, metric, "last")
+
+    def peak(self, number: int, metric: str, direction: str = "maximize") -> dict[int, float]:
+        """A trial's best value of the metric over rounds by seed."""
+        return readout(self.rounds, number, metric, direction)
+
+
+def load(path: str | os.PathLike[str]) -> Run:
+    """The run at `path`. Raises `UserError` where that is no run directory or one of a later version."""
+    folder = Path(path).expanduser()
+    if folder.is_file() and folder.name in (run_folder.EXPERIMENT, run_folder.STUDY, run_folder.SPACE):
+        folder = folder.parent
+    what = f"The run {str(path)!r}"
+    if not folder.is_dir():
+        raise UserError(f"{what} is not a directory. Give the folder a search wrote, such as runs/dfrd-alpha_lambda.")
+    missing = [name for name in (run_folder.EXPERIMENT, run_folder.STUDY) if not (folder / name).is_file()]
+    if missing:
+        inner = sorted(p.parent.name for p in folder.glob(f"*/{run_folder.EXPERIMENT}"))
+        hint = f" It holds runs: {', '.join(inner[:5])}." if inner else ""
+        raise UserError(f"{what} is not a run directory: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing.{hint}")
+    experiment = _yaml(folder / run_folder.EXPERIMENT)
+    version = experiment.get("version", run_folder.VERSION)
+    if not isinstance(version, int) or version > run_folder.VERSION:
+        raise UserError(
+            sentence("version", f"at most {run_folder.VERSION}", version, str(folder / run_folder.EXPERIMENT), "It was written by a later fedtune: upgrade to read it.")
+        )
+    space = _json(folder / run_folder.SPACE, missing={})
+    directions, frozen = read_study(folder / run_folder.STUDY)
+    metrics = experiment.get("metric") or space.get("metric") or ["val_global_accuracy"]
+    metrics = [metrics] if isinstance(metrics, str) else list(metrics)
+    metrics += [f"objective {i}" for i in range(len(metrics), len(directions))]
+    provenance = _json(folder / run_folder.PROVENANCE, missing={})
+    return Run(folder.resolve(), experiment, space, provenance, directions, tuple(metrics[: len(directions)]), frozen)
+
+
+def load_all(paths: Paths) -> list[Run]:
+    """One or several runs; every problem is told at once, and two runs of one name are told apart by their parent folder."""
+    listed = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    if not listed:
+        raise UserError("A run must be given, got none. Give the folder a search wrote.")
+    runs: list[Run] = []
+    problems: list[str] = []
+    for path in listed:
+        try:
+            runs.append(load(path))
+        except UserError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise UserError(*problems)
+    return runs
+
+
+def names(runs: Sequence[Run]) -> list[str]:
+    """One distinct name per run: the folder's name, with as much of its path as it takes, then a number."""
+    found = [run.name for run in runs]
+    if len(set(found)) < len(found):
+        found = [f"{run.path.parent.name}/{run.name}" for run in runs]
+    return [name if found.count(name) == 1 else f"{name} #{i + 1}" for i, name in enumerate(found)]
+
+
+def _yaml(path: Path, missing: dict[str, Any] | None = None) -> dict[str, Any]:
+    return _mapping(path, missing, yaml.safe_load, yaml.YAMLError)
+
+
+def _json(path: Path, missing: dict[str, Any] | None = None) -> dict[str, Any]:
+    return _mapping(path, missing, json.loads, ValueError)
+
+
+def _mapping(path: Path, missing: dict[str, Any] | None, parse: Any, failure: type[Exception]) -> dict[str, Any]:
+    """A file's mapping. A file that may be absent may be half-copied too: both give `missing`."""
+    try:
+        content = parse(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, failure) as error:
+        if missing is not None:
+            return missing
+        raise UserError(f"{path} cannot be read: {str(error).splitlines()[0]}. Copy the run directory again or repair the file.") from error
+    if not isinstance(content, dict):
+        if missing is not None:
+            return missing
+        raise UserError(sentence(str(path), "a mapping of names to values", type(content).__name__))
+    return content
+
+
+def when(value: object) -> str:
+    """A recorded moment as `2026-11-21 10:55`, in the recorder's own clock; empty where there is none."""
+    try:
+        return datetime.fromisoformat(str(value)).strftime("%Y-%m-%d %H:%M")
+    except ValueError:
+        return str(value or "")

@@ -1,0 +1,1 @@
+"""The public functions behind the commands; a file is named after its function."""

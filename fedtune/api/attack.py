@@ -1,0 +1,194 @@
+"""`fedtune.attack`: what a curious server can rebuild of clients' images from what a configuration's clients upload.
+
+What is uploaded is found by running the configuration with the least work per round (one step where there are many), as
+names and shapes of uploads do not depend on it, until both parts of the model have been seen or its rounds are over.
+Then the attack of `trainables.simulation.attack` runs on a few victims. Nothing is trained to its end and no record is changed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedtune.api.export import export, load
+from fedtune.console import progress
+from fedtune.planning.plan import whole
+from fedtune.planning.request import Request, configuration
+from fedtune.record.experiment import MAX_SEED, Experiment
+from fedtune.record.run_directory import folder_of
+from search_spaces.errors import UserError, sentence
+from search_spaces.parameter import Value
+
+if TYPE_CHECKING:
+    from trainables.simulation.attack import Leak
+
+PRIVATE = ("random", "searched")
+#: Lengths of local and server work, by how their keys end.
+_LENGTHS = ("_steps", "_iters", "_epochs")
+_BATCH = 8
+
+
+@dataclass(frozen=True)
+class Attack:
+    """What an attack yields."""
+
+    method: str
+    title: str
+    dataset: str
+    seed: int
+    #: What clients upload: `features` and `head` are the parts of the model, the rest are further things by name.
+    sent: tuple[str, ...]
+    #: In place of a part that is not uploaded: `random` weights, or `searched` ones.
+    private: str
+    steps: int
+    leaks: tuple[Leak, ...]
+    class_names: tuple[str, ...]
+    #: Mean over the images, in dB.
+    psnr: float
+    picture: Path
+    page: Path
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for --json, without the images; a mismatch that does not exist is null."""
+        images = [{"client": leak.client, "class": self.class_names[leak.label], "psnr": leak.psnr,
+                   "mismatch": leak.mismatch if math.isfinite(leak.mismatch) else None} for leak in self.leaks]
+        return {
+            "method": self.method, "dataset": self.dataset, "seed": self.seed, "sent": list(self.sent), "private": self.private, "steps": self.steps,
+            "psnr": self.psnr, "images": images, "files": [str(self.picture), str(self.page)],
+        }
+
+
+@dataclass(frozen=True)
+class _Target:
+    method: str
+    values: Mapping[str, Value]
+    seed: int
+    data_dir: str | None
+    #: Where the picture goes unless told otherwise.
+    picture: Path
+
+
+def attack(
+    target: str | Path, *, images: int = 4, steps: int | None = None, private: str | None = None, trial: int | None = None, seed: int | None = None,
+    data_dir: str | None = None, output: str | Path | None = None, plain: bool = False, quiet: bool = False,
+) -> Attack:
+    """Attacks `images` images of the clients of `target`: a run directory (its best trial, or `trial`), a file that
+    `fedtune export` wrote, or a method's name.
+
+    `steps` and `private` replace the configuration's attack_steps and attack_private. The picture grid goes to
+    `RUN/attack.png` (beside a file: NAME-attack.png), or to `output`, and the page beside it. Raises `UserError`."""
+    problems: list[str] = []
+    whole("images", images, 1, 1000, problems)
+    whole("steps", steps, 1, 10_000, problems)
+    whole("seed", seed, 0, MAX_SEED, problems)
+    if private is not None and private not in PRIVATE:
+        problems.append(sentence("private", f"one of {', '.join(PRIVATE)}", private, "--private"))
+    picture = None if output is None else Path(output).expanduser().resolve()
+    if picture is not None and (picture.suffix != ".png" or picture.is_dir()):
+        problems.append(sentence("output", "a file ending in .png", str(output), "-o"))
+    if problems:
+        raise UserError(*problems)
+    with progress.busy(progress.style(plain, quiet)) as say:
+        say("reading the configuration")
+        found = _target(target, trial, seed)
+        changes = {"attack_steps": steps, "attack_private": private}
+        values = dict(found.values) | {key: value for key, value in changes.items() if value is not None}
+        made, simulation = _carry_out(found, values, images, data_dir or found.data_dir, say)
+        say("drawing the pictures")
+        return _finish(found, made, simulation, picture or found.picture)
+
+
+def _carry_out(found: _Target, values: Mapping[str, Value], images: int, data_dir: str | None, say: Any) -> tuple[list[Leak], Any]:
+    import torch
+
+    from trainables.simulation import attack
+    from trainables.simulation.rounds import Simulation
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the network is far too small for more
+    try:
+        simulation = Simulation(found.method, shortened(found.method, values), found.seed, torch.device("cpu"), data_dir)
+        rounds = simulation.settings.rounds
+        while simulation.progress.round < rounds and not set(attack.PARTS) <= set(simulation.progress.sent):
+            say(f"finding out what clients upload, round {simulation.progress.round + 1} of {rounds}")
+            simulation.exchange()
+        steps = simulation.settings.attack_steps
+
+        def watch(victim: int, step: int, mismatch: float) -> None:
+            say(f"attacking image {victim + 1} of {images}, step {step} of {steps}, mismatch {mismatch:.2g}")
+
+        say(f"attacking image 1 of {images}")
+        return simulation.leaks(images, watch), simulation
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _finish(found: _Target, leaks: list[Leak], simulation: Any, picture: Path) -> Attack:
+    from analysis.report.attack import Pair, write_page, write_png
+    from trainables.simulation.attack import mean_psnr
+
+    settings = simulation.settings
+    names = tuple(simulation.data.class_names)
+    dataset = Path(str(settings.dataset)).name
+    made = Attack(found.method, simulation.method.title, dataset, found.seed, simulation.progress.sent, settings.attack_private,
+                  settings.attack_steps, tuple(leaks), names, mean_psnr(leaks), picture, picture.with_suffix(".html"))
+    pairs = [Pair(leak.original.numpy(), leak.recovered.numpy(), leak.psnr, f"client {leak.client}, class {names[leak.label]}") for leak in leaks]
+    heading = f"{made.title} on {made.dataset}: a deep-leakage attack, {made.psnr:.1f} dB on average"
+    write_png(pairs, heading, made.picture)
+    write_page(pairs, heading, facts(made), made.page)
+    return made
+
+
+def facts(made: Attack) -> list[tuple[str, str]]:
+    """What the attacker knows and does, in words."""
+    known = [part for part in ("features", "head") if part in made.sent]
+    unknown = [part for part in ("features", "head") if part not in made.sent]
+    instead = {"random": "random weights stand in for it", "searched": "the attack searches for its weights as well"}[made.private]
+    found = [("clients upload", ", ".join(made.sent) or "nothing"), ("the attacker knows", f"the gradient of {' and '.join(known)}" if known else "nothing")]
+    if unknown and known:
+        found.append((f"unknown {unknown[0]}", instead))
+    return found + [("steps", f"{made.steps} of L-BFGS at most"), ("seed", str(made.seed)), ("mean PSNR", f"{made.psnr:.2f} dB; low is private")]
+
+
+def shortened(method: str, values: Mapping[str, Value]) -> dict[str, Value]:
+    """`values` with the least work per round: lengths of the method's own at 1, small batches, no passes over whole data sets."""
+    from search_spaces.parameter import parameters
+    from trainables import registry
+
+    complete = registry.resolve(method, values)
+    found = dict(complete)
+    for key, parameter in parameters(registry.method(method).Config).items():
+        value = complete[key]
+        if parameter.kind != "integer" or not isinstance(value, int):
+            continue
+        least = 0 if key == "local_epochs" else 1 if key.endswith(_LENGTHS) else _BATCH if key.endswith("batch_size") else value
+        found[key] = min(value, max(least, int(parameter.low or 0)))
+    return found
+
+
+def _target(target: str | Path, trial: int | None, seed: int | None) -> _Target:
+    path = Path(target).expanduser()
+    if path.is_dir():
+        data = export(path, trial=trial)
+        folder = path.resolve()
+        experiment = Experiment.read(folder)
+        seeds = experiment.trial_seeds(data["provenance"]["trial"])
+        return _Target(data["method"], data["parameters"], seeds[0] if seed is None else seed, experiment.data_dir, folder / "attack.png")
+    if trial is not None:
+        raise UserError(sentence("trial", "left out where the configuration is not a run directory", trial, "--trial"))
+    from trainables import registry
+
+    if str(target) in registry.methods():
+        problems: list[str] = []
+        values = configuration(Request(str(target)), problems)
+        if problems:
+            raise UserError(*problems)
+        return _Target(str(target), values, seed or 0, None, Path(f"{target}-attack.png").resolve())
+    if not path.suffix and not path.exists():
+        folder_of(path)  # says which runs there are
+    method, exported, data = load(path)
+    searched = (data.get("provenance") or {}).get("seeds") or [0]
+    return _Target(method, exported, int(searched[0]) if seed is None else seed, None, path.resolve().with_name(f"{path.stem}-attack.png"))

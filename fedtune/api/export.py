@@ -1,0 +1,134 @@
+"""`fedtune.export`: one configuration of a search as a file, complete, with where it came from.
+
+    fedtune: 1                    version of this format
+    method: dfrd
+    space: alpha_lambda
+    parameters: {alpha: 0.5, ...} every parameter by key, searched and fixed
+    searched: [alpha, lambda]
+    metric: {val_global_accuracy: 0.91}
+    metrics: {global_accuracy: 0.90, ...}
+    provenance: {run, trial, seeds, versions, git, dataset, partition, ...}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fedtune.api.search import Best, best_of, describe
+from fedtune.record.experiment import Experiment
+from fedtune.record.run_directory import folder_of, write_json, write_yaml
+from fedtune.record.study import open_study
+from search_spaces import documents, run_folder
+from search_spaces.errors import Shown, UserError, sentence, unknown
+from search_spaces.parameter import Value, canonical, convert_all
+
+VERSION = 1
+_KEYS = ("fedtune", "method", "space", "parameters", "searched", "metric", "metrics", "provenance")
+
+
+def export(run: str | Path, output: str | Path | None = None, *, trial: int | None = None) -> dict[str, Any]:
+    """The configuration of `trial` (default: the best) of a search; written to `output`, YAML or JSON by its suffix.
+
+    Raises `UserError` where there is no such trial, or `output` cannot be written."""
+    folder = folder_of(run)
+    experiment = Experiment.read(folder)
+    target = None if output is None else _target(Path(output))
+    trials = open_study(folder).get_trials(deepcopy=False)
+    if trial is None:
+        best = best_of(trials, experiment)
+        if best is None:
+            raise UserError(f"{folder} has no trial that ran to its end yet, so there is no best one. Look with `fedtune status {folder}`.")
+    else:
+        if not 0 <= trial < len(trials):
+            raise UserError(sentence("trial", f"a number in [0, {len(trials) - 1}]", trial, "--trial") if trials else f"{folder} has no trial yet.")
+        if trials[trial].state.name == "FAIL":
+            raise UserError(f"Trial {trial} failed ({trials[trial].user_attrs.get('error', 'no reason was recorded')}). Choose another --trial.")
+        best = describe(trials[trial], experiment)
+    data = _describe(folder, experiment, best)
+    if target is not None:
+        if target.suffix == ".json":
+            write_json(target, data)
+        else:
+            write_yaml(target, data)
+    return data
+
+
+def _target(path: Path) -> Path:
+    path = path.expanduser()
+    if path.suffix not in (".yaml", ".yml", ".json"):
+        raise UserError(sentence("output", "a file ending in .yaml, .yml or .json", str(path), "-o"))
+    parent = path.resolve().parent
+    if not parent.is_dir():
+        raise UserError(f"{path} cannot be written: there is no directory {str(parent)!r}.")
+    if path.is_dir() or not os.access(parent, os.W_OK):
+        raise UserError(f"{path} cannot be written: {'it is a directory' if path.is_dir() else 'permission denied'}.")
+    return path
+
+
+def _describe(folder: Path, experiment: Experiment, best: Best) -> dict[str, Any]:
+    origin = json.loads((folder / run_folder.PROVENANCE).read_text(encoding="utf-8"))
+    trial = folder / run_folder.trial_folder(best.number)
+    values = yaml.safe_load((trial / run_folder.CONFIG).read_text(encoding="utf-8"))
+    try:
+        partition = json.loads((trial / run_folder.PARTITION).read_text(encoding="utf-8"))["hash"]
+    except (OSError, ValueError, KeyError):
+        partition = origin.get("partition")
+    return {
+        "fedtune": VERSION, "method": experiment.method, "space": experiment.space, "parameters": values, "searched": list(best.params),
+        "metric": dict(best.values), "metrics": {name: best.metrics[name] for name in sorted(best.metrics)},
+        "provenance": {
+            "run": folder.name, "trial": best.number, "seed": experiment.seed, "seeds": list(experiment.seeds), "select_on": experiment.select_on,
+            "sampler": experiment.sampler, "scheduler": experiment.scheduler, "trials": experiment.trials,
+            "created": origin.get("created"), "versions": origin.get("versions"), "git": origin.get("git"),
+            "dataset": origin.get("dataset"), "partition": partition,
+        },
+    }
+
+
+def load(path: str | Path) -> tuple[str, dict[str, Value], dict[str, Any]]:
+    """An exported file: the method's name, its parameters, and all it says. Raises one `UserError` with every problem."""
+    from trainables import registry
+
+    document = documents.read(path, "exported configuration")
+    items, where = document.root.items, document.name
+    if "fedtune" not in items:
+        raise UserError(f"{where} is not an exported configuration: it lacks `fedtune: {VERSION}`. Make one with `fedtune export RUN -o best.yaml`.")
+    version = items["fedtune"].value
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        raise UserError(sentence("fedtune", f"a whole number, the version of the format, at most {VERSION}", version, document.at(items["fedtune"])))
+    if version > VERSION:
+        raise UserError(sentence("fedtune", f"at most {VERSION}, the version this fedtune reads", version, document.at(items["fedtune"]), "Update fedtune."))
+    problems = [unknown("key", key, _KEYS, document.at_key(node)) for key, node in items.items() if key not in _KEYS]
+    problems += [f"{where} lacks the key `{key}`." for key in ("method", "parameters") if key not in items]
+    if problems:
+        raise UserError(*problems)
+    name, parameters = items["method"].value, items["parameters"]
+    if not parameters.is_mapping:
+        problems.append(sentence("parameters", "a mapping of names to values", parameters.value, document.at(parameters)))
+    if not isinstance(name, str):
+        raise UserError(*problems, sentence("method", "the name of a method", name, document.at(items["method"])))
+    try:
+        declared = registry.declared(name)
+    except UserError:
+        raise UserError(*problems, unknown("method", name, registry.methods(), document.at(items["method"]))) from None
+    values: dict[str, Value] = {}
+    for key, node in parameters.items.items():
+        try:
+            if canonical(key) not in declared:
+                problems.append(unknown("parameter", key, declared, document.at_key(node)))
+            elif node.items or node.elements:
+                problems.append(sentence(key, declared[canonical(key)].must(), Shown("a list" if node.is_list else "a mapping"), document.at(node)))
+            else:
+                values |= convert_all(declared, {key: node.value}, document.at(node))
+        except UserError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise UserError(*problems)
+    data: Mapping[str, Any] = document.root.value
+    return name, registry.resolve(name, values, where), dict(data)

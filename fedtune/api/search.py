@@ -1,0 +1,209 @@
+"""`fedtune.search`, `fedtune.resume`, `fedtune.extend`: from a request to a driven run directory, and its result."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedtune.console import progress
+from fedtune.machine import shares
+from fedtune.planning.pack_auto import packed
+from fedtune.planning.plan import Plan, plan, seconds_of
+from fedtune.planning.request import Request
+from fedtune.record.experiment import Experiment
+from fedtune.record.provenance import provenance
+from fedtune.record.run_directory import create, folder_of, lock, write_yaml
+from fedtune.record.study import open_study
+from fedtune.trials import driver
+from search_spaces import run_folder
+from search_spaces.errors import Shown, UserError, sentence
+from search_spaces.parameter import Value
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best complete trial by the first metric (of several, one of the Pareto front)."""
+
+    number: int
+    values: Mapping[str, float]
+    params: Mapping[str, Value]
+    #: Last value of every metric, mean over seeds.
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run stands after a command."""
+
+    folder: Path
+    counts: Mapping[str, int]
+    best: Best | None
+    finished: bool
+    interrupted: bool = False
+    out_of_time: bool = False
+    seconds: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for --json."""
+        return dataclasses.asdict(self) | {"folder": str(self.folder)}
+
+
+def search(method: str, *, plain: bool = False, quiet: bool = False, simulate: Callable[..., Any] | None = None, **options: Any) -> Result:
+    """Searches the hyper-parameters of `method`; options as in `fedtune.planning.request.Request`.
+
+    Progress goes to stderr, the run directory to `runs_dir/name`. Raises `UserError`, before anything is created, with every
+    problem of the request. Ctrl-C ends it cleanly, and `resume` goes on."""
+    planned = packed(plan(request(method, options)), plain=plain, quiet=quiet)
+    return carry_out(planned, plain=plain, quiet=quiet, simulate=simulate)
+
+
+def request(method: str, options: Mapping[str, Any]) -> Request:
+    """A request from keyword arguments; `metric` may be one name or several."""
+    known = {item.name for item in dataclasses.fields(Request)}
+    options = dict(options)
+    metric = options.pop("metric", None)
+    if metric:
+        options["metrics"] = (metric,) if isinstance(metric, str) else tuple(metric)
+    unknown_options = sorted(set(options) - known)
+    if unknown_options:
+        raise TypeError(f"search() got unknown options: {', '.join(unknown_options)}")
+    return Request(method, **options)
+
+
+def carry_out(planned: Plan, *, plain: bool = False, quiet: bool = False, simulate: Callable[..., Any] | None = None) -> Result:
+    """Creates the run directory of a plan and drives it to its end."""
+    watch = progress.Watch(planned.experiment, progress.style(plain, quiet))
+    for note in planned.notes:
+        watch.say(note)
+    create(
+        planned.folder, planned.experiment.to_yaml(), planned.space.to_json(),
+        provenance(device="cuda" if planned.experiment.gpus_per_trial else "cpu", **planned.facts), planned.experiment.directions,
+    )
+    return _drive(planned.folder, planned.experiment, watch, simulate)
+
+
+def resume(
+    run: str | Path, *, time: str | float | None = None, concurrency: int | None = None, cpus_per_trial: float | None = None,
+    gpus_per_trial: float | None = None, address: str | None = None, plain: bool = False, quiet: bool = False,
+    simulate: Callable[..., Any] | None = None,
+) -> Result:
+    """Goes on with an interrupted run; every trial continues from its last checkpoint. A finished run is left as it is.
+
+    Placement (concurrency, shares, address) and a new time budget may be given; nothing that decides numbers may."""
+    folder = folder_of(run)
+    experiment = Experiment.read(folder)
+    problems: list[str] = []
+    placed = dataclasses.replace(
+        experiment, time=seconds_of(time, problems) if time is not None else experiment.time,
+        concurrency=experiment.concurrency if concurrency is None else concurrency,
+        cpus_per_trial=experiment.cpus_per_trial if cpus_per_trial is None else cpus_per_trial,
+        gpus_per_trial=experiment.gpus_per_trial if gpus_per_trial is None else gpus_per_trial,
+        address=experiment.address if address is None else address,
+    )
+    if bool(placed.gpus_per_trial) != bool(experiment.gpus_per_trial):
+        had = "on a GPU" if experiment.gpus_per_trial else "without a GPU"
+        problems.append(f"{folder} was begun {had}, and its numbers would change elsewhere. Leave out --gpus-per-trial, or begin a new run.")
+    _check_placement(placed, problems)
+    cores = shares.cores()
+    crowded = shares.crowding(placed.concurrency, placed.threads, cores) if placed.address is None else None
+    if crowded and concurrency is not None and cpus_per_trial is not None:
+        problems.append(sentence("concurrency", f"at most {max(1, cores // placed.threads)}, as each trial of this run has "
+                                 f"{placed.threads} thread{'s' * (placed.threads > 1)} and there are {cores} cores", concurrency, "--concurrency"))
+    if problems:
+        raise UserError(*problems)
+    watch = progress.Watch(placed, progress.style(plain, quiet))
+    if crowded:
+        watch.say(crowded)
+    return _drive(folder, placed, watch, simulate)
+
+
+def extend(run: str | Path, *, trials: int, plain: bool = False, quiet: bool = False, simulate: Callable[..., Any] | None = None) -> Result:
+    """Adds `trials` further trials to a search; the result equals that of a search which had asked for all of them at once."""
+    folder = folder_of(run)
+    if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
+        raise UserError(sentence("trials", "a whole number of at least 1", trials, "--trials"))
+    _longer(folder, trials)  # what is no search is left without a lock file
+    with lock(folder):
+        longer = _longer(folder, trials)  # read again: another extension may just have ended
+        watch = progress.Watch(longer, progress.style(plain, quiet))
+        write_yaml(folder / run_folder.EXPERIMENT, longer.to_yaml())
+        watch.say(f"{longer.trials - trials} + {trials} = {longer.trials} trials.")
+        return _driven(folder, longer, watch, simulate)
+
+
+def _longer(folder: Path, trials: int) -> Experiment:
+    """The experiment of `folder` with `trials` more. Raises `UserError` where it cannot have them."""
+    experiment = Experiment.read(folder)
+    if experiment.kind == "run":
+        raise UserError(f"{folder} is a final run; only a search can be extended. Train more seeds with `fedtune run`.")
+    if experiment.sampler == "grid":
+        raise UserError(f"{folder} is a grid search, and its grid is complete with {experiment.trials} trials. Start a new search of a finer grid.")
+    longer = dataclasses.replace(experiment, trials=experiment.trials + trials)
+    problems: list[str] = []
+    _check_placement(longer, problems)
+    if problems:
+        raise UserError(*problems)
+    return longer
+
+
+def result_of(folder: Path, experiment: Experiment, outcome: driver.Outcome, seconds: float = 0.0) -> Result:
+    """Reads the study back."""
+    study = open_study(folder)
+    trials = study.get_trials(deepcopy=False)
+    counts: dict[str, int] = {}
+    for trial in trials:
+        counts[trial.state.name] = counts.get(trial.state.name, 0) + 1
+    best = best_of(trials, experiment)
+    return Result(folder, counts, best, outcome.finished, outcome.interrupted, outcome.out_of_time, seconds)
+
+
+def best_of(trials: list[Any], experiment: Experiment) -> Best | None:
+    """The best complete trial by the first metric; of equal ones the earliest."""
+    complete = [trial for trial in trials if trial.state.name == "COMPLETE"]
+    if not complete:
+        return None
+    sign = experiment.signs[0]
+    trial = max(complete, key=lambda t: (sign * t.values[0], -t.number))
+    return describe(trial, experiment)
+
+
+def describe(trial: Any, experiment: Experiment) -> Best:
+    """A trial of the study as plain values."""
+    metrics = {key.removeprefix("metric:"): value for key, value in trial.user_attrs.items() if key.startswith("metric:")}
+    params = {name.rsplit(".", 1)[-1]: value for name, value in trial.params.items()}
+    return Best(trial.number, dict(zip(experiment.metrics, trial.values or (), strict=False)), params, metrics)
+
+
+def _drive(folder: Path, experiment: Experiment, watch: progress.Watch, simulate: Callable[..., Any] | None) -> Result:
+    with lock(folder):
+        return _driven(folder, experiment, watch, simulate)
+
+
+def _driven(folder: Path, experiment: Experiment, watch: progress.Watch, simulate: Callable[..., Any] | None) -> Result:
+    """Drives a run whose lock is held."""
+    started = time.monotonic()
+    with watch:
+        try:
+            outcome = driver.drive(folder, experiment, watch, simulate=simulate)
+        except KeyboardInterrupt:
+            # Before Ray took over the signal: nothing was under way.
+            outcome = driver.Outcome(finished=False, interrupted=True)
+    return result_of(folder, experiment, outcome, time.monotonic() - started)
+
+
+def _check_placement(experiment: Experiment, problems: list[str]) -> None:
+    """What was possible where the run began may not be here."""
+    if experiment.concurrency < 1 or experiment.looks_back and experiment.concurrency > experiment.lag:
+        problems.append(sentence("concurrency", f"a whole number in [1, {experiment.lag}], the run's lag", experiment.concurrency, "--concurrency"))
+    if experiment.address is None:
+        here = shares.machine()
+        if experiment.gpus_per_trial > here.gpus:
+            problems.append(sentence("gpus-per-trial", f"at most {here.gpus}, the GPUs there are", Shown(f"{experiment.gpus_per_trial:g}"), "",
+                                     "Give --gpus-per-trial 0 to go on without."))
+        if not 0 < experiment.cpus_per_trial <= here.cores:
+            problems.append(sentence("cpus-per-trial", f"above 0 and at most {here.cores}, the cores there are",
+                                     Shown(f"{experiment.cpus_per_trial:g}"), "", "Give --cpus-per-trial."))

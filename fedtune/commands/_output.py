@@ -1,0 +1,149 @@
+"""What the commands that make runs print on stdout, and the exit code that goes with it."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import typer
+import yaml
+
+from fedtune.api.run import Final, report
+from fedtune.api.search import Experiment, Result
+from fedtune.console import tables
+from fedtune.console.progress import duration
+from fedtune.planning.estimate import Estimate
+from search_spaces.metrics import METRICS
+from search_spaces.parameter import Value
+
+INTERRUPTED = 130
+
+
+def shown(path: Path) -> str:
+    """Relative to where the user stands, if it is below."""
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("..") else relative
+
+
+def result(found: Result, as_json: bool) -> None:
+    """How a search, a resumed or an extended run ended, and what to do next. A final run that was resumed prints its table."""
+    if found.finished and Experiment.read(found.folder).kind == "run":
+        final(report(found), as_json)
+        return
+    folder = shown(found.folder)
+    if as_json:
+        tables.print_json(found.to_json())
+    else:
+        counts = found.counts
+        tables.say(f"{folder}: {counts.get('COMPLETE', 0)} trials done, {counts.get('PRUNED', 0)} stopped early, {counts.get('FAIL', 0)} failed"
+                   + (f", {counts['RUNNING']} to be resumed" if counts.get("RUNNING") else "") + f" in {duration(found.seconds)}.")
+        if found.best is not None:
+            best = found.best
+            tables.say(f"Best: trial {best.number}, " + ", ".join(f"{name} {value:.4f}" for name, value in best.values.items())
+                       + _test(best.metrics, best.values) + (f", with {_params(best.params)}" if best.params else "") + ".")
+        elif found.finished:
+            tables.say("No trial ran to its end, so there is no best one. `fedtune status` says why each failed.")
+        if found.finished and found.best is not None:
+            tables.say(f"Next: fedtune report {folder}   fedtune export {folder} -o best.yaml")
+        elif not found.finished:
+            tables.say(f"{'Out of time' if found.out_of_time else 'Interrupted'}. Go on with: fedtune resume {folder}"
+                       + (" --time 10m" if found.out_of_time else ""))
+    _leave(found)
+
+
+def _leave(found: Result) -> None:
+    if found.interrupted:
+        raise typer.Exit(INTERRUPTED)
+    if found.finished and found.best is None:
+        raise typer.Exit(1)
+
+
+def _test(metrics: Any, values: Any) -> str:
+    """The test twin of the first metric, where the search selected on validation."""
+    name = next(iter(values))
+    twin = name.removeprefix("val_")
+    return f" (test {metrics[twin]:.4f})" if twin != name and twin in metrics else ""
+
+
+def _params(params: Any) -> str:
+    return ", ".join(f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}" for key, value in params.items())
+
+
+def estimate(found: Estimate, as_json: bool) -> None:
+    """The plan of --dry-run."""
+    e = found.plan.experiment
+    rows: dict[str, Value] = {
+        "run": shown(found.plan.folder), "method": e.method, "space": e.space, "profile": e.profile, "dataset": str(e.values.get("dataset", "digits")),
+        "sampler": e.sampler, "scheduler": e.scheduler, "metric": ", ".join(e.metrics), "trials": e.trials, "rounds": e.rounds, "seeds": len(e.seeds),
+        "concurrency": e.concurrency, "cpus_per_trial": e.cpus_per_trial, "gpus_per_trial": e.gpus_per_trial,
+        "round_seconds": round(found.round_seconds, 4), "estimated_seconds": round(found.at_most, 1),
+    }
+    if as_json:
+        tables.print_json({**rows, "search": {key: d.describe() for key, d in found.plan.space.search.items()}, "fixed": dict(e.values)})
+        return
+    for note in found.plan.notes:
+        tables.say(note)
+    tables.say(f"{e.method}, space {e.space}: {e.trials} trials of {e.rounds} rounds over {len(e.seeds)} seed{'s' * (len(e.seeds) > 1)}, "
+               f"sampler {e.sampler}, scheduler {e.scheduler}, selecting by {', '.join(e.metrics)}.")
+    for key, dimension in found.plan.space.search.items():
+        tables.say(f"  {key}: {dimension.describe()}")
+    share = f" and {e.gpus_per_trial:g} GPU" if e.gpus_per_trial else ""
+    tables.say(f"{e.concurrency} at once with {e.cpus_per_trial:g} core{'s' * (e.cpus_per_trial != 1)}{share} each.")
+    tables.say(f"Measured here: a round of one configuration in the middle of the space takes {found.round_seconds:.2f} s for one seed. "
+               f"At that pace the search takes {'about' if e.scheduler == 'none' else 'at most'} {duration(found.at_most)}.")
+    tables.say(f"Would write {shown(found.plan.folder)}. Nothing was created.")
+
+
+def exported(data: dict[str, Any], output: str | None, as_json: bool) -> None:
+    """An exported configuration, or where it went."""
+    if as_json:
+        tables.print_json(data)
+    elif output is None:
+        print(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), end="")
+    else:
+        values = ", ".join(f"{name} {value:.4f}" for name, value in data["metric"].items())
+        found = {key: data["parameters"][key] for key in data["searched"]}
+        tables.say(f"{output}: trial {data['provenance']['trial']} of {data['provenance']['run']}, {values}" + (f", {_params(found)}" if found else "") + ".")
+        tables.say(f"Next: fedtune run {output} --seeds 5")
+
+
+def final(found: Final, as_json: bool) -> None:
+    """Mean ± std over fresh seeds."""
+    if not found.result.finished:
+        result(found.result, as_json)
+    elif as_json:
+        tables.print_json(found.to_json())
+    else:
+        folder = shown(found.result.folder)
+        tables.say(f"{folder}: {found.result.counts.get('COMPLETE', 0)} of {len(found.seeds)} seeds trained in {duration(found.result.seconds)}.")
+        for name, spread in found.metrics.items():
+            std = "" if math.isnan(spread.std) else f" ± {_number(spread.std)}"
+            tables.say(f"  {METRICS[name].title:<18} {_number(spread.mean)}{std}" + (f" {METRICS[name].unit}" if METRICS[name].unit else ""))
+        if found.models:
+            tables.say(f"Models: {', '.join(shown(path) for path in found.models)}")
+    _leave(found.result)
+
+
+def _number(value: float) -> str:
+    return f"{value:.4f}" if abs(value) < 1000 else f"{value:.4g}"
+
+
+def status(found: dict[str, Any], as_json: bool) -> None:
+    """How a run stands."""
+    if as_json:
+        tables.print_json(found)
+        return
+    folder = shown(Path(found["run"]))
+    tables.say(f"{folder}: {found['state']}. {found['done']} of {found['trials']} trials done, {found['pruned']} stopped early, "
+               f"{found['failed']} failed, {len(found['running'])} {'running' if found['state'] == 'running' else 'to be resumed'}.")
+    for trial in found["running"]:
+        tables.say(f"  trial {trial['trial']}: round {trial['round']} of {trial['rounds']}, {_params(trial['params'])}")
+    for error in found["errors"]:
+        tables.say(f"  trial {error['trial']} failed: {error['error']}")
+    if found["best"] is not None:
+        values = ", ".join(f"{name} {value:.4f}" for name, value in found["best"]["values"].items())
+        tables.say(f"Best: trial {found['best']['trial']}, {values}, {_params(found['best']['params'])}")
+    if found["state"] == "resumable":
+        tables.say(f"Go on with: fedtune resume {folder}")

@@ -1,0 +1,267 @@
+"""What a person sees while trials run, on stderr: a live panel in a terminal, else a line now and then.
+
+A watcher is told of events by the driver; a thread of its own draws, so starting Ray or a long round leaves no silence.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from search_spaces.metrics import METRICS
+from search_spaces.parameter import Value
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from fedtune.record.experiment import Experiment
+
+Style = Literal["live", "plain", "quiet"]
+#: Seconds between two lines where there is no terminal.
+HEARTBEAT = 4.0
+#: Rounds per second and time left are judged by this many seconds back.
+WINDOW = 60.0
+
+
+def style(plain: bool = False, quiet: bool = False) -> Style:
+    """Live only where stderr is a terminal that can redraw."""
+    import os
+
+    if quiet:
+        return "quiet"
+    return "live" if not plain and sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb" else "plain"
+
+
+@dataclass
+class Running:
+    """A trial under way."""
+
+    values: Mapping[str, Value]
+    round: int = 0
+    metrics: tuple[float, ...] | None = None
+
+
+@dataclass
+class Watch:
+    """The state of a search as events told it."""
+
+    experiment: Experiment
+    style: Style
+    phase: str = "starting Ray"
+    ended: Counter[str] = field(default_factory=Counter)
+    running: dict[int, Running] = field(default_factory=dict)
+    best: tuple[int, tuple[float, ...], Mapping[str, Value]] | None = None
+
+    def __post_init__(self) -> None:
+        self._started = time.monotonic()
+        self._ticks: deque[float] = deque()
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._live: Any = None
+        self._told: int | None = None
+
+    # -- events ----------------------------------------------------------------------------------------------------
+
+    def past(self, number: int, state: str, values: Sequence[float] | None, params: Mapping[str, Value]) -> None:
+        """A trial that had ended before this session."""
+        with self._lock:
+            self.ended[state] += 1
+            self._consider(number, state, values, params)
+
+    def started(self, number: int, params: Mapping[str, Value]) -> None:
+        with self._lock:
+            self.phase = ""
+            self.running[number] = Running(params)
+
+    def round(self, number: int, round_: int, values: Sequence[float] | None) -> None:
+        with self._lock:
+            trial = self.running.get(number)
+            if trial is None:
+                return
+            if round_ > trial.round:
+                self._ticks.append(time.monotonic())
+            trial.round = round_
+            if values is not None:
+                trial.metrics = tuple(values)
+
+    def put_back(self, number: int) -> None:
+        """A trial that stopped, to be started again later."""
+        with self._lock:
+            self.running.pop(number, None)
+
+    def finished(self, number: int, state: str, values: Sequence[float] | None, error: str | None) -> None:
+        with self._lock:
+            trial = self.running.pop(number, None)
+            self.ended[state] += 1
+            self._consider(number, state, values, trial.values if trial else {})
+        if error and state == "FAIL":
+            self.say(f"Trial {number} failed: {error}")
+
+    def say(self, text: str) -> None:
+        """A line that stays, on stderr."""
+        if self.style == "quiet":
+            return
+        if self._live is not None:
+            self._live.console.print(text, markup=False, highlight=False)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+    def _consider(self, number: int, state: str, values: Sequence[float] | None, params: Mapping[str, Value]) -> None:
+        if state != "COMPLETE" or not values:
+            return
+        sign = self.experiment.signs[0]
+        # Of two equal trials the earlier one is the best, in whichever order they ended.
+        if self.best is None or (sign * values[0], -number) > (sign * self.best[1][0], -self.best[0]):
+            self.best = (number, tuple(values), params)
+
+    # -- drawing ---------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Watch:
+        if self.style == "live":
+            from rich.console import Console
+            from rich.live import Live
+
+            self._live = Live(console=Console(stderr=True), get_renderable=self._panel, refresh_per_second=4, transient=True)
+            self._live.start()
+        elif self.style == "plain":
+            self._thread = threading.Thread(target=self._beat, daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stop.set()
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+        if self._thread is not None:
+            self._thread.join()
+            if self.ended:
+                print(self.line(), file=sys.stderr, flush=True)
+
+    def _beat(self) -> None:
+        while not self._stop.wait(HEARTBEAT if self.phase == "" else HEARTBEAT / 2):
+            print(self.line(), file=sys.stderr, flush=True)
+
+    def line(self) -> str:
+        """One line: `12.3 s  4 of 30 done, 1 pruned, 0 failed, 2 running  best …  3.1 rounds/s  about 2 min left`."""
+        with self._lock:
+            parts = [f"{time.monotonic() - self._started:6.1f} s", self._counts()]
+            if self.phase:
+                return "  ".join([parts[0], self.phase])
+            if self.best is not None:
+                # The configuration is told when it is new; a log does not need it in every line.
+                number, values, params = self.best
+                parts.append(f"best {self._describe(number, values, params if number != self._told else {})}")
+                self._told = number
+            parts.append(self._speed())
+        return "  ".join(part for part in parts if part)
+
+    def _counts(self) -> str:
+        e = self.ended
+        return (f"{sum(e.values())} of {self.experiment.trials} trials: {e['COMPLETE']} done, {e['PRUNED']} pruned, "
+                f"{e['FAIL']} failed, {len(self.running)} running")
+
+    def _describe(self, number: int, values: Sequence[float], params: Mapping[str, Value]) -> str:
+        shown = ", ".join(f"{name} {value:.4g}" for name, value in zip(self.experiment.metrics, values, strict=True))
+        return f"trial {number}: {shown}" + (f" ({', '.join(f'{k}={_short(v)}' for k, v in params.items())})" if params else "")
+
+    def rate(self) -> float:
+        """Rounds per second of late."""
+        now = time.monotonic()
+        while self._ticks and now - self._ticks[0] > WINDOW:
+            self._ticks.popleft()
+        if len(self._ticks) < 2:
+            return 0.0
+        return (len(self._ticks) - 1) / max(1e-9, now - self._ticks[0])
+
+    def _speed(self) -> str:
+        rate = self.rate()
+        if rate <= 0:
+            return ""
+        e = self.experiment
+        waiting = e.trials - sum(self.ended.values()) - len(self.running)
+        rounds = waiting * e.rounds + sum(e.rounds - trial.round for trial in self.running.values())
+        return f"{rate:.2g} rounds/s  at most {duration(rounds / rate)} left"
+
+    def _panel(self) -> RenderableType:
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        with self._lock:
+            e = self.experiment
+            elapsed = duration(time.monotonic() - self._started)
+            head = Text.assemble((f"{e.name}  ", "bold"), self._counts(), f"  {elapsed}  ", (self._speed(), "dim"))
+            if self.phase:
+                return Group(head, Text(f"{self.phase} …", "dim"))
+            rounds = sum(self.ended.values()) * e.rounds + sum(trial.round for trial in self.running.values())
+            table = Table(box=None, padding=(0, 1), show_header=bool(self.running))
+            for title in ("trial", "round", *[METRICS[name].title for name in e.metrics], "configuration"):
+                table.add_column(title, style="dim" if title == "configuration" else "", overflow="ellipsis", no_wrap=True)
+            for number, trial in sorted(self.running.items())[:20]:
+                shown = [f"{value:.4g}" for value in trial.metrics] if trial.metrics else [""] * len(e.metrics)
+                table.add_row(str(number), f"{trial.round}/{e.rounds}", *shown, ", ".join(f"{k}={_short(v)}" for k, v in trial.values.items()))
+            best = Text(f"best: {self._describe(*self.best)}", "green") if self.best is not None else Text("")
+            return Group(head, ProgressBar(total=e.trials * e.rounds, completed=rounds, width=60), best, table)
+
+
+@contextmanager
+def busy(style: Style, doing: str = "starting") -> Iterator[Callable[..., None]]:
+    """Shows on stderr what is being done while there are no trials to tell of.
+
+    Gives `say(text, at_once=False)`, which sets it; it is shown at once in a terminal, else every few seconds as a line, and
+    with `at_once` as a line of its own too."""
+    started, stop = time.monotonic(), threading.Event()
+    live: Any = None
+    thread: threading.Thread | None = None
+
+    def line() -> None:
+        print(f"{time.monotonic() - started:6.1f} s  {doing}", file=sys.stderr, flush=True)
+
+    def say(text: str, at_once: bool = False) -> None:
+        nonlocal doing
+        doing = text
+        if live is not None:
+            live.update(f"{text} …")
+        elif at_once and style == "plain":
+            line()
+
+    def lines() -> None:
+        while not stop.wait(HEARTBEAT / 2):
+            line()
+
+    if style == "live":
+        from rich.console import Console
+
+        live = Console(stderr=True).status(f"{doing} …")
+        live.start()
+    elif style == "plain":
+        thread = threading.Thread(target=lines, daemon=True)
+        thread.start()
+    try:
+        yield say
+    finally:
+        stop.set()
+        if live is not None:
+            live.stop()
+        if thread is not None:
+            thread.join()
+
+
+def duration(seconds: float) -> str:
+    """`45 s`, `12 min`, `3.4 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _short(value: Value) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

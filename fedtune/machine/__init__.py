@@ -1,0 +1,1 @@
+"""Cores, GPUs, and a Ray of our own."""

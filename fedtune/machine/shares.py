@@ -1,0 +1,145 @@
+"""How trials share the machine: how many at once, with how many cores and what part of a GPU each.
+
+Small federations gain nothing from a second thread and lose much when threads outnumber cores (measured: up to 7.6
+times slower), so a trial has one core and one thread unless told otherwise, and one trial runs per core. Threads change
+the last bits of sums; that they do not follow from the number of concurrent trials keeps records equal.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from search_spaces.errors import Shown, sentence
+
+#: Trial n looks at trials 0 … n - LAG unless told otherwise. It follows neither from the machine nor from the length of the
+#: search, as it decides what is proposed: the same request gives the same record everywhere.
+LAG = 4
+#: Trials that share a GPU by default; small models leave most of one idle.
+TRIALS_PER_GPU = 4
+#: What --pack may be: the defaults of this module, or what `fedtune.planning.pack_auto` measures.
+PACKS = ("fixed", "auto")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What there is to share."""
+
+    cores: int
+    gpus: int
+
+
+@dataclass(frozen=True)
+class Packing:
+    """The shares of one trial."""
+
+    concurrency: int
+    cpus: float
+    gpus: float
+
+    @property
+    def threads(self) -> int:
+        """Of torch, per trial."""
+        return max(1, int(self.cpus))
+
+
+def machine() -> Machine:
+    """Cores this process may use, and CUDA devices."""
+    import torch
+
+    return Machine(cores(), torch.cuda.device_count() if torch.cuda.is_available() else 0)
+
+
+def cores() -> int:
+    """Cores this process may run on, within a container's quota."""
+    found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        if quota != "max":
+            found = min(found, max(1, round(int(quota) / int(period))))
+    except (OSError, ValueError):
+        pass
+    return found
+
+
+def part(trials: int) -> float:
+    """1/n of a GPU as Ray counts, which rounds to four decimals: never so much that the n-th would not fit."""
+    return math.floor(10_000 / trials) / 10_000
+
+
+def held_back(concurrency: int, threads: int, cores: int, *, lag: int, trials: int) -> str | None:
+    """A note where the search's lag, and nothing else, keeps more trials from running at once."""
+    room = cores // threads
+    if not concurrency == lag < min(trials, room):
+        return None
+    return f"{concurrency} trials at once, as each is decided by those {lag} before it and earlier; more: --lag {room}."
+
+
+def crowding(concurrency: int, threads: int, cores: int) -> str | None:
+    """A warning where trials have more threads than there are cores."""
+    if concurrency * threads <= cores:
+        return None
+    if threads > 1:
+        return (f"{concurrency} trials at once with {threads} threads each are {concurrency * threads} threads on {cores} cores, which can make all of them "
+                f"several times slower (measured: up to 7.6). Better: --concurrency {max(1, cores // threads)}.")
+    return f"{concurrency} trials at once take turns on {cores} core{'s' * (cores > 1)}; they need more memory and are no faster than --concurrency {cores}."
+
+
+def larger(share: tuple[float, float], cores: float) -> tuple[float, float] | None:
+    """The share (cores, GPUs) at which a trial goes on that ran out of memory with `share`: twice the part of a GPU, up to a whole
+    one; without a GPU all `cores`, so that nothing runs beside it. None where there is no larger one."""
+    cpus, gpus = share
+    if gpus > 0:
+        return (cpus, min(1.0, 2 * gpus)) if gpus < 1 else None
+    return (cores, 0.0) if cpus < cores else None
+
+
+def pack(
+    here: Machine | None, problems: list[str], *, trials: int, lag: int | None, looks_back: bool,
+    concurrency: int | None = None, cpus: float | None = None, gpus: float | None = None,
+) -> tuple[Packing, int]:
+    """The packing and the search's lag. What cannot be is appended to `problems`.
+
+    here: None is a cluster that is joined later; shares are then taken as asked for, and Ray places what fits.
+    lag: as asked for; None is `LAG`. No more trials run at once than that, where trials look back."""
+    room_to_look_back = LAG if lag is None else lag
+    for name, value in (("concurrency", concurrency), ("cpus-per-trial", cpus), ("gpus-per-trial", gpus), ("lag", lag)):
+        whole = name in ("concurrency", "lag")
+        if value is not None and (not math.isfinite(value) or (value < 1 if whole else value < 0 if name == "gpus-per-trial" else value <= 0)):
+            must = "a whole number of at least 1" if whole else "a number of at least 0" if name == "gpus-per-trial" else "a number above 0"
+            problems.append(sentence(name, must, value, f"--{name}"))
+    if problems:
+        return Packing(1, 1.0, 0.0), room_to_look_back
+    if here is None:
+        at_once = concurrency or (room_to_look_back if looks_back else trials)
+        cpus, gpus = cpus or 1.0, gpus or 0.0
+        here, concurrency = Machine(at_once * math.ceil(cpus), at_once * math.ceil(gpus)), at_once
+    if gpus is None:
+        gpus = 1 / TRIALS_PER_GPU if here.gpus else 0.0
+    if gpus > here.gpus:
+        must = f"at most {here.gpus}, the GPUs there are" if here.gpus else "0, as no GPU was found"
+        problems.append(sentence("gpus-per-trial", must, Shown(f"{gpus:g}"), "--gpus-per-trial"))
+    elif gpus > 1 and gpus != int(gpus):
+        problems.append(sentence("gpus-per-trial", "a whole number where it is above 1", Shown(f"{gpus:g}"), "--gpus-per-trial"))
+    if cpus is not None and cpus > here.cores:
+        problems.append(sentence("cpus-per-trial", f"at most {here.cores}, the cores there are", Shown(f"{cpus:g}"), "--cpus-per-trial"))
+    share = cpus if cpus is not None else 1.0
+    room = max(1, int(here.cores / share + 1e-9))
+    if gpus > 0:
+        per_gpu = int(1 / gpus + 1e-9) if gpus <= 1 else 0
+        room = min(room, max(1, here.gpus * per_gpu if per_gpu else here.gpus // int(gpus)))
+    if concurrency is None:
+        concurrency = min(room, trials, room_to_look_back) if looks_back else min(room, trials)
+    elif cpus is not None and concurrency > room:
+        problems.append(sentence("concurrency", f"at most {room} with {share:g} of {here.cores} cores" + (f" and {gpus:g} GPU" if gpus else "") + " per trial",
+                                 concurrency, "--concurrency"))
+    elif gpus > 0 and concurrency > room and gpus * concurrency > here.gpus:
+        problems.append(sentence("concurrency", f"at most {room} with {gpus:g} GPU per trial", concurrency, "--concurrency"))
+    elif concurrency * share > here.cores:
+        share = here.cores / concurrency
+    if looks_back and concurrency > room_to_look_back:
+        problems.append(sentence("concurrency", f"at most the lag, {room_to_look_back}", concurrency, "--concurrency",
+                                 f"Give --lag {concurrency} as well; it changes what is proposed."))
+    return Packing(concurrency, share, gpus), room_to_look_back

@@ -1,0 +1,1 @@
+"""From what a user asked for to the experiment that will be run."""

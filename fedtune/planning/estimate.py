@@ -1,0 +1,46 @@
+"""What a search would cost, from a few rounds measured here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fedtune.planning.federations import typical
+from fedtune.planning.plan import Plan
+
+#: What starting Ray and the first workers takes, in seconds, for estimates.
+START_UP = 10.0
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a search would cost; times in seconds."""
+
+    plan: Plan
+    round_seconds: float
+    at_most: float
+    rounds: int = field(default=0)
+
+
+def estimate(planned: Plan) -> Estimate:
+    """Times a few rounds of one configuration in the middle of the space, for one seed; what is done only every so many rounds
+    counts by its share (`fedtune.planning.federations.typical`)."""
+    import torch
+
+    from trainables import registry
+    from trainables.simulation.replicates import Replicates
+
+    e = planned.experiment
+    before = torch.get_num_threads()
+    torch.set_num_threads(e.threads)
+    try:
+        values = registry.resolve(e.method, planned.middle)
+        device = "cuda" if e.gpus_per_trial else "cpu"
+        with torch.backends.cudnn.flags(benchmark=False, deterministic=True, allow_tf32=False):  # as trials compute
+            simulation = Replicates(e.method, {**values, "rounds": 2}, e.seeds[:1], device=device, data_dir=e.data_dir)
+            seconds, _ = typical(simulation, values)
+    finally:
+        torch.set_num_threads(before)
+    rounds = e.trials * e.rounds
+    waves = -(-e.trials // e.concurrency)
+    at_most = START_UP + waves * e.rounds * len(e.seeds) * seconds
+    return Estimate(planned, seconds, min(at_most, e.time) if e.time is not None else at_most, rounds)

@@ -1,0 +1,239 @@
+"""Federations in processes of their own, run side by side and timed: what `--pack auto` judges by, and a round's typical cost.
+
+A process here is what a trial's process is: it imports the same, sets its threads the same and keeps memory the same. It
+reads one JSON line per order from its standard input and answers with one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from types import TracebackType
+from typing import Any
+
+from search_spaces.errors import UserError
+from search_spaces.parameter import Value
+
+#: An answer that has not come by then, in seconds, will not come. A round of the papers' largest setting takes minutes on a core.
+PATIENCE = 3600.0
+#: At least so long, in seconds, and at least a whole round, is timed per arrangement.
+WINDOW = 3.0
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Memory of one federation's process at its peak, in bytes."""
+
+    #: All of it, with pages that other processes share.
+    resident: int
+    #: Its own alone.
+    private: int
+    #: Of the GPU, without the CUDA context; and what the GPU has, and had free before.
+    gpu: int = 0
+    gpu_total: int = 0
+    gpu_free: int = 0
+
+
+class OutOfMemory(Exception):
+    """One more federation did not fit."""
+
+
+class Federations:
+    """So many processes of one configuration as have been asked for; a context."""
+
+    def __init__(self, method: str, values: Mapping[str, Value], seeds: Sequence[int], *, device: str = "cpu", data_dir: str | None = None) -> None:
+        self._order = {"method": method, "values": dict(values), "seeds": list(seeds), "device": device, "data_dir": data_dir}
+        self._processes: list[subprocess.Popen[str]] = []
+        self._errors = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115  closed with the context
+        self.footprint = Footprint(0, 0)
+        #: A round's cost on average over that of the rounds that are timed here, which leave out what is done every so many rounds only.
+        self.surcharge = 1.0
+
+    def __enter__(self) -> Federations:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for process in self._processes:
+            process.kill()
+        for process in self._processes:
+            process.communicate()
+        self._errors.close()
+
+    def time(self, count: int, threads: int) -> float:
+        """Rounds per second that `count` federations with `threads` threads each make together.
+
+        Raises `OutOfMemory` where they do not fit, `UserError` where the configuration does not run."""
+        self._start(count, threads)
+        running = self._processes[:count]
+        for process in running:
+            self._tell(process, {"threads": threads, "seconds": WINDOW})
+        return rate([self._answer(process)["marks"] for process in running])
+
+    def _start(self, count: int, threads: int) -> None:
+        new = []
+        while len(self._processes) < count:
+            new.append(self._process(threads))
+            self._processes.append(new[-1])
+        for process in new:
+            ready = self._answer(process)
+            if self.footprint.resident == 0:
+                self.surcharge = ready.pop("surcharge")
+                self.footprint = Footprint(**ready)
+
+    def _process(self, threads: int) -> subprocess.Popen[str]:
+        from fedtune.machine.cluster import ENVIRONMENT
+
+        # The path as it is here, less the current directory, where a stranger's module may lie.
+        path = [entry for entry in sys.path if entry]
+        environment = {**ENVIRONMENT, **os.environ, "OMP_NUM_THREADS": str(threads)}
+        if self._order["device"] == "cuda":
+            environment["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", f"import sys; sys.path[:] = {path!r}; from fedtune.planning.federations import serve; serve()"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True, env=environment,
+        )
+        self._tell(process, {**self._order, "threads": threads})
+        return process
+
+    def _tell(self, process: subprocess.Popen[str], order: Mapping[str, Any]) -> None:
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it has died; its answer will be missing
+            process.stdin.write(json.dumps(order) + "\n")
+            process.stdin.flush()
+
+    def _answer(self, process: subprocess.Popen[str]) -> dict[str, Any]:
+        assert process.stdout is not None
+        if not select.select([process.stdout], [], [], PATIENCE)[0]:
+            raise UserError(f"--pack auto has waited {PATIENCE / 60:.0f} minutes for one configuration in the middle of the space. "
+                            "Leave --pack out, or give --concurrency and --cpus-per-trial.")
+        line = process.stdout.readline()
+        if not line:
+            if process.wait() == -9:
+                raise OutOfMemory
+            self._errors.seek(0)
+            last = (self._errors.read().strip().splitlines() or [f"exit code {process.returncode}"])[-1]
+            raise UserError(f"--pack auto could not run one configuration in the middle of the space: its process ended ({last}). "
+                            "Leave --pack out, or give --concurrency and --cpus-per-trial.")
+        answer: dict[str, Any] = json.loads(line)
+        if answer.get("out_of_memory"):
+            raise OutOfMemory
+        if "error" in answer:
+            raise UserError(f"--pack auto could not run one configuration in the middle of the space: {answer['error']}")
+        return answer
+
+
+def rate(marks: Sequence[Sequence[float]]) -> float:
+    """Rounds per second of all together while all of them ran. `marks`: for each, when its first round began and each round ended."""
+    begin, end = max(own[0] for own in marks), min(own[-1] for own in marks)
+    if end <= begin:  # not side by side at all: what each does alone
+        return sum((len(own) - 1) / (own[-1] - own[0]) for own in marks)
+    done = 0.0
+    for own in marks:
+        for a, b in pairwise(own):
+            done += max(0.0, min(b, end) - max(a, begin)) / (b - a)
+    return done / (end - begin)
+
+
+def intervals(values: Mapping[str, Value]) -> list[int]:
+    """Every how many rounds a method does something more: its parameters called `…_interval`, above 1."""
+    return [value for name, value in values.items() if name.endswith("_interval") and isinstance(value, int) and value > 1]
+
+
+def typical(simulation: Any, values: Mapping[str, Value]) -> tuple[float, float]:
+    """Seconds of a round on average over a trial of these `values`, and of one without what is done at intervals. `simulation` is one
+    of the same values but for `rounds`, which is 2, and has not begun.
+
+    The first round warms up; the second, being the last one planned, holds all that is done only every so many rounds: the
+    evaluation (`eval_every`) and what a method does at `intervals`. In a trial both are done every so many rounds and in the last."""
+    def cost() -> tuple[float, float]:
+        rows = simulation.step()
+        measuring = sum(row["seconds_evaluation"] for row in rows)
+        return sum(row["seconds"] for row in rows) - measuring, measuring
+
+    def share(every: Value | None) -> float:
+        rounds = values["rounds"]
+        assert isinstance(every, int) and isinstance(rounds, int)
+        return -(-rounds // every) / rounds
+
+    apart = intervals(values)
+    cost()
+    heavy, evaluation = cost()
+    plain, _ = cost()
+    while _is_heavy(simulation.round, apart):
+        plain, _ = cost()
+    base = plain + evaluation * share(values.get("eval_every", 1))
+    return base + (max(0.0, heavy - plain) * share(min(apart)) if apart else 0.0), base
+
+
+def _is_heavy(round_: int, apart: Sequence[int]) -> bool:
+    return any(round_ % interval == 0 for interval in apart)
+
+
+def serve() -> None:
+    """What a process does: builds its federation, runs it through everything once, then times rounds as it is told."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # whatever else is printed
+
+    def answer(what: Mapping[str, Any]) -> None:
+        answers.write(json.dumps(what) + "\n")
+        answers.flush()
+
+    from trainables import registry
+    from trainables import tune as _tune  # noqa: F401  a trial's process holds it too
+    from trainables.simulation.replicates import Replicates
+    from trainables.worker import process
+
+    try:
+        order = json.loads(sys.stdin.readline())
+        process.set_threads(order["threads"])
+        if order["device"] == "cuda":
+            process.use_gpu()
+        values = registry.resolve(order["method"], order["values"])
+        free, total = _gpu() if order["device"] == "cuda" else (0, 0)
+        simulation = Replicates(order["method"], {**values, "rounds": 2}, order["seeds"], device=order["device"], data_dir=order["data_dir"])
+        mean, base = typical(simulation, values)
+        answer({**_peak(), "surcharge": mean / base if base > 0 else 1.0, "gpu": _reserved(order["device"]), "gpu_total": total, "gpu_free": free})
+        apart = intervals(values)
+        for line in sys.stdin:
+            order = json.loads(line)
+            process.set_threads(order["threads"])
+            while _is_heavy(simulation.round + 1, apart):
+                simulation.step()
+            marks = [time.monotonic()]
+            while len(marks) < 2 or marks[-1] - marks[0] < order["seconds"] and not _is_heavy(simulation.round + 1, apart):
+                simulation.step()
+                marks.append(time.monotonic())
+            answer({"marks": marks[1:] if len(marks) > 3 else marks})  # the first round of several may have had to warm up
+    except UserError as error:
+        answer({"error": " ".join(error.problems)})
+    except Exception as error:
+        answer({"error": f"{type(error).__name__}: {error}".splitlines()[0], "out_of_memory": process.is_out_of_memory(error)})
+
+
+def _peak() -> dict[str, int]:
+    """Bytes resident at the peak, and of these not shared."""
+    with open("/proc/self/status", encoding="ascii") as file:
+        found = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in file if line.startswith(("VmHWM", "RssFile", "RssShmem"))}
+    return {"resident": found["VmHWM"], "private": found["VmHWM"] - found["RssFile"] - found["RssShmem"]}
+
+
+def _gpu() -> tuple[int, int]:
+    import torch
+
+    return torch.cuda.mem_get_info()
+
+
+def _reserved(device: str) -> int:
+    import torch
+
+    return torch.cuda.max_memory_reserved() if device == "cuda" else 0

@@ -1,0 +1,128 @@
+"""A search as the user asked for it, and the values that follow from it.
+
+Values are laid over each other in this order, the later winning: declared defaults, the space's `fix`, its profile
+(`small`, or `paper`), --dataset and --rounds, --set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from search_spaces import presets
+from search_spaces.errors import UserError, sentence, unknown
+from search_spaces.parameter import Parameter, Value, canonical
+from search_spaces.space import Space
+
+
+@dataclass(frozen=True)
+class Request:
+    """A search as the user asked for it; None is "as the profile or the default has it"."""
+
+    method: str
+    space: str = "default"
+    dataset: str | None = None
+    data_dir: str | None = None
+    paper: bool = False
+    trials: int | None = None
+    rounds: int | None = None
+    time: str | float | None = None
+    seeds: int | None = None
+    seed: int = 0
+    sampler: str | None = None
+    scheduler: str | None = None
+    reduction_factor: int = 3
+    grace: int | None = None
+    lag: int | None = None
+    metrics: tuple[str, ...] = ()
+    select_on: str | None = None
+    #: `name=value` pairs, or a mapping.
+    set: tuple[str, ...] | Mapping[str, object] = ()
+    name: str | None = None
+    runs_dir: str = "runs"
+    concurrency: int | None = None
+    cpus_per_trial: float | None = None
+    gpus_per_trial: float | None = None
+    address: str | None = None
+    #: `fixed`, or `auto`: measured by `fedtune.planning.pack_auto` after the plan is made.
+    pack: str = "fixed"
+
+
+def configuration(request: Request, problems: list[str]) -> dict[str, Value]:
+    """What a run without a search trains: the space's fixed values, its profile, --dataset, --rounds and --set; what the
+    space would search has its declared default."""
+    from trainables import registry
+
+    return settled(request, registry.declared(request.method), problems)[1]
+
+
+def overrides(request: Request, problems: list[str]) -> dict[str, Value]:
+    """--dataset, --rounds and --set of a request, to be laid over an exported configuration."""
+    from trainables import registry
+
+    return _assigned(request, registry.declared(request.method), problems)
+
+
+def settled(request: Request, declared: Mapping[str, Parameter], problems: list[str]) -> tuple[Space, dict[str, Value], dict[str, Value]]:
+    """The space, the values that are not searched, and the profile's options that are no parameters."""
+    assigned = _assigned(request, declared, problems)
+    try:
+        space = presets.load(request.method, request.space, declared)
+    except UserError as error:
+        raise UserError(*problems, *error.problems) from None
+    if Path(request.space).suffix:
+        problems.extend(_shown(space, request.space))
+    profile = dict(space.profiles.get("paper" if request.paper else "small", {}))
+    if request.paper and not profile:
+        problems.append(f"The space {space.name!r} of {request.method} has no paper profile (--paper). Leave --paper out, or set values with --set.")
+    options: dict[str, Value] = {key: profile.pop(key) for key in ("seeds", "trials", "sampler", "scheduler") if key in profile}
+    return space, {**space.fix, **profile, **assigned}, options
+
+
+def _shown(space: Space, file: str) -> Iterable[str]:
+    """What a user's own file asks the report for and the report does not have."""
+    from analysis import figures
+    from analysis.published import papers
+
+    for name in space.figures:
+        if name not in figures.names():
+            yield unknown("figure", name, figures.names(), file)
+    if space.published and not papers.published(space.published):
+        yield unknown("published table", space.published, papers.names(), file)
+
+
+def _assigned(request: Request, declared: Mapping[str, Parameter], problems: list[str]) -> dict[str, Value]:
+    """--dataset, --rounds and --set, converted."""
+    found: dict[str, Value] = {}
+
+    def take(key: str, raw: object, where: str) -> None:
+        try:
+            found[key] = declared[key].convert(raw, where)
+        except UserError as error:
+            problems.extend(error.problems)
+
+    if request.dataset is not None:
+        take("dataset", _dataset(request.dataset), "--dataset")
+    if request.rounds is not None:
+        take("rounds", request.rounds, "--rounds")
+    pairs: list[tuple[str, object]] = list(request.set.items()) if isinstance(request.set, Mapping) else []
+    for text in () if isinstance(request.set, Mapping) else request.set:
+        name, equals, raw = text.partition("=")
+        if not equals or not name.strip():
+            problems.append(sentence("--set", "name=value", text))
+        else:
+            pairs.append((name, raw.strip()))
+    for name, given in pairs:
+        key = canonical(name)
+        if key not in declared:
+            hint = f" It is the option --{key}." if key in ("seeds", "trials", "sampler", "scheduler", "seed", "metric", "name", "time") else ""
+            problems.append(f"{name.strip()} is not a parameter (--set).{hint}" if hint else unknown("parameter", name.strip(), declared, "--set"))
+        else:
+            take(key, _dataset(str(given)) if key == "dataset" else given, "--set")
+    return found
+
+
+def _dataset(name: str) -> str:
+    """A path is kept whole, so that the run can be resumed from anywhere."""
+    return str(Path(name).expanduser().resolve()) if "/" in name or name.endswith(".npz") or Path(name).is_dir() else name

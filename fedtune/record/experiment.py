@@ -1,0 +1,117 @@
+"""The frozen request of a run: everything that decides its numbers, and how it is placed on the machine."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from fedtune.record.run_directory import read_experiment
+from fedtune.record.study import Direction
+from search_spaces import run_folder
+from search_spaces.errors import UserError
+from search_spaces.metrics import METRICS
+from search_spaces.parameter import Value
+
+#: Model-based samplers: a proposal depends on earlier trials.
+LEARNING_SAMPLERS = ("tpe", "cmaes", "gp", "nsga2")
+
+MAX_SEED = 999_999
+MAX_SEEDS = 1000
+#: Final runs draw their seeds from here up, searches from 0 up; no seed is in both.
+FINAL_SEEDS = 1_000_000_000
+#: In the file a field is called as the option that sets it.
+_KEYS = {"metrics": "metric"}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What `experiment.yaml` holds. A search gives every trial all of `seeds`; a final run (`kind: run`) gives trial i the seed `seeds[i]`."""
+
+    name: str
+    kind: Literal["search", "run"]
+    method: str
+    space: str
+    #: `small`, `paper`, or `export` for a final run.
+    profile: str
+    #: Fixed parameters of every trial by key; those not named here and not searched have their declared defaults.
+    values: Mapping[str, Value]
+    metrics: tuple[str, ...]
+    select_on: Literal["validation", "test"]
+    trials: int
+    rounds: int
+    seed: int
+    seeds: tuple[int, ...]
+    sampler: str
+    scheduler: str
+    reduction_factor: int = 3
+    grace: int = 1
+    #: Trial n is decided by trials 0 … n - lag, so at most `lag` run at once (see `fedtune.trials.ledger`).
+    lag: int = 4
+    #: Wall-clock budget in seconds.
+    time: float | None = None
+    data_dir: str | None = None
+    concurrency: int = 1
+    cpus_per_trial: float = 1.0
+    gpus_per_trial: float = 0.0
+    #: Of torch, in a trial. Sums over threads differ in their last bits, so a resumed run keeps them whatever its share of cores.
+    threads: int = 1
+    address: str | None = None
+    #: For a final run: the exported file's content.
+    source: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether a trial depends on earlier ones."""
+        return self.sampler in LEARNING_SAMPLERS or self.scheduler != "none"
+
+    @property
+    def directions(self) -> tuple[Direction, ...]:
+        return tuple(METRICS[name].direction for name in self.metrics)
+
+    @property
+    def signs(self) -> tuple[int, ...]:
+        """+1 where more is better, -1 where less is."""
+        return tuple(1 if direction == "maximize" else -1 for direction in self.directions)
+
+    def trial_seeds(self, number: int) -> tuple[int, ...]:
+        """The seeds trial `number` is simulated over."""
+        return (self.seeds[number],) if self.kind == "run" else self.seeds
+
+    def to_yaml(self) -> dict[str, Any]:
+        """Plain data for `experiment.yaml`."""
+        data: dict[str, Any] = {"version": run_folder.VERSION}
+        for item in dataclasses.fields(self):
+            value = getattr(self, item.name)
+            data[_KEYS.get(item.name, item.name)] = list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
+        return data
+
+    @classmethod
+    def from_yaml(cls, data: Mapping[str, Any], where: str) -> Experiment:
+        """The experiment that `to_yaml` wrote. Raises `UserError` where a field is missing or unknown."""
+        names = {key: name for name, key in _KEYS.items()}
+        rest = {names.get(key, key): value for key, value in data.items() if key != "version"}
+        fields = {item.name: item for item in dataclasses.fields(cls)}
+        required = {name for name, item in fields.items() if item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING}
+        problems = [f"{where} lacks {key!r}; it was not written by fedtune, or was edited." for key in sorted(required - rest.keys())]
+        problems += [f"{where} holds the unknown key {key!r}; it was not written by fedtune, or was edited." for key in sorted(rest.keys() - fields.keys())]
+        if problems:
+            raise UserError(*problems)
+        return cls(**rest | {"metrics": tuple(rest["metrics"]), "seeds": tuple(rest["seeds"])})
+
+    @classmethod
+    def read(cls, folder: Path) -> Experiment:
+        """The experiment of a run directory."""
+        return cls.from_yaml(read_experiment(folder), str(folder / run_folder.EXPERIMENT))
+
+
+def search_seeds(seed: int, count: int) -> tuple[int, ...]:
+    """The paired seeds of a search: the same for every trial, disjoint for different `seed`."""
+    return tuple(seed * MAX_SEEDS + k for k in range(count))
+
+
+def final_seeds(seed: int, count: int) -> tuple[int, ...]:
+    """Seeds of a final run, which no search can have seen."""
+    return tuple(FINAL_SEEDS + seed * MAX_SEEDS + k for k in range(count))

@@ -1,0 +1,161 @@
+"""Writes the run directory described in `search_spaces.run_folder`: creation, lock, study, provenance.
+
+A run directory is created under a temporary name and renamed when it is complete, so a command that fails or is killed
+leaves either a whole run or none. All later writes are whole files swapped in place, lines appended to a trial's log,
+or transactions of the study.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import yaml
+
+from fedtune.record.study import Direction, _create_study
+from search_spaces import run_folder
+from search_spaces.errors import UserError
+
+if TYPE_CHECKING:
+    pass
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replaces the file at once; a reader sees the old or the new text, never a part."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise cannot_write(path, error) from error
+
+
+def write_yaml(path: Path, data: Mapping[str, Any]) -> None:
+    """YAML in the order given."""
+    write_text(path, yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True, width=120))
+
+
+def write_json(path: Path, data: object) -> None:
+    """Indented JSON."""
+    write_text(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+
+
+def cannot_write(path: Path, error: OSError) -> UserError:
+    """The sentence for a full, read-only or forbidden disk."""
+    return UserError(f"{path} cannot be written: {error.strerror or error}. Free some space, or choose another place with --runs-dir.")
+
+
+def create(folder: Path, experiment: Mapping[str, Any], space: Mapping[str, Any], provenance: Mapping[str, Any], directions: Sequence[Direction]) -> None:
+    """Makes the run directory `folder` with its frozen request, its space, its provenance and an empty study.
+
+    Raises `UserError` where the folder exists or the disk refuses."""
+    temporary: Path | None = None
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        (temporary / run_folder.TRIALS).mkdir()
+        temporary.chmod(0o755)
+        write_yaml(temporary / run_folder.EXPERIMENT, experiment)
+        write_json(temporary / run_folder.SPACE, space)
+        write_json(temporary / run_folder.PROVENANCE, provenance)
+        _create_study(temporary, folder.name, directions)
+        if folder.exists():
+            raise exists(folder)
+        temporary.rename(folder)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+    finally:
+        if temporary is not None and temporary.exists():
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def exists(folder: Path) -> UserError:
+    """The sentence for a run name that is taken."""
+    return UserError(f"A run named {folder.name!r} exists already ({folder}). Continue it with `fedtune resume {folder}`, "
+                     f"lengthen it with `fedtune extend {folder} --trials N`, or choose another --name.")
+
+
+@contextmanager
+def lock(folder: Path) -> Iterator[None]:
+    """Held by the one process that drives the run; the system releases it when that process ends, however it ends."""
+    try:
+        file = (folder / run_folder.LOCK).open("a+")
+    except OSError as error:
+        raise cannot_write(folder / run_folder.LOCK, error) from error
+    with file:
+        if not _locked(file):
+            file.seek(0)
+            owner = file.read().strip()
+            raise UserError(f"{folder} is being driven by another process{f' ({owner})' if owner else ''}. "
+                            f"Watch it with `fedtune status {folder}`, or end that process first.")
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}")
+        file.flush()
+        yield
+
+
+def _locked(file: IO[str]) -> bool:
+    """Whether the lock could be had; tried for a moment, as a reader in `is_driven` holds it for a moment too."""
+    for _ in range(10):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            time.sleep(0.02)
+    return False
+
+
+def is_driven(folder: Path) -> bool:
+    """Whether some process holds the run's lock."""
+    path = folder / run_folder.LOCK
+    if not path.exists():
+        return False
+    with path.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def read_experiment(folder: Path) -> dict[str, Any]:
+    """The frozen request of a run. Raises `UserError` where `folder` is not a run of a version we read."""
+    path = folder / run_folder.EXPERIMENT
+    if not path.is_file():
+        raise UserError(f"{folder} is not a run: it holds no {run_folder.EXPERIMENT}.")
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UserError(f"{path} cannot be read: {str(error).splitlines()[0]}.") from error
+    if not isinstance(data, dict) or not isinstance(data.get("version"), int):
+        raise UserError(f"{path} does not say its version; it was not written by fedtune.")
+    if data["version"] > run_folder.VERSION:
+        raise UserError(f"{path} has version {data['version']} and this fedtune reads versions up to {run_folder.VERSION}. Update fedtune.")
+    return data
+
+
+def folder_of(run: str | Path) -> Path:
+    """A run directory as given. Raises `UserError` where it is none."""
+    folder = Path(run).expanduser().resolve()
+    if not folder.is_dir():
+        near = sorted(p.parent.name for p in folder.parent.glob(f"*/{run_folder.EXPERIMENT}")) if folder.parent.is_dir() else []
+        raise UserError(f"There is no run {str(run)!r}." + (f" Runs in {folder.parent}: {', '.join(near[:8])}." if near else ""))
+    return folder
+
+
+def absolute(path: str | None) -> str | None:
+    """A path that still holds from another directory."""
+    return None if path is None else str(Path(path).expanduser().resolve())

@@ -1,0 +1,1 @@
+"""Who proposes a trial, who stops it, and who runs it."""

@@ -1,0 +1,60 @@
+"""The run directory: names of its files and of their fields. `fedtune.record.run_directory` writes it, `analysis.runs` reads it.
+
+    runs/<name>/
+      experiment.yaml      the frozen request; all that is needed to repeat the run
+      space.json           what is searched (declared parameters with symbols, bounds, grids) and what is fixed
+      provenance.json      versions, git revision, machine, device, command line, when
+      driver.lock          held by the process that drives the run
+      report.html          where `fedtune report` puts it
+      study.db             the Optuna study: trials, states, parameters, per-round values, user attributes
+      trials/0007/
+        config.yaml        every parameter of this trial by key, searched and fixed
+        partition.json     {"<seed>": [[samples of class c at client i]]}, plus "hash" per seed
+        rounds.jsonl       one line per round and seed (see below)
+        checkpoint         a complete round, all seeds: the last one when the trial has ended
+        log.txt            what the trial printed, and tracebacks
+        model-<seed>.safetensors, .json    final runs only: the global model of the seed's best round and its card
+
+A line of `rounds.jsonl` is {"round": 1.., "seed": int, <metric>: number or null, ...} with the metrics of
+`search_spaces.metrics` plus two lists over clients, `client_accuracy` (global model on the client's label mix) and
+`local_accuracies` (null for clients that did not train). A metric that was not measured this round (`eval_every`) is
+absent; one that is not finite is null. A reader skips a last line without newline and keeps the last of two lines for
+one (round, seed).
+
+`provenance.json` names the method as people write it (`method_title`). That of a search begun with --pack auto also holds
+`packing`: what was measured of one configuration (`table`: trials at once, threads of each, seconds per round, trials per hour,
+peak MiB of one trial's process and of its GPU) and what was chosen.
+
+User attributes of a study's trial: `stop_reason` (one of `STOP_REASONS`), `rounds` (rounds run), `seconds` (in rounds, over all
+sessions), `share` ([cores, GPUs] that it went on with after having run out of memory),
+`error` (one sentence, where stop_reason is error or diverged), the last value of every metric (mean over seeds) as
+`metric:<name>`, `seed` (final runs only: the trial's own) and `curve` (several objectives only, for which Optuna keeps no
+values per round: JSON {"<round>": [value per objective]}). Optuna
+states: COMPLETE, PRUNED (early-stopped), FAIL (error, diverged), RUNNING (live or to be resumed).
+"""
+
+from __future__ import annotations
+
+VERSION = 1
+
+EXPERIMENT = "experiment.yaml"
+SPACE = "space.json"
+PROVENANCE = "provenance.json"
+STUDY = "study.db"
+TRIALS = "trials"
+CONFIG = "config.yaml"
+PARTITION = "partition.json"
+ROUNDS = "rounds.jsonl"
+CHECKPOINT = "checkpoint"
+LOG = "log.txt"
+REPORT = "report.html"
+LOCK = "driver.lock"
+
+#: completed: ran all its rounds. scheduler: early-stopped. diverged: a metric or
+#: loss stopped being finite. error: raised. interrupted: to be resumed.
+STOP_REASONS = ("completed", "scheduler", "diverged", "error", "interrupted")
+
+
+def trial_folder(number: int) -> str:
+    """`trials/0007`, relative to the run directory."""
+    return f"{TRIALS}/{number:04d}"

@@ -1,0 +1,179 @@
+"""Contract of every figure, over the registry, and what single figures must show."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+import pytest
+
+from analysis.figures import curves, heatmap, history, importance, outcomes, partition, traffic
+from analysis.figures._registry import Drawn, figure, figures
+from analysis.labels import Labels
+from analysis.runs import Run, load
+from search_spaces import run_folder
+from search_spaces.errors import UserError
+from tests.analysis import synthetic
+
+RUNS = ("grid", "tpe", "wide", "other", "final", "pareto")
+
+
+def drawn(one: Drawn, runs: list[Run]) -> go.Figure:
+    return one.plot(one.data(runs), Labels.of(runs))
+
+
+@pytest.mark.parametrize("name", figures())
+@pytest.mark.parametrize("run_name", RUNS)
+def test_every_figure_draws_or_says_why_not(name: str, run_name: str, loaded: dict[str, Run]) -> None:
+    one, runs = figures()[name], [loaded[run_name]]
+    if one.record.many:
+        runs.append(loaded["other"])
+    reason = one.needs(runs)
+    if reason is not None:
+        assert reason.endswith(".") and len(reason) > 20
+        return
+    table = one.data(runs)
+    assert isinstance(table, pd.DataFrame) and len(table)
+    before = table.copy()
+    picture = one.plot(table, Labels.of(runs))
+    pd.testing.assert_frame_equal(table, before)
+    assert picture.data and picture.layout.height > 100
+    assert {"wide", "narrow"} <= set(picture.layout.meta)
+    text = picture.to_json()
+    assert "NaN" not in json.dumps(json.loads(text)["layout"]) and "Infinity" not in text
+
+
+@pytest.mark.parametrize("name", figures())
+def test_every_figure_says_how_to_read_it(name: str) -> None:
+    record = figures()[name].record
+    assert record.title and len(record.read) == 2 and all(s.endswith(".") for s in record.read)
+
+
+@pytest.mark.parametrize("name", figures())
+def test_an_empty_or_unfinished_run_never_breaks_a_figure(name: str, root: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(root / "tpe", tmp_path / "bare"))
+    shutil.rmtree(folder / run_folder.TRIALS)
+    one, run = figures()[name], load(folder)
+    if one.needs([run, run] if one.record.many else [run]) is None:
+        assert drawn(one, [run, run] if one.record.many else [run]).data
+
+
+def test_an_unknown_figure_is_told_with_the_nearest() -> None:
+    with pytest.raises(UserError, match="Did you mean 'heatmap'"):
+        figure("heatmaps")
+
+
+def test_a_grid_shows_every_cell_with_its_value_and_marks_the_chosen_one(loaded: dict[str, Run]) -> None:
+    run = loaded["grid"]
+    table = heatmap.data([run])
+    assert table.attrs["mode"] == "grid" and (table.attrs["x"], table.attrs["y"]) == ("alpha", "lambda")
+    assert list(dict.fromkeys(table["metric"])) == ["val_global_accuracy", "val_local_accuracy", "global_accuracy", "local_accuracy"]
+    picture = heatmap.plot(table, Labels.of([run]))
+    maps = [t for t in picture.data if isinstance(t, go.Heatmap)]
+    cells = [t for t in picture.data if isinstance(t, go.Scatter) and t.mode == "text"]
+    assert len(maps) == len(cells) == 4 and all(np.asarray(m.z).shape == (5, 6) and len(c.text) == 30 for m, c in zip(maps, cells, strict=True))
+    trial = run.frozen[7]
+    at = (synthetic.LAMBDA.index(trial.params["lambda"]), synthetic.ALPHA.index(trial.params["alpha"]))
+    mean = np.mean(list(run.last(7, "global_accuracy").values()))
+    assert np.asarray(maps[2].z)[at] == pytest.approx(100 * mean)
+    assert len(picture.layout.shapes) == 4
+    # Global and local side by side: both panels of a row at the same height, the second to the right.
+    assert picture.layout.yaxis.domain == picture.layout.yaxis2.domain and picture.layout.xaxis2.domain[0] > picture.layout.xaxis.domain[1]
+    narrow = picture.layout.meta["narrow"]
+    assert narrow["xaxis.domain"] == narrow["xaxis2.domain"] == [0.0, 1.0] and narrow["yaxis.domain"][0] > narrow["yaxis2.domain"][1]
+
+
+def test_free_samples_give_a_surface_that_says_it_is_interpolated(loaded: dict[str, Run]) -> None:
+    run = loaded["tpe"]
+    table = heatmap.data([run])
+    assert table.attrs["mode"] == "surface" and "interpolated" in table.attrs["note"] and "stopped early" in table.attrs["note"]
+    picture = heatmap.plot(table, Labels.of([run]))
+    surface = next(t for t in picture.data if isinstance(t, go.Contour))
+    points = [t for t in picture.data if isinstance(t, go.Scatter) and t.mode == "markers" and t.marker.coloraxis is not None]
+    done = run.trials[run.trials["state"] == "COMPLETE"]
+    assert sorted(points[0].x) == sorted(done["alpha"])
+    # Nothing is claimed outside of what was sampled, and nothing beyond what was measured.
+    assert np.isnan(np.asarray(surface.z, dtype=float)).any()
+    assert np.nanmax(np.asarray(surface.z, dtype=float)) <= 100 * done["value"].max() + 1e-9
+
+
+def test_with_more_than_two_parameters_the_two_most_important_are_drawn(loaded: dict[str, Run]) -> None:
+    run = loaded["wide"]
+    table = heatmap.data([run])
+    shares = importance.data([run]).sort_values("importance", ascending=False)["key"].tolist()
+    assert {table.attrs["x"], table.attrs["y"]} == set(shares[:2]) and "most important" in table.attrs["note"]
+
+
+def test_a_choice_and_points_on_one_line_are_drawn_without_a_surface(tmp_path: Path) -> None:
+    mixed = load(synthetic.write(tmp_path / "mixed", keys=("alpha", "merge_op"), trials=12))
+    assert heatmap.data([mixed]).attrs["mode"] == "points"
+    picture = heatmap.plot(heatmap.data([mixed]), Labels.of([mixed]))
+    assert picture.layout.yaxis.type == "category" and not any(isinstance(t, go.Contour) for t in picture.data)
+
+
+def test_curves_always_hold_the_best_trial_and_stay_few(loaded: dict[str, Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(curves, "LIMIT", 5)
+    run = loaded["grid"]
+    table = curves.data([run])
+    assert table["trial"].nunique() <= 6 and table.loc[table["best"], "trial"].unique().tolist() == [run.best]
+    assert "of 30 trials are drawn" in table.attrs["note"]
+    picture = curves.plot(table, Labels.of([run]))
+    assert len(picture.data) <= 4 * 4
+
+
+def test_a_band_is_one_standard_deviation_over_seeds(loaded: dict[str, Run]) -> None:
+    run = loaded["tpe"]
+    table = curves.data([run])
+    row = table[table["best"] & (table["round"] == 9) & (table["metric"] == "global_accuracy")].iloc[0]
+    values = list(run.last(run.best or 0, "global_accuracy").values())
+    assert row["mean"] == pytest.approx(np.mean(values)) and row["std"] == pytest.approx(np.std(values, ddof=1))
+
+
+def test_a_final_runs_curve_is_the_mean_of_its_seeds(loaded: dict[str, Run]) -> None:
+    run = loaded["final"]
+    table = curves.data([run])
+    row = table[table["best"] & (table["round"] == 9) & (table["metric"] == "global_accuracy")].iloc[0]
+    assert row["seeds"] == 3 and row["mean"] == pytest.approx(np.mean(list(run.over_seeds("global_accuracy").values())))
+
+
+def test_the_history_keeps_the_best_so_far_and_its_test_value(loaded: dict[str, Run]) -> None:
+    run = loaded["tpe"]
+    table = history.data([run])
+    assert table["best"].is_monotonic_increasing and table["leader"].iloc[-1] == run.best
+    assert table["twin_value"].iloc[-1] == pytest.approx(np.mean(list(run.last(run.best or 0, "global_accuracy").values())))
+
+
+def test_importance_finds_what_matters_and_refuses_few_trials(loaded: dict[str, Run], tmp_path: Path) -> None:
+    shares = importance.data([loaded["wide"]])
+    assert shares["importance"].sum() == pytest.approx(1.0) and shares.sort_values("importance")["key"].iloc[-1] == "lr"
+    assert (shares["low"] <= shares["high"]).all()
+    few = load(synthetic.write(tmp_path / "few", trials=5, failures=False))
+    assert importance.needs([few]) == "Importance needs 8 completed trials, there are 5."
+
+
+def test_partition_counts_are_those_recorded(root: Path, loaded: dict[str, Run]) -> None:
+    run = loaded["tpe"]
+    stored = json.loads((root / "tpe" / run_folder.trial_folder(run.best or 0) / run_folder.PARTITION).read_text())["0"]
+    table = partition.data([run])
+    assert table["samples"].sum() == np.sum(stored)
+    assert all(stored[c][k] == n for c, k, n in table[["client", "class", "samples"]].to_numpy())
+
+
+def test_outcomes_count_every_trial(loaded: dict[str, Run]) -> None:
+    table = outcomes.data([loaded["tpe"]])
+    assert table["outcome"].value_counts().to_dict() == {"completed": 14, "scheduler": 7, "diverged": 1, "error": 1, "running": 1}
+
+
+def test_traffic_adds_up_both_directions(loaded: dict[str, Run]) -> None:
+    table = traffic.data([loaded["tpe"]])
+    row = table[(table["trial"] == 0) & (table["round"] == 9)].iloc[0]
+    assert row["sent"] == pytest.approx(9 * (1_200_000 + 1_202_000) / 1e6)
+
+
+def test_text_of_a_run_is_inert_in_figures() -> None:
+    labels = Labels({"a": {"key": "a", "symbol": "<b>x</b>", "kind": "real"}})
+    assert "<b>" not in labels.parameter("a") and "<b>" not in labels.symbol("a") and "<i>" not in labels.metric("<i>")

@@ -1,0 +1,246 @@
+"""The report as a file, as a page in a browser, and the commands around it."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import json
+import re
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import choreographer
+import pytest
+from plotly.offline import get_plotlyjs
+from typer.testing import CliRunner
+
+import fedtune
+from analysis.compare import compare
+from analysis.figures._registry import figures
+from analysis.report import build
+from analysis.report.build import document
+from analysis.report.files import write_tables
+from analysis.report.page import script_json, write_text
+from analysis.report.sections import rerun_command
+from analysis.runs import Run, load
+from fedtune.cli import app
+from search_spaces import run_folder
+from search_spaces.errors import UserError
+from tests.analysis import synthetic
+
+
+@pytest.fixture(scope="session")
+def page(loaded: dict[str, Run]) -> Callable[[str], str]:
+    """A run's report without the 4.8 MB of plotly.js."""
+    made: dict[str, str] = {}
+
+    def one(name: str) -> str:
+        if name not in made:
+            made[name] = document([loaded[name]]).replace(get_plotlyjs(), "")
+        return made[name]
+
+    return one
+
+
+def data_of(html: str) -> dict[str, object]:
+    found = re.search(r'<script type="application/json" id="page-data">(.*?)</script>', html, re.DOTALL)
+    assert found
+    content = json.loads(found.group(1))
+    assert isinstance(content, dict)
+    return content
+
+
+def test_it_is_written_into_the_run_in_one_piece(root: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(root / "tpe", tmp_path / "tpe"))
+    path = build(folder)
+    assert path == folder.resolve() / run_folder.REPORT
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("<!DOCTYPE html>") and text.rstrip().endswith("</html>") and text.count(get_plotlyjs()) == 1
+    assert [p.name for p in folder.iterdir() if "tmp" in p.name] == []
+
+
+def test_it_is_headed_by_the_method_as_people_write_it(root: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(root / "tpe", tmp_path / "tpe"))
+    provenance = json.loads((folder / run_folder.PROVENANCE).read_text())
+    (folder / run_folder.PROVENANCE).write_text(json.dumps(provenance | {"method_title": "FedMD-CG <1>"}))
+    assert '<h1 id="run">FedMD-CG &lt;1&gt;: ' in document([load(folder)])
+
+
+@pytest.mark.parametrize("name", ["grid", "tpe", "wide", "other", "final", "pareto"])
+def test_nothing_is_fetched(name: str, page: Callable[[str], str]) -> None:
+    html = page(name)
+    assert "http:" not in html and "https:" not in html and "//cdn" not in html
+    assert not re.search(r"<(link|img|iframe|script)\b[^>]*\b(src|href)=", html) and "@import" not in html and "url(" not in html
+
+
+def test_the_spaces_own_figures_come_first_and_all_that_can_be_drawn_follow(page: Callable[[str], str], loaded: dict[str, Run]) -> None:
+    run = loaded["tpe"]
+    order = re.findall(r'data-figure="(\w+)"', page("tpe"))
+    assert order[0] == "heatmap"
+    assert set(order) == {n for n, f in figures().items() if not f.record.many and f.needs([run]) is None}
+    # Another order where the space asks for it.
+    asked = {**run.space, "figures": ["partition", "history"]}
+    other = Run(run.path, run.experiment, asked, run.provenance, run.directions, run.metrics, run.frozen)
+    assert re.findall(r'data-figure="(\w+)"', document([other]))[:2] == ["partition", "history"]
+
+
+def test_it_tells_the_best_configuration_and_how_to_run_it(page: Callable[[str], str], loaded: dict[str, Run]) -> None:
+    html, run = page("tpe"), loaded["tpe"]
+    assert f"Best configuration: trial {run.best}" in html
+    assert "fedtune export" in html and "fedtune run best.yaml --seeds 3" in html
+    assert "selected on" in html and "only reported" in html and "Global accuracy, test" in html
+    assert "0.25 to 1.5" in html  # the interval, as the sampler was not the grid
+    assert "1 trial is unfinished" in html and "fedtune resume" in html
+
+
+def test_the_command_is_safe_to_paste(root: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(root / "other", tmp_path / "my run; rm -rf x"))
+    assert f"'{folder.resolve()}'" in rerun_command(load(folder))
+
+
+def test_failures_are_listed_with_their_reasons(page: Callable[[str], str]) -> None:
+    html = page("tpe")
+    assert "Failures (2)" in html and "train_loss stopped being finite in round 2 (seed 1)." in html and "trials/0009/log.txt" in html
+    assert "Failures" not in page("grid")
+
+
+def test_figures_that_cannot_be_drawn_say_why(page: Callable[[str], str]) -> None:
+    assert "The heat map needs two searched parameters; this run searched only lr." in page("other")
+
+
+def test_a_paper_beside_another_data_set_is_not_compared(page: Callable[[str], str]) -> None:
+    html = page("grid")
+    assert "Beside the paper" in html and "not comparable: other data set" in html
+    assert 'verdict">agrees' not in html and "Beside the paper" not in page("wide")
+
+
+def test_selection_on_test_data_is_said(tmp_path: Path, page: Callable[[str], str]) -> None:
+    run = load(synthetic.write(tmp_path / "paper", trials=4, metric=("global_accuracy",), failures=False))
+    words = "Trials were selected on test data"
+    assert words in document([run]) and words not in page("tpe") and words not in page("final")
+
+
+def test_a_final_run_shows_mean_and_spread_over_its_seeds(page: Callable[[str], str], loaded: dict[str, Run]) -> None:
+    html = page("final")
+    assert "3 fresh seeds" in html and "mean of the seeds" in html and "Best configuration" not in html and "fedtune export" not in html
+    row = compare([loaded["final"].path, loaded["final"].path]).entries[0]
+    assert row.summary.shown(100) in html
+
+
+def test_user_text_is_harmless(root: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(root / "tpe", tmp_path / "<script>alert(1)<"))
+    evil = "</script><img src=x onerror=alert(1)>&\"'"
+    space = json.loads((folder / run_folder.SPACE).read_text()) | {"title": evil, "source": evil}
+    space["search"][0] |= {"doc": evil, "symbol": evil}
+    (folder / run_folder.SPACE).write_text(json.dumps(space))
+    (folder / run_folder.PROVENANCE).write_text(json.dumps({evil: evil, "command": [evil]}))
+    html = document([load(folder)])
+    bare = html.replace(get_plotlyjs(), "")
+    assert "<script>alert" not in bare and "<img" not in bare and bare.count("</script>") == 3
+    assert "&lt;script&gt;alert(1)&lt;" in bare
+    figures_of = data_of(bare)["figures"]
+    assert "<img" not in json.dumps(figures_of)
+
+
+def test_json_cannot_end_its_script() -> None:
+    assert "<" not in script_json({"a": "</script>"}) and json.loads(script_json({"a": "</script>\u2028&"})) == {"a": "</script>\u2028&"}
+
+
+def test_the_trials_table_has_every_trial_with_raw_values(page: Callable[[str], str], loaded: dict[str, Run]) -> None:
+    table = data_of(page("tpe"))["tables"]["trials"]  # type: ignore[index]
+    assert len(table["rows"]) == 24 and sum(r["best"] for r in table["rows"]) == 1
+    titles = [c["title"] for c in table["columns"]]
+    alpha = titles.index("α")
+    assert [r["raw"][alpha] for r in table["rows"]] == [t.params["alpha"] for t in loaded["tpe"].frozen]
+    assert table["columns"][table["sort"]]["title"] == "Global accuracy, validation [%]" and table["up"] is False
+
+
+def test_several_runs_share_one_page(loaded: dict[str, Run]) -> None:
+    html = document([loaded["tpe"], loaded["other"]])
+    assert html.count(get_plotlyjs()) == 1
+    bare = html.replace(get_plotlyjs(), "")
+    ids = re.findall(r'\bid="([^"]+)"', bare)
+    assert len(ids) == len(set(ids)) and 'data-figure="methods"' in bare and 'data-figure="r2-curves"' in bare
+
+
+def test_a_place_that_cannot_be_written_is_told_and_left_untouched(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(UserError, match="cannot be written"):
+        write_text(tmp_path / "file" / "report.html", "page")
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_csv_and_latex_tables(root: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(root / "tpe", tmp_path / "tpe"))
+    (path,) = write_tables(folder, "csv")
+    rows = list(csv.DictReader(io.StringIO(path.read_text())))
+    assert len(rows) == 24 and float(rows[0]["alpha"]) == load(folder).frozen[0].params["alpha"] and rows[9]["global_accuracy"] == ""
+    (path,) = write_tables(folder, "latex")
+    text = path.read_text()
+    assert r"\toprule" in text and r"$\lambda$" in text and "λ" not in text.split(r"\begin")[1] and text.count(r"\\") == 25
+
+
+@pytest.mark.parametrize("command", [["report"], ["compare"]])
+def test_commands_tell_what_is_no_run(command: list[str], tmp_path: Path) -> None:
+    found = CliRunner().invoke(app, [*command, str(tmp_path / "nothing")])
+    assert isinstance(found.exception, UserError) and "is not a directory" in str(found.exception)
+
+
+def test_the_report_command_names_what_it_wrote(root: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(root / "other", tmp_path / "other"))
+    found = CliRunner().invoke(app, ["report", str(folder), "-o", str(tmp_path / "page.html"), "--csv", "--json"])
+    assert found.exit_code == 0 and json.loads(found.stdout) == {"report": str(tmp_path / "page.html"), "files": [str(folder.resolve() / "trials.csv")]}
+    assert not (folder / run_folder.REPORT).exists()
+
+
+def test_an_unknown_image_format_is_told_before_anything_is_written(root: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(root / "other", tmp_path / "other"))
+    found = CliRunner().invoke(app, ["report", str(folder), "--images", "bmp"])
+    assert "--images must be one of png, svg, pdf, got 'bmp'" in str(found.exception) and not (folder / run_folder.REPORT).exists()
+
+
+def test_the_functions_of_the_package(root: Path, tmp_path: Path) -> None:
+    assert fedtune.report(root / "other", tmp_path / "page.html").is_file()
+    assert fedtune.compare([root / "other", root / "tpe"]).metrics == ["global_accuracy", "local_accuracy"]
+
+
+def _chromium() -> str | None:
+    return next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
+
+
+async def _rendered(path: Path, done: str, seconds: float = 120.0) -> str:
+    """The page's document once the script `done` holds in a browser (or as it is after `seconds`): figures are drawn as they
+    come into sight, which a loaded machine does when it can."""
+    async with choreographer.Browser(_chromium(), proxy_server="127.0.0.1:9") as browser:
+        tab = await browser.create_tab()
+        size = {"width": 1200, "height": 20000, "deviceScaleFactor": 1, "mobile": False}
+        await tab.send_command("Emulation.setDeviceMetricsOverride", size)
+        await tab.send_command("Page.navigate", {"url": path.as_uri()})
+
+        async def value(script: str) -> object:
+            found = await tab.send_command("Runtime.evaluate", {"expression": script, "returnByValue": True})
+            return found.get("result", {}).get("result", {}).get("value")
+
+        until = time.monotonic() + seconds
+        while not await value(done) and time.monotonic() < until:
+            await asyncio.sleep(0.2)
+        return str(await value("document.documentElement.outerHTML"))
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.skipif(_chromium() is None, reason="no Chromium here")
+def test_a_browser_draws_every_figure_and_the_table_without_an_error(root: Path, tmp_path: Path, loaded: dict[str, Run]) -> None:
+    path = build([root / "tpe", root / "other"], tmp_path / "page.html")
+    probe = "<script>addEventListener('error', (e) => { document.title = 'BROKEN ' + e.message; });</script>"
+    path.write_text(path.read_text().replace("<head>", f"<head>{probe}", 1))
+    plots = len(re.findall(r"data-figure=", path.read_text().split('id="page-data"')[0]))
+    dom = asyncio.run(_rendered(path, f"document.querySelectorAll('.js-plotly-plot:has(.main-svg)').length === {plots}"))
+    assert "<title>BROKEN" not in dom and len(dom) > 1e5
+    assert plots == 1 + sum(f.needs([loaded[n]]) is None for n in ("tpe", "other") for f in figures().values() if not f.record.many)
+    assert len(re.findall(r'class="plot js-plotly-plot"', dom)) == plots
+    assert re.findall(r'role="status">([^<]+)<', dom) == ["1–24 of 24", "1–8 of 8"]
+    assert dom.count('aria-sort="descending"') == 2

@@ -1,0 +1,198 @@
+"""What `analysis.runs.load` makes of good, live, torn and foreign directories."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import stat
+from pathlib import Path
+
+import numpy as np
+import optuna
+import pytest
+
+from search_spaces import run_folder
+from analysis.runs import study
+from analysis.runs import load, load_all, names
+from search_spaces.errors import UserError
+from tests.analysis import synthetic
+
+
+@pytest.fixture
+def copy(root: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(root / "tpe", tmp_path / "copy"))
+
+
+def test_every_trial_is_a_row_with_its_outcome(root: Path) -> None:
+    run = load(root / "tpe")
+    states = run.trials["state"].value_counts().to_dict()
+    assert states == {"COMPLETE": 14, "PRUNED": 7, "FAIL": 2, "RUNNING": 1}
+    assert run.trials.set_index("number").loc[8, "stop_reason"] == "diverged"
+    assert run.keys == ["alpha", "lambda"] and run.metrics == ("val_global_accuracy",) and run.maximise
+    done = run.trials[run.trials["state"] == "COMPLETE"]
+    assert run.best == done.sort_values("value")["number"].iloc[-1]
+
+
+def test_rounds_are_tidy_and_means_are_over_seeds(root: Path) -> None:
+    run = load(root / "tpe")
+    lines = [json.loads(x) for x in (root / "tpe" / run_folder.trial_folder(0) / run_folder.ROUNDS).read_text().splitlines()]
+    mine = run.rounds[run.rounds["trial"] == 0]
+    assert len(mine) == len(lines) == 9 * 2 and "client_accuracy" not in run.rounds.columns
+    expected = np.mean([x["global_accuracy"] for x in lines if x["round"] == 4])
+    row = run.curves[(run.curves["trial"] == 0) & (run.curves["round"] == 4)].iloc[0]
+    assert row["global_accuracy"] == pytest.approx(expected) and row["seeds"] == 2
+    assert run.last(0, "global_accuracy") == {x["seed"]: x["global_accuracy"] for x in lines if x["round"] == 9}
+
+
+def test_a_torn_last_line_is_left_out_and_the_later_of_two_lines_counts(copy: Path) -> None:
+    path = copy / run_folder.trial_folder(0) / run_folder.ROUNDS
+    first = json.loads(path.read_text().splitlines()[0])
+    with path.open("a") as file:
+        file.write(json.dumps(first | {"global_accuracy": 0.123, "train_loss": None}) + "\n" + '{"round": 10, "seed": 0, "glob')
+    run = load(copy)
+    mine = run.rounds[(run.rounds["trial"] == 0) & (run.rounds["seed"] == first["seed"])].set_index("round")
+    assert 10 not in mine.index and mine.loc[1, "global_accuracy"] == 0.123 and np.isnan(mine.loc[1, "train_loss"])
+
+
+def test_a_line_that_is_complete_but_lacks_its_newline_is_not_trusted(copy: Path) -> None:
+    path = copy / run_folder.trial_folder(0) / run_folder.ROUNDS
+    path.write_text(path.read_text() + json.dumps({"round": 10, "seed": 0, "global_accuracy": 1.0}))
+    assert int(load(copy).curves.query("trial == 0")["round"].max()) == 9
+
+
+def test_missing_trial_folders_and_side_files_leave_the_rest_readable(copy: Path) -> None:
+    shutil.rmtree(copy / run_folder.TRIALS)
+    (copy / run_folder.SPACE).unlink()
+    (copy / run_folder.PROVENANCE).write_text("{half")
+    run = load(copy)
+    assert run.rounds.empty and run.curves.empty and len(run.trials) == 24 and run.keys == ["alpha", "lambda"] and run.provenance == {}
+    assert run.config(run.best or 0)["alpha"] == run.parameters(run.best or 0)["alpha"]
+
+
+def test_the_number_of_rounds_of_a_live_trial_comes_from_its_file(copy: Path) -> None:
+    with sqlite3.connect(copy / run_folder.STUDY) as connection:
+        connection.execute("DELETE FROM trial_user_attributes WHERE key = 'rounds'")
+    assert load(copy).trials.set_index("number").loc[23, "rounds"] == 4
+
+
+def test_a_read_only_folder_can_be_read_and_nothing_is_left_in_it(copy: Path) -> None:
+    before = sorted(p.name for p in copy.iterdir())
+    for path in [copy, *copy.rglob("*")]:
+        path.chmod(path.stat().st_mode & ~(stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH))
+    try:
+        assert len(load(copy).trials) == 24
+        assert sorted(p.name for p in copy.iterdir()) == before
+    finally:
+        for path in [copy, *copy.rglob("*")]:
+            path.chmod(path.stat().st_mode | stat.S_IWUSR)
+
+
+def test_a_study_that_cannot_be_opened_in_place_is_read_from_a_copy(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a read-only folder with a database in WAL mode; simulated, because the superuser may write anywhere."""
+    connection = sqlite3.connect(copy / run_folder.STUDY)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("UPDATE trial_user_attributes SET value_json = '\"from the log\"' WHERE key = 'stop_reason'")
+    connection.commit()  # and not closed: the change is in the write-ahead log only
+    genuine = study._read
+
+    def in_place_fails(path: Path, mode: str) -> object:
+        if mode == "mode=ro":
+            raise sqlite3.OperationalError("unable to open database file")
+        return genuine(path, mode)
+
+    monkeypatch.setattr(study, "_read", in_place_fails)
+    trials = load(copy).trials
+    connection.close()
+    assert len(trials) == 24 and "from the log" in trials["stop_reason"].tolist()
+
+
+def test_reading_does_not_change_the_study_and_works_while_a_driver_writes(copy: Path) -> None:
+    live = optuna.load_study(study_name=None, storage=f"sqlite:///{copy / run_folder.STUDY}")
+    running = live.ask()
+    content = (copy / run_folder.STUDY).read_bytes()
+    assert load(copy).trials["state"].tolist()[-1] == "RUNNING"
+    assert (copy / run_folder.STUDY).read_bytes() == content
+    live.tell(running, state=optuna.trial.TrialState.FAIL)
+    assert load(copy).trials["state"].tolist()[-1] == "FAIL"
+
+
+def test_a_moved_run_with_odd_characters_in_its_path(copy: Path, tmp_path: Path) -> None:
+    target = tmp_path / "a b?#%20é" / "<script>"
+    target.parent.mkdir()
+    copy.rename(target)
+    run = load(target)
+    assert run.name == "<script>" and len(run.trials) == 24 and not run.rounds.empty
+
+
+def test_two_objectives_have_a_front(root: Path) -> None:
+    run = load(root / "pareto")
+    assert run.directions == ("maximize", "minimize") and run.best in run.front
+    # Traffic is equal everywhere, so only the most accurate trial is optimal.
+    assert run.front == [run.best]
+
+
+def test_a_final_run_is_all_of_its_trials(root: Path) -> None:
+    run = load(root / "final")
+    assert run.chosen == [0, 1, 2] and sorted(run.over_seeds("global_accuracy")) == [1000, 1001, 1002]
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda p: None, "is not a directory"),
+        (lambda p: p.mkdir(), "is not a run directory: experiment.yaml and study.db are missing"),
+        (lambda p: (p.mkdir(), (p / "inner").mkdir(), (p / "inner" / run_folder.EXPERIMENT).touch()), "It holds runs: inner"),
+    ],
+)
+def test_what_is_no_run_is_told_in_one_sentence(tmp_path: Path, make: object, words: str) -> None:
+    make(tmp_path / "x")  # type: ignore[operator]
+    with pytest.raises(UserError, match=words) as caught:
+        load(tmp_path / "x")
+    assert len(caught.value.problems) == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "words"),
+    [
+        (run_folder.EXPERIMENT, b"version: 99\n", r"version must be at most 1, got 99 .*upgrade"),
+        (run_folder.EXPERIMENT, b"a: [1\n", "cannot be read"),
+        (run_folder.EXPERIMENT, b"\xff\xfe\x00", "cannot be read"),
+        (run_folder.EXPERIMENT, b"- 1\n", "must be a mapping"),
+        (run_folder.STUDY, b"", "is empty"),
+        (run_folder.STUDY, b"no database at all, but some text" * 100, "cannot be read as an Optuna study"),
+    ],
+)
+def test_broken_files_are_told_in_one_sentence(copy: Path, file: str, content: bytes, words: str) -> None:
+    (copy / file).write_bytes(content)
+    with pytest.raises(UserError, match=words):
+        load(copy)
+
+
+def test_all_problems_of_several_runs_are_told_at_once(root: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        load_all([root / "tpe", tmp_path / "a", tmp_path / "b"])
+    assert len(caught.value.problems) == 2
+
+
+def test_runs_of_one_name_are_told_apart(root: Path, copy: Path, tmp_path: Path) -> None:
+    twin = Path(shutil.copytree(copy, tmp_path / "elsewhere" / "copy"))
+    assert names([load(copy), load(twin)]) == [f"{copy.parent.name}/copy", "elsewhere/copy"]
+    assert names([load(copy), load(copy)]) == [f"{copy.parent.name}/copy #1", f"{copy.parent.name}/copy #2"]
+
+
+@pytest.mark.slow
+def test_ten_thousand_trials_are_read_and_drawn_in_seconds(tmp_path: Path) -> None:
+    import time
+
+    from analysis.report import build
+
+    synthetic.write(tmp_path / "large", trials=250, rounds=4, seeds=(0,), keys=("alpha", "lambda", "lr"), published=None)
+    synthetic.multiply(tmp_path / "large", 40)
+    started = time.perf_counter()
+    run = load(tmp_path / "large")
+    assert len(run.trials) == 10_000 and len(run.rounds) > 15_000
+    read = time.perf_counter() - started
+    page = build(tmp_path / "large")
+    assert read < 40 and time.perf_counter() - started < 120 and os.path.getsize(page) < 30e6

@@ -1,0 +1,262 @@
+"""What --pack auto picks, from speeds that are made up and from a real federation."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedtune.api import search as searching
+from fedtune.machine import shares
+from fedtune.planning import federations as measuring
+from fedtune.planning import pack_auto as probe
+from fedtune.planning.federations import MIB, Footprint, OutOfMemory, rate, typical
+from fedtune.planning.pack_auto import Bounds, Sample, explore, pick
+from fedtune.planning.plan import plan
+from fedtune.planning.request import Request
+from fedtune.record.experiment import Experiment
+from search_spaces.errors import UserError
+from tests.fedtune.conftest import start
+
+#: Steps per second of a small net by (trials, threads) on two cores, as measured.
+LENET = {(1, 1): 206.0, (1, 2): 320.0, (2, 1): 411.0, (4, 1): 387.0, (2, 2): 54.0}
+#: A machine of 16 cores whose GPU is full with 8 trials.
+GPU = {1: 100.0, 2: 190.0, 4: 330.0, 8: 420.0, 16: 400.0}
+
+
+def speeds(table: Callable[[int, int], float], asked: list[tuple[int, int]] | None = None) -> Callable[[int, int], Sample]:
+    def ask(trials: int, threads: int) -> Sample:
+        if asked is not None:
+            asked.append((trials, threads))
+        per_second = table(trials, threads)
+        return Sample(trials, threads, trials / per_second, 3600 * per_second)
+
+    return ask
+
+
+def plenty() -> int:
+    return 1000
+
+
+def chosen(table: list[Sample], trials: int | None = None) -> tuple[int, int]:
+    best = pick(table, trials)
+    return best.trials, best.threads
+
+
+def test_two_trials_with_a_thread_beat_one_with_two() -> None:
+    asked: list[tuple[int, int]] = []
+    table, why = explore(speeds(lambda n, t: LENET[n, t], asked), Bounds(cores=2, most=2), plenty)
+    assert asked == [(1, 1), (1, 2), (2, 1)] and chosen(table) == (2, 1) and "allowed" in why
+
+
+def test_it_ends_where_more_at_once_yield_no_more() -> None:
+    asked: list[tuple[int, int]] = []
+    table, why = explore(speeds(lambda n, t: GPU[n], asked), Bounds(cores=16, most=16), plenty)
+    assert asked == [(1, 1), (1, 16), (2, 1), (2, 8), (4, 1), (4, 4), (8, 1), (8, 2), (16, 1)]
+    assert chosen(table) == (8, 1) and "yielded no more" not in why  # 16 was the most that is allowed
+    wider: dict[int, float] = {**GPU, 32: 390.0}
+    table, why = explore(speeds(lambda n, t: wider[n]), Bounds(cores=64, most=64), plenty)
+    assert max(s.trials for s in table) == 16 and chosen(table) == (8, 1) and "yielded no more" in why
+
+
+def test_a_trial_that_gains_from_threads_gets_them() -> None:
+    table, _ = explore(speeds(lambda n, t: float(min(n * t, 4))), Bounds(cores=4, most=2), plenty)
+    assert chosen(table) == (1, 4), "of arrangements as good as each other the one with fewest trials"
+    table, _ = explore(speeds(lambda n, t: n * t**0.5), Bounds(cores=4, most=2), plenty)
+    assert chosen(table) == (2, 2)
+
+
+def test_a_lag_that_is_no_power_of_two_is_measured_too() -> None:
+    table, _ = explore(speeds(lambda n, t: float(n)), Bounds(cores=16, most=6), plenty)
+    assert [s.trials for s in table if s.threads == 1] == [1, 2, 4, 6] and chosen(table) == (6, 1)
+
+
+def test_memory_bounds_it() -> None:
+    table, why = explore(speeds(lambda n, t: float(n)), Bounds(cores=8, most=8), lambda: 3)
+    assert max(s.trials for s in table) == 3 and why == "no more than 3 fit into memory"
+
+    def full(trials: int, threads: int) -> Sample:
+        if trials > 2:
+            raise OutOfMemory
+        return Sample(trials, threads, 1.0, 3600.0 * trials)
+
+    table, why = explore(full, Bounds(cores=8, most=8), plenty)
+    assert chosen(table) == (2, 1) and why == "4 did not fit into memory"
+    with pytest.raises(UserError, match="does not fit into the memory"):
+        explore(lambda trials, threads: full(3, 1), Bounds(cores=8, most=8), plenty)
+
+
+def test_what_was_given_is_not_measured() -> None:
+    asked: list[tuple[int, int]] = []
+    table, _ = explore(speeds(lambda n, t: float(n), asked), Bounds(cores=8, most=4, threads=2), plenty)
+    assert asked == [(1, 2), (2, 2), (4, 2)] and chosen(table) == (4, 2)
+    asked.clear()
+    table, _ = explore(speeds(lambda n, t: 10.0 if n == 1 else 5.0 + t, asked), Bounds(cores=8, most=4, trials=3), plenty)
+    assert asked == [(1, 1), (1, 8), (3, 1), (3, 2)] and chosen(table, 3) == (3, 2)
+
+
+def test_how_many_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    from trainables.worker.process import CONTEXT
+
+    monkeypatch.setattr(probe, "available", lambda: 1000 * MIB)
+    # One of 300 MiB of its own is there already; 900 MiB may be taken: three more.
+    assert probe._fit(Footprint(resident=400 * MIB, private=300 * MIB)) == 4
+    gpu = Footprint(400 * MIB, 300 * MIB, gpu=3 * CONTEXT, gpu_total=13 * CONTEXT, gpu_free=12 * CONTEXT)
+    assert probe._fit(gpu) == 3, "13 contexts' worth: three trials of three and their contexts"
+
+
+def test_only_time_side_by_side_counts() -> None:
+    assert rate([[0.0, 1.0, 2.0, 3.0, 4.0]]) == 1.0
+    # From 1 to 4 both ran: the first did 3 rounds, the second 6 halves of its 7.
+    assert rate([[0.0, 1.0, 2.0, 3.0, 4.0], [1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5]]) == pytest.approx((3 + 6) / 3)
+    # A round that is cut counts in part: of 0 to 4, of which 1 to 3.
+    assert rate([[1.0, 3.0], [0.0, 4.0]]) == pytest.approx((1 + 0.5) / 2)
+    assert rate([[0.0, 1.0], [2.0, 4.0]]) == pytest.approx(1.5)
+
+
+class Costly:
+    """A simulation built for 2 rounds: one second a round, 9 more every `interval` rounds and in the last; half a second to evaluate."""
+
+    def __init__(self, interval: int, eval_every: int) -> None:
+        self.interval, self.eval_every, self.round = interval, eval_every, 0
+
+    def step(self) -> list[dict[str, float]]:
+        self.round += 1
+        last = self.round == 2
+        evaluation = 0.5 if last or self.round % self.eval_every == 0 else 0.0
+        work = 1.0 + (9.0 if self.interval and (last or self.round % self.interval == 0) else 0.0) + (100.0 if self.round == 1 else 0.0)
+        return [{"seconds": work + evaluation, "seconds_evaluation": evaluation}]
+
+
+@pytest.mark.parametrize(("interval", "eval_every", "rounds"), [(0, 1, 10), (10, 1, 30), (3, 1, 30), (3, 2, 7), (10, 5, 12), (2, 1, 5), (100, 1, 20)])
+def test_a_round_costs_what_it_does_on_average(interval: int, eval_every: int, rounds: int) -> None:
+    values: dict[str, Any] = {"gme_interval": interval, "eval_every": eval_every, "rounds": rounds}
+    expected = 0.0
+    for t in range(1, rounds + 1):
+        expected += 1.0 + (9.0 if interval and (t % interval == 0 or t == rounds) else 0.0) + (0.5 if t % eval_every == 0 or t == rounds else 0.0)
+    assert typical(Costly(interval, eval_every), values)[0] == pytest.approx(expected / rounds)
+
+
+@pytest.mark.parametrize("trials", range(1, 65))
+def test_parts_of_a_gpu_fit_as_often_as_they_say(trials: int) -> None:
+    share = shares.part(trials)
+    assert round(share, 4) == share and trials * share <= 1 < (trials + 1) * share
+
+
+def test_a_larger_share() -> None:
+    assert shares.larger((1.0, 0.25), 16) == (1.0, 0.5) and shares.larger((1.0, 0.5), 16) == (1.0, 1.0)
+    assert shares.larger((1.0, 0.3333), 16) == (1.0, 0.6666) and shares.larger((1.0, 0.6666), 16) == (1.0, 1.0)
+    assert shares.larger((1.0, 1.0), 16) is None and shares.larger((1.0, 2.0), 16) is None
+    assert shares.larger((1.0, 0.0), 16) == (16, 0.0) and shares.larger((16.0, 0.0), 16) is None
+
+
+def test_a_crowd_is_told() -> None:
+    assert shares.crowding(2, 1, 2) is None and shares.crowding(1, 2, 2) is None
+    assert "4 threads on 2 cores" in str(shares.crowding(2, 2, 2)) and "--concurrency 1" in str(shares.crowding(2, 2, 2))
+    assert "no faster than --concurrency 2" in str(shares.crowding(4, 1, 2))
+
+
+@pytest.fixture
+def small(toy: Path, tmp_path: Path) -> Callable[..., Request]:
+    def make(**options: Any) -> Request:
+        return Request("fedavg", dataset=str(toy), runs_dir=str(tmp_path / "runs"), pack="auto",
+                       set=("clients=3", "partition=iid", "local_steps=2", "model=lenet5"), **options)
+
+    return make
+
+
+@pytest.mark.slow
+def test_a_real_federation_is_measured(small: Callable[..., Request], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(measuring, "WINDOW", 0.2)
+    planned = plan(small(trials=7))
+    found = probe.packed(planned, plain=True)
+    e, facts = found.experiment, found.facts["packing"]
+    assert (e.concurrency, e.threads, e.cpus_per_trial) == (facts["concurrency"], facts["threads"], facts["cpus_per_trial"])
+    assert e.concurrency * e.threads <= shares.cores() and e.concurrency <= e.lag
+    assert [row["trials"] for row in facts["table"]][:2] == [1, 1] and all(row["trials_per_hour"] > 0 for row in facts["table"])
+    assert 50 < facts["private_mib"] < facts["peak_mib"]
+    text = "\n".join(found.notes)
+    assert "trials/hour" in text and f"Slots: {e.concurrency} × (" in text and "←" in text
+    told = capsys.readouterr().err
+    assert "measuring 1 trial at once with 1 thread each" in told
+    assert probe.packed(plan(small(trials=7, concurrency=2, name="two", cpus_per_trial=0.5)), quiet=True).experiment.concurrency == 2
+    assert not Path(planned.request.runs_dir).exists()  # type: ignore[union-attr]
+
+
+class Roomy:
+    """Federations of which two fit."""
+
+    surcharge, footprint = 1.0, Footprint(2, 1)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+
+    def __enter__(self) -> Roomy:
+        return self
+
+    def __exit__(self, *error: Any) -> None: ...
+
+    def time(self, count: int, threads: int) -> float:
+        if count > 2:
+            raise OutOfMemory
+        return float(count)
+
+
+def test_more_at_once_than_fit_are_refused(small: Callable[..., Request], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "Federations", Roomy)
+    monkeypatch.setattr(shares, "machine", lambda: shares.Machine(8, 0))
+    monkeypatch.setattr(probe, "available", lambda: 100)
+    with pytest.raises(UserError) as error:
+        probe.packed(plan(small(trials=7, concurrency=4)), quiet=True)
+    assert str(error.value) == "concurrency must be as many as fit (4 did not fit into memory), got 4 (--concurrency)."
+    assert probe.packed(plan(small(trials=7, concurrency=2)), quiet=True).experiment.concurrency == 2
+
+
+def test_an_answer_is_not_waited_for_without_end(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "PATIENCE", 0.1)
+    with measuring.Federations("fedavg", {"dataset": str(toy)}, (0,)) as federations, \
+            pytest.raises(UserError, match="--pack auto has waited 0 minutes for one configuration"):
+        federations.time(1, 1)
+
+
+@pytest.mark.slow
+def test_a_federation_that_does_not_run_is_a_sentence(toy: Path) -> None:
+    with measuring.Federations("fedavg", {"dataset": str(toy), "clients": 3, "partition": "iid", "lr": 99.0}, (0,)) as federations, \
+            pytest.raises(UserError, match="could not run one configuration in the middle of the space: lr must be"):
+        federations.time(1, 1)
+
+
+def test_fixed_is_left_as_planned(small: Callable[..., Request]) -> None:
+    import dataclasses
+
+    planned = plan(dataclasses.replace(small(), pack="fixed"))
+    assert probe.packed(planned) is planned
+
+
+def test_a_resumed_run_keeps_its_threads_and_is_not_crowded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    start(tmp_path / "run", threads=2, trials=2)
+    monkeypatch.setattr(shares, "cores", lambda: 2)
+    with pytest.raises(UserError, match=r"concurrency must be at most 1, as each trial of this run has 2 threads and there are 2 cores, got 2"):
+        searching.resume(tmp_path / "run", concurrency=2, cpus_per_trial=1.0)
+    driven: list[Any] = []
+    monkeypatch.setattr(searching, "_drive", lambda folder, experiment, watch, simulate: driven.append(experiment))
+    searching.resume(tmp_path / "run", concurrency=2, plain=True)
+    assert (driven[0].concurrency, driven[0].threads) == (2, 2) and "4 threads on 2 cores" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_command_prints_and_records_what_it_chose(toy: Path, tmp_path: Path) -> None:
+    words = ["search", "fedavg", "--dataset", str(toy), "--set", "clients=3", "--set", "partition=iid", "--set", "local_steps=2", "--set", "model=lenet5",
+             "--pack", "auto", "--trials", "2", "--rounds", "1", "--name", "packed", "--plain"]
+    done = subprocess.run([sys.executable, "-m", "fedtune", *words], cwd=tmp_path, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stderr
+    chosen = json.loads((tmp_path / "runs" / "packed" / "provenance.json").read_text())["packing"]
+    made = Experiment.read(tmp_path / "runs" / "packed")
+    assert (made.concurrency, made.threads) == (chosen["concurrency"], chosen["threads"]) and chosen["why"] in done.stderr
+    for row in chosen["table"]:
+        assert f"measuring {row['trials']} trial" in done.stderr
+    assert f"Slots: {made.concurrency} × (" in done.stderr and "2 trials done" in done.stdout

@@ -1,0 +1,161 @@
+"""The run directory: whole or not at all; and what is said about a run while trials run."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fedtune.api.status import status
+from fedtune.console import progress
+from fedtune.console.progress import Watch, duration
+from fedtune.record import run_directory as record
+from fedtune.trials.ledger import Ledger
+from search_spaces import run_folder
+from search_spaces.errors import UserError
+from tests.fedtune.conftest import experiment, space, start
+from trainables.tune import Ending
+
+
+@pytest.mark.parametrize("strange", ["a b", "a?b", "a%20b", "a%b", "a#b&mode=ro", "é+"])
+def test_any_folder_name_holds_a_study(tmp_path: Path, strange: str) -> None:
+    start(tmp_path / strange / "run")
+    assert record.open_study(tmp_path / strange / "run").study_name == "run"
+    assert [path.name for path in tmp_path.iterdir()] == [strange] and (tmp_path / strange / "run" / run_folder.STUDY).stat().st_size > 0
+
+
+@pytest.mark.parametrize("step", ["write_yaml", "write_json", "_create_study"])
+def test_a_failed_creation_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(record, step, full)
+    with pytest.raises(UserError, match="No space left on device"):
+        start(tmp_path / "runs" / "run")
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+def test_a_name_taken_meanwhile(tmp_path: Path) -> None:
+    start(tmp_path / "run")
+    before = sorted(path.name for path in tmp_path.rglob("*"))
+    with pytest.raises(UserError, match="exists already"):
+        start(tmp_path / "run")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == before
+
+
+def test_the_old_text_stands_until_the_new_one_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record.write_text(tmp_path / "file", "old")
+    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left on device")))
+    with pytest.raises(UserError, match="cannot be written"):
+        record.write_text(tmp_path / "file", "new")
+    assert (tmp_path / "file").read_text() == "old" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_the_lock_is_let_go_when_its_process_is_killed(tmp_path: Path) -> None:
+    start(tmp_path / "run")
+    code = "import sys, time; from pathlib import Path; from fedtune import record\n" \
+           "with record.lock(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "run")], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "held\n"
+    assert record.is_driven(tmp_path / "run")
+    with pytest.raises(UserError, match=f"process {process.pid}"), record.lock(tmp_path / "run"):
+        pass
+    process.kill()
+    process.wait()
+    with record.lock(tmp_path / "run"):
+        pass
+
+
+@pytest.mark.parametrize(("name", "content"), [
+    (run_folder.STUDY, b""), (run_folder.STUDY, b"not a database" * 100), (run_folder.EXPERIMENT, b"\xff"), (run_folder.EXPERIMENT, b"- 1"),
+])
+def test_a_damaged_run_is_a_sentence(tmp_path: Path, name: str, content: bytes) -> None:
+    start(tmp_path / "run")
+    (tmp_path / "run" / name).write_bytes(content)
+    with pytest.raises(UserError, match=name):
+        status(tmp_path / "run")
+
+
+def test_status_of_a_run_that_was_cut_short(tmp_path: Path) -> None:
+    made = start(tmp_path / "run", trials=3)
+    ledger = Ledger(tmp_path / "run", made, space())
+    first, second = ledger.propose(), ledger.propose()
+    assert first is not None and second is not None
+    ledger.finish(first.number, Ending("completed", 9, None, {9: (0.5,)}))
+    folder = tmp_path / "run" / run_folder.trial_folder(1)
+    folder.mkdir(parents=True)
+    (folder / run_folder.ROUNDS).write_text('{"round": 3, "seed": 0}\n{"round": 4, "se')
+    found = status(tmp_path / "run")
+    assert (found["state"], found["done"], found["trials"]) == ("resumable", 1, 3)
+    assert [(t["trial"], t["round"]) for t in found["running"]] == [(1, 3)]
+    assert found["best"]["values"] == {"val_global_accuracy": 0.5}
+    ledger.close()
+
+
+def watch(**changes: object) -> Watch:
+    return Watch(experiment(Path("/r"), **changes), "plain")
+
+
+def test_a_line_says_what_matters() -> None:
+    told = watch(trials=5)
+    told.started(0, {"alpha": 0.25})
+    told.round(0, 1, (0.4,))
+    told.round(0, 2, (0.5,))
+    told.finished(0, "COMPLETE", (0.5,), None)
+    told.started(1, {"alpha": 1.0})
+    told.finished(1, "PRUNED", (0.9,), None)
+    told.started(2, {"alpha": 2.0})
+    line = told.line()
+    assert "2 of 5 trials: 1 done, 1 pruned, 0 failed, 1 running" in line
+    assert "best trial 0: val_global_accuracy 0.5 (alpha=0.25)" in line and "rounds/s" in line and "left" in line
+    assert "alpha" not in told.line(), "the configuration is told once"
+
+
+@pytest.mark.parametrize(("metric", "best"), [("val_global_accuracy", 1), ("val_global_loss", 0)])
+def test_the_best_follows_the_metrics_direction(metric: str, best: int) -> None:
+    told = watch(metrics=(metric,))
+    for number, value in enumerate((0.1, 0.7, 0.7)):
+        told.past(number, "COMPLETE", (value,), {})
+    assert told.best is not None and told.best[0] == best
+
+
+def test_lines_come_while_nothing_happens(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "HEARTBEAT", 0.2)
+    with watch():
+        time.sleep(0.5)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) >= 2 and all("starting Ray" in line for line in lines)
+
+
+def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    told = Watch(experiment(Path("/r")), "quiet")
+    with told:
+        told.say("a word")
+        told.started(0, {})
+        told.finished(0, "FAIL", None, "an error")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_live_panel_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rich.console import Console
+
+    told = Watch(experiment(Path("/r"), trials=3), "live")
+    console = Console(width=160, record=True, file=io.StringIO())
+    console.print(told._panel())
+    told.started(0, {"alpha": 0.25})
+    told.round(0, 4, (0.4,))
+    told.past(7, "COMPLETE", (0.8,), {"alpha": 1.0})
+    console.print(told._panel())
+    text = console.export_text()
+    assert "starting Ray" in text and "4/9" in text and "best: trial 7" in text and "Global accuracy (validation)" in text
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(5, "5 s"), (120, "2 min"), (9000, "2.5 h")])
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

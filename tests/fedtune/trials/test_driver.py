@@ -1,0 +1,103 @@
+"""Whole searches on real Ray with the fake simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import optuna
+import pytest
+
+from fedtune.api.search import Result, extend, resume
+from fedtune.record.study import open_study
+from search_spaces.errors import UserError
+from tests.fedtune.conftest import frozen
+from tests.fedtune.fake import Fake
+
+Conduct = Callable[..., Result]
+
+
+def test_concurrency_changes_nothing(conduct: Conduct, tmp_path: Path) -> None:
+    alone = conduct("alone", concurrency=1)
+    together = conduct("together", concurrency=4)
+    assert alone.finished and together.finished
+    assert alone.counts == together.counts and alone.counts["PRUNED"] > 0
+    assert frozen(tmp_path / "alone") == frozen(tmp_path / "together")
+    assert optuna.load_study(study_name=None, storage=f"sqlite:///{tmp_path}/alone/study.db").best_value == next(iter(alone.best.values.values()))  # type: ignore[union-attr]
+
+
+@pytest.mark.slow
+def test_a_longer_search_is_an_extended_one(conduct: Conduct, tmp_path: Path) -> None:
+    conduct("long", trials=10)
+    conduct("short", trials=6)
+    result = extend(tmp_path / "short", trials=4, quiet=True, simulate=Fake)
+    assert result.finished and sum(result.counts.values()) == 10
+    assert frozen(tmp_path / "short") == frozen(tmp_path / "long")
+
+
+def test_a_finished_run_is_left_alone(conduct: Conduct, tmp_path: Path) -> None:
+    conduct("run", trials=2, scheduler="none", rounds=2)
+    before = frozen(tmp_path / "run")
+    result = resume(tmp_path / "run", quiet=True, simulate=Fake)
+    assert result.finished and frozen(tmp_path / "run") == before
+
+
+@pytest.mark.parametrize(("trouble", "state", "reason"), [
+    ("setup", "FAIL", "error"), ("raise", "FAIL", "error"), ("nan", "FAIL", "diverged"), ("unmeasured", "FAIL", "error"),
+])
+def test_trouble_ends_trials_not_the_search(conduct: Conduct, tmp_path: Path, trouble: str, state: str, reason: str) -> None:
+    result = conduct("run", trials=3, scheduler="none", sampler="random", rounds=3, values={"trouble": trouble})
+    assert result.finished and result.counts == {state: 3} and result.best is None
+    for trial in open_study(tmp_path / "run").trials:
+        assert trial.user_attrs["stop_reason"] == reason and trial.user_attrs["error"]
+
+
+def test_a_process_that_dies_is_replaced_and_goes_on(conduct: Conduct, tmp_path: Path) -> None:
+    conduct("calm", trials=2, scheduler="none", sampler="random", rounds=5)
+    result = conduct("run", trials=2, scheduler="none", sampler="random", rounds=5, values={"trouble": "die", "flag": str(tmp_path / "flag")}, concurrency=1)
+    assert (tmp_path / "flag").exists() and result.counts == {"COMPLETE": 2}
+    assert [trial["rows"] for trial in frozen(tmp_path / "run")] == [trial["rows"] for trial in frozen(tmp_path / "calm")]
+
+
+@pytest.mark.slow
+def test_a_process_that_keeps_dying_is_one_failed_trial(conduct: Conduct, tmp_path: Path) -> None:
+    result = conduct("run", trials=1, scheduler="none", sampler="random", rounds=5, values={"trouble": "die always"})
+    assert result.finished and result.counts == {"FAIL": 1}
+    assert "died" in open_study(tmp_path / "run").trials[0].user_attrs["error"]
+
+
+@pytest.mark.slow
+def test_out_of_time_leaves_trials_to_be_resumed(conduct: Conduct, tmp_path: Path) -> None:
+    calm = conduct("calm", trials=4, rounds=20, scheduler="none", values={"sleep": 0.2})
+    result = conduct("run", trials=4, rounds=20, scheduler="none", time=4.0, concurrency=2, values={"sleep": 0.2})
+    assert result.out_of_time and not result.finished and result.counts["RUNNING"] > 0
+    resumed = resume(tmp_path / "run", time=600, quiet=True, simulate=Fake)
+    assert resumed.finished and resumed.counts == calm.counts
+    assert frozen(tmp_path / "run") == frozen(tmp_path / "calm")
+
+
+@pytest.mark.slow
+def test_several_metrics(conduct: Conduct, tmp_path: Path) -> None:
+    result = conduct("run", trials=14, sampler="nsga2", metrics=("val_global_accuracy", "val_wlp"), rounds=9)
+    study = optuna.load_study(study_name=None, storage=f"sqlite:///{tmp_path}/run/study.db")
+    assert result.finished and result.counts.get("PRUNED", 0) > 0 and len(study.best_trials) >= 1
+    assert all(trial.values is None for trial in study.trials if trial.state == optuna.trial.TrialState.PRUNED)
+
+
+def test_one_driver_at_a_time(conduct: Conduct, tmp_path: Path) -> None:
+    from fedtune.record.run_directory import is_driven, lock
+
+    conduct("run", trials=1, rounds=1, scheduler="none")
+    with lock(tmp_path / "run"):
+        assert is_driven(tmp_path / "run")
+        # A lock is between processes (and between two opens of one): another attempt must be refused.
+        with pytest.raises(UserError, match="driven by another process"):
+            resume(tmp_path / "run", quiet=True, simulate=Fake)
+    assert not is_driven(tmp_path / "run")
+
+
+def test_a_moved_run_can_be_extended(conduct: Conduct, tmp_path: Path) -> None:
+    conduct("run", trials=2, rounds=2, scheduler="none")
+    strange = tmp_path / "a b?c%20#d"
+    (tmp_path / "run").rename(strange)
+    assert extend(strange, trials=1, quiet=True, simulate=Fake).counts == {"COMPLETE": 3}

@@ -1,0 +1,93 @@
+"""Shares of GPUs and cores on real Ray with declared GPUs, and what becomes of trials that run out of memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedtune.api.search import Result
+from fedtune.record.study import open_study
+from tests.fedtune.conftest import frozen
+from tests.fedtune.fake import Hungry
+
+Conduct = Callable[..., Result]
+#: Trials 0 to 5 that look at nothing: the same configurations in every run.
+PLAIN: dict[str, Any] = {"trials": 6, "rounds": 4, "scheduler": "none", "sampler": "random"}
+
+
+def hungry(diary: Path, resource: str, needs: float, below: float = 1.1, **more: Any) -> dict[str, Any]:
+    """Keywords for a run of `Hungry` in which trials with alpha below `below` need so much."""
+    values = {"resource": resource, "needs": needs, "hungry_below": below, "diary": str(diary), "sleep": 0.1, **more}
+    return {"simulate": Hungry, "values": values}
+
+
+def read(diary: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in diary.read_text().splitlines()]
+
+
+def at_once(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return bool(one["begin"] < other["end"] and other["begin"] < one["end"])
+
+
+def without_share(trials: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**trial, "attributes": {k: v for k, v in trial["attributes"].items() if k != "share"}} for trial in trials]
+
+
+def test_parts_of_gpus_add_up_to_whole_ones(conduct: Conduct, tmp_path: Path) -> None:
+    result = conduct("run", **PLAIN, concurrency=4, gpus_per_trial=0.5, **hungry(tmp_path / "diary", "GPU", 0.5, together=4))
+    assert result.counts == {"COMPLETE": 6}
+    notes = read(tmp_path / "diary")
+    assert {note["gpu"] for note in notes} == {"0", "1"} and {note["share"] for note in notes} == {0.5}
+    for note in notes:
+        beside = {other["process"] for other in notes if other["gpu"] == note["gpu"] and at_once(note, other)}
+        assert len(beside) <= 2, "half a GPU each is two on one"
+    assert any(at_once(a, b) and a["process"] != b["process"] for a, b in combinations(notes, 2))
+
+
+@pytest.mark.slow
+def test_out_of_gpu_memory_goes_on_at_twice_the_share(conduct: Conduct, tmp_path: Path) -> None:
+    calm = conduct("calm", **PLAIN, concurrency=1)
+    result = conduct("run", **PLAIN, concurrency=8, gpus_per_trial=0.25, **hungry(tmp_path / "diary", "GPU", 0.75))
+    assert result.counts == calm.counts == {"COMPLETE": 6}
+    notes = read(tmp_path / "diary")
+    needy = {note["alpha"] for note in notes if note["alpha"] < 1.1}
+    assert len(needy) == 3
+    for trial in open_study(tmp_path / "run").trials:
+        assert trial.user_attrs["stop_reason"] == "completed" and "error" not in trial.user_attrs
+        assert trial.user_attrs.get("share") == ([0.5, 1.0] if trial.params["alpha"] in needy else None)
+        tried = [note["share"] for note in notes if note["alpha"] == trial.params["alpha"] and note["round"] == 2]
+        assert tried == ([0.25, 0.5, 1.0] if trial.params["alpha"] in needy else [0.25])
+    for note in notes:
+        if note["share"] == 1.0:
+            assert not [other for other in notes if other["gpu"] == note["gpu"] and other["process"] != note["process"] and at_once(note, other)]
+    assert [trial["rows"] for trial in frozen(tmp_path / "run")] == [trial["rows"] for trial in frozen(tmp_path / "calm")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("killed", [False, True])
+def test_without_a_gpu_it_goes_on_alone(conduct: Conduct, tmp_path: Path, killed: bool) -> None:
+    """Also where the system killed its process; and the search is the one it would have been."""
+    asked: dict[str, Any] = {"trials": 8, "rounds": 9, "lag": 3}
+    calm = conduct("calm", **asked, concurrency=1)
+    result = conduct("run", **asked, concurrency=3, **hungry(tmp_path / "diary", "CPU", 8, killed=killed))
+    assert result.counts == calm.counts
+    assert without_share(frozen(tmp_path / "run")) == frozen(tmp_path / "calm")
+    notes = read(tmp_path / "diary")
+    alone = [note for note in notes if note["share"] == 8]
+    assert alone and not [other for note in alone for other in notes if other["process"] != note["process"] and at_once(note, other)]
+
+
+@pytest.mark.slow
+def test_what_does_not_fit_the_whole_machine_fails_with_a_sentence(conduct: Conduct, tmp_path: Path) -> None:
+    result = conduct("run", **PLAIN, concurrency=2, gpus_per_trial=0.5, **hungry(tmp_path / "diary", "GPU", 99))
+    failed = [trial for trial in open_study(tmp_path / "run").trials if trial.state.name == "FAIL"]
+    assert result.finished and failed and result.counts["COMPLETE"] + len(failed) == 6
+    for trial in failed:
+        assert trial.user_attrs["stop_reason"] == "error" and trial.user_attrs["share"] == [0.5, 1.0]
+        assert trial.user_attrs["error"] == ("It ran out of memory with 1 GPU to itself after round 1 "
+                                             "(OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB).")

@@ -1,0 +1,86 @@
+"""Shared losses against NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from trainables.building_blocks.losses import diversity, kd_kl, pair_distances
+
+
+def softmax(u: np.ndarray, t: float = 1.0) -> np.ndarray:
+    e = np.exp(u / t - (u / t).max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def random(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def test_kd_kl_has_the_teacher_as_target() -> None:
+    student, teacher = random(5, 4), random(5, 4, seed=1)
+    p, q = softmax(teacher.numpy(), 3.0), softmax(student.numpy(), 3.0)
+    assert float(kd_kl(student, teacher, 3.0)) == pytest.approx((p * (np.log(p) - np.log(q))).sum() / 5, rel=1e-12)
+    assert float(kd_kl(student, teacher, 3.0, "literal")) == pytest.approx((q * (np.log(q) - np.log(p))).sum() / 5, rel=1e-12)
+
+
+def test_kd_kl_is_zero_for_equal_logits_detached_from_the_teacher_and_finite_on_nothing() -> None:
+    student, teacher = random(5, 4).requires_grad_(), random(5, 4, seed=1).requires_grad_()
+    assert float(kd_kl(student, student).detach()) == pytest.approx(0.0, abs=1e-15)
+    kd_kl(student, teacher).backward()
+    assert teacher.grad is None and student.grad is not None and float(student.grad.abs().sum()) > 0
+    empty = kd_kl(student[:0], teacher[:0])
+    assert float(empty) == 0.0
+
+
+@pytest.mark.parametrize("norm", ["mean_sq", "mean_abs", "l2"])
+def test_pair_distances(norm: str) -> None:
+    values = random(4, 2, 3)
+    v = values.numpy().reshape(4, 6)
+    difference = v[:, None] - v[None]
+    expected = {"mean_sq": (difference**2).mean(2), "mean_abs": np.abs(difference).mean(2), "l2": np.sqrt((difference**2).sum(2))}[norm]
+    np.testing.assert_allclose(pair_distances(values, norm).numpy(), expected, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("norm", ["mean_sq", "mean_abs", "l2"])
+def test_diversity_is_eq_4_and_has_a_finite_gradient(norm: str) -> None:
+    """DFRD Eq. 4: exp(-(1/B²) Σ_jk d(s_j, s_k) d(h_j, h_k)), the diagonal pairs in the mean."""
+    s, h = random(3, 2, 2).requires_grad_(), random(3, 5, seed=1).requires_grad_()
+    value = diversity(s, h, norm)
+    total = 0.0
+    for j in range(3):
+        for k in range(3):
+            a, b = (x.detach().numpy().reshape(3, -1) for x in (s, h))
+            d = [{"mean_sq": np.mean(v**2), "mean_abs": np.mean(np.abs(v)), "l2": np.sqrt(np.sum(v**2))}[norm] for v in (a[j] - a[k], b[j] - b[k])]
+            total += d[0] * d[1]
+    assert float(value) == pytest.approx(np.exp(-total / 9), rel=1e-12)
+    value.backward()
+    assert torch.isfinite(s.grad).all() and float(s.grad.abs().sum()) > 0  # type: ignore[arg-type, union-attr]
+
+
+def test_the_printed_norms_underflow_for_images_and_the_default_does_not() -> None:
+    images, conditions = random(64, 3, 32, 32).float().tanh(), random(64, 64, seed=1).float()
+    assert float(diversity(images, conditions, "l2")) == 0.0
+    assert 0.0 < float(diversity(images, conditions)) < 1.0
+
+
+@pytest.mark.parametrize(("batch", "size"), [(64, 3072), (64, 784), (65, 768), (256, 33)])
+def test_distances_taken_a_few_rows_at_a_time_are_those_of_the_printed_formula(batch: int, size: int) -> None:
+    """What does not fit a cache goes another way; against float64 by autograd, values and gradients."""
+    values = random(batch, size).float().tanh().requires_grad_()
+    weights = random(batch, batch, seed=1)
+    torch.exp(-(pair_distances(values) * weights.float()).mean()).backward()
+    exact = values.detach().double().requires_grad_()
+    apart = (exact[:, None] - exact[None]).square().mean(dim=2)
+    torch.exp(-(apart * weights).mean()).backward()
+    assert values.grad is not None and exact.grad is not None
+    np.testing.assert_allclose(pair_distances(values).detach().numpy(), apart.detach().numpy(), rtol=1e-5, atol=1e-7)
+    scale = float(exact.grad.abs().max())
+    np.testing.assert_allclose(values.grad.numpy(), exact.grad.numpy(), rtol=1e-4, atol=1e-5 * scale)
+    tiny = (0.5 + 1e-4 * random(batch, size).float()).requires_grad_()  # images almost alike: a shortcut would cancel
+    exact = tiny.detach().double().requires_grad_()
+    (pair_distances(tiny) * weights.float()).mean().backward()
+    ((exact[:, None] - exact[None]).square().mean(dim=2) * weights).mean().backward()
+    assert tiny.grad is not None and exact.grad is not None
+    np.testing.assert_allclose(tiny.grad.numpy(), exact.grad.numpy(), rtol=1e-3, atol=1e-5 * float(exact.grad.abs().max()))

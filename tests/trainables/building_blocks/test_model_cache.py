@@ -1,0 +1,59 @@
+"""T1: the cache of clients' latest models and its average, on every averaging method."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.contracts.test_methods import same, simulate
+from trainables.building_blocks import model_cache
+from trainables.params import pack
+from trainables.simulation.rounds import choose_cohort
+from trainables.wire import Upload
+
+AVERAGING = ("fedavg", "fedprox", "fedgkd", "qffl")
+
+
+@pytest.mark.parametrize("init", ["skip", "w0"])
+def test_overall_is_line_10_of_algorithm_1(init: str, toy: Path) -> None:
+    s, _ = simulate("fedavg", toy, 0, cache_init=init)
+    fed, initial = s.fed, s.fed.initial_params()
+    first, second, third = (fed.initial_params("client", i) for i in range(3))
+    after = model_cache.remember(s.config, fed, None, [Upload(0, pack("model", first)), Upload(2, pack("model", second))])
+    after = model_cache.remember(s.config, fed, after, [Upload(2, pack("model", third))])
+    held = {0: first, 2: third} | ({1: initial, 3: initial} if init == "w0" else {})
+    for name, tensor in after.overall.items():
+        expected = sum(fed.sizes[k] * m[name].double().numpy() for k, m in held.items()) / sum(fed.sizes[k] for k in held)
+        np.testing.assert_allclose(tensor.numpy(), expected, rtol=1e-6)
+    assert set(after.latest) == {0, 2} and same(after.latest[2], third)
+
+
+@pytest.mark.parametrize("method", AVERAGING)
+def test_the_cache_changes_what_is_read_out_and_not_what_is_trained(method: str, toy: Path) -> None:
+    plain, expected = simulate(method, toy, 4, active_clients=2)
+    kept, rows = simulate(method, toy, 4, active_clients=2, model_cache=True)
+    assert plain.progress.state.cache is None and "oca_amp" not in expected[-1]
+    assert [{k: row[k] for k in expected[0]} for row in rows] == expected
+    assert all(row["aca_amp"] == row["amp"] and row["aca_wlp"] == row["wlp"] for row in rows)
+    overall, again = simulate(method, toy, 4, active_clients=2, readout="oca")
+    assert [row["train_loss"] for row in again] == [row["train_loss"] for row in expected]
+    assert all(row["oca_amp"] == row["amp"] for row in again)
+    assert same(overall.global_model(), kept.progress.state.cache.overall) and not same(overall.global_model(), plain.global_model())
+    seen = {c for t in range(1, 5) for c in choose_cohort(kept.settings, kept.fed.rng, t).clients}
+    assert set(kept.progress.state.cache.latest) == seen
+
+
+def test_before_the_first_round_the_readout_is_the_initial_model(toy: Path) -> None:
+    s, _ = simulate("fedavg", toy, 0, readout="oca")
+    assert same(s.global_model(), s.fed.initial_params())
+    assert s.method.readouts is not None and s.method.readouts(s.config, s.fed, s.progress.state) == {}
+
+
+def test_the_cache_costs_no_traffic(toy: Path) -> None:
+    _, plain = simulate("fedavg", toy, 2)
+    _, kept = simulate("fedavg", toy, 2, readout="oca", cache_init="w0")
+    assert [(r["bytes_up"], r["bytes_down"]) for r in kept] == [(r["bytes_up"], r["bytes_down"]) for r in plain]
+    assert torch.isfinite(torch.tensor(kept[-1]["oca_amp"]))

@@ -1,0 +1,106 @@
+"""Sub-model extraction and Eq. (1), against counting by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.contracts.test_methods import values_for
+from trainables import models
+from trainables.building_blocks import submodels
+from trainables.federation import Federation, budgets
+from trainables.params import put, take
+from trainables.simulation.rounds import Simulation
+
+
+def federation(model: str = "cnn_small", widths: tuple[float, ...] = (1.0, 0.5, 0.25)) -> Federation:
+    shape = (1, 8, 8) if model == "cnn_small" else (3, 32, 32)
+    return Federation(seed=0, clients=3, sizes=(10, 20, 30), classes=4, shape=shape, mean=(0.5,), std=(0.5,), model=model, widths=widths, rounds=4)
+
+
+@pytest.mark.parametrize(("rho", "expected"), [
+    (5, [1, 1 / 2, 1 / 2, 1 / 4, 1 / 4, 1 / 8, 1 / 8, 1 / 16, 1 / 16, 1 / 16]),
+    (10, [1 / 2, 1 / 4, 1 / 8] + [1 / 16] * 7),
+    (40, [1 / 16] * 10),
+    (0, [1.0] * 10),
+])
+def test_budgets(rho: int, expected: list[float]) -> None:
+    """The three budget rows that DFRD's experiments use (N = 10, σ = 4), and no spread."""
+    assert list(budgets(10, rho, 4)) == expected
+
+
+def test_which_channels_each_extraction_takes() -> None:
+    fed = federation()
+    static, rolling, late = (submodels.channels(fed, e, t, 2)["conv1"].tolist() for e, t in (("static", 5), ("rolling", 3), ("rolling", 60)))
+    assert static == list(range(16))
+    assert rolling == list(range(2, 18))
+    assert late == [(i + 59) % 64 for i in range(16)]
+    random = submodels.channels(fed, "random", 1, 2)["conv1"]
+    assert len(random.unique()) == 16 and int(random.max()) < 64
+    assert not torch.equal(random, submodels.channels(fed, "random", 2, 2)["conv1"])
+    assert torch.equal(random, submodels.channels(fed, "random", 1, 2)["conv1"])
+    assert submodels.channels(fed, "random", 1, 0)["conv1"].tolist() == list(range(64))
+
+
+@pytest.mark.parametrize("model", models.names())
+@pytest.mark.parametrize("extraction", ["static", "random", "rolling"])
+def test_extracted_tensors_fit_the_narrow_model_and_merging_them_back_changes_nothing(model: str, extraction: str) -> None:
+    fed = federation(model, (1.0, 0.5, 0.0625))
+    full = fed.initial_params()
+    parts = []
+    for client in range(3):
+        chosen = submodels.channels(fed, extraction, 2, client)
+        part = submodels.extract(fed, full, chosen)
+        put(fed.network(fed.widths[client]), part)  # raises where names or shapes do not fit
+        parts.append((chosen, part, float(fed.sizes[client])))
+    merged = submodels.merge(fed, full, parts)
+    for name in full:
+        np.testing.assert_allclose(merged[name].numpy(), full[name].numpy(), rtol=1e-6, atol=1e-9)
+
+
+def test_merge_is_eq_1_entry_by_entry() -> None:
+    """Entries two clients hold are their weighted mean, entries one holds are its own, entries nobody holds stay."""
+    fed = federation(widths=(0.5, 0.25, 0.25))
+    full = fed.initial_params()
+    chosen = [submodels.channels(fed, "rolling", 40, client) for client in (0, 1)]
+    trained = [{k: torch.full_like(v, value) for k, v in submodels.extract(fed, full, c).items()} for c, value in zip(chosen, (2.0, 5.0), strict=True)]
+    merged = submodels.merge(fed, full, [(chosen[0], trained[0], 1.0), (chosen[1], trained[1], 3.0)])["convs.1.weight"].numpy()
+    held = [[set(c["conv2"].tolist()), set(c["conv1"].tolist())] for c in chosen]
+    original = full["convs.1.weight"].numpy()
+    for o in range(0, 128, 7):
+        for i in range(0, 64, 5):
+            holds = [o in h[0] and i in h[1] for h in held]
+            expected = {(True, True): (2 * 1 + 5 * 3) / 4, (True, False): 2.0, (False, True): 5.0}.get(tuple(holds))  # type: ignore[call-overload]
+            np.testing.assert_allclose(merged[o, i], original[o, i] if expected is None else expected, rtol=1e-6)
+
+
+def test_rows_of_classes_can_be_left_to_their_owners() -> None:
+    fed = federation(widths=(1.0, 1.0, 1.0))
+    full = fed.initial_params()
+    chosen = submodels.channels(fed, "static", 1, 0)
+    parts = [(chosen, {k: torch.full_like(v, value) for k, v in full.items()}, 1.0) for value in (2.0, 4.0)]
+    owned = [torch.tensor([True, True, False, False]), torch.tensor([False, True, True, False])]
+    merged = submodels.merge(fed, full, parts, owned)
+    assert merged["head.bias"][:3].tolist() == [2.0, 3.0, 4.0]
+    assert float(merged["head.bias"][3]) == float(full["head.bias"][3])
+    assert float(merged["convs.0.bias"][0]) == 3.0
+
+
+def test_clients_do_not_train_on_each_others_weights(toy: Path) -> None:
+    """Two clients with the same data and draws end at the same weights, whichever trained first."""
+    simulation = Simulation("fedavg", values_for("fedavg", toy), 0, torch.device("cpu"))
+    m, config, fed, state = simulation.method, simulation.config, simulation.fed, simulation.progress.state
+    data, rng = simulation.data.clients[0], fed.rng.child("same")
+    payload = m.download(config, fed, state, 0)
+    first = m.client(config, fed, payload, None, data, rng)
+    m.client(config, fed, payload, None, simulation.data.clients[1], rng)
+    twin = m.client(config, fed, payload, None, replace(data), rng)
+    assert all(torch.equal(first.upload[k], twin.upload[k]) for k in twin.upload)
+    assert all(torch.equal(state.model[k], payload[f"model/{k}"]) for k in state.model)
+    before = take(fed.network())
+    first.upload["model/head.bias"].add_(1.0)
+    assert torch.equal(before["head.bias"], take(fed.network())["head.bias"])

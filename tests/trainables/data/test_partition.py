@@ -1,0 +1,241 @@
+"""Partitions: exact cover for every recipe, the recipes' laws computed independently, the size guard."""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from search_spaces.errors import UserError
+from trainables.data import partition as module
+from trainables.data.partition import RECIPES, Task, partition
+
+RECIPE_NAMES = ["iid", "pathological", "dir_class", "dir_client", "dir_dominant", "dir_pfl"]
+
+
+def labels(classes: int = 10, each: int = 60, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).permutation(np.repeat(np.arange(classes), each))
+
+
+def table(parts: list[np.ndarray], y: np.ndarray, classes: int) -> np.ndarray:
+    return np.array([[int((y[p] == c).sum()) for c in range(classes)] for p in parts])
+
+
+def test_the_registered_recipes() -> None:
+    assert sorted(RECIPES) == sorted(RECIPE_NAMES)
+
+
+@pytest.mark.parametrize("recipe", RECIPE_NAMES)
+@settings(max_examples=25, deadline=None)
+@given(clients=st.integers(1, 12), omega=st.sampled_from([0.05, 0.3, 1.0, 50.0]), seed=st.integers(0, 2**32 - 1), uneven=st.booleans())
+def test_exact_cover_disjoint_and_deterministic(recipe: str, clients: int, omega: float, seed: int, uneven: bool) -> None:
+    y = labels(8, 40)
+    if uneven:
+        y = y[: 8 * 40 - 37]
+    options = {"classes": 8, "omega": omega, "classes_per_client": 8 if clients == 1 else 4, "min_size": 2}
+    parts = partition(recipe, y, clients, rng=np.random.default_rng(seed), **options)
+    assert len(parts) == clients
+    assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(len(y)))
+    assert min(map(len, parts)) >= 2
+    again = partition(recipe, y, clients, rng=np.random.default_rng(seed), **options)
+    assert all(np.array_equal(a, b) for a, b in zip(parts, again, strict=True))
+
+
+@pytest.mark.parametrize("recipe", RECIPE_NAMES)
+def test_another_seed_gives_another_partition(recipe: str) -> None:
+    y = labels()
+    a, b = (partition(recipe, y, 5, classes=10, rng=np.random.default_rng(s), omega=0.5, classes_per_client=4) for s in (1, 2))
+    assert not all(np.array_equal(p, q) for p, q in zip(a, b, strict=True))
+
+
+@pytest.mark.parametrize("recipe", ["iid", "dir_client"])
+def test_equal_sizes(recipe: str) -> None:
+    parts = partition(recipe, labels(10, 60)[:593], 7, classes=10, rng=np.random.default_rng(0), omega=0.1)
+    assert sorted(map(len, parts), reverse=True) == [85] * 5 + [84] * 2
+
+
+def test_iid_has_the_law_of_a_shuffle() -> None:
+    """Mean n_c/N and variance of a hypergeometric draw, over 4000 tables."""
+    task, rng = Task(np.array([30, 20, 10]), 4, 1.0, 1), np.random.default_rng(0)
+    draws = np.array([RECIPES["iid"](task, rng) for _ in range(4000)])
+    assert np.allclose(draws.mean(0), np.array([30, 20, 10]) / 4, atol=0.15)
+    share, n = 15, 60
+    expected = [share * (k / n) * (1 - k / n) * (n - share) / (n - 1) for k in (30, 20, 10)]
+    assert np.allclose(draws.var(0), expected, rtol=0.1)
+
+
+class Replay:
+    """A generator whose Dirichlet draws are prescribed, to follow a recipe by hand."""
+
+    def __init__(self, *draws: list[float], integers: int = 0) -> None:
+        self.draws, self.last = [np.array(d) for d in draws], integers
+
+    def dirichlet(self, alpha: np.ndarray, size: int | None = None) -> np.ndarray:
+        if size is None:
+            return self.draws.pop(0)
+        taken, self.draws = self.draws[:size], self.draws[size:]
+        return np.stack(taken)
+
+    def integers(self, high: int) -> int:
+        return self.last
+
+
+def test_dir_class_by_hand() -> None:
+    """Three classes of 20, three clients, n/N = 20. Class 0 gives 15, 3, 2. Class 1 splits 10, 7, 3 -> 25, 10, 5.
+    Client 0 is now full (25 >= 20), so the shares .5, .3, .2 of class 2 become 0, .6, .4 -> 0, 12, 8."""
+    rng = Replay([0.75, 0.15, 0.1], [0.5, 0.35, 0.15], [0.5, 0.3, 0.2])
+    counts = RECIPES["dir_class"](Task(np.array([20, 20, 20]), 3, 0.1, 1), rng)  # type: ignore[arg-type]
+    assert counts.tolist() == [[15, 10, 0], [3, 7, 12], [2, 3, 8]]
+
+
+def test_dir_class_gives_up_on_a_draw_that_only_full_clients_share() -> None:
+    rng = Replay([1.0, 0.0], [1.0, 0.0])
+    assert RECIPES["dir_class"](Task(np.array([20, 10]), 2, 0.01, 1), rng) is None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("omega", [0.1, 1.0, 100.0])
+def test_dir_class_of_one_class_has_dirichlet_moments(omega: float) -> None:
+    """With one class nobody is full beforehand: the shares are Dir(ω·1_N) with variance (1/N)(1 − 1/N)/(Nω + 1)."""
+    task, rng = Task(np.array([10_000]), 5, omega, 1), np.random.default_rng(0)
+    shares = np.array([RECIPES["dir_class"](task, rng)[:, 0] for _ in range(4000)]) / 10_000
+    assert np.allclose(shares.mean(0), 0.2, atol=0.02)
+    assert np.allclose(shares.var(0), 0.16 / (5 * omega + 1), rtol=0.12)
+
+
+def test_smaller_omega_is_more_skewed() -> None:
+    y = labels(10, 100)
+    skew = []
+    for omega in (0.05, 0.5, 5.0, 500.0):
+        tables = [table(partition("dir_class", y, 10, classes=10, rng=np.random.default_rng(s), omega=omega), y, 10) for s in range(5)]
+        skew.append(np.mean([(t.max(1) / t.sum(1)).mean() for t in tables]))
+    assert skew == sorted(skew, reverse=True)
+    assert skew[0] > 0.7
+    assert skew[-1] < 0.2
+
+
+def test_dir_client_draws_by_class_weight_without_replacement() -> None:
+    """First client, classes of 1000 and weights .8, .2: the first of its samples is of class 0 with probability .8; with a
+    share this small against the pool the expected count is close to .8 of the share."""
+    rng = np.random.default_rng(0)
+
+    class Fixed:
+        dirichlet = staticmethod(lambda alpha: np.array([0.8, 0.2]))
+        gumbel, random = rng.gumbel, rng.random
+
+    task = Task(np.array([1000, 1000]), 100, 1.0, 1)
+    first = np.array([RECIPES["dir_client"](task, Fixed())[0] for _ in range(100)])  # type: ignore[arg-type]
+    assert first.sum(1).tolist() == [20] * 100
+    assert first[:, 0].mean() == pytest.approx(16, abs=0.6)
+
+
+def test_dir_client_takes_what_is_left_and_fills_up() -> None:
+    """Client 0 wants class 0 alone, which has 3 of its 10 samples: it takes them all and 7 others."""
+
+    class Fixed:
+        rng = np.random.default_rng(0)
+        dirichlet = staticmethod(lambda alpha: np.array([1.0, 0.0, 0.0]))
+        gumbel, random = rng.gumbel, rng.random
+
+    counts = RECIPES["dir_client"](Task(np.array([3, 9, 8]), 2, 1.0, 1), Fixed())  # type: ignore[arg-type]
+    assert counts[0, 0] == 3
+    assert counts.sum(1).tolist() == [10, 10]
+
+
+def test_dir_dominant_by_hand() -> None:
+    """Two clients, two classes: class 0's largest share goes to client 0; class 1's first draw would too, is rejected, the
+    second is accepted. 10·(.7, .3) -> 7, 3; 10·(.25, .75) -> 2, 7, and the one left over goes to the client `integers` names."""
+    rng = Replay([0.7, 0.3], [0.9, 0.1], [0.25, 0.75], integers=0)
+    counts = RECIPES["dir_dominant"](Task(np.array([10, 10]), 2, 0.1, 1), rng)  # type: ignore[arg-type]
+    assert counts.tolist() == [[7, 3], [3, 7]]
+
+
+@pytest.mark.parametrize(("clients", "classes"), [(10, 10), (5, 10), (20, 10), (13, 5)])
+def test_dir_dominant_everyone_dominates_equally_often(clients: int, classes: int) -> None:
+    task = Task(np.full(classes, 10_000), clients, 0.5, 1)
+    counts = RECIPES["dir_dominant"](task, np.random.default_rng(3))
+    for start in range(0, clients, classes):
+        block = counts[start:start + classes]
+        dominated = np.bincount(block.argmax(0), minlength=len(block))
+        assert dominated.max() - dominated.min() <= 1
+        assert np.allclose(block.sum(0), 10_000 * len(block) / clients, atol=clients)
+
+
+def test_pathological_with_two_of_ten_classes() -> None:
+    y = labels(10, 100)
+    counts = table(partition("pathological", y, 10, classes=10, rng=np.random.default_rng(0), classes_per_client=2), y, 10)
+    assert ((counts > 0).sum(1) == 2).all()
+    assert ((counts > 0).sum(0) == 2).all()
+    # ceil(10/10·2) = 2 takers, equal share 50: the first gets 5 … 49, the second the rest.
+    assert (counts[::2].max(1) <= 49).all() and (counts[::2][counts[::2] > 0] >= 5).all()
+    assert len(set(counts[::2][counts[::2] > 0])) > 3
+
+
+@pytest.mark.parametrize("clients", range(1, 14))
+@pytest.mark.parametrize("classes", [2, 5, 10])
+def test_pathological_never_loses_a_class_or_starves_a_client(clients: int, classes: int) -> None:
+    for k in range(1, classes + 1):
+        if clients * k < classes:
+            continue
+        counts = RECIPES["pathological"](Task(np.full(classes, 200), clients, 1.0, k), np.random.default_rng(0))
+        assert (counts.sum(0) == 200).all()
+        assert ((counts > 0).sum(1) <= k).all()
+        assert (counts.sum(1) > 0).all()
+        if clients * k % classes == 0 and classes % k == 0:
+            assert ((counts > 0).sum(1) == k).all()
+            assert ((counts > 0).sum(0) == clients * k // classes).all()
+
+
+def test_dir_pfl_asks_for_forty() -> None:
+    for seed in range(5):
+        parts = partition("dir_pfl", labels(10, 300), 10, classes=10, rng=np.random.default_rng(seed), omega=0.1)
+        assert min(map(len, parts)) >= 40
+    # n/N/2 = 15 is the smaller bound here.
+    parts = partition("dir_pfl", labels(10, 30), 10, classes=10, rng=np.random.default_rng(0), omega=0.5)
+    assert min(map(len, parts)) >= 15
+
+
+def test_size_guard_draws_again() -> None:
+    y = labels(10, 100)
+
+    def smallest(seed: int, min_size: int) -> int:
+        return min(map(len, partition("dir_class", y, 10, classes=10, rng=np.random.default_rng(seed), omega=0.05, min_size=min_size)))
+
+    assert min(smallest(s, 20) for s in range(20)) >= 20 > min(smallest(s, 0) for s in range(20))
+
+
+def test_size_guard_relaxes_to_two_and_says_so(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(module, "DRAWS", 200)
+    y = labels(10, 60)
+    with caplog.at_level(logging.WARNING):
+        parts = partition("dir_class", y, 10, classes=10, rng=np.random.default_rng(0), omega=0.3, min_size=59)
+    assert 2 <= min(map(len, parts)) < 59
+    assert "no draw gives every client 59 samples, accepted 2" in caplog.text
+
+
+def test_ten_thousand_draws_at_each_minimum_then_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    monkeypatch.setitem(RECIPES, "dir_class", lambda task, rng: calls.append(1))
+    with pytest.raises(UserError, match=re.escape("clients must be few enough for each to hold at least 2 of the 600 training samples, got 10")):
+        partition("dir_class", labels(10, 60), 10, classes=10, rng=np.random.default_rng(0), omega=0.1)
+    assert len(calls) == 20_000
+
+
+@pytest.mark.parametrize("recipe", RECIPE_NAMES)
+def test_more_clients_than_half_the_samples(recipe: str) -> None:
+    with pytest.raises(UserError, match="clients must be few enough"):
+        partition(recipe, labels(2, 10), 11, classes=2, rng=np.random.default_rng(0), omega=1.0, classes_per_client=1)
+
+
+def test_user_errors() -> None:
+    rng = np.random.default_rng(0)
+    with pytest.raises(UserError, match=re.escape("Unknown partition 'dir_clas'. Did you mean 'dir_class'?")):
+        partition("dir_clas", labels(), 10, classes=10, rng=rng)
+    with pytest.raises(UserError, match=re.escape("classes_per_client must be in [1, 10], the number of classes, got 11")):
+        partition("pathological", labels(), 10, classes=10, rng=rng, classes_per_client=11)
+    with pytest.raises(UserError, match=re.escape(f"classes_per_client must be at least {math.ceil(10 / 4)}, got 2")):
+        partition("pathological", labels(), 4, classes=10, rng=rng, classes_per_client=2)

@@ -1,0 +1,154 @@
+"""Generators: layer sizes of the paper's tables, merge operators, initialisation laws, running statistics."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+from torch import nn
+
+from search_spaces.errors import UserError
+from trainables.generators import MERGE_OPS, Generator
+from trainables.generators.image import initialise
+from trainables.kernels.upsampling import Upsampling
+
+
+@pytest.mark.parametrize(("shape", "expected"), [
+    # (in, out, kernel, stride, padding) of every transposed convolution, DFRD Tables 7 to 9.
+    ((1, 32, 32), [(64, 512, 4, 1, 0), (512, 256, 4, 2, 1), (256, 128, 4, 2, 1), (128, 1, 4, 2, 1)]),
+    ((3, 32, 32), [(64, 512, 4, 1, 0), (512, 256, 4, 2, 1), (256, 128, 4, 2, 1), (128, 3, 4, 2, 1)]),
+    ((3, 64, 64), [(64, 512, 4, 1, 0), (512, 256, 4, 2, 1), (256, 128, 4, 2, 1), (128, 64, 4, 2, 1), (64, 3, 4, 2, 1)]),
+    ((1, 8, 8), [(64, 128, 4, 1, 0), (128, 64, 4, 2, 1), (64, 1, 3, 1, 1)]),
+    ((1, 28, 28), [(64, 256, 7, 1, 0), (256, 128, 4, 2, 1), (128, 64, 4, 2, 1), (64, 1, 3, 1, 1)]),
+])
+def test_layers(shape: tuple[int, int, int], expected: list[tuple[int, ...]]) -> None:
+    model = Generator(shape, 10, 64, "mul")
+    convs = [m for m in model.modules() if isinstance(m, nn.ConvTranspose2d)]
+    assert [(c.in_channels, c.out_channels, c.kernel_size[0], c.stride[0], c.padding[0]) for c in convs] == expected
+    assert all(c.bias is None for c in convs)
+    kinds = ["ConvTranspose2d" if isinstance(m, nn.ConvTranspose2d) else type(m).__name__ for m in model.layers]
+    assert kinds[:2] == ["ConvTranspose2d", "ReLU"]
+    assert kinds[2:-2] == ["ConvTranspose2d", "BatchNorm2d", "ReLU"] * (len(expected) - 2)
+    assert kinds[-2:] == ["ConvTranspose2d", "Tanh"]
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 16, 16), (1, 28, 28), (3, 32, 32), (3, 64, 64), (1, 15, 15), (3, 9, 21), (2, 3, 5), (1, 100, 100)])
+def test_output_shape_and_range(shape: tuple[int, int, int]) -> None:
+    model = Generator(shape, 4, 16, "cat")
+    images = model(model.merge(torch.randn(5, 16), torch.tensor([0, 1, 2, 3, 0])))
+    assert images.shape == (5, *shape)
+    assert images.abs().max() <= 1
+    assert images.std() > 0
+
+
+@pytest.mark.parametrize(("sizes", "side", "kernel", "product"), [
+    # (in, out, batch), the map's sides, (kernel, stride, padding), and what is computed where weights outnumber values.
+    ((6, 5, 3), (1, 1), (4, 1, 0), "_rows"),
+    ((6, 5, 3), (1, 1), ((7, 6), 1, 0), "_rows"),
+    ((24, 5, 2), (2, 3), (4, 2, 1), "_overlapped"),
+    ((80, 3, 1), (4, 4), (4, 2, 1), "_overlapped"),
+    ((512, 3, 8), (4, 4), (4, 2, 1), "_overlapped"),
+    ((512, 3, 16), (4, 5), (4, 2, 1), "_overlapped"),
+    ((6, 5, 3), (4, 4), (4, 2, 1), None),
+    ((40, 3, 3), (4, 4), (3, 1, 1), None),
+])
+def test_upsampling_by_other_means_is_the_transposed_convolution(
+    sizes: tuple[int, int, int], side: tuple[int, int], kernel: tuple, product: str | None, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whole numbers, so that bfloat16, which products take in, and sums are exact. 512 channels go side by side without gradients."""
+    channels, out, batch = sizes
+    layer = Upsampling(channels, out, *kernel, bias=False).to(memory_format=torch.channels_last)
+    taken: list[str] = []
+    for name in ("_rows", "_overlapped", "_side_by_side"):
+        original = getattr(layer, name)
+        monkeypatch.setattr(layer, name, lambda *a, name=name, original=original: taken.append(name) or original(*a))
+    with torch.no_grad():
+        layer.weight.copy_(torch.randn_like(layer.weight).round().clamp(-1, 1))
+    x = torch.randn(batch, channels, *side).round().clamp(-1, 1).requires_grad_()
+    expected = nn.functional.conv_transpose2d(x, layer.weight, None, *kernel[1:])
+    assert torch.equal(layer(x), expected) and not taken
+    with torch.no_grad():
+        assert torch.equal(layer(x), expected)
+    assert taken == (["_rows"] if product == "_rows" else ["_side_by_side"] if channels == 512 else [])
+    taken.clear()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        made = layer(x)
+        assert taken[:1] == ([product] if product else [])
+        stacked = torch.func.vmap(layer)(torch.stack([x, 2 * x]))
+    assert made.dtype == torch.bfloat16
+    assert made.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(made.float(), expected)
+    assert torch.equal(stacked.float(), torch.stack([expected, 2 * expected]))
+    weights = torch.randn_like(expected).round().clamp(-1, 1)
+    for ours, theirs in zip(*(torch.autograd.grad((y * weights).sum(), (x, layer.weight)) for y in (made, expected)), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("noise_dim", [64, 100, 200])
+def test_images_are_the_same_with_gradients_and_without(noise_dim: int) -> None:
+    model = Generator((3, 32, 32), 10, noise_dim, "mul").to(memory_format=torch.channels_last).eval()
+    h = torch.randn(16, noise_dim, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        made = model(h)
+    torch.testing.assert_close(made, model(h).detach())
+
+
+@pytest.mark.parametrize("op", MERGE_OPS)
+def test_merge_operators(op: str) -> None:
+    z, y = torch.randn(3, 8), torch.tensor([2, 0, 2])
+    onehot = torch.tensor([[0, 0, 1, 0], [1, 0, 0, 0], [0, 0, 1, 0]], dtype=torch.float32)
+    model = Generator((1, 8, 8), 4, 8, op)
+    assert (model.embedding is None) == (op in ("ncat", "none"))
+    e = torch.zeros(3, 8) if model.embedding is None else model.embedding.weight[y]
+    expected = {"mul": z * e, "add": z + e, "cat": torch.cat([z, e], 1), "ncat": torch.cat([z, onehot], 1), "none": z}[op]
+    assert torch.equal(model.merge(z, y), expected)
+    assert model.width == expected.shape[1] == {"cat": 16, "ncat": 12}.get(op, 8)
+
+
+def test_the_embedding_is_trained_through_the_images() -> None:
+    model = Generator((1, 8, 8), 4, 8, "mul")
+    model(model.merge(torch.randn(6, 8), torch.tensor([0, 1, 2, 0, 1, 2]))).square().mean().backward()
+    assert (model.embedding.weight.grad[:3].abs().sum(1) > 0).all()
+    assert (model.embedding.weight.grad[3] == 0).all()
+
+
+def test_initialisation_laws_and_determinism() -> None:
+    before = torch.get_rng_state()
+    a, b = Generator((3, 32, 32), 100, 64), Generator((3, 32, 32), 100, 64)
+    built = a.layers[0].weight.clone()
+    assert torch.equal(built, b.layers[0].weight)
+    initialise(a, torch.Generator().manual_seed(3))
+    initialise(b, torch.Generator().manual_seed(3))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert not torch.equal(a.layers[0].weight, built)
+    for (key, x), y in zip(a.state_dict().items(), b.state_dict().values(), strict=True):
+        assert torch.equal(x, y), key
+    convs = [m.weight for m in a.modules() if isinstance(m, nn.ConvTranspose2d)]
+    norms = torch.cat([m.weight for m in a.modules() if isinstance(m, nn.BatchNorm2d)])
+    for weight in convs:
+        assert weight.mean().item() == pytest.approx(0, abs=1e-3)
+        assert weight.std().item() == pytest.approx(0.02, rel=0.02)
+    assert norms.mean().item() == pytest.approx(1, abs=0.005)
+    assert norms.std().item() == pytest.approx(0.02, rel=0.15)
+    assert a.embedding.weight.std().item() == pytest.approx(1, rel=0.03)
+    assert a.embedding.weight.mean().item() == pytest.approx(0, abs=0.05)
+
+
+def test_running_statistics_move_in_training_are_used_in_evaluation_and_reset() -> None:
+    model = Generator((1, 8, 8), 4, 8)
+    norm = next(m for m in model.modules() if isinstance(m, nn.BatchNorm2d))
+    z = torch.randn(32, 8)
+    model.eval()(z)
+    assert norm.running_var.eq(1).all()
+    model.train()(z)
+    assert not norm.running_var.eq(1).any()
+    whole, half = model.eval()(z), model(z[:16])
+    torch.testing.assert_close(whole[:16], half)
+    initialise(model, torch.Generator().manual_seed(0))
+    assert norm.running_var.eq(1).all() and norm.num_batches_tracked == 0
+
+
+def test_unknown_merge_operator() -> None:
+    with pytest.raises(UserError, match=re.escape("Unknown merge operator 'mult'. Did you mean 'mul'?")):
+        Generator((1, 8, 8), 4, 8, "mult")

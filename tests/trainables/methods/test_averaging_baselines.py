@@ -1,0 +1,128 @@
+"""FedProx, FedGKD, q-FFL: their equations against NumPy and plain autograd."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tests.contracts.test_methods import same, simulate, values_for
+from tests.trainables.building_blocks.test_losses import random, softmax
+from trainables.local import draw_batches
+from trainables.methods import fedgkd, fedprox, qffl
+from trainables.params import average, pack, put, unpack
+from trainables.simulation.rounds import Simulation
+
+CPU = torch.device("cpu")
+
+
+def test_fedprox_objective_is_eq_2() -> None:
+    module = torch.nn.Linear(3, 4).double()
+    anchor = [random(4, 3, seed=1), random(4, seed=2)]
+    x, y = random(5, 3), torch.tensor([0, 1, 2, 3, 0])
+    p = softmax(module(x).detach().numpy())
+    distance = sum(((a.detach() - b).numpy() ** 2).sum() for a, b in zip(module.parameters(), anchor, strict=True))
+    expected = -np.log(p[np.arange(5), y.numpy()]).mean() + 0.3 / 2 * distance
+    assert float(fedprox.proximal_cross_entropy(0.3, anchor)(module, x, y).detach()) == pytest.approx(expected, rel=1e-12)
+
+
+def test_fedprox_pulls_towards_what_was_received_and_not_before_the_first_step(toy: Path) -> None:
+    """The proximal gradient is μ (w_i - w): zero at the start, so one step is FedAvg's, two are not; a strong one holds still."""
+    one, fedavg_one = (simulate(m, toy, 1, local_steps=1, **v)[0].global_model() for m, v in (("fedprox", {"mu": 1.0}), ("fedavg", {})))
+    assert same(one, fedavg_one)
+    moved = {}
+    for mu in (0.0, 15.0):
+        s, _ = simulate("fedprox", toy, 1, local_steps=10, mu=mu)
+        start, end = s.fed.initial_params(), s.global_model()
+        assert end is not None
+        moved[mu] = sum(float((end[k] - start[k]).square().sum()) for k in end)
+    assert moved[15.0] < 0.5 * moved[0.0]
+
+
+@pytest.mark.parametrize("teachers", [1, 3])
+def test_fedgkd_objective_averages_logits_and_halves_gamma(teachers: int) -> None:
+    student, teach = torch.nn.Linear(3, 4).double(), [torch.nn.Linear(3, 4).double() for _ in range(teachers)]
+    x, y = random(5, 3), torch.tensor([0, 1, 2, 3, 0])
+    config = fedgkd.Config(gamma=0.6, kd_temperature=2.0)
+    p = softmax(np.mean([t(x).detach().numpy() for t in teach], axis=0), 2.0)
+    logits = student(x).detach().numpy()
+    kl = (p * (np.log(p) - np.log(softmax(logits, 2.0)))).sum(axis=1).mean()
+    expected = -np.log(softmax(logits)[np.arange(5), y.numpy()]).mean() + 0.3 * kl
+    loss = fedgkd.distilling_cross_entropy(config, teach)(student, x, y)
+    assert float(loss.detach()) == pytest.approx(expected, rel=1e-12)
+    loss.backward()
+    assert student.weight.grad is not None and all(p.grad is None for t in teach for p in t.parameters())
+
+
+def test_fedgkd_teaches_with_the_last_m_models_once_there_are_m(toy: Path) -> None:
+    s = Simulation("fedgkd", values_for("fedgkd", toy, buffer=2, rounds=5), 3, CPU)
+    size = 4 * sum(p.numel() for p in s.fed.network().parameters())
+    models, down = [], []
+    for _ in range(4):
+        payload = s.method.download(s.config, s.fed, s.progress.state, 0)
+        taught = unpack("teacher0", payload)
+        assert bool(taught) == (len(models) >= 2)  # the initial model is not a teacher
+        if taught:
+            assert same(taught, average([(models[-2], 1.0), (models[-1], 1.0)]))
+        down.append(s.run_round()["bytes_down"])
+        models.append(s.progress.state.model)
+    assert down == [4 * size, 4 * size, 8 * size, 8 * size]
+
+
+def test_fedgkd_vote_sends_m_models_and_may_start_at_once(toy: Path) -> None:
+    s, rows = simulate("fedgkd", toy, 4, teacher="vote", buffer=2, wait_for_buffer=False)
+    size = 4 * sum(p.numel() for p in s.fed.network().parameters())
+    assert [row["bytes_down"] for row in rows] == [4 * size, 8 * size, 12 * size, 12 * size]
+    payload = s.method.download(s.config, s.fed, s.progress.state, 0)
+    assert len(fedgkd.frozen_teachers(s.fed, payload)) == 2
+    assert same(unpack("teacher1", payload), s.progress.state.model)
+
+
+def test_fedgkd_distillation_changes_training(toy: Path) -> None:
+    _, plain = simulate("fedavg", toy, 3)
+    for teacher in ("average", "vote"):
+        _, rows = simulate("fedgkd", toy, 3, buffer=2, gamma=1.0, teacher=teacher)
+        losses = [row["train_loss"] for row in rows]
+        assert losses[:2] == [row["train_loss"] for row in plain[:2]] and losses[2] != plain[2]["train_loss"]
+
+
+@pytest.mark.parametrize("q", [0.0, 1e-4, 0.7, 2.0])
+def test_qffl_step_is_algorithm_2_as_printed(q: float) -> None:
+    lr, losses = 0.1, [0.3, 1.9, 0.7]
+    old, models = {"a": random(4, 3), "b": random(3, seed=1)}, [{"a": random(4, 3, seed=k), "b": random(3, seed=k + 9)} for k in (2, 3, 4)]
+    w = np.concatenate([t.numpy().ravel() for t in old.values()])
+    delta, h = np.zeros_like(w), 0.0
+    for loss, model in zip(losses, models, strict=True):
+        dw = (w - np.concatenate([t.numpy().ravel() for t in model.values()])) / lr
+        delta += (loss + 1e-10) ** q * dw
+        h += q * (loss + 1e-10) ** (q - 1) * (dw ** 2).sum() + (loss + 1e-10) ** q / lr
+    got = qffl.fair_step(q, lr, old, models, losses)
+    np.testing.assert_allclose(np.concatenate([t.numpy().ravel() for t in got.values()]), w - delta / h, rtol=1e-9, atol=1e-12)
+
+
+def test_qffl_stays_finite_for_a_large_q_and_leans_to_the_worst_client() -> None:
+    old, models = {"a": torch.zeros(2)}, [{"a": torch.tensor([1e-3, 0.0])}, {"a": torch.tensor([0.0, 1e-3])}]
+    got = qffl.fair_step(100.0, 1.0, old, models, [1e5, 10.0])["a"]
+    assert bool(torch.isfinite(got).all()) and float(got[0]) > 1e6 * float(got[1])
+
+
+def test_qffl_measures_the_received_model_on_all_samples(toy: Path) -> None:
+    s = Simulation("qffl", values_for("qffl", toy, q=1.0), 3, CPU)
+    data, rng = s.data.clients[0], s.fed.rng.child("x")
+    module = s.fed.network(slot="by hand").eval()
+    put(module, s.progress.state.model)
+    x, y = data.batch(torch.arange(len(data)))
+    with torch.no_grad():
+        expected = float(F.cross_entropy(module(x), y))
+    upload = s.method.client(s.config, s.fed, pack("model", s.progress.state.model), None, data, rng).upload
+    assert float(upload["loss"]) == pytest.approx(expected, rel=1e-4)
+    assert draw_batches(s.config, len(data), 1.0, rng).shape == (2, 16)
+
+
+def test_qffl_sends_one_number_more_than_fedavg_unless_q_is_zero(toy: Path) -> None:
+    (_, fedavg), (_, fair), (_, plain) = simulate("fedavg", toy, 1), simulate("qffl", toy, 1, q=0.1), simulate("qffl", toy, 1, q=0.0)
+    assert fair[0]["bytes_up"] == fedavg[0]["bytes_up"] + 4 * 4 and plain[0]["bytes_up"] == fedavg[0]["bytes_up"]
+    assert fair[0]["bytes_down"] == fedavg[0]["bytes_down"]

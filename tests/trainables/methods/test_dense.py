@@ -1,0 +1,112 @@
+"""DENSE's losses against NumPy, the batch statistics clients report, and where gradients flow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from search_spaces.errors import UserError
+from tests.contracts.test_methods import CPU, simulate, values_for
+from tests.trainables.building_blocks.test_losses import random, softmax
+from trainables import models, registry
+from trainables.building_blocks.batch_statistics import layers, tracking, watching
+from trainables.methods.dense import Config, adversarial_loss, generator_loss, statistics_loss
+from trainables.params import unpack
+from trainables.simulation.rounds import Simulation
+
+
+def kl(p: np.ndarray, q: np.ndarray) -> np.ndarray:
+    return (p * (np.log(p) - np.log(q))).sum(axis=1)
+
+
+ENSEMBLE, STUDENT, Y = random(6, 4), random(6, 4, seed=1), torch.tensor([0, 1, 2, 3, 0, 1])
+
+
+def test_adversarial_loss_counts_disagreement_only() -> None:
+    """L_adv = -mean_b 1[argmax u_S ≠ argmax u_T] KL(u_T ‖ u_S)."""
+    mask = STUDENT.numpy().argmax(1) != ENSEMBLE.numpy().argmax(1)
+    assert 0 < mask.sum() < 6
+    expected = -(mask * kl(softmax(ENSEMBLE.numpy(), 2.0), softmax(STUDENT.numpy(), 2.0))).mean()
+    config = Config(kd_temperature=2.0)
+    assert float(adversarial_loss(config, ENSEMBLE, STUDENT)) == pytest.approx(expected, rel=1e-9)
+    assert float(adversarial_loss(replace(config, squared_temperature=True), ENSEMBLE, STUDENT)) == pytest.approx(4 * expected, rel=1e-9)
+    assert float(adversarial_loss(config, ENSEMBLE, ENSEMBLE)) == 0.0
+
+
+def test_adversarial_loss_moves_images_through_both_sides() -> None:
+    ensemble, student = ENSEMBLE.clone().requires_grad_(), STUDENT.clone().requires_grad_()
+    adversarial_loss(Config(), ensemble, student).backward()
+    assert all(x.grad is not None and float(x.grad.abs().sum()) > 0 for x in (ensemble, student))
+
+
+def test_generator_loss_without_statistics() -> None:
+    config = Config(beta_adv=0.6, kd_temperature=3.0)
+    fidelity = -np.log(softmax(ENSEMBLE.numpy()))[np.arange(6), Y.numpy()].mean()
+    mask = STUDENT.numpy().argmax(1) != ENSEMBLE.numpy().argmax(1)
+    adversarial = -(mask * kl(softmax(ENSEMBLE.numpy(), 3.0), softmax(STUDENT.numpy(), 3.0))).mean()
+    assert float(generator_loss(config, ENSEMBLE, STUDENT, Y)) == pytest.approx(fidelity + 0.6 * adversarial, rel=1e-9)
+    assert float(generator_loss(replace(config, beta_adv=0.0), ENSEMBLE, STUDENT, Y)) == pytest.approx(fidelity, rel=1e-9)
+
+
+def test_statistics_loss() -> None:
+    """L_bn = 1/N Σ_i Σ_l (‖μ - μ_i‖ + ‖σ² - σ²_i‖); two clients of different width, two layers each."""
+    sizes = ({"a": 3, "b": 5}, {"a": 2, "b": 4})
+    seen, reported = ([{f"{layer}.{kind}": random(n, seed=10 * i + j + side) for j, (layer, n) in enumerate(size.items()) for kind in ("mean", "var")}
+                       for i, size in enumerate(sizes)] for side in (0, 100))
+    expected = sum(np.linalg.norm(ours[k].numpy() - theirs[k].numpy()) for ours, theirs in zip(seen, reported, strict=True) for k in ours) / 2
+    assert expected > 0
+    assert float(statistics_loss(Config(), seen, reported)) == pytest.approx(expected, rel=1e-6)
+    assert float(statistics_loss(Config(bn_norm="mean"), seen, reported)) == pytest.approx(expected / 2, rel=1e-6)
+
+
+def test_statistics_are_those_of_the_layers_inputs_with_the_scaler_divided_out() -> None:
+    model = models.build("cnn_small", (1, 8, 8), 4, 0.5, scaler=True)
+    x = torch.randn(6, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    inside = model.convs[0](x).detach().numpy()
+    found: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
+    with watching(model.train(), lambda name, mean, var: found.__setitem__(name, (mean, var))):
+        model(x)
+    assert list(found) == layers(model) == ["norms.0", "norms.1", "norms.2"]
+    np.testing.assert_allclose(found["norms.0"][0].detach().numpy(), inside.mean((0, 2, 3)), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found["norms.0"][1].detach().numpy(), inside.var((0, 2, 3)), rtol=1e-4, atol=1e-6)
+    found.clear()
+    model(x)
+    assert not found
+
+
+def test_tracking_starts_at_the_first_batch_and_forgets_with_its_momentum() -> None:
+    model = models.build("cnn_small", (1, 8, 8), 4)
+    batches = [torch.randn(4, 1, 8, 8, generator=torch.Generator().manual_seed(i)) for i in range(3)]
+    means = [model.convs[0](x).detach().mean((0, 2, 3)) for x in batches]
+    with tracking(model, 0.5) as statistics:
+        for x in batches:
+            model(x)
+    torch.testing.assert_close(statistics["norms.0.mean"], 0.25 * means[0] + 0.25 * means[1] + 0.5 * means[2])
+    assert not statistics["norms.0.mean"].requires_grad
+
+
+@pytest.mark.parametrize("base", ["fedavg", "none"])
+def test_statistics_cross_the_wire_only_where_they_are_used(base: str, toy: Path) -> None:
+    for beta, expected in ((1.0, 2 * (64 + 128 + 256)), (0.0, 0)):
+        s = Simulation("dense", values_for("dense", toy, base=base, beta_bn=beta), 3, CPU)
+        payload = s.method.download(s.config, s.fed, s.progress.state, 0)
+        upload = s.method.client(s.config, s.fed, payload, None, s.data.clients[0], s.fed.rng.child(0)).upload
+        assert sum(t.numel() for t in unpack("statistics", upload).values()) == expected
+        assert "label_counts" not in upload
+
+
+def test_statistics_pull_the_generator(toy: Path) -> None:
+    """With everything else off, β_bn still changes what the generator learns."""
+    with_term, without = (simulate("dense", toy, 1, beta_bn=b, beta_adv=0.0)[0].progress.state for b in (1.0, 0.0))
+    assert not all(torch.equal(with_term.generator[k], without.generator[k]) for k in with_term.generator)
+
+
+def test_a_model_without_normalisation_is_refused_while_its_statistics_are_wanted(toy: Path) -> None:
+    with pytest.raises(UserError, match="beta_bn must be 0 for model lenet5"):
+        registry.resolve("dense", values_for("dense", toy, model="lenet5"))
+    _, rows = simulate("dense", toy, 1, model="lenet5", beta_bn=0)
+    assert rows[0]["round"] == 1

@@ -1,0 +1,121 @@
+"""FedGen's equations, each against NumPy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tests.contracts.test_methods import simulate, values_for
+from tests.trainables.building_blocks.test_losses import random, softmax
+from tests.trainables.methods.test_dfrd import kl
+from tests.trainables.methods.test_fedmdcg import ce
+from trainables.building_blocks.split_model import head_of
+from trainables.methods.fedgen import Config, _LocalObjective, feature_diversity, generator_loss
+from trainables.simulation.rounds import Simulation
+
+Y = torch.tensor([0, 1, 2, 3, 0])
+
+
+def test_the_generators_loss_weights_the_classifiers_losses_per_label() -> None:
+    logits, tau = random(2, 5, 4), torch.rand(2, 5, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    shares, made, z = torch.tensor([0.2, 0.8], dtype=torch.float64), random(5, 3, seed=1), random(5, 6, seed=2)
+    rows = [-np.log(softmax(logits[i].numpy()))[np.arange(5), Y.numpy()] for i in range(2)]
+    config = Config(div_weight=0.7)
+    spread = float(feature_diversity(config, made, z))
+    expected = np.mean(sum(tau[i].numpy() * rows[i] for i in range(2))) + 0.7 * spread
+    assert float(generator_loss(config, logits, Y, tau, shares, made, z)) == pytest.approx(expected, rel=1e-9)
+    averaged = ce((0.2 * logits[0] + 0.8 * logits[1]).numpy(), Y.numpy())
+    assert float(generator_loss(Config(teacher="logits", div_weight=0.0), logits, Y, tau, shares, made, z)) == pytest.approx(averaged, rel=1e-9)
+
+
+@pytest.mark.parametrize("norm", ["mean_abs", "mean_sq"])
+def test_feature_diversity(norm: str) -> None:
+    made, z = random(5, 3).numpy(), random(5, 6, seed=1).numpy()
+    of = {"mean_abs": lambda a: np.abs(a).mean(), "mean_sq": lambda a: (a**2).mean()}[norm]
+    pairs = [of(made[j] - made[k]) * ((z[j] - z[k]) ** 2).mean() for j in range(5) for k in range(5)]
+    found = feature_diversity(Config(diversity_norm=norm), torch.tensor(made), torch.tensor(z))
+    assert float(found) == pytest.approx(np.exp(-np.mean(pairs)), rel=1e-9)
+
+
+def test_the_local_loss(toy: Path) -> None:
+    """CE + a·0.98^r CE(D(G(z', y')), y') + b·0.98^r KL(D(G(z, y)) ‖ f(x)), G and the teacher's side detached."""
+    simulation, _ = simulate("fedgen", toy, 2, gen_alpha=0.7, gen_beta=0.4, guide_batch_size=6)
+    s = simulation
+    payload = s.method.download(s.config, s.fed, s.progress.state, 0)
+    assert int(payload["round"]) == 3
+    objective = _LocalObjective(s.config, s.fed, payload, s.fed.rng.child("guide"))
+    module = s.fed.network()
+    x, y = s.data.clients[0].batch(torch.arange(5))
+    loss = objective(module, x, y)
+    rng = s.fed.rng.child("guide")
+    free_y = torch.multinomial(payload["law"], 6, replacement=True, generator=rng.torch("free labels"))
+    with torch.no_grad():
+        g = objective.generator
+        free = module.head(g(torch.randn(6, 8, generator=rng.torch("free noise")), free_y)).double().numpy()
+        teacher = module.head(g(torch.randn(5, 8, generator=rng.torch("noise")), y)).double().numpy()
+        logits = module(x).double().numpy()
+    factor = 0.98**3
+    expected = ce(logits, y.numpy()) + factor * (0.7 * ce(free, free_y.numpy()) + 0.4 * kl(softmax(teacher), softmax(logits)).mean())
+    assert float(loss) == pytest.approx(expected, rel=1e-4)
+    loss.backward()
+    assert all(p.grad is None for p in objective.generator.parameters())
+    only_teacher = _LocalObjective(replace(s.config, gen_alpha=0.0), s.fed, payload, s.fed.rng.child("guide"))
+    module.zero_grad()
+    (only_teacher(module, x, y) - F.cross_entropy(module(x), y)).backward()
+    assert module.head.weight.grad is not None and float(module.head.weight.grad.abs().sum()) > 0
+
+
+def test_guidance_starts_in_round_two_and_ends_after_its_steps(toy: Path) -> None:
+    _, plain = simulate("fedavg", toy, 2, local_steps=4)
+    _, guided = simulate("fedgen", toy, 2, local_steps=4)
+    assert plain[0]["train_loss"] == guided[0]["train_loss"] and plain[1]["local_accuracies"] + [plain[1]["train_loss"]] != (
+        guided[1]["local_accuracies"] + [guided[1]["train_loss"]])
+    simulation = Simulation("fedgen", values_for("fedgen", toy, local_steps=4, guided_steps=2), 3, torch.device("cpu"))
+    simulation.run_round()
+    payload = simulation.method.download(simulation.config, simulation.fed, simulation.progress.state, 0)
+    objective = _LocalObjective(simulation.config, simulation.fed, payload, simulation.fed.rng)
+    x, y = simulation.data.clients[0].batch(torch.arange(5))
+    module = simulation.fed.network()
+    assert [bool(objective(module, x, y) > F.cross_entropy(module(x), y) + 1e-4) for _ in range(3)] == [True, True, False]
+
+
+def test_labels_are_drawn_among_those_seen_or_by_their_counts(toy: Path) -> None:
+    seen, _ = simulate("fedgen", toy, 1, omega=0.05)
+    counted, _ = simulate("fedgen", toy, 1, omega=0.05, label_draw="counts")
+    law = counted.progress.state.law
+    assert float(law.sum()) == pytest.approx(1.0) and len(set(law.tolist())) > 1
+    assert seen.progress.state.law.tolist() == pytest.approx(((law > 0) / (law > 0).sum()).tolist())
+
+
+def test_what_is_shared(toy: Path) -> None:
+    full, whole = simulate("fedgen", toy, 1)
+    part, rows = simulate("fedgen", toy, 1, share="head")
+    assert full.global_model() is not None and "global_accuracy" in whole[0]
+    assert part.global_model() is None and "global_accuracy" not in rows[0] and "g_acc_virtual" in rows[0]
+    model = full.fed.initial_params()
+    saved = 4 * sum(t.numel() for k, t in model.items() if not k.startswith("head."))
+    assert whole[0]["bytes_up"] - rows[0]["bytes_up"] == 4 * saved
+    assert whole[0]["bytes_up"] == 4 * (4 * sum(t.numel() for t in model.values()) + 8 * 4)
+    assert set(head_of(model)) == set(part.progress.state.model)
+
+
+def test_the_generator_learns_what_classifiers_take_for_a_class(toy: Path) -> None:
+    simulation, _ = simulate("fedgen", toy, 3, gen_steps=100, gen_lr=0.01, local_steps=10, lr=0.1, gen_alpha=0.0, gen_beta=0.0, omega=100.0)
+    s = simulation
+    assert {int(v) for k, v in s.progress.state.adam.items() if k.endswith("step")} == {300}
+    from trainables.building_blocks.split_model import feature_generator
+    from trainables.params import put
+
+    g = feature_generator(s.fed, "test", 8, (256,)).eval()
+    put(g, s.progress.state.generator)
+    module = s.fed.network()
+    put(module, s.progress.state.model)
+    y = torch.arange(200) % 4
+    with torch.no_grad():
+        right = (module.head(g(torch.randn(200, 8, generator=torch.Generator().manual_seed(0)), y)).argmax(dim=1) == y).float().mean()
+    assert float(right) > 0.9

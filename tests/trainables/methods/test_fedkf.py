@@ -1,0 +1,193 @@
+"""FedKF's equations, each against NumPy; who moves whom; what crosses the wire."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.contracts.test_methods import same, simulate, values_for
+from tests.trainables.building_blocks.test_losses import random, softmax
+from trainables.generators.noise import NoiseGenerator
+from trainables.local import draw_batches
+from trainables.methods import fedkf
+from trainables.methods.fedkf import Config, Fusion, activation_loss, generator_loss, information_entropy_loss, one_hot_loss
+from trainables.simulation.rounds import Simulation
+
+CPU = torch.device("cpu")
+
+
+def test_information_entropy_loss_is_eq_3() -> None:
+    logits = random(6, 4)
+    p = softmax(logits.numpy()).mean(axis=0)
+    assert float(information_entropy_loss(logits)) == pytest.approx((p * np.log(p)).sum(), rel=1e-12)
+    assert float(information_entropy_loss(logits, "unit")) == pytest.approx((p * np.log(p)).sum() / np.log(4), rel=1e-12)
+    assert float(information_entropy_loss(torch.zeros(5, 4))) == pytest.approx(-np.log(4), rel=1e-6)  # the minimum: all classes alike
+
+
+def test_information_entropy_loss_is_finite_where_a_class_is_never_predicted() -> None:
+    logits = torch.tensor([[0.0, -500.0], [0.0, -500.0]], requires_grad=True)
+    loss = information_entropy_loss(logits)
+    loss.backward()
+    assert float(loss.detach()) == pytest.approx(0.0, abs=1e-6)
+    assert logits.grad is not None and bool(torch.isfinite(logits.grad).all())
+
+
+def test_one_hot_loss_is_eq_2() -> None:
+    logits = random(6, 4)
+    p = softmax(logits.numpy())
+    assert float(one_hot_loss(logits)) == pytest.approx(-np.log(p.max(axis=1)).mean(), rel=1e-12)
+
+
+def test_activation_loss_is_eq_4() -> None:
+    features = random(6, 3)
+    assert float(activation_loss(features)) == pytest.approx(-np.abs(features.numpy()).mean(), rel=1e-12)
+    assert float(activation_loss(features, "sum")) == pytest.approx(-np.abs(features.numpy()).sum() / 6, rel=1e-12)
+
+
+def test_generator_loss_is_eq_5() -> None:
+    logits, features = random(6, 4), random(6, 3, seed=1)
+    p = softmax(logits.numpy())
+    entropy, one_hot, activation = (p.mean(0) * np.log(p.mean(0))).sum(), -np.log(p.max(1)).mean(), -np.abs(features.numpy()).mean()
+    assert float(generator_loss(Config(lambda1=0.3, lambda2=0.7), logits, features)) == pytest.approx(entropy + 0.3 * one_hot + 0.7 * activation, rel=1e-12)
+    assert float(generator_loss(Config(lambda1=0.0, lambda2=0.0), logits, features)) == pytest.approx(entropy, rel=1e-12)
+
+
+@pytest.mark.parametrize(("shape", "start"), [((1, 8, 8), (2, 2)), ((1, 28, 28), (7, 7)), ((3, 32, 32), (8, 8)), ((2, 6, 9), (2, 3))])
+def test_generator_makes_normalised_images_of_the_data_sets_shape(shape: tuple[int, int, int], start: tuple[int, int]) -> None:
+    mean, std = [0.2] * shape[0], [0.4] * shape[0]
+    generator = NoiseGenerator(shape, 5, mean, std)
+    images = generator(torch.randn(7, 5)).detach()
+    assert images.shape == (7, *shape) and generator.start == start
+    assert float(images.min()) >= (0 - 0.2) / 0.4 and float(images.max()) <= (1 - 0.2) / 0.4 + 1e-6
+    assert not any("mean" in name or "std" in name for name in generator.state_dict())
+
+
+def test_generator_has_the_published_size_at_32() -> None:
+    # linear d → 128·8·8 with bias; BN 128, 128, 64; conv 128→128, 128→64, 64→3 with bias
+    expected = 101 * 8192 + 2 * (128 + 128 + 64) + (1152 + 1) * 128 + (1152 + 1) * 64 + (576 + 1) * 3
+    assert sum(p.numel() for p in NoiseGenerator((3, 32, 32), 100, [0.5] * 3, [0.5] * 3).parameters()) == expected
+    halved = 101 * 256 + 2 * (64 + 64 + 32) + (576 + 1) * 64 + (576 + 1) * 32 + (288 + 1) * 1
+    assert sum(p.numel() for p in NoiseGenerator((1, 8, 8), 100, [0.5], [0.5]).parameters()) == halved
+
+
+def fusion(toy: Path, **more: Any) -> tuple[Simulation, Fusion, torch.nn.Module]:
+    """An objective with a drawn teacher and another drawn student."""
+    s = Simulation("fedkf", values_for("fedkf", toy, model="lenet5", **more), 3, CPU)
+    objective = Fusion(s.config, s.fed, s.fed.initial_params("teacher"), None, s.fed.rng.child("test"))
+    student = s.fed.network()
+    fedkf.put(student, s.fed.initial_params("student"))
+    return s, objective, student.train()
+
+
+def test_client_loss_is_eq_8_and_the_generators_step_is_adams_on_eq_5(toy: Path) -> None:
+    s, objective, student = fusion(toy, gamma=0.7, lambda1=0.3, lambda2=0.2)
+    x, y = s.data.clients[0].batch(torch.arange(10))
+    generator, teacher = objective.generator, objective.teacher
+    z = torch.randn(s.config.batch_size, s.config.noise_dim, generator=s.fed.rng.child("test").torch("noise"))
+    images = generator(z)
+    features = teacher.features(images)
+    p, q, own = (softmax(m.detach().numpy()) for m in (teacher.head(features), student(images), student(x)))
+    expected = -np.log(own[np.arange(10), y.numpy()]).mean() + 0.7 * (p * (np.log(p) - np.log(q))).sum(axis=1).mean()
+    generator_loss(s.config, teacher.head(features), features).backward(inputs=list(generator.parameters()))
+    # Adam's first step is -β g/(|g| + 1e-8) whatever the moments' decay.
+    stepped = {k: (v - s.config.gen_lr * v.grad / (v.grad.abs() + 1e-8)).detach().clone() for k, v in generator.named_parameters()}
+    loss = objective(student, x, y)
+    assert float(loss.detach()) == pytest.approx(expected, rel=1e-5)
+    for k, v in generator.named_parameters():
+        np.testing.assert_allclose(v.detach().numpy(), stepped[k].numpy(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("adversarial", [False, True])
+def test_gradients_reach_the_student_from_eq_8_alone_and_the_teacher_never(adversarial: bool, toy: Path) -> None:
+    s, objective, student = fusion(toy, gen_adversarial=adversarial)
+    x, y = s.data.clients[0].batch(torch.arange(10))
+    before = {k: v.detach().clone() for k, v in objective.generator.named_parameters()}
+    loss = objective(student, x, y)
+    assert all(p.grad is None for p in student.parameters())  # the generator's step left nothing on the student
+    stepped = [p.grad.clone() for p in objective.generator.parameters() if p.grad is not None]
+    loss.backward()
+    assert all(p.grad is not None for p in student.parameters())
+    assert all(p.grad is None for p in objective.teacher.parameters())
+    assert same(stepped, [p.grad for p in objective.generator.parameters()])  # the student's loss adds nothing to the generator
+    assert any(not torch.equal(before[k], v) for k, v in objective.generator.named_parameters())
+
+
+def test_adversarial_term_is_minus_gamma_kl(toy: Path) -> None:
+    steps = {}
+    for adversarial in (False, True):
+        s, objective, student = fusion(toy, gen_adversarial=adversarial, gamma=2.0)
+        x, y = s.data.clients[0].batch(torch.arange(10))
+        objective(student, x, y)
+        steps[adversarial] = [p.grad.clone() for p in objective.generator.parameters() if p.grad is not None]
+    s, objective, student = fusion(toy, gamma=2.0)
+    z = torch.randn(s.config.batch_size, s.config.noise_dim, generator=s.fed.rng.child("test").torch("noise"))
+    images = objective.generator(z)
+    target = objective.teacher(images).detach().softmax(dim=1)
+    kl = (target * (target.log() - student(images).log_softmax(dim=1))).sum(dim=1).mean()
+    alone = torch.autograd.grad(-2.0 * kl, list(objective.generator.parameters()))
+    for without, both, term in zip(steps[False], steps[True], alone, strict=True):
+        np.testing.assert_allclose((both - without).numpy(), term.numpy(), rtol=1e-3, atol=1e-5)
+
+
+def test_generators_start_alike_and_stay_on_their_clients_with_their_optimiser(toy: Path) -> None:
+    first, _ = simulate("fedkf", toy, 1)
+    assert first.progress.memories == {}  # round 1 trains on data alone
+    s, _ = simulate("fedkf", toy, 2)
+    steps = s.config.local_steps
+    assert set(s.progress.memories) == {0, 1, 2, 3}
+    assert {float(m.adam["linear.weight/step"]) for m in s.progress.memories.values()} == {steps}
+    assert not same(s.progress.memories[0].generator, s.progress.memories[1].generator)
+    s.run_round()
+    assert {float(m.adam["linear.weight/step"]) for m in s.progress.memories.values()} == {2 * steps}
+    _, frozen, _ = fusion(toy)
+    _, again, _ = fusion(toy)
+    assert same(frozen.memory().generator, again.memory().generator)
+
+
+@pytest.mark.parametrize(("teacher", "models"), [("oca", 2), ("aca", 1)])
+def test_bytes_are_one_model_up_and_two_down_or_one_for_fedkf_minus(teacher: str, models: int, toy: Path) -> None:
+    s, rows = simulate("fedkf", toy, 3, teacher=teacher, active_clients=3)
+    size = 4 * sum(p.numel() for p in s.fed.network().parameters())
+    assert [row["bytes_up"] for row in rows] == [3 * size] * 3
+    assert [row["bytes_down"] for row in rows] == [3 * size] + [3 * size * models] * 2
+
+
+def test_the_teacher_is_the_average_over_the_cache(toy: Path) -> None:
+    s, _ = simulate("fedkf", toy, 3, active_clients=2)
+    sent = fedkf.unpack("teacher", s.method.download(s.config, s.fed, s.progress.state, 0))
+    assert same(sent, s.progress.state.cache.overall)
+    assert not same(sent, s.progress.state.model)
+    minus = s.method.download(replace(s.config, teacher="aca"), s.fed, s.progress.state, 0)
+    assert not fedkf.unpack("teacher", minus) and same(fedkf.unpack("model", minus), s.progress.state.model)
+
+
+@pytest.mark.parametrize("teacher", ["oca", "aca"])
+def test_distillation_changes_what_a_client_learns_from_the_round_it_starts(teacher: str, toy: Path) -> None:
+    _, plain = simulate("fedavg", toy, 3, active_clients=2)
+    _, rows = simulate("fedkf", toy, 3, teacher=teacher, active_clients=2)
+    assert rows[0]["train_loss"] == plain[0]["train_loss"] and rows[1]["train_loss"] != plain[1]["train_loss"]
+    _, early = simulate("fedkf", toy, 1, teacher=teacher, active_clients=2, kd_from_round=1)
+    assert early[0]["train_loss"] != plain[0]["train_loss"]
+
+
+def test_both_readouts_are_measured_and_one_is_the_global_model(toy: Path) -> None:
+    for readout in ("aca", "oca"):
+        _, rows = simulate("fedkf", toy, 3, active_clients=2, readout=readout)
+        for metric in ("amp", "fm", "wlp", "global_accuracy"):
+            assert rows[-1][metric] == rows[-1][f"{readout}_{metric}"] and rows[-1][f"val_{metric}"] == rows[-1][f"val_{readout}_{metric}"]
+
+
+def test_equal_local_steps_count_passes_over_the_mean_client(toy: Path) -> None:
+    s = Simulation("fedkf", values_for("fedkf", toy, local_epochs=3, batch_size=16, omega=0.5), 3, CPU)
+    batches = sum(s.fed.sizes) // (4 * 16)
+    steps = [draw_batches(fedkf.planned(s.config, s.fed), n, 1.0, s.fed.rng).shape[0] for n in s.fed.sizes]
+    assert steps == [3 * batches] * 4 and batches == 3
+    own = fedkf.planned(replace(s.config, equal_local_steps=False), s.fed)
+    assert len({draw_batches(own, n, 1.0, s.fed.rng).shape[0] for n in s.fed.sizes}) > 1
+    _, passes = simulate("fedkf", toy, 2, local_epochs=3, batch_size=16, omega=0.5)
+    assert passes == simulate("fedkf", toy, 2, local_steps=9, batch_size=16, omega=0.5)[1]

@@ -1,0 +1,167 @@
+"""FedMD-CG's client equations, each against NumPy; numbers are the paper's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tests.contracts.test_methods import same, simulate, untimed, values_for
+from tests.trainables.building_blocks.test_losses import random, softmax
+from tests.trainables.methods.test_dfrd import kl
+from trainables.methods.fedmdcg import Config, Weights, diversity_loss, generator_loss, model_loss
+from trainables.simulation.rounds import Simulation
+
+Y = torch.tensor([0, 1, 2, 3, 0])
+FREE = torch.tensor([3, 3, 1, 0, 2])
+ONEHOT = torch.eye(4, dtype=torch.float64)[Y]
+
+
+def ce(logits: np.ndarray, y: np.ndarray) -> float:
+    return float(-np.log(softmax(logits))[np.arange(len(y)), y].mean())
+
+
+def test_model_loss_is_eq_4() -> None:
+    f, g = random(5, 3), random(5, 3, seed=1)
+    logits, made, free = random(5, 4, seed=2), random(5, 4, seed=3), random(5, 4, seed=4)
+    weights, config = Weights(0.7, 1.3, 0.4), Config(kd_temperature_client=6.0)
+    expected = (
+        ce(logits.numpy(), Y.numpy()) + 0.7 * ce(free.numpy(), FREE.numpy()) + 1.3 * ((f - g).numpy() ** 2).mean()
+        + 0.4 * kl(softmax(made.numpy(), 6.0), softmax(logits.numpy(), 6.0)).mean()
+    )
+    assert float(model_loss(config, weights, f, logits, Y, g, made, free, FREE)) == pytest.approx(expected, rel=1e-9)
+    assert float(model_loss(config, Weights(0, 0, 0), f, logits, Y, None, None, None, None)) == pytest.approx(ce(logits.numpy(), Y.numpy()), rel=1e-9)
+
+
+def test_model_loss_moves_extractor_and_classifier_as_the_paper_says() -> None:
+    """CE on free labels moves D alone, the squared distance F alone, the KL both but through the student's side only."""
+    for weights, moves_f, moves_d in ((Weights(1, 0, 0), False, True), (Weights(0, 1, 0), True, False), (Weights(0, 0, 1), True, True)):
+        f, g, free = random(5, 3).requires_grad_(), random(5, 3, seed=1).requires_grad_(), random(5, 3, seed=5)
+        d = nn.Linear(3, 4).double()
+        made = d(g)
+        loss = model_loss(Config(), weights, f, d(f), Y, g, made, d(free), FREE) - model_loss(Config(), Weights(0, 0, 0), f, d(f), Y, None, None, None, None)
+        grads = torch.autograd.grad(loss, [f, d.weight, g], allow_unused=True)
+        moved = [grad is not None and float(grad.abs().sum()) > 1e-12 for grad in grads]
+        assert moved == [moves_f, moves_d, False]
+
+
+@pytest.mark.parametrize(("kind", "label_dist"), [("div0", "mean"), ("div1", "mean"), ("div2", "mean"), ("div2", "sum")])
+def test_diversity_losses_are_eqs_7_and_8(kind: str, label_dist: str) -> None:
+    made, z = random(5, 3), random(5, 6, seed=1)
+
+    def d(a: np.ndarray, j: int, k: int) -> float:
+        return float(((a[j] - a[k]) ** 2).mean())
+
+    y = ONEHOT.numpy()
+    pairs = []
+    for j in range(5):
+        for k in range(5):
+            l1 = np.abs(y[j] - y[k]).sum() if label_dist == "sum" else np.abs(y[j] - y[k]).mean()
+            weight = {"div0": d(z.numpy(), j, k), "div1": d(np.concatenate([z.numpy(), y], axis=1), j, k), "div2": d(z.numpy(), j, k) * np.exp(l1)}[kind]
+            pairs.append(d(made.numpy(), j, k) * weight)
+    config = Config(diversity_kind=kind, label_dist=label_dist)
+    assert float(diversity_loss(config, made, z, ONEHOT)) == pytest.approx(np.exp(-np.mean(pairs)), rel=1e-9)
+
+
+def test_the_l1_norm_of_different_labels_is_two() -> None:
+    """With the paper's sum, pairs of different classes weigh e² times as much; with the code's mean e^(2/C)."""
+    made, z, y = torch.tensor([[0.0], [1.0]]).double(), torch.tensor([[0.0], [1.0]]).double(), torch.eye(4).double()[:2]
+    for label_dist, factor in (("sum", np.exp(2)), ("mean", np.exp(0.5))):
+        value = float(diversity_loss(Config(label_dist=label_dist), made, z, y))
+        assert value == pytest.approx(np.exp(-factor / 2), rel=1e-9)
+
+
+def test_generator_loss_is_eq_9() -> None:
+    made, features, z = random(5, 3), random(5, 3, seed=1), random(5, 6, seed=2)
+    made_logits, logits = random(5, 4, seed=3), random(5, 4, seed=4)
+    config = Config(lambda4=0.3, lambda5=0.8, lambda6=1.7)
+    fit = kl(softmax(logits.numpy()), softmax(made_logits.numpy())).mean()
+    parts = ((made - features).numpy() ** 2).mean(), ce(made_logits.numpy(), Y.numpy()), float(diversity_loss(config, made, z, ONEHOT))
+    assert float(generator_loss(config, made, made_logits, features, logits, z, Y)) == pytest.approx(fit + np.dot((0.3, 0.8, 1.7), parts), rel=1e-9)
+    for off in ({"lambda4": 0.0, "lambda5": 0.0, "lambda6": 0.0}, {"lambda4": 0.0, "lambda5": 0.0, "diversity_kind": "none"}):
+        assert float(generator_loss(replace(config, **off), made, made_logits, features, logits, z, Y)) == pytest.approx(fit, rel=1e-9)
+
+
+def test_the_generator_learns_from_a_teacher_that_is_detached() -> None:
+    made, made_logits = random(5, 3).requires_grad_(), random(5, 4, seed=3).requires_grad_()
+    features, logits = random(5, 3, seed=1).requires_grad_(), random(5, 4, seed=4).requires_grad_()
+    generator_loss(Config(), made, made_logits, features, logits, random(5, 6, seed=2), Y).backward()
+    assert features.grad is None and logits.grad is None
+    assert made.grad is not None and made_logits.grad is not None
+
+
+def test_diversity_at_initialisation_is_strictly_inside_its_range_and_has_a_gradient() -> None:
+    from trainables.generators.feature import FeatureGenerator
+
+    g, z, y = FeatureGenerator(128, 10, 128), torch.randn(64, 128), torch.arange(64) % 10
+    for kind in ("div0", "div1", "div2"):
+        g.zero_grad()
+        loss = diversity_loss(Config(diversity_kind=kind), g(z, y), z, torch.eye(10)[y])
+        loss.backward()
+        assert 0.01 < float(loss) < 0.999 and float(g.layers[-1].weight.grad.abs().sum()) > 0
+
+
+def test_round_one_is_plain_cross_entropy_for_any_weight(toy: Path) -> None:
+    plain, expected = simulate("lgfedavg", toy, 1)
+    for weights in ({}, {"lambda1": 5.0, "lambda2": 7.0, "lambda3": 2.0, "ramp_power": 0.5}):
+        _, rows = simulate("fedmdcg", toy, 1, **weights)
+        assert {k: rows[0][k] for k in ("train_loss", "local_accuracy", "g_acc_virtual")} == {
+            k: expected[0][k] for k in ("train_loss", "local_accuracy", "g_acc_virtual")}
+    _, unramped = simulate("fedmdcg", toy, 1, ramp_power=0.0)
+    assert unramped[0]["local_accuracies"] != expected[0]["local_accuracies"] or unramped[0]["train_loss"] != expected[0]["train_loss"]
+    assert plain.global_model() is None
+
+
+def test_the_ramp_runs_over_the_planned_rounds(toy: Path) -> None:
+    """A trial stopped early must have seen what a longer one sees: the plan counts, not how far it is run."""
+    short, long = simulate("fedmdcg", toy, 2, rounds=4)[1], simulate("fedmdcg", toy, 2, rounds=100)[1]
+    assert short[0]["train_loss"] == long[0]["train_loss"] and short[1]["train_loss"] != long[1]["train_loss"]
+
+
+def test_a_clients_generator_and_its_adam_live_on_while_the_classifier_is_replaced(toy: Path) -> None:
+    simulation = Simulation("fedmdcg", values_for("fedmdcg", toy, local_steps=3), 3, torch.device("cpu"))
+    s, m = simulation, simulation.method
+    simulation.run_round()
+    first = simulation.progress.memories[0]
+    assert {int(v) for k, v in first.adam.items() if k.endswith("step")} == {3}
+    payload = m.download(s.config, s.fed, s.progress.state, 0)
+    result = m.client(replace(s.config, gen_lr=1e-7, gen_weight_decay=0.0), s.fed, payload, first, s.data.clients[0], s.fed.rng.child(9))
+    drift = max(float((result.memory.generator[k] - v).abs().max()) for k, v in first.generator.items() if v.is_floating_point() and "running" not in k)
+    assert drift < 1e-5, "the local generator starts from itself, not from the global one"
+    assert {int(v) for k, v in result.memory.adam.items() if k.endswith("step")} == {6}
+    assert not any(torch.allclose(first.generator[k], s.progress.state.generator[k]) for k in first.generator if k.endswith("0.weight"))
+
+
+def test_bytes_are_the_sizes_of_generator_classifier_and_labels(toy: Path) -> None:
+    """Generator: 8-byte counters of batches, 4 bytes for each weight and running statistic; int64 counts up, p(y) and the round down."""
+    simulation, rows = simulate("fedmdcg", toy, 1, noise_dim=8, model="lenet_code")
+    p, c = 128, 4
+    generator = 4 * ((8 + c + 1) * 512 + 4 * 512 + 513 * 256 + 4 * 256 + 257 * p) + 8 * 2
+    head = 4 * (129 * 128 + 129 * c)
+    assert simulation.fed.network().feature_width == p
+    assert rows[0]["bytes_up"] == 4 * (generator + head + 8 * c) and rows[0]["bytes_down"] == 4 * (generator + head + 4 * c + 8)
+
+
+def test_average_weighting_sends_no_counts_and_draws_labels_evenly(toy: Path) -> None:
+    simulation, rows = simulate("fedmdcg", toy, 1, label_weighting="average")
+    _, counted = simulate("fedmdcg", toy, 1)
+    assert rows[0]["bytes_up"] == counted[0]["bytes_up"] - 4 * 4 * 8
+    assert simulation.progress.state.law.tolist() == [0.25] * 4
+
+
+def test_the_gd_loss_falls_as_generators_learn_their_classifiers(toy: Path) -> None:
+    trained, still = (simulate("fedmdcg", toy, 3, local_steps=20, gen_lr=gen_lr, lr=0.1)[1] for gen_lr in (3e-3, 1e-7))
+    assert trained[-1]["gd_loss"] < 0.5 * trained[0]["gd_loss"] and trained[-1]["gd_loss"] < 0.2 * still[-1]["gd_loss"]
+
+
+def test_rows_do_not_depend_on_who_used_the_modules_before(toy: Path) -> None:
+    """Cached modules are loaded, never trusted: a federation that ran other clients first gives the same."""
+    s = Simulation("fedmdcg", values_for("fedmdcg", toy), 3, torch.device("cpu"))
+    used = Simulation("fedmdcg", values_for("fedmdcg", toy), 3, torch.device("cpu"))
+    for module in (used.fed.network(), used.fed.network(slot="frozen")):
+        nn.init.constant_(module.head.weight, 5.0)
+    assert untimed(s.run_round()) == untimed(used.run_round()) and same(s.save(), used.save())

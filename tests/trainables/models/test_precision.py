@@ -1,0 +1,137 @@
+"""bf16: models' passes in bfloat16, everything that is kept or measured in float32, refused where the machine has none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from search_spaces.errors import UserError
+from tests.contracts.test_methods import CPU, METHODS, values_for
+from trainables import local, registry
+from trainables.generators import Generator
+from trainables.models import precision
+from trainables.simulation.checkpoint import to_tree
+from trainables.simulation.rounds import Simulation
+
+needs_bf16 = pytest.mark.skipif(not precision.supported(CPU), reason="the processor has no bfloat16 arithmetic")
+
+
+def tensors(value: Any) -> list[torch.Tensor]:
+    """Every tensor in a nested value."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    values = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return [t for item in values for t in tensors(item)]
+
+
+@pytest.mark.parametrize("flags", [frozenset(), frozenset({"avx512f", "amx_int8"})])
+def test_refused_on_a_processor_without_it(flags: frozenset[str], toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "processor_flags", lambda: flags)
+    assert not precision.supported(CPU)
+    with pytest.raises(UserError) as error:
+        Simulation("fedavg", values_for("fedavg", toy, precision="bf16"), 3, CPU)
+    assert str(error.value) == ("precision must be fp32 on this processor (no AMX, AVX512-BF16 or ARM BF16), which has no bfloat16 arithmetic, "
+                                "got 'bf16'. Use --set precision=fp32.")
+    Simulation("fedavg", values_for("fedavg", toy), 3, CPU)
+
+
+@pytest.mark.parametrize(("flag", "able"), [("amx_bf16", True), ("avx512_bf16", True), ("bf16", True), ("avx2", False)])
+def test_which_flags_stand_for_it(flag: str, able: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "processor_flags", lambda: frozenset({"fpu", flag}))
+    assert precision.supported(CPU) is able
+
+
+def test_a_gpu_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: asked.append(including_emulation) or False)
+    with pytest.raises(UserError, match="precision must be fp32 on this GPU, which has no bfloat16 arithmetic"):
+        precision.check("bf16", torch.device("cuda"))
+    assert asked == [False]
+    precision.check("fp32", torch.device("cuda"))
+
+
+def test_it_is_declared_and_recorded_but_not_searched() -> None:
+    declared = registry.declared("dfrd")["precision"]
+    assert (declared.default, declared.options, declared.tune) == ("fp32", ("fp32", "bf16"), False)
+    assert registry.resolve("dfrd", {"precision": "bf16"})["precision"] == "bf16"
+    executor = registry.declared("dfrd")["executor"]
+    assert (executor.default, executor.options, executor.tune) == ("auto", ("auto", "loop", "graph", "vmap"), False)
+
+
+@needs_bf16
+def test_a_lowered_model_takes_and_gives_float32_and_computes_in_bfloat16(toy: Path) -> None:
+    s = Simulation("fedavg", values_for("fedavg", toy, precision="bf16"), 3, CPU)
+    module = s.fed.network()
+    inside: list[torch.dtype] = []
+    module.convs[1].register_forward_hook(lambda part, inputs, output: inside.append(output.dtype))
+    module.head.register_forward_pre_hook(lambda part, inputs: inside.append(inputs[0].dtype))
+    x = torch.randn(4, *s.fed.shape)
+    logits, features = module(x), module.features(x)
+    assert logits.dtype == features.dtype == module.head(features).dtype == torch.float32
+    assert inside[:2] == [torch.bfloat16, torch.float32]
+    logits.sum().backward()
+    assert all(p.dtype == torch.float32 and p.grad is not None and p.grad.dtype == torch.float32 for p in module.parameters())
+    full = Simulation("fedavg", values_for("fedavg", toy), 3, CPU).fed.network()
+    full.load_state_dict(module.state_dict())
+    torch.testing.assert_close(logits, full(x), rtol=0.05, atol=0.05)  # 8 bits of mantissa
+    assert not torch.equal(logits, full(x))
+
+
+@needs_bf16
+def test_a_lowered_generator_makes_float32_images(toy: Path) -> None:
+    made = Generator((3, 8, 8), 4, 8)
+    full = made(torch.ones(2, 8))
+    precision.lower(made, CPU)
+    images = made(torch.ones(2, 8))
+    assert images.dtype == torch.float32 and not torch.equal(images, full)
+    torch.testing.assert_close(images, full, rtol=0.05, atol=0.05)
+
+
+@needs_bf16
+@pytest.mark.parametrize("name", METHODS)
+def test_what_is_kept_or_minimised_stays_float32(name: str, toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """State, memories and uploads of two rounds hold no bfloat16, every loss is float32, and the results are near fp32's."""
+    backward, losses = torch.Tensor.backward, set[torch.dtype]()
+
+    def watch(self: torch.Tensor, *arguments: Any, **named: Any) -> None:
+        losses.add(self.dtype)
+        backward(self, *arguments, **named)
+
+    monkeypatch.setattr(torch.Tensor, "backward", watch)
+    rows = {}
+    for chosen in ("fp32", "bf16"):
+        s = Simulation(name, values_for(name, toy, precision=chosen), 3, CPU)
+        rows[chosen] = [s.run_round() for _ in range(2)]
+        assert not {t.dtype for t in tensors(to_tree(s.progress))} & {torch.bfloat16, torch.float16}
+    assert losses == {torch.float32}
+    for full, low in zip(rows["fp32"], rows["bf16"], strict=True):
+        assert full.keys() == low.keys() and full["bytes_up"] == low["bytes_up"]
+    # Later rounds start from different weights; the first one compares the same steps.
+    assert rows["bf16"][0]["train_loss"] == pytest.approx(rows["fp32"][0]["train_loss"], rel=0.05)
+    assert rows["bf16"] != rows["fp32"]
+
+
+@needs_bf16
+@pytest.mark.parametrize("model", ["cnn_small", "cnn2"])
+def test_bf16_learns_what_fp32_learns(model: str, toy: Path) -> None:
+    accuracy = {}
+    for chosen in ("fp32", "bf16"):
+        s = Simulation("fedavg", values_for("fedavg", toy, precision=chosen, model=model, local_steps=10, lr=0.1, omega=100.0), 3, CPU)
+        accuracy[chosen] = [s.run_round() for _ in range(4)][-1]["global_accuracy"]
+    assert accuracy["bf16"] == pytest.approx(accuracy["fp32"], abs=0.1)
+
+
+@needs_bf16
+@pytest.mark.parametrize("model", ["cnn_small", "lenet5", "resnet8"])
+def test_stacked_clients_run_in_bf16_too(model: str, toy: Path) -> None:
+    rows = [Simulation("fedavg", values_for("fedavg", toy, precision="bf16", executor=e, model=model), 3, CPU).run_round() for e in ("loop", "vmap")]
+    assert rows[0]["train_loss"] == pytest.approx(rows[1]["train_loss"], rel=0.02)
+
+
+def test_fp32_leaves_modules_alone(toy: Path) -> None:
+    s = Simulation("fedavg", values_for("fedavg", toy), 3, CPU)
+    assert "features" not in vars(s.fed.network()) and "forward" not in vars(s.fed.network().head)
+    assert local.cross_entropy(s.fed.network(), torch.randn(4, *s.fed.shape), torch.arange(4)).dtype == torch.float32

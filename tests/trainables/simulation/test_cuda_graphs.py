@@ -1,0 +1,112 @@
+"""Recorded steps: what is recorded when, that everything stays in its place, and that nothing in a step waits for the device.
+
+Recorders here replay by calling the step again, so that all but CUDA's own recording runs on a CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from search_spaces.errors import UserError
+from tests.contracts.test_executors import assert_same_rows
+from tests.contracts.test_methods import CPU, untimed, values_for
+from trainables.models.layers import BatchNorm
+from trainables.simulation import cuda_graphs
+from trainables.simulation.cuda_graphs import Graphs, _Program
+from trainables.simulation.rounds import Simulation
+
+Step = Callable[[], None]
+
+
+class NoAnswers(TorchDispatchMode):
+    """Refuses what needs a value of a tensor, or a shape that hangs on one, on the host: CUDA cannot record it."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.name().partition("::")[2].partition(".")[0]
+        assert name not in ("_local_scalar_dense", "nonzero", "masked_select", "unique", "_unique2", "bincount"), name
+        return func(*args, **(kwargs or {}))
+
+
+class Tape:
+    """A recorder that counts, checks that the step's tensors stay where they were, and warms up as CUDA's does."""
+
+    def __init__(self) -> None:
+        self.recorded = self.replayed = 0
+
+    def __call__(self, step: Step) -> Step:
+        self.recorded += 1
+        for _ in range(cuda_graphs.WARM_UP):
+            step()
+        with NoAnswers(), pytest.MonkeyPatch.context() as patch:
+            patch.setattr(BatchNorm, "_after_pooling", lambda *_: False)  # a short cut of a processor's
+            step()
+        program: _Program = step.__self__  # type: ignore[attr-defined]
+        before = places(program)
+
+        def replay() -> None:
+            self.replayed += 1
+            assert places(program) == before
+            step()
+
+        return replay
+
+
+def places(p: _Program) -> list[int]:
+    """Addresses of all that a step reads and keeps."""
+    momentum = [t for state in p._optimiser.state.values() for t in state.values() if isinstance(t, torch.Tensor)]
+    return [t.data_ptr() for t in (*p._module.state_dict().values(), p._x, p._y, *cuda_graphs._tensors(p._given), p._total, *momentum)]
+
+
+def recorded(name: str, toy: Path, tape: Tape, **more: Any) -> Simulation:
+    s = Simulation(name, values_for(name, toy, **more), 3, CPU)
+    s.graphs = Graphs(s.config, tape)
+    return s
+
+
+@pytest.mark.parametrize(("name", "more", "programs"), [
+    ("fedavg", {"partition": "iid"}, 1),
+    ("fedprox", {"partition": "iid", "momentum": 0.9}, 1),  # its objective is bound anew for every client
+    ("fedgkd", {"partition": "iid", "buffer": 1}, 2),  # there is no teacher in the first round
+    ("heterofl", {"partition": "iid", "rho": 5}, 4),  # a module for each of the widths 1, 1/2, 1/4 and 1/8
+])
+def test_a_step_is_recorded_once_for_all_clients_and_rounds(name: str, more: dict[str, Any], programs: int, toy: Path) -> None:
+    tape = Tape()
+    s = recorded(name, toy, tape, **more)
+    steps = 0
+    for _ in range(3):
+        s.run_round()
+        steps += sum(len(cuda_graphs.draw_batches(s.config, n, 1.0, s.fed.rng)) for n in s.fed.sizes)
+    assert (tape.recorded, tape.replayed) == (programs, steps)
+
+
+def test_batches_of_another_size_are_another_program_and_the_oldest_makes_room(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tape = Tape()
+    s = recorded("fedavg", toy, tape, batch_size=200)
+    sizes = len(set(s.fed.sizes))
+    assert sizes > 2
+    s.run_round()
+    assert tape.recorded == sizes
+    monkeypatch.setattr(cuda_graphs, "KEPT", 1)
+    t = recorded("fedavg", toy, Tape(), batch_size=200)
+    assert untimed(t.run_round()) == untimed(recorded("fedavg", toy, Tape(), batch_size=200).run_round())
+    assert t.graphs is not None and len(t.graphs._programs) == 1
+
+
+def test_a_processor_has_no_graphs(toy: Path) -> None:
+    with pytest.raises(UserError) as error:
+        Simulation("fedavg", values_for("fedavg", toy, executor="graph"), 3, CPU)
+    assert str(error.value) == "executor must be auto, loop or vmap on a processor, which has no CUDA graphs, got 'graph'. Use --set executor=auto."
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")
+@pytest.mark.parametrize("executor", ["graph", "vmap"])
+def test_on_a_gpu_the_records_are_those_of_the_loop(executor: str, toy: Path) -> None:
+    loop, other = (Simulation("fedprox", values_for("fedprox", toy, executor=e, momentum=0.9), 3, torch.device("cuda")) for e in ("loop", executor))
+    for _ in range(2):
+        other.load(loop.save())
+        assert_same_rows(untimed(other.run_round()), untimed(loop.run_round()))

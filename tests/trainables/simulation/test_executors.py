@@ -1,0 +1,147 @@
+"""The executors: which is chosen, what is stacked with what, seeds together, and that no two clients share a tensor."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from search_spaces.errors import UserError
+from tests.contracts.test_executors import assert_same_rows
+from tests.contracts.test_methods import CPU, same, untimed, values_for
+from trainables import registry
+from trainables.simulation import executors
+from trainables.simulation.executors import Task, chosen, stack, train_stacked
+from trainables.simulation.rounds import Simulation, run_together
+from trainables.wire import ClientResult
+
+
+def simulation(name: str, toy: Path, seed: int = 3, **more: Any) -> Simulation:
+    return Simulation(name, values_for(name, toy, **more), seed, CPU)
+
+
+def results_of(s: Simulation, executor: str) -> list[ClientResult]:
+    """What the clients of the next round yield."""
+    works = list(s._clients(Counter()))
+    if executor == "loop":
+        return [s.method.client(w.config, w.fed, w.payload, w.memory, w.data, w.rng) for w in works]
+    assert s.method.job is not None
+    return train_stacked(s.config, [Task(s.method.job(w.config, w.fed, w.payload, w.memory, w.data, w.rng), w.data, w.rng) for w in works])
+
+
+def test_auto_is_the_loop_on_a_cpu_and_stacks_on_cuda_what_can_be_stacked() -> None:
+    for name, cuda in (("fedavg", "vmap"), ("fedkf", "loop"), ("dense", "loop")):
+        s = registry.method(name)
+        config = s.Config()
+        assert chosen("auto", s, config, CPU) == "loop"
+        assert chosen("auto", s, config, torch.device("cuda")) == cuda
+    dense = registry.method("dense")
+    assert chosen("auto", dense, dense.Config(beta_bn=0.0), torch.device("cuda")) == "vmap"
+
+
+def test_dense_is_stacked_only_without_batch_statistics(toy: Path) -> None:
+    with pytest.raises(UserError, match="executor must be loop or auto for dense, whose clients follow statistics step by step in this configuration"):
+        registry.resolve("dense", values_for("dense", toy, executor="vmap"))
+    registry.resolve("dense", values_for("dense", toy, executor="vmap", beta_bn=0))
+
+
+@pytest.mark.parametrize("executor", ["loop", "vmap"])
+def test_clients_never_share_a_tensor(executor: str, toy: Path) -> None:
+    """Uploads, memories and the server's state stand in memory of their own: changing one changes no other."""
+    s = simulation("local", toy)
+    s.run_round()
+    t = simulation("fedavg", toy)
+    for sim in (s, t):
+        done = results_of(sim, executor)
+        models = [r.model for r in done if r.model is not None]
+        storages = [tensor.untyped_storage().data_ptr() for model in models for tensor in model.values()]
+        assert len(set(storages)) == len(storages)
+        before = [{k: v.clone() for k, v in model.items()} for model in models]
+        for tensor in models[0].values():
+            tensor.add_(1.0)
+        for p in sim.fed.network().parameters():
+            p.data.add_(1.0)
+        assert all(same(model, kept) for model, kept in zip(models[1:], before[1:], strict=True))
+
+
+@pytest.mark.parametrize("executor", ["loop", "vmap"])
+def test_a_client_alone_gets_what_it_gets_in_company(executor: str, toy: Path) -> None:
+    """Each client trains on the weights it was sent, whoever trained before it or beside it: an alias would show here."""
+    s = simulation("fedavg", toy, momentum=0.9)
+    together = results_of(s, executor)
+    start = s.progress.state.model
+    for place, (work, result) in enumerate(zip(list(s._clients(Counter())), together, strict=True)):
+        alone = s.method.client(work.config, work.fed, work.payload, None, work.data, work.rng)
+        assert result.model is not None and alone.model is not None
+        for name, tensor in alone.model.items():
+            np.testing.assert_allclose(result.model[name].numpy(), tensor.numpy(), rtol=1e-5, atol=1e-7, err_msg=f"client {place}")
+            assert not torch.equal(tensor, start[name])
+
+
+def test_simulations_in_threads_do_not_touch_each_other(toy: Path) -> None:
+    """Two trials of one process, side by side, give what each gives by itself."""
+    alone = [[untimed(s.run_round()) for _ in range(3)] for s in (simulation("fedavg", toy, seed) for seed in (1, 2))]
+    found: dict[int, list[Any]] = {}
+
+    def run(seed: int) -> None:
+        torch.set_num_threads(1)
+        s = simulation("fedavg", toy, seed)
+        found[seed] = [untimed(s.run_round()) for _ in range(3)]
+
+    threads = [threading.Thread(target=run, args=(seed,)) for seed in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [found[1], found[2]] == alone
+
+
+@pytest.mark.parametrize(("name", "more"), [("fedavg", {}), ("fedprox", {}), ("fedgkd", {"buffer": 1}), ("heterofl", {"rho": 5})])
+def test_seeds_are_one_more_batch_dimension(name: str, more: dict[str, Any], toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two seeds stacked give the rows of each by itself, in as many programs as there are shapes."""
+    groups: list[int] = []
+    train_group = executors._train_group
+    monkeypatch.setattr(executors, "_train_group", lambda config, tasks, drawn: groups.append(len(tasks)) or train_group(config, tasks, drawn))
+    values = {"executor": "vmap", "partition": "iid", **more}
+    pair = [simulation(name, toy, seed, **values) for seed in (1, 2)]
+    single = [simulation(name, toy, seed, **values) for seed in (1, 2)]
+    for _ in range(2):
+        for s, t in zip(pair, single, strict=True):
+            s.load(t.save())
+        groups.clear()
+        rows = run_together(pair)
+        assert sum(groups) == 8 and all(size % 2 == 0 for size in groups)
+        for row, expected in zip(rows, [s.run_round() for s in single], strict=True):
+            assert_same_rows(untimed(row), untimed(expected))
+
+
+def test_a_loop_of_several_simulations_is_each_by_itself(toy: Path) -> None:
+    rows = run_together([simulation("fedavg", toy, seed) for seed in (1, 2)])
+    assert [untimed(r) for r in rows] == [untimed(simulation("fedavg", toy, seed).run_round()) for seed in (1, 2)]
+
+
+def test_equal_shapes_share_a_program_and_others_do_not(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Widths and batch sizes keep clients apart; a client smaller than the batch has a batch of its own size."""
+    groups: list[tuple[int, ...]] = []
+    train_group = executors._train_group
+    monkeypatch.setattr(executors, "_train_group", lambda config, tasks, drawn: groups.append(tuple(drawn.shape)) or train_group(config, tasks, drawn))
+    s = simulation("heterofl", toy, executor="vmap", rho=4, sigma=1, partition="iid")
+    assert s.fed.widths == (0.5, 0.5, 0.5, 0.5)
+    s.run_round()
+    assert groups == [(4, 2, 16)]
+    groups.clear()
+    s = simulation("fedavg", toy, executor="vmap", batch_size=200)
+    s.run_round()
+    assert sorted(b for _, _, b in groups) == sorted(set(s.fed.sizes)) and sum(k for k, _, _ in groups) == 4
+
+
+def test_nested_values_are_stacked() -> None:
+    one, two = ({"a": torch.tensor([1.0]), 3: [torch.tensor(2)]}, (torch.tensor(5),)), ({"a": torch.tensor([3.0]), 3: [torch.tensor(4)]}, (torch.tensor(6),))
+    made = stack([one, two])
+    assert made[0]["a"].tolist() == [[1.0], [3.0]] and made[0][3][0].tolist() == [2, 4] and made[1][0].tolist() == [5, 6]
+    assert stack([(), ()]) == ()

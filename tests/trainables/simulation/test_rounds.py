@@ -1,0 +1,242 @@
+"""Federation, cohorts, averaging, evaluation: expected values by hand or in NumPy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from search_spaces.errors import UserError
+from tests.contracts.test_methods import simulate, values_for
+from trainables import registry
+from trainables.federation import FederationConfig
+from trainables.local import LocalTraining, draw_batches
+from trainables.params import average, count_bytes, pack, put, unpack
+from trainables.rng import Rng
+from trainables.simulation import evaluation, federated_data
+from trainables.simulation.checkpoint import from_tree, to_tree
+from trainables.simulation.rounds import Simulation, choose_cohort
+from trainables.wire import ClientResult
+
+
+def test_fedkf_table_2() -> None:
+    """FedKF Table II: three clients of equal weight; amp, fm, wlp."""
+    for accuracies, amp, fm, wlp in (((0.6, 0.7, 0.8), 0.7, 0.00667, 0.6), ((0.65, 0.65, 0.8), 0.7, 0.005, 0.65), ((0.7, 0.8, 0.9), 0.8, 0.00667, 0.7)):
+        got = evaluation.fairness(torch.tensor(accuracies, dtype=torch.float64), torch.ones(3, dtype=torch.float64))
+        assert got["amp"] == pytest.approx(amp) and got["fm"] == pytest.approx(fm, abs=5e-6) and got["wlp"] == pytest.approx(wlp)
+
+
+def test_label_mix_accuracy() -> None:
+    right = torch.tensor([1.0, 0.0, 1.0, 1.0, 0.0], dtype=torch.float64)
+    y = torch.tensor([0, 0, 1, 1, 1])  # class 0: 1/2 right, class 1: 2/3 right, class 2: not measured
+    counts = torch.tensor([[4, 0, 0], [1, 3, 5], [0, 2, 0], [0, 0, 7]])
+    np.testing.assert_allclose(evaluation.label_mix_accuracy(right, y, counts).numpy(), [0.5, (0.5 + 3 * 2 / 3) / 4, 2 / 3, np.nan])
+
+
+def test_average_is_weighted_and_does_not_alias() -> None:
+    a, b = {"w": torch.tensor([1.0, 3.0])}, {"w": torch.tensor([5.0, 7.0])}
+    mean = average([(a, 1.0), (b, 3.0)])
+    assert mean["w"].tolist() == [4.0, 6.0]
+    mean["w"].add_(1.0)
+    assert a["w"].tolist() == [1.0, 3.0]
+
+
+def test_fedavg_server_is_the_mean_weighted_by_client_sizes(toy: Path) -> None:
+    s = Simulation("fedavg", values_for("fedavg", toy), 3, torch.device("cpu"))
+    uploads = {i: s.method.client(s.config, s.fed, s.method.download(s.config, s.fed, s.progress.state, i), None, d,
+                                  s.fed.rng.child("round", 1, "client", i)).upload for i, d in enumerate(s.data.clients)}
+    s.run_round()
+    for name, tensor in s.progress.state.model.items():
+        expected = sum(s.fed.sizes[i] * u[f"model/{name}"].double().numpy() for i, u in uploads.items()) / sum(s.fed.sizes)
+        np.testing.assert_allclose(tensor.numpy(), expected, rtol=1e-6)
+
+
+def test_one_client_step_is_sgd(toy: Path) -> None:
+    """w - η ∇CE, plus weight decay: one step against autograd by hand."""
+    s = Simulation("fedavg", values_for("fedavg", toy, local_steps=1, weight_decay=0.01), 3, torch.device("cpu"))
+    data, rng = s.data.clients[0], s.fed.rng.child("x")
+    start = s.progress.state.model
+    got = s.method.client(s.config, s.fed, pack("model", start), None, data, rng).upload
+    module = s.fed.network(slot="by hand").train()
+    put(module, start)
+    x, y = data.batch(draw_batches(s.config, len(data), 1.0, rng)[0])
+    torch.nn.functional.cross_entropy(module(x), y).backward()
+    for name, p in module.named_parameters():
+        np.testing.assert_allclose(got[f"model/{name}"].numpy(), (p - 0.05 * (p.grad + 0.01 * p)).detach().numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_batches_are_shuffles_laid_end_to_end() -> None:
+    drawn = draw_batches(LocalTraining(local_steps=5, batch_size=4), 10, 1.0, Rng(0))
+    assert drawn.shape == (5, 4)
+    assert sorted(drawn.flatten()[:10].tolist()) == list(range(10)) == sorted(drawn.flatten()[10:].tolist())
+    assert draw_batches(LocalTraining(local_epochs=3, batch_size=4), 10, 1.0, Rng(0)).shape == (6, 4)
+    assert draw_batches(LocalTraining(local_steps=8, batch_size=64), 10, 0.5, Rng(0)).shape == (4, 10)
+
+
+def test_cohort_participation_and_stragglers() -> None:
+    settings = FederationConfig(clients=10, active_clients=4)
+    seen = [choose_cohort(settings, Rng(0), t).clients for t in range(1, 200)]
+    assert all(len(set(c)) == 4 and list(c) == sorted(c) for c in seen)
+    frequency = np.bincount(np.array(seen).ravel(), minlength=10) / len(seen)
+    np.testing.assert_allclose(frequency, 0.4, atol=0.12)
+    lost = [choose_cohort(FederationConfig(clients=10, stragglers=0.5), Rng(0), t).work for t in range(200)]
+    assert np.mean(np.array(lost) == 0) == pytest.approx(0.5, abs=0.05)
+    assert sum(choose_cohort(FederationConfig(clients=3, stragglers=1.0), Rng(0), 1).work) == 1.0
+
+
+def test_a_stragglers_upload_is_lost_or_its_work_is_less(toy: Path) -> None:
+    _, rows = simulate("fedavg", toy, 1)
+    _, lossy = simulate("fedavg", toy, 1, stragglers=1.0)
+    assert lossy[0]["bytes_up"] == rows[0]["bytes_up"] // 4 and lossy[0]["bytes_down"] == rows[0]["bytes_down"]
+    _, slow = simulate("fedavg", toy, 1, stragglers=1.0, straggler_work=0.5, local_steps=4)
+    _, brisk = simulate("fedavg", toy, 1, local_steps=2)
+    assert slow == brisk
+    assert sum(v is not None for v in lossy[0]["local_accuracies"]) == 1
+
+
+def test_bytes_are_the_models_size_times_clients(toy: Path) -> None:
+    s, rows = simulate("fedavg", toy, 1)
+    size = sum(p.numel() for p in s.fed.network().parameters()) * 4
+    assert rows[0]["bytes_up"] == rows[0]["bytes_down"] == 4 * size
+    assert count_bytes({"a": torch.zeros(3), "b": torch.zeros(2, dtype=torch.int64)}) == 28
+
+
+def test_wire_entries_are_named() -> None:
+    payload = pack("model", {"w": torch.ones(1)}) | {"label_counts": torch.ones(2)}
+    assert list(unpack("model", payload)) == ["w"] and unpack("other", payload) == {}
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.25])
+def test_validation_train_and_test_are_disjoint_and_complete(fraction: float, toy: Path) -> None:
+    config = FederationConfig(dataset=str(toy), clients=4, omega=1.0, validation_fraction=0.1, client_test_fraction=fraction, min_samples=4)
+    fed, data = federated_data.build(config, 0, torch.device("cpu"))
+    train = torch.cat([c.indices for c in data.clients]).tolist()
+    assert data.validation is not None
+    parts = [train, data.validation.indices.tolist(), data.test.indices.tolist()]
+    assert len(set().union(*map(set, parts))) == sum(map(len, parts)) == (320 if fraction == 0 else 240)
+    assert data.validation.own is not None if fraction else np.bincount(data.validation.y.numpy()).tolist() == [6, 6, 6, 6]
+    assert sorted(torch.cat(data.test.shares).tolist()) == list(range(len(data.test.indices)))
+    assert fed.sizes == tuple(len(c) for c in data.clients)
+    if fraction:
+        assert data.test.own is not None
+        for client, own, held in zip(data.clients, data.test.own, data.validation.own or (), strict=True):
+            total = len(client) + len(own) + len(held)
+            assert len(own) == round(fraction * total) and len(held) == max(1, round(0.1 * (total - len(own))))
+            labels = torch.cat([client.y, data.test.y[own], data.validation.y[held]])
+            assert len(labels) == total
+    else:
+        for share in data.test.shares:
+            assert np.bincount(data.test.y[share].numpy(), minlength=4).tolist() == [5, 5, 5, 5]
+
+
+def test_dir_pfl_deals_train_and_test_together(toy: Path) -> None:
+    config = FederationConfig(dataset=str(toy), clients=2, partition="dir_pfl", omega=1.0, validation_fraction=0.0, client_test_fraction=0.25)
+    _, data = federated_data.build(config, 0, torch.device("cpu"))
+    everything = torch.cat([c.indices for c in data.clients] + [data.test.indices])
+    assert sorted(everything.tolist()) == list(range(320))
+    with pytest.raises(UserError, match="client_test_fraction must be above 0"):
+        federated_data.build(FederationConfig(dataset=str(toy), partition="dir_pfl"), 0, torch.device("cpu"))
+
+
+def test_seed_k_deals_the_same_cards_to_every_configuration(toy: Path) -> None:
+    a, b = (Simulation(m, values_for(m, toy, lr=lr), 5, torch.device("cpu")) for m, lr in (("fedavg", 0.1), ("dfrd", 0.01)))
+    assert a.data.fingerprint == b.data.fingerprint
+    assert all(torch.equal(a.progress.state.model[k], b.progress.state.model[k]) for k in a.progress.state.model)
+    c = Simulation("fedavg", values_for("fedavg", toy), 6, torch.device("cpu"))
+    assert c.data.fingerprint != a.data.fingerprint
+
+
+def test_evaluation_can_be_rare_but_never_misses_the_last_round(toy: Path) -> None:
+    _, rows = simulate("fedavg", toy, 4, eval_every=3)
+    assert ["global_accuracy" in r for r in rows] == [False, False, True, True]
+
+
+def test_rounds_to_target_is_the_first_round_that_reaches_it(toy: Path, tmp_path: Path) -> None:
+    s, rows = simulate("fedavg", toy, 3, target=0.6, rounds=3)
+    accuracies = [r["global_accuracy"] for r in rows]
+    first = next((t for t, a in enumerate(accuracies, 1) if a >= 0.6), None)
+    assert first is not None and [r["rounds_to_target"] for r in rows] == [4] * (first - 1) + [first] * (4 - first)
+    _, never = simulate("fedavg", toy, 1, target=1.0, target_metric="local_accuracy", lr=1e-6)
+    assert never[0]["rounds_to_target"] == never[0]["val_rounds_to_target"] == 5
+    again = Simulation("fedavg", values_for("fedavg", toy, target=0.6, rounds=3), 3, torch.device("cpu"))
+    again.load(s.save())
+    assert again.progress.reached == s.progress.reached
+
+
+def test_the_virtual_model_of_fedavg_is_its_global_model(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, rows = simulate("fedavg", toy, 1)
+    assert rows[0]["g_acc_virtual"] == rows[0]["global_accuracy"] and rows[0]["val_g_acc_virtual"] == rows[0]["val_global_accuracy"]
+    # Known to be equal it is not measured again; measured again it is the same.
+    measured: list[str] = []
+    accuracy = evaluation.accuracy
+    monkeypatch.setattr(evaluation, "accuracy", lambda *a: measured.append(a[2]) or accuracy(*a))
+    _, known = simulate("fedavg", toy, 1)
+    assert measured == []
+    monkeypatch.setattr("trainables.simulation.rounds.equal", lambda one, other: False)
+    _, anew = simulate("fedavg", toy, 1)
+    assert measured == ["g_acc_virtual"] and anew[0]["g_acc_virtual"] == known[0]["g_acc_virtual"]
+
+
+def test_personal_accuracy_pools_clients_own_samples(toy: Path) -> None:
+    s, rows = simulate("fedavg", toy, 1, client_test_fraction=0.25)
+    own = s.data.test.own
+    assert own is not None
+    hits = sum(a * len(o) for a, o in zip(rows[0]["local_accuracies"], own, strict=True))
+    assert rows[0]["p_acc"] == pytest.approx(hits / sum(map(len, own)))
+    assert rows[0]["p_acc_global"] == pytest.approx(rows[0]["amp"]) == rows[0]["global_accuracy"]
+
+
+def test_a_client_too_small_to_keep_a_sample_is_left_out_of_fairness(toy: Path) -> None:
+    config = FederationConfig(dataset=str(toy), clients=4, omega=1.0, client_test_fraction=0.25, min_samples=4)
+    fed, data = federated_data.build(config, 0, torch.device("cpu"))
+    assert data.validation is not None and data.validation.own is not None
+    none = torch.empty(0, dtype=torch.int64)
+    data = replace(data, validation=replace(data.validation, own=(none, *data.validation.own[1:])))
+    metrics, _ = evaluation.global_metrics(fed.network(), data)
+    assert all(np.isfinite(metrics[name]) for name in ("val_amp", "val_fm", "val_wlp", "amp", "fm", "wlp"))
+
+
+def test_partial_participation_measures_those_who_trained(toy: Path) -> None:
+    _, rows = simulate("fedavg", toy, 1, active_clients=2)
+    assert sum(v is not None for v in rows[0]["local_accuracies"]) == 2
+
+
+def test_a_diverging_run_is_recorded_as_null_not_raised(toy: Path) -> None:
+    _, rows = simulate("fedavg", toy, 4, lr=10.0, momentum=0.999, local_steps=40)
+    _, wild = simulate("fedavg", toy, 2, model="lenet5", lr=10.0, local_steps=40)
+    assert wild[-1]["train_loss"] is None or rows[-1]["train_loss"] is None or wild[-1]["train_loss"] > 1.0
+
+
+def test_a_checkpoint_tree_comes_back_as_the_same_types() -> None:
+    from trainables.methods.dfrd import Memory, State
+
+    state = State(3, {"w": torch.ones(2)}, {"g": torch.zeros(1)}, {"g": torch.ones(1)})
+    again = from_tree(State, to_tree(state))
+    assert isinstance(again, State) and again.round == 3 and torch.equal(again.model["w"], state.model["w"])
+    assert from_tree(Memory, to_tree(Memory(None, torch.tensor([True])))).model is None
+
+
+def test_impossible_federations_are_refused_in_one_go(toy: Path) -> None:
+    with pytest.raises(UserError) as error:
+        registry.resolve("fedavg", {"rho": 5, "dataset": str(toy)})
+    assert "rho must be 0 for fedavg" in str(error.value) and "fedrolex" in str(error.value)
+    with pytest.raises(UserError, match="rho must be 0 when base is fedavg"):
+        registry.resolve("dfrd", {"rho": 5})
+    with pytest.raises(UserError) as error:
+        federated_data.build(FederationConfig(dataset=str(toy), active_clients=20, partition="pathological", classes_per_client=9), 0, torch.device("cpu"))
+    assert len(error.value.problems) == 2
+    with pytest.raises(UserError, match="validation_fraction must be large enough to hold a sample of the largest class, which has 60"):
+        federated_data.build(FederationConfig(dataset=str(toy), validation_fraction=0.001), 0, torch.device("cpu"))
+    with pytest.raises(UserError, match="Did you mean 'dfrd'"):
+        registry.method("dfdr")
+
+
+def test_clients_that_trained_nothing_have_no_part_in_the_training_loss(toy: Path) -> None:
+    simulation = Simulation("fedavg", values_for("fedavg", toy), 3, torch.device("cpu"))
+    a, b = simulation.fed.sizes[:2]
+    some = simulation._client_means({0: ClientResult({}, loss=0.5), 1: ClientResult({}, loss=2.0), 2: ClientResult({})})
+    assert some == {"train_loss": pytest.approx((0.5 * a + 2.0 * b) / (a + b))}
+    assert simulation._client_means({0: ClientResult({}), 1: ClientResult({})}) == {}

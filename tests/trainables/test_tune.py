@@ -1,0 +1,287 @@
+"""The Ray trainable, driven by hand: it never raises, its folder is whole, and it goes on where it was."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fedtune.trials.schedulers import Halving, Never
+from tests.fedtune.fake import Fake
+from trainables import tune
+from trainables.tune import Ending, Job, Trial, means, read_rows
+
+
+def job(folder: Path, rule: Any = None, seeds: tuple[int, ...] = (0, 1), **values: Any) -> Job:
+    given = {"rounds": 4, "alpha": 0.3, "lambda": 0.7, **values}
+    return Job(0, str(folder), "fedavg", given, seeds, ("val_global_accuracy",), (1,), rule or Never(), simulate=Fake)
+
+
+def run(trial: Trial, limit: int = 100) -> tuple[Ending, list[Any]]:
+    values = []
+    for _ in range(limit):
+        result = trial.step()
+        values.append(result["values"])
+        if result["done"]:
+            return result["ending"], values
+    raise AssertionError("the trial did not end")
+
+
+def test_a_whole_trial(tmp_path: Path) -> None:
+    ending, values = run(Trial({"job": job(tmp_path / "t")}))
+    assert (ending.stop_reason, ending.round, ending.error) == ("completed", 4, None)
+    assert sorted(ending.curve) == [1, 2, 3, 4] and values == list(ending.curve.values())
+    rows = read_rows(tmp_path / "t" / "rounds.jsonl")
+    assert [(row["round"], row["seed"]) for row in rows] == [(r, s) for r in (1, 2, 3, 4) for s in (0, 1)]
+    assert ending.means["val_global_accuracy"] == pytest.approx(sum(row["val_global_accuracy"] for row in rows[-2:]) / 2, abs=1e-15)
+    assert ending.curve[4][0] == ending.means["val_global_accuracy"]
+    assert {path.name for path in (tmp_path / "t").iterdir()} == {"rounds.jsonl", "checkpoint", "partition.json", "log.txt"}
+
+
+@pytest.mark.parametrize(("trouble", "reason", "round_", "words"), [
+    ("setup", "error", 0, "must not be so"), ("raise", "error", 1, "RuntimeError: boom"), ("nan", "diverged", 2, "train_loss stopped being a finite number"),
+])
+def test_trouble_is_an_outcome(tmp_path: Path, trouble: str, reason: str, round_: int, words: str) -> None:
+    trial = Trial({"job": job(tmp_path / "t", trouble=trouble)})
+    ending, _ = run(trial)
+    assert (ending.stop_reason, ending.round) == (reason, round_)
+    assert words in str(ending.error) and "\n" not in str(ending.error)
+    if trouble == "raise":
+        assert "second line" in (tmp_path / "t" / "log.txt").read_text()
+    # The process is good for another trial.
+    assert trial.reset_config({"job": job(tmp_path / "next")})
+    assert run(trial)[0].stop_reason == "completed"
+
+
+def test_not_finite_is_null(tmp_path: Path) -> None:
+    run(Trial({"job": job(tmp_path / "t", trouble="nan")}))
+    assert [row["train_loss"] for row in read_rows(tmp_path / "t" / "rounds.jsonl") if row["round"] == 2] == [None, None]
+    assert "NaN" not in (tmp_path / "t" / "rounds.jsonl").read_text()
+
+
+def test_the_rule_is_asked_after_each_round(tmp_path: Path) -> None:
+    ending, _ = run(Trial({"job": job(tmp_path / "t", rule=Halving(3, {3: [(9.0,), (9.0,)]}))}))
+    assert (ending.stop_reason, ending.round) == ("scheduler", 3)
+
+
+def test_smaller_is_better_for_a_loss(tmp_path: Path) -> None:
+    asked: list[Mapping[int, tuple[float, ...]]] = []
+
+    class Ask:
+        def stops(self, round_: int, curve: Mapping[int, tuple[float, ...]]) -> bool:
+            asked.append(dict(curve))
+            return False
+
+    made = job(tmp_path / "t", rule=Ask())
+    ending, _ = run(Trial({"job": Job(**{**made.__dict__, "metrics": ("train_loss",), "signs": (-1,)})}))
+    assert asked[0][1][0] == -ending.curve[1][0] < 0
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3])
+def test_going_on_gives_the_same_rows(tmp_path: Path, cut: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tune, "CHECKPOINT_SHARE", math.inf)  # a checkpoint every round
+    whole, _ = run(Trial({"job": job(tmp_path / "whole")}))
+    trial = Trial({"job": job(tmp_path / "cut")})
+    for _ in range(cut):
+        trial.step()
+    trial.cleanup()
+    # What a kill between rows and checkpoint leaves: a round too many, and a torn line.
+    with (tmp_path / "cut" / "rounds.jsonl").open("a") as file:
+        file.write(json.dumps({"round": cut + 1, "seed": 0, "val_global_accuracy": 99.0}) + "\n" + '{"round": 9')
+    again, _ = run(Trial({"job": job(tmp_path / "cut")}))
+    assert again.curve == whole.curve and again.means == whole.means
+    assert (tmp_path / "cut" / "rounds.jsonl").read_text() == (tmp_path / "whole" / "rounds.jsonl").read_text()
+
+
+def test_a_trial_that_had_ended_ends_at_once(tmp_path: Path) -> None:
+    rule = Halving(3, {3: [(9.0,), (9.0,)]})
+    first, _ = run(Trial({"job": job(tmp_path / "t", rule=rule)}))
+    trial = Trial({"job": job(tmp_path / "t", rule=rule)})
+    again, values = run(trial)
+    assert (again.stop_reason, again.round, again.curve, len(values)) == (first.stop_reason, 3, first.curve, 1)
+
+
+def test_rounds_without_evaluation_report_nothing(tmp_path: Path) -> None:
+    ending, values = run(Trial({"job": job(tmp_path / "t", eval_every=3)}))
+    assert [value is None for value in values] == [True, True, False, False]
+    assert sorted(ending.curve) == [3, 4] and ending.stop_reason == "completed"
+
+
+def test_an_unwritable_folder_interrupts_and_is_not_scored(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    ending, _ = run(Trial({"job": job(tmp_path / "file" / "t")}))
+    assert ending.stop_reason == "interrupted"
+
+
+def test_a_disk_that_fills_up_interrupts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = Trial({"job": job(tmp_path / "t")})
+
+    def full(self: Fake, path: Path) -> None:
+        raise RuntimeError("PytorchStreamWriter failed writing file")  # torch's way of saying it
+
+    monkeypatch.setattr(Fake, "save", full)
+    monkeypatch.setattr(tune, "CHECKPOINT_SHARE", math.inf)
+    ending, _ = run(trial)
+    assert ending.stop_reason == "interrupted" and "checkpoint" in str(ending.error)
+
+
+def test_fast_rounds_are_not_all_checkpointed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saves: list[int] = []
+    true = Fake.save
+
+    def slow(self: Fake, path: Path) -> None:
+        import time
+
+        time.sleep(0.05)
+        saves.append(self.round)
+        true(self, path)
+
+    monkeypatch.setattr(Fake, "save", slow)
+    run(Trial({"job": job(tmp_path / "t", rounds=40, sleep=0.001)}))
+    assert saves[0] == 1 and saves[-1] == 40 and len(saves) <= 4
+
+
+def test_prints_go_to_the_trials_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    true = Fake.step
+
+    def loud(self: Fake) -> list[dict[str, Any]]:
+        print("a word")
+        return true(self)
+
+    monkeypatch.setattr(Fake, "step", loud)
+    run(Trial({"job": job(tmp_path / "t")}))
+    assert (tmp_path / "t" / "log.txt").read_text().count("a word") == 4
+    assert "a word" not in capsys.readouterr().out
+
+
+def test_the_real_engine_goes_on_bit_for_bit(tmp_path: Path, toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tune, "CHECKPOINT_SHARE", math.inf)
+    values = {"dataset": str(toy), "rounds": 3, "clients": 3, "local_steps": 2, "model": "lenet5", "partition": "iid"}
+
+    def made(folder: str) -> Job:
+        return Job(0, str(tmp_path / folder), "fedavg", values, (0, 1), ("val_global_accuracy",), (1,), Never(), keep_models=True)
+
+    whole, _ = run(Trial({"job": made("whole")}))
+    assert whole.stop_reason == "completed", whole.error
+    trial = Trial({"job": made("cut")})
+    trial.step()
+    trial.cleanup()
+    again, _ = run(Trial({"job": made("cut")}))
+    timeless = [{k: v for k, v in row.items() if not k.startswith("seconds")} for row in read_rows(tmp_path / "whole" / "rounds.jsonl")]
+    assert [{k: v for k, v in row.items() if not k.startswith("seconds")} for row in read_rows(tmp_path / "cut" / "rounds.jsonl")] == timeless
+    assert again.curve == whole.curve
+    for seed in (0, 1):
+        assert (tmp_path / "cut" / f"model-{seed}.safetensors").read_bytes() == (tmp_path / "whole" / f"model-{seed}.safetensors").read_bytes()
+
+
+def test_a_metric_one_seed_lost_has_no_mean() -> None:
+    rows = [{"round": 1, "seed": 0, "amp": 0.4, "wlp": 0.2}, {"round": 1, "seed": 1, "amp": 0.6, "wlp": 0.4},
+            {"round": 2, "seed": 0, "amp": 0.8, "fm": None, "local_accuracies": [0.1]}, {"round": 2, "seed": 1, "amp": None, "fm": 0.1}]
+    assert means(rows) == {"wlp": pytest.approx(0.3)}
+
+
+@pytest.mark.parametrize("error", [
+    MemoryError(), RuntimeError("[enforce fail at alloc_cpu.cpp:127] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes."),
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."), OSError(errno.ENOMEM, "Cannot allocate memory"),
+])
+def test_memory_that_does_not_suffice_interrupts_and_is_not_scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    monkeypatch.setattr(tune, "CHECKPOINT_SHARE", math.inf)
+    whole, _ = run(Trial({"job": job(tmp_path / "whole")}))
+    true = Fake.step
+
+    def hungry(self: Fake) -> list[dict[str, Any]]:
+        if self.round == 2:
+            raise error
+        return true(self)
+
+    monkeypatch.setattr(Fake, "step", hungry)
+    first = Trial({"job": job(tmp_path / "t")})
+    ending, _ = run(first)
+    assert (ending.stop_reason, ending.out_of_memory, ending.round) == ("interrupted", True, 2)
+    monkeypatch.setattr(Fake, "step", true)
+    # The first process is still there, but has let go of the folder.
+    again, values = run(Trial({"job": job(tmp_path / "t")}))
+    assert (again.stop_reason, again.out_of_memory, len(values)) == ("completed", False, 2) and again.curve == whole.curve
+
+
+def test_another_error_is_no_lack_of_memory(tmp_path: Path) -> None:
+    assert not run(Trial({"job": job(tmp_path / "t", trouble="raise")}))[0].out_of_memory
+
+
+def test_seconds_are_those_of_all_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tune, "CHECKPOINT_SHARE", math.inf)
+    trial = Trial({"job": job(tmp_path / "t")})
+    for _ in range(3):
+        trial.step()
+    trial.cleanup()
+    rows = read_rows(tmp_path / "t" / "rounds.jsonl")
+    (tmp_path / "t" / "rounds.jsonl").write_text("".join(json.dumps({**row, "seconds": 100.0}) + "\n" for row in rows))
+    assert 600.0 <= run(Trial({"job": job(tmp_path / "t")}))[0].seconds < 660.0  # three rounds of two seeds, and one of now
+
+
+def test_what_a_killed_process_was_writing_is_cleared_away(tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    for name in (".checkpoint", ".checkpoint.4711.tmp", ".rounds.jsonl"):
+        (tmp_path / "t" / name).write_text("half")
+    run(Trial({"job": job(tmp_path / "t")}))
+    assert {path.name for path in (tmp_path / "t").iterdir()} == {"rounds.jsonl", "checkpoint", "partition.json", "log.txt"}
+
+
+def test_rows_and_checkpoint_are_on_the_disk_before_the_swap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+    true_sync, true_replace = tune.sync, tune.os.replace
+    monkeypatch.setattr(tune, "sync", lambda path: (events.append(f"sync {path.name}"), true_sync(path)))
+    monkeypatch.setattr(tune.os, "replace", lambda a, b: (events.append(f"swap {Path(b).name}"), true_replace(a, b)))
+    run(Trial({"job": job(tmp_path / "t", rounds=1)}))
+    assert events[-3:] == ["sync rounds.jsonl", "sync .checkpoint", "swap checkpoint"]
+
+
+def test_a_trial_has_the_threads_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    true = Fake.step
+
+    def look(self: Fake) -> list[dict[str, Any]]:
+        seen.append(torch.get_num_threads())
+        return true(self)
+
+    monkeypatch.setattr(Fake, "step", look)
+    before = torch.get_num_threads()
+    try:
+        for threads in (2, 1):
+            run(Trial({"job": dataclasses.replace(job(tmp_path / f"t{threads}"), threads=threads)}))
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [2] * 4 + [1] * 4
+
+
+_WITHOUT = """
+import hashlib, sys, torch
+from trainables import process
+if sys.argv[1] == "without": process.without_compiler()
+torch.manual_seed(0)
+def steps(kind, **more):
+    net = torch.nn.Linear(5, 3); optimiser = kind(net.parameters(), fused=True, **more); x = torch.randn(7, 5)
+    for _ in range(5):
+        optimiser.zero_grad(set_to_none=True); net(x).square().mean().backward(); optimiser.step()
+    assert torch.is_grad_enabled()
+    return net.weight.detach().numpy().tobytes()
+digest = hashlib.sha256(steps(torch.optim.SGD, lr=0.1, momentum=0.9, weight_decay=0.01) + steps(torch.optim.Adam, lr=0.1)).hexdigest()
+print(digest, "torch._dynamo" in sys.modules)
+"""
+
+
+def test_without_the_compiler_the_bits_are_the_same() -> None:
+    def call(word: str) -> list[str]:
+        return subprocess.run([sys.executable, "-c", _WITHOUT, word], capture_output=True, text=True, check=True).stdout.split()
+
+    (with_, _), (without, imported) = call("with"), call("without")
+    assert without == with_ and imported == "False"

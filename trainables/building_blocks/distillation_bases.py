@@ -1,0 +1,163 @@
+"""What server-side distillation stands on: a base, and the clients' label counts (shared by DFRD, FedFTG and DENSE).
+
+A base makes the preliminary global model of a round: `fedavg`, or `heterofl`, `feddropout`, `fedrolex` with their
+sub-models. In data-free mode (`none`) nothing is aggregated: clients receive a model once, keep theirs and train on, and
+the global model is made by distillation alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from search_spaces.errors import sentence
+from search_spaces.parameter import choice, integer
+from trainables.building_blocks import partial_training, submodels
+from trainables.building_blocks.server_distillation import LabelLaw, ServerDistillation, generator_module, label_law
+from trainables.federation import ClientData, Federation, FederationConfig
+from trainables.generators.image import initialise
+from trainables.local import LocalJob, LocalWork, alone
+from trainables.method import Limit
+from trainables.params import pack, take, unpack
+from trainables.rng import Rng
+from trainables.wire import ClientResult, Params, Payload, Upload
+
+#: How each base cuts sub-models; fedavg's clients all have width 1, for which every extraction is the whole model.
+EXTRACTION = {"fedavg": "static", "heterofl": "static", "feddropout": "random", "fedrolex": "rolling", "none": "static"}
+
+
+#: Without server steps a method on a base is that base.
+WITHOUT_SERVER_STEPS = (
+    Limit({"server_iters": 0, "base": "fedavg"}, equals="fedavg"),
+    *(Limit({"server_iters": 0, "base": base, "rho": 5}, equals=base, other={"rho": 5}) for base in ("heterofl", "feddropout", "fedrolex")),
+)
+
+
+@dataclass(frozen=True)
+class Based(partial_training.PartialTraining):
+    """The base and its own settings."""
+
+    base: str = choice("fedavg", tuple(EXTRACTION), doc="What makes the preliminary global model; none: data-free mode.", source="DFRD Tables 1, 2")
+
+
+@dataclass(frozen=True)
+class LabelCounting:
+    """Which of a client's samples are counted per class: n_i^y behind τ and p(y)."""
+
+    label_weighting: str = choice("dynamic", ("average", "static", "dynamic"), symbol="τ", doc="Counts behind τ and p(y).", source="DFRD Table 10", tune=True)
+    label_smoothing_count: int = integer(0, low=0, high=1000, doc="Added to every class's count; the releases add 1.", source="DFRD code")
+    counter_window: str = choice("round", ("round", "cumulative"), doc="Dynamic counts: this round's draws, or all draws so far.", source="DFRD code")
+
+
+@dataclass(frozen=True)
+class State:
+    """Global model θ and generator w (label embedding included) after `round` rounds."""
+
+    round: int
+    model: Params
+    generator: Params
+
+
+class HasModel(Protocol):
+    """Any state with a round and a full-width global model."""
+
+    @property
+    def round(self) -> int: ...
+
+    @property
+    def model(self) -> Params: ...
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a client keeps: its model in data-free mode, the samples drawn so far for cumulative counts `(n,)`."""
+
+    model: Params | None
+    seen: Tensor | None
+
+
+def check(config: Based, federation: FederationConfig) -> list[str]:
+    """FedAvg as a base needs clients of equal width."""
+    if config.base == "fedavg" and federation.rho > 0:
+        return [sentence("rho", "0 when base is fedavg, whose clients all train the same model", federation.rho,
+                         fix="Use --set base=fedrolex, heterofl or feddropout.")]
+    return []
+
+
+def initial_generator(config: ServerDistillation, fed: Federation) -> Params:
+    """The generator's first weights; the same for every method of one seed that makes the same generator."""
+    module = generator_module(config, fed, "G")
+    initialise(module, fed.rng.torch("init", "generator"))
+    return take(module)
+
+
+def init(config: ServerDistillation, fed: Federation, rng: Rng) -> State:
+    """Draws the model (the base's own initial model) and the generator."""
+    return State(0, fed.initial_params(), initial_generator(config, fed))
+
+
+def download(config: Based, fed: Federation, state: HasModel, client: int) -> Payload:
+    """The base's download; in data-free mode a model in the first round and nothing after."""
+    if config.base == "none" and state.round > 0:
+        return {}
+    chosen = submodels.channels(fed, EXTRACTION[config.base], state.round + 1, client)
+    return pack("model", submodels.extract(fed, state.model, chosen))
+
+
+def job(config: Based, fed: Federation, payload: Payload, memory: Memory | None, data: ClientData, rng: Rng) -> LocalJob:
+    """The base's local training; uploads the model and, where the method counts labels, the counts `(C,)`."""
+    start = unpack("model", payload)
+    if not start:
+        # A client whose first round comes later in data-free mode is never sent a model: it draws its own.
+        own = memory.model if memory is not None else None
+        start = own if own is not None else fed.initial_params("late", data.client, width=fed.widths[data.client])
+
+    def finish(model: Params, work: LocalWork) -> ClientResult:
+        counts, seen = label_counts(config, data, work, memory) if isinstance(config, LabelCounting) else (None, None)
+        owned = {"owned": data.label_counts() > 0} if config.own_class_rows_only else {}
+        kept = Memory(model if config.base == "none" else None, seen)
+        return ClientResult(
+            upload=pack("model", model) | ({} if counts is None else {"label_counts": counts}) | owned,
+            memory=kept if kept != Memory(None, None) else None, model=model, loss=work.loss,
+        )
+
+    return partial_training.submodel_job(config, fed, start, data, finish)
+
+
+client = alone(job)
+
+
+def label_counts(config: LabelCounting, data: ClientData, work: LocalWork, memory: Memory | None) -> tuple[Tensor | None, Tensor | None]:
+    """n_i^y `(C,)` of the configured weighting (None: not counted), and the mask of samples drawn so far (cumulative window)."""
+    if config.label_weighting == "average":
+        return None, None
+    if config.label_weighting == "static":
+        return data.label_counts() + config.label_smoothing_count, None
+    seen = torch.zeros(len(data), dtype=torch.bool)
+    if config.counter_window == "cumulative" and memory is not None and memory.seen is not None:
+        seen = memory.seen.clone()
+    seen[work.drawn.flatten()] = True
+    counts = torch.bincount(data.y[seen], minlength=data.classes) + config.label_smoothing_count
+    return counts, seen if config.counter_window == "cumulative" else None
+
+
+def preliminary(config: Based, fed: Federation, state: HasModel, uploads: Sequence[Upload]) -> Params:
+    """The global model before distillation: the base's aggregate of the uploads; in data-free mode the last round's."""
+    if config.base == "none":
+        return state.model
+    return partial_training.aggregate(config, fed, EXTRACTION[config.base], state.round + 1, state.model, uploads)
+
+
+def law_of(fed: Federation, uploads: Sequence[Upload]) -> LabelLaw:
+    """τ and p(y) from the uploaded label counts; all equal where none were uploaded."""
+    counts = [u.payload["label_counts"] for u in uploads if "label_counts" in u.payload]
+    return label_law(torch.stack(counts) if counts else None, len(uploads), fed.classes)
+
+
+def global_model(config: Based, fed: Federation, state: HasModel) -> Params:
+    """θ."""
+    return state.model

@@ -1,0 +1,159 @@
+"""What FedMD-CG and FedCG share: features made by generators on both sides, and the server's aggregation of generators and classifiers.
+
+Local generators G_i and classifiers D_i are averaged by n_i into G and D. Then, on draws (z, y) that are the same for
+all clients, with teachers ρ_i = D_i(G_i(z, y)) that are never differentiated:
+
+    kd      KL(Σ_i n_i/n ρ_i ‖ D(G(z, y)))                                         trains G and D       (FedCG)
+    kdc     L_kl,1 = Σ_i τ_(i,y) KL(ρ_i ‖ D  (G  (z, y)))                          trains G and D       (FedMD-CG Eq. 10)
+          + L_kl,2 = Σ_i τ_(i,y) KL(ρ_i ‖ D  (G_i(z, y)))                          trains D             (FedMD-CG Eq. 11)
+          + L_kl,3 = Σ_i τ_(i,y) KL(ρ_i ‖ D_i(G  (z, y)))                          trains G             (FedMD-CG Eq. 11)
+    ave, ave_star   nothing more than the average
+
+KL compares softmaxes of logits divided by `kd_temperature_server`, and is averaged over the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from search_spaces.parameter import choice, integer, real
+from trainables.building_blocks.losses import kl_rows
+from trainables.building_blocks.split_model import feature_generator, head_module, put_head, take_head
+from trainables.federation import Federation
+from trainables.generators.feature import FeatureGenerator
+from trainables.local import LocalTraining
+from trainables.params import average, on, put, take, unpack
+from trainables.rng import Rng
+from trainables.wire import Params, Upload
+
+AGGREGATIONS = ("ave_star", "ave", "kd", "kdc")
+
+#: Samples for which teachers are asked at once; bounds memory at this many rows of features per client.
+_CHUNK = 1024
+
+
+@dataclass(frozen=True)
+class Crossed(LocalTraining):
+    """Local training in FedMD-CG's set-up, generators of features, and the server's distillation."""
+
+    lr: float = real(0.05, low=1e-6, high=10.0, log=True, symbol="η_c^l", doc="Learning rate of the clients' SGD on the local model.",
+                     source="FedMD-CG App. E.1", tune=(5e-3, 0.2))
+    noise_dim: int = integer(128, low=1, high=4096, log=True, symbol="dim z", doc="Width of the generators' noise.", source="FedMD-CG App. E.1")
+    noise: str = choice("normal", ("normal", "uniform"), doc="Law of the noise: N(0, I), or U[0, 1) as in the code.", source="FedMD-CG Eq. 2")
+    gen_lr: float = real(3e-4, low=1e-7, high=1.0, log=True, symbol="η_c^w", doc="Adam learning rate of the local generator.",
+                         source="FedMD-CG App. E.1", tune=(1e-5, 1e-2))
+    gen_weight_decay: float = real(1e-4, low=0.0, high=0.1, doc="Weight decay of all Adam optimisers.", source="FedMD-CG App. E.1")
+    server_agg: str = choice("kdc", AGGREGATIONS, doc="What the server does with generators and classifiers.", source="FedMD-CG Table 3", tune=True)
+    server_steps: int = integer(50, low=0, high=1000, symbol="I_s", doc="Adam steps of the server's distillation.", source="FedMD-CG App. E.1", tune=(5, 200))
+    server_lr: float = real(3e-4, low=1e-7, high=1.0, log=True, symbol="η_s", doc="Adam learning rate of the server's distillation.",
+                            source="FedMD-CG App. E.1", tune=(1e-5, 1e-2))
+    server_batch_size: int = integer(64, low=2, high=4096, log=True, doc="Synthetic samples per server step.", source="FedMD-CG App. E.1")
+    kd_temperature_server: float = real(10.0, low=0.1, high=100.0, log=True, symbol="T_s", doc="Temperature of the server's KL terms.",
+                                        source="FedMD-CG code", tune=(1.0, 20.0))
+    server_kl_norm: str = choice("batch", ("batch", "element"), doc="The server's KL is averaged over the batch, or over classes too as in the code.",
+                                 source="FedMD-CG code")
+
+
+def draw_noise(config: Crossed, samples: int, generator: torch.Generator, device: torch.device) -> Tensor:
+    """z `(samples, d)` of the configured law."""
+    law = torch.randn if config.noise == "normal" else torch.rand
+    return law(samples, config.noise_dim, generator=generator).to(device)
+
+
+def ramp(round_: int, rounds: int, power: float) -> float:
+    """`((r - 1)/R)^d` of round r of the R planned ones: 0 in the first round (1 throughout for d = 0)."""
+    return float(((round_ - 1) / rounds) ** power)
+
+
+def gd_loss(config: Crossed, generator: FeatureGenerator, head: nn.Module, y: Tensor, random: torch.Generator) -> float:
+    """Mean `CE(D_i(G_i(z, y)), y)` over labels `(B,)`: how far a client's classifier and its generator agree (FedMD-CG Fig. 5)."""
+    with torch.no_grad():
+        made = generator.eval()(draw_noise(config, len(y), random, y.device), y)
+        return float(F.cross_entropy(head(made), y))
+
+
+def aggregate(config: Crossed, fed: Federation, uploads: Sequence[Upload], tau: Tensor | None, law: Tensor, rng: Rng) -> tuple[Params, Params]:
+    """The global generator and classifier made of the round's uploads (entries `generator/…` and `head/…`).
+
+    `tau` `(S, C)`: weight of each client per class, needed for kdc. `law` `(C,)`: of the labels drawn."""
+    sizes = [fed.sizes[u.client] for u in uploads]
+    generator, head = (average((unpack(part, u.payload), n) for u, n in zip(uploads, sizes, strict=True)) for part in ("generator", "head"))
+    if config.server_agg in ("ave", "ave_star") or config.server_steps == 0:
+        return generator, head
+    learner, classifier = feature_generator(fed, "global", config.noise_dim), head_module(fed, "global")
+    put(learner, on(fed.device, generator))
+    put_head(classifier, on(fed.device, head))
+    learner.train().requires_grad_(True)
+    classifier.train().requires_grad_(True)
+    adam = torch.optim.Adam([*learner.parameters(), *classifier.parameters()], lr=config.server_lr, weight_decay=config.gen_weight_decay, fused=True)
+    shares = torch.tensor(sizes, dtype=torch.float32, device=fed.device) / sum(sizes)
+    teachers = _Teachers(config, fed, uploads)
+    for z, y, made, rho in teachers.batches(law, rng):
+        own = learner(z, y)
+        if config.server_agg == "kd":
+            loss = kd_loss(rho, classifier(own), shares, config.kd_temperature_server)
+        else:
+            assert tau is not None
+            first, second, third = kdc_losses(own, made, rho, classifier, teachers.heads, tau.to(fed.device)[:, y], config.kd_temperature_server)
+            loss = first + second + third
+        if config.server_kl_norm == "element":
+            loss = loss / fed.classes
+        adam.zero_grad(set_to_none=True)
+        loss.backward()
+        adam.step()
+    return take(learner), take_head(classifier)
+
+
+def kd_loss(rho: Tensor, logits: Tensor, shares: Tensor, temperature: float) -> Tensor:
+    """`KL(softmax_T(Σ_i n_i/n ρ_i) ‖ softmax_T(D(G)))`: teachers `(S, B, C)`, logits `(B, C)`, shares n_i/n `(S,)`."""
+    return kl_rows((shares[:, None, None] * rho).sum(dim=0).detach(), logits, temperature).mean()
+
+
+def kdc_losses(own: Tensor, made: Tensor, rho: Tensor, classifier: nn.Module, heads: Sequence[nn.Module], tau: Tensor,
+               temperature: float) -> tuple[Tensor, Tensor, Tensor]:
+    """L_kl,1 to L_kl,3, FedMD-CG Eqs. (10), (11).
+
+    Features G(z, y) `(B, p)` and G_i(z, y) `(S, B, p)`, teachers ρ_i `(S, B, C)`, D, the D_i, weights τ_(i,y) `(S, B)`."""
+    target = rho.detach().flatten(0, 1)
+
+    def weighted(logits: Tensor) -> Tensor:
+        return (tau.flatten() * kl_rows(target, logits.expand_as(rho).flatten(0, 1), temperature)).sum() / rho.shape[1]
+
+    return weighted(classifier(own)), weighted(classifier(made.detach())), weighted(torch.stack([head(own) for head in heads]))
+
+
+class _Teachers:
+    """The round's local generators and classifiers, frozen, in evaluation mode."""
+
+    def __init__(self, config: Crossed, fed: Federation, uploads: Sequence[Upload]) -> None:
+        self.config, self.fed = config, fed
+        self.generators = [unpack("generator", u.payload) for u in uploads]
+        self.heads = [head_module(fed, f"teacher {place}") for place in range(len(uploads))]
+        for head, upload in zip(self.heads, uploads, strict=True):
+            put_head(head, unpack("head", upload.payload))
+            head.eval().requires_grad_(False)
+
+    def batches(self, law: Tensor, rng: Rng) -> Iterable[tuple[Tensor, Tensor, Tensor, Tensor]]:
+        """For every server step: z `(B, d)`, y `(B,)`, the local generators' features `(S, B, p)` and logits ρ `(S, B, C)`.
+
+        Frozen teachers answer for several steps at once: generators in evaluation mode treat each sample by itself."""
+        config, batch = self.config, self.config.server_batch_size
+        noise, labels = rng.torch("noise"), rng.torch("labels")
+        local = feature_generator(self.fed, "teacher", config.noise_dim).eval().requires_grad_(False)
+        at_once = max(1, _CHUNK // batch)
+        for first in range(0, config.server_steps, at_once):
+            samples = min(at_once, config.server_steps - first) * batch
+            z = draw_noise(config, samples, noise, self.fed.device)
+            y = torch.multinomial(law, samples, replacement=True, generator=labels).to(self.fed.device)
+            features, logits = [], []
+            with torch.no_grad():
+                for params, head in zip(self.generators, self.heads, strict=True):
+                    put(local, params)
+                    features.append(local(z, y))
+                    logits.append(head(features[-1]))
+            yield from zip(z.split(batch), y.split(batch), torch.stack(features).split(batch, dim=1), torch.stack(logits).split(batch, dim=1), strict=True)

@@ -1,0 +1,232 @@
+"""Server-side data-free distillation: what DFRD, FedFTG, DENSE and DHF share.
+
+A conditional generator makes images `s = G(o(z, y))`; the round's local models, frozen, teach on them. Here are the
+declared settings, the label law and class weights from clients' label counts, the frozen teachers, the draws and the two
+alternating phases. What the generator and the student minimise is each method's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from search_spaces.parameter import choice, flag, integer, real
+from trainables.federation import Federation
+from trainables.generators import MERGE_OPS, Generator
+from trainables.models import Model
+from trainables.params import on, put, unpack
+from trainables.rng import Rng
+from trainables.wire import Params, Upload
+
+
+@dataclass(frozen=True)
+class ServerDistillation:
+    """Lengths, optimisers and conditioning of server-side distillation."""
+
+    server_iters: int = integer(10, low=0, high=1000, symbol="I", doc="Alternations of generator and distillation phase per round.",
+                                source="DFRD code", tune=(1, 50))
+    gen_steps: int = integer(2, low=0, high=1000, symbol="I_g", doc="Generator steps per alternation.", source="DFRD code", tune=(1, 20))
+    distill_steps: int = integer(5, low=0, high=1000, symbol="I_d", doc="Distillation steps per alternation.", source="DFRD code", tune=(1, 20))
+    gen_lr: float = real(2e-4, low=1e-7, high=1.0, log=True, symbol="η_g", doc="Adam learning rate of the generator.", source="DFRD code", tune=(1e-5, 1e-2))
+    gen_beta1: float = real(0.5, low=0.0, high=0.999, symbol="b₁", doc="Adam's first-moment decay for the generator.", source="DFRD code")
+    gen_beta2: float = real(0.999, low=0.0, high=0.99999, symbol="b₂", doc="Adam's second-moment decay for the generator.", source="DFRD code")
+    distill_lr: float = real(0.01, low=1e-6, high=10.0, log=True, symbol="η_d", doc="SGD learning rate of the global model on the server.",
+                             source="DFRD code", tune=(1e-4, 0.1))
+    distill_momentum: float = real(0.0, low=0.0, high=0.999, doc="Momentum of that SGD.", source="DFRD code")
+    distill_weight_decay: float = real(1e-4, low=0.0, high=0.1, doc="Weight decay of that SGD.", source="DFRD code")
+    kd_temperature: float = real(10.0, low=0.1, high=100.0, log=True, symbol="T_kd", doc="Temperature of both softmaxes in every KL term.",
+                                 source="DFRD code", tune=(1.0, 20.0))
+    noise_dim: int = integer(64, low=1, high=4096, symbol="d", doc="Width of the generator's noise.", source="DFRD Sec. 4.1")
+    server_batch_size: int = integer(64, low=2, high=4096, symbol="B", doc="Synthetic images per server step.", source="DFRD code")
+    merge_op: str = choice("mul", MERGE_OPS, symbol="o", doc="How noise and label embedding are merged.", source="DFRD Table 4", tune=True)
+    diversity_norm: str = choice("mean_sq", ("mean_sq", "mean_abs", "l2"), doc="Distance inside the diversity loss.", source="DFRD code")
+    kl_direction: str = choice("teacher_first", ("teacher_first", "literal"), doc="Slot of the teacher in the distillation KL.", source="DFRD code")
+    renormalise_synthetic: bool = flag(False, doc="Map images from [-1, 1] to the data set's normalisation before any model sees them.")
+    resample_noise: bool = flag(True, doc="Draw noise and labels anew at every step; else once per alternation and phase.", source="DFRD code")
+    reset_optim_each_phase: bool = flag(False, doc="Rebuild the optimisers at every phase, as the releases do.", source="DFRD code")
+
+
+@dataclass(frozen=True)
+class LabelLaw:
+    """`weights` (S, C): τ_{i,y} of the round's clients, columns sum to 1. `law` (C,): p(y), sums to 1."""
+
+    weights: Tensor
+    law: Tensor
+
+
+def label_law(counts: Tensor | None, clients: int, classes: int) -> LabelLaw:
+    """`τ_{i,y} = n_i^y / Σ_j n_j^y` and `p(y) = Σ_j n_j^y / Σ_y Σ_j n_j^y` from counts `(S, C)`; without counts all are equal.
+
+    A class that nobody counted is never drawn (p = 0); its weights are set equal only to avoid 0/0."""
+    if counts is None or not bool(counts.sum() > 0):
+        return LabelLaw(torch.full((clients, classes), 1.0 / clients), torch.full((classes,), 1.0 / classes))
+    counts = counts.double()
+    total = counts.sum(dim=0)
+    weights = torch.where(total > 0, counts / total.clamp(min=1e-300), 1.0 / clients)
+    return LabelLaw(weights.float(), (total / total.sum()).float())
+
+
+class Teachers:
+    """The round's local models, frozen, in evaluation mode; one working module per upload."""
+
+    def __init__(self, fed: Federation, uploads: Iterable[Upload], network: Callable[[int, str], Model] | None = None) -> None:
+        """`network(client, slot)` is the module of a client's architecture; by default the federation's at the client's width."""
+        self.modules: list[Model] = []
+        for place, upload in enumerate(uploads):
+            slot = f"teacher {place}"
+            module = fed.network(fed.widths[upload.client], slot=slot) if network is None else network(upload.client, slot)
+            put(module, unpack("model", upload.payload))
+            module.eval().requires_grad_(False)
+            self.modules.append(module)
+
+    def each(self, images: Tensor) -> Tensor:
+        """Every model's logits: images `(B, ...)` to `(S, B, C)`. Differentiable in the images."""
+        return torch.stack([module(images) for module in self.modules])
+
+    def logits(self, images: Tensor, weights: Tensor) -> Tensor:
+        """The ensemble `u_T = Σ_i τ_i f_i(s)`: images `(B, ...)`, weights `(S, B)` to `(B, C)`. Differentiable in the images."""
+        return _weighted_sum((module(images) for module in self.modules), weights)
+
+    def features_and_logits(self, images: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """The ensembles of features `(B, p)` and of logits `(B, C)`, for models of one feature width p."""
+        features = [module.features(images) for module in self.modules]
+        logits = (module.head(v) for module, v in zip(self.modules, features, strict=True))
+        return _weighted_sum(features, weights), _weighted_sum(logits, weights)
+
+
+def _weighted_sum(terms: Iterable[Tensor], weights: Tensor) -> Tensor:
+    """`Σ_i weights[i] · term_i` of terms `(B, ...)`, summed in order; weights `(S, B)`."""
+    total: Tensor | None = None
+    for term, weight in zip(terms, weights, strict=True):
+        share = weight[:, None] * term
+        total = share if total is None else total + share
+    assert total is not None
+    return total
+
+
+@dataclass
+class Draws:
+    """Noise and labels from one named stream: `z ~ N(0, I)` `(B, d)`, `y ~ p(y)` `(B,)`."""
+
+    batch: int
+    noise_dim: int
+    law: Tensor
+    device: torch.device
+    rng: Rng
+    resample: bool
+    _generator: torch.Generator = field(init=False)
+    _held: tuple[Tensor, Tensor] | None = None
+
+    def __post_init__(self) -> None:
+        self._generator = self.rng.torch("noise")
+
+    def next(self) -> tuple[Tensor, Tensor]:
+        """The next pair; the same one until `renew` where noise is not resampled."""
+        if self._held is None or self.resample:
+            z = torch.randn(self.batch, self.noise_dim, generator=self._generator)
+            y = torch.multinomial(self.law, self.batch, replacement=True, generator=self._generator)
+            self._held = z.to(self.device), y.to(self.device)
+        return self._held
+
+    def renew(self) -> None:
+        """Forgets the held pair."""
+        self._held = None
+
+
+def generator_module(config: ServerDistillation, fed: Federation, slot: str) -> Generator:
+    """The federation's generator module named `slot`; its weights are to be loaded with `params.put`."""
+    return fed.cached(("generator", slot, config.noise_dim, config.merge_op),
+                      lambda: Generator(fed.shape, fed.classes, config.noise_dim, config.merge_op))
+
+
+def to_models(config: ServerDistillation, fed: Federation, images: Tensor) -> Tensor:
+    """Generated images in [-1, 1] as models see them: as they are, or mapped to the data set's normalisation."""
+    if not config.renormalise_synthetic:
+        return images
+    mean, std = (torch.tensor(v, device=images.device)[:, None, None] for v in (fed.mean, fed.std))
+    return ((images + 1) / 2 - mean) / std
+
+
+def moving_average(old: Params, new: Params, momentum: float) -> Params:
+    """`w̃ ← λ w̃ + (1 - λ) w` over all floating-point state; integer buffers are copied (DFRD Eq. 6)."""
+    return {name: momentum * old[name] + (1 - momentum) * tensor if tensor.is_floating_point() else tensor for name, tensor in new.items()}
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One generated batch: noise `z` `(B, d)`, labels `y` `(B,)`, `merged` h `(B, d')`, `images` in [-1, 1] `(B, ch, H, W)`,
+    and `seen`, the images as models see them (`to_models`)."""
+
+    z: Tensor
+    y: Tensor
+    merged: Tensor
+    images: Tensor
+    seen: Tensor
+
+
+class Phases:
+    """The server's working modules during one round and its two alternating phases.
+
+    student: the global model, updated in place; read it with `params.take`.
+    generator: G with its label embedding, likewise.
+    A phase is given its loss as a function of a batch."""
+
+    def __init__(self, config: ServerDistillation, fed: Federation, student: nn.Module, model: Params, generator: Params, law: Tensor, rng: Rng) -> None:
+        """`student` is the global model's module and `model` its weights, `generator` the generator's, `law` p(y) `(C,)`."""
+        self.config, self.fed, self.law, self.rng = config, fed, law, rng
+        self.student = student
+        self.generator = generator_module(config, fed, "G")
+        put(self.student, model)
+        put(self.generator, on(fed.device, generator))
+        # A stream for each use of the generator, so that leaving out one term leaves the draws of the others alone.
+        self._for_generator, self._for_student = self.draws("generator"), self.draws("distillation")
+        self._new_optimisers()
+
+    def draws(self, name: str) -> Draws:
+        """Noise and labels of the stream `name`."""
+        c = self.config
+        return Draws(c.server_batch_size, c.noise_dim, self.law, self.fed.device, self.rng.child(name), c.resample_noise)
+
+    def synthesise(self, generator: Generator, draws: Draws) -> Batch:
+        """A batch of images of `generator`."""
+        z, y = draws.next()
+        merged = generator.merge(z, y)
+        images = generator(merged)
+        return Batch(z, y, merged, images, to_models(self.config, self.fed, images))
+
+    def generator_phase(self, loss_of: Callable[[Batch], Tensor]) -> None:
+        """I_g Adam steps on the generator in training mode; the student frozen and in evaluation mode."""
+        self._begin(self._for_generator)
+        self.student.eval().requires_grad_(False)
+        self.generator.train()
+        for _ in range(self.config.gen_steps):
+            loss = loss_of(self.synthesise(self.generator, self._for_generator))
+            self.adam.zero_grad(set_to_none=True)
+            loss.backward()
+            self.adam.step()
+
+    def distillation_phase(self, loss_of: Callable[[Batch], Tensor]) -> None:
+        """I_d SGD steps on the student in training mode; the generator in evaluation mode, its images without gradient."""
+        self._begin(self._for_student)
+        self.student.train().requires_grad_(True)
+        self.generator.eval()
+        for _ in range(self.config.distill_steps):
+            with torch.no_grad():
+                batch = self.synthesise(self.generator, self._for_student)
+            loss = loss_of(batch)
+            self.sgd.zero_grad(set_to_none=True)
+            loss.backward()
+            self.sgd.step()
+
+    def _begin(self, draws: Draws) -> None:
+        draws.renew()
+        if self.config.reset_optim_each_phase:
+            self._new_optimisers()
+
+    def _new_optimisers(self) -> None:
+        c = self.config
+        self.adam = torch.optim.Adam(self.generator.parameters(), lr=c.gen_lr, betas=(c.gen_beta1, c.gen_beta2), fused=True)
+        self.sgd = torch.optim.SGD(self.student.parameters(), lr=c.distill_lr, momentum=c.distill_momentum, weight_decay=c.distill_weight_decay, fused=True)

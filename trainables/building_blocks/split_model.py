@@ -1,0 +1,64 @@
+"""Models in two halves, an extractor F (`features`) and a classifier D (`head`), and generators of F's output.
+
+    f(x) = D(F(x))        parameters of D are the ones whose names start with `head.`
+    g = G(z, y)           z noise (B, d), labels y (B,)  ->  features (B, p), the same space as F(x)
+
+FedPer and LG-FedAvg share one half; FedCG, FedGen and FedMD-CG share D and a generator that stands for F.
+
+The generator of FedMD-CG is [z, onehot(y)] → 512 → BatchNorm → ReLU → 256 → BatchNorm → ReLU → p; FedGen's
+has one hidden layer. Its BatchNorm keeps running statistics, so that a frozen generator makes the same features whatever
+else is in the batch, and an average of generators averages them too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor, nn
+
+from trainables import models
+from trainables.federation import Federation
+from trainables.generators.feature import FeatureGenerator, initialise
+from trainables.params import put, take
+from trainables.wire import Params
+
+#: Prefix of the classifier's parameters in a model's.
+HEAD = "head."
+
+
+def head_of(params: Mapping[str, Tensor]) -> Params:
+    """The classifier's part of a model's parameters, names unchanged."""
+    return {name: tensor for name, tensor in params.items() if name.startswith(HEAD)}
+
+
+def body_of(params: Mapping[str, Tensor]) -> Params:
+    """The extractor's part of a model's parameters, names unchanged."""
+    return {name: tensor for name, tensor in params.items() if not name.startswith(HEAD)}
+
+
+def head_module(fed: Federation, slot: str) -> nn.Module:
+    """The classifier D of the federation's architecture alone, to be loaded with `put_head` before use."""
+    return fed.cached(("head", slot), lambda: models.build(fed.model, fed.shape, fed.classes).head)
+
+
+def put_head(head: nn.Module, params: Mapping[str, Tensor]) -> None:
+    """Copies the classifier's parameters (`head.…`; others are ignored) into a module made by `head_module`."""
+    put(head, {name.removeprefix(HEAD): tensor for name, tensor in head_of(params).items()})
+
+
+def take_head(head: nn.Module) -> Params:
+    """A copy of a classifier's parameters, named as in the whole model."""
+    return {HEAD + name: tensor for name, tensor in take(head).items()}
+
+
+def feature_generator(fed: Federation, slot: str, noise_dim: int, hidden: tuple[int, ...] = (512, 256)) -> FeatureGenerator:
+    """The generator module named `slot` for the federation's features; its weights are to be loaded with `params.put`."""
+    return fed.cached(("feature generator", slot, noise_dim, hidden),
+                      lambda: FeatureGenerator(fed.network().feature_width, fed.classes, noise_dim, hidden))
+
+
+def initial_generator(fed: Federation, noise_dim: int, hidden: tuple[int, ...] = (512, 256)) -> Params:
+    """Freshly drawn weights of a feature generator; the same for every party of one seed, so that averages start sensibly."""
+    module = feature_generator(fed, "initial", noise_dim, hidden)
+    initialise(module, fed.rng.torch("init", "feature generator"))
+    return take(module)

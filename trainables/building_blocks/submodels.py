@@ -1,0 +1,107 @@
+"""Width-based sub-models: which channels a client trains, cutting them out, and putting them back (DFRD Sec. 2.4, Eq. 1).
+
+A module names, for each dimension of each tensor, the channel group it runs over (`module.axes`). A sub-model is a set
+of channel indices per group; a residual stream is one group, so additions always meet on equal channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from trainables.federation import Federation
+from trainables.models import Model
+from trainables.models import width as channels_at
+from trainables.wire import Params
+
+#: Channel indices by group name.
+Channels = dict[str, Tensor]
+
+
+def channels(fed: Federation, extraction: str, round_: int, client: int) -> Channels:
+    """The channels client `client` trains in round `round_` (1, 2, ...), `k = ceil(R_i n)` of each group's n.
+
+    `static` takes the first k (HeteroFL), `random` a fresh subset per client and round (Federated Dropout), `rolling`
+    k consecutive ones from an offset that advances by one each round, wrapping around (FedRolex)."""
+    chosen: Channels = {}
+    for group, n in sorted(fed.network().group_sizes.items()):
+        k = channels_at(n, fed.widths[client])
+        if extraction == "static" or k == n:
+            chosen[group] = torch.arange(k)
+        elif extraction == "random":
+            generator = fed.rng.torch("submodel", "round", round_, "client", client, group)
+            chosen[group] = torch.randperm(n, generator=generator)[:k].sort().values
+        elif extraction == "rolling":
+            chosen[group] = (torch.arange(k) + (round_ - 1)) % n
+        else:
+            raise ValueError(f"extraction {extraction!r}")
+    return chosen
+
+
+def extract(fed: Federation, params: Params, chosen: Channels) -> Params:
+    """The sub-model's tensors, cut out of the full ones."""
+    return {name: _cut(params[name], index) for name, index in _indices(fed, chosen).items()}
+
+
+def merge(fed: Federation, params: Params, parts: Sequence[tuple[Channels, Params, float]],
+          owned: Sequence[Tensor] | None = None) -> Params:
+    """Eq. (1): every entry is the weighted mean over the clients that held it; an entry nobody held stays.
+
+    `parts` are (channels, trained sub-model, weight p_i). With `owned`, one boolean `(C,)` per part, the last layer's
+    row of a class is averaged over those clients only that own the class. Sums run in float64 in the given order."""
+    rows = _last_layer(fed.network()) if owned is not None else set()
+    every = [_indices(fed, chosen) for chosen, _, _ in parts]
+    merged: Params = {}
+    for name, full in params.items():
+        total = torch.zeros_like(full, dtype=torch.float64)
+        held = torch.zeros_like(full, dtype=torch.float64)
+        for number, (_, part, weight) in enumerate(parts):
+            index = every[number][name]
+            share: Tensor | float = weight
+            if owned is not None and name in rows:
+                share = weight * owned[number].to(total).view(-1, *[1] * (full.dim() - 1))
+            if all(i is None for i in index):
+                total += share * part[name].double()
+                held += share
+            else:
+                grid = _grid(full, index)
+                total[grid] += share * part[name].double()
+                held[grid] += share
+        merged[name] = torch.where(held > 0, total / held.clamp(min=1e-300), full.double()).to(full.dtype)
+    return merged
+
+
+def _last_layer(module: Model) -> set[str]:
+    """Names of the tensors of the last linear layer, whose rows belong to classes."""
+    last = [name for name, m in module.named_modules() if isinstance(m, torch.nn.Linear)][-1]
+    return {f"{last}.weight", f"{last}.bias"}
+
+
+def _indices(fed: Federation, chosen: Mapping[str, Tensor]) -> dict[str, tuple[Tensor | None, ...]]:
+    """For each tensor, the positions taken along each dimension; None for all of it."""
+    module = fed.network()
+    found: dict[str, tuple[Tensor | None, ...]] = {}
+    for name, axes in module.axes.items():
+        found[name] = tuple(None if axis is None else _positions(chosen[axis.group], axis.repeat, module.group_sizes[axis.group]) for axis in axes)
+    return found
+
+
+def _positions(base: Tensor, repeat: int, size: int) -> Tensor | None:
+    if len(base) == size:
+        return None
+    return base if repeat == 1 else (base[:, None] * repeat + torch.arange(repeat)).flatten()
+
+
+def _cut(tensor: Tensor, index: tuple[Tensor | None, ...]) -> Tensor:
+    for dimension, positions in enumerate(index):
+        if positions is not None:
+            tensor = tensor.index_select(dimension, positions.to(tensor.device))
+    return tensor if any(i is not None for i in index) else tensor.clone()
+
+
+def _grid(tensor: Tensor, index: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:
+    """Open mesh of positions, one per dimension, that addresses the sub-tensor."""
+    full = [torch.arange(n) if i is None else i for n, i in zip(tensor.shape, index, strict=True)]
+    return tuple(i.to(tensor.device).view(*(-1 if d == own else 1 for d in range(len(full)))) for own, i in enumerate(full))

@@ -1,0 +1,189 @@
+"""Who holds which samples: validation carved off first, then the partition, then each client's share of the test set.
+
+Everything here is drawn from streams of the run's seed that name no hyper-parameter of training, so seed k deals the
+same cards to every configuration of a search.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import warnings
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from search_spaces.errors import UserError, sentence
+from trainables import data
+from trainables.data.partition import partition
+from trainables.federation import ClientData, Federation, FederationConfig, Images, budgets, normalise
+from trainables.models import precision
+from trainables.rng import Rng
+
+Indices = np.ndarray
+#: What has been moved to a device, by the data set's hash and the device.
+_MOVED: dict[tuple[str, str], Images] = {}
+
+
+@dataclass(frozen=True)
+class Part:
+    """Samples to measure on: positions in the shared images, and each client's share of them (positions in `indices`)."""
+
+    indices: Tensor
+    y: Tensor
+    shares: tuple[Tensor, ...]
+    #: Each client's own samples among these, where clients keep some for measuring (client_test_fraction > 0).
+    own: tuple[Tensor, ...] | None = None
+
+
+@dataclass(frozen=True)
+class FederatedData:
+    """All samples of one simulated federation. Only the engine sees this; methods get `ClientData`."""
+
+    images: Images
+    clients: tuple[ClientData, ...]
+    #: (N, C) training samples by client and class.
+    counts: Tensor
+    test: Part
+    validation: Part | None
+    mean: Tensor
+    std: Tensor
+    class_names: tuple[str, ...]
+    fingerprint: str
+
+    def batch(self, part: Part, chosen: Tensor) -> Tensor:
+        """Normalised images of `part` at positions `chosen`."""
+        return normalise(self.images[part.indices[chosen]].to(self.mean.device), self.mean, self.std)
+
+
+def build(config: FederationConfig, seed: int, device: torch.device, data_dir: str | None = None) -> tuple[Federation, FederatedData]:
+    """The federation of one seed and its data. Raises `UserError` where the settings cannot be met."""
+    precision.check(config.precision, device)
+    source = data.load(config.dataset, data_dir)
+    check(config, source)
+    rng = Rng(seed)
+    train_y, test_y = np.asarray(source.train_y), np.asarray(source.test_y)
+    offset = len(train_y)
+    labels = np.concatenate([train_y, test_y])
+    inside = config.client_test_fraction > 0  # measured samples are then taken inside each client, not from the pool
+    test = np.arange(offset, offset + len(test_y))
+    train, validation = stratified_cut(train_y, 0.0 if inside else config.validation_fraction, rng.numpy("validation"))
+    if config.partition == "dir_pfl":  # deals training and test data together
+        train, test = np.concatenate([train, test]), test[:0]
+    dealt = partition(config.partition, labels[train], config.clients, classes=source.classes, rng=rng.numpy("partition"), omega=config.omega,
+                      classes_per_client=config.classes_per_client, min_size=config.min_samples)
+    parts = [train[part] for part in dealt]
+    own_test = own_validation = None
+    if inside:
+        parts, test, own_test = _hold_out(parts, config.client_test_fraction, rng.child("client_test"))
+        parts, validation, own_validation = _hold_out(parts, config.validation_fraction, rng.child("client_validation"))
+    images = _images(source, device)
+    all_labels = torch.from_numpy(labels.astype(np.int64))
+    mean, std = (torch.tensor(v, dtype=torch.float32, device=device) for v in (source.mean, source.std))
+    clients = tuple(
+        ClientData(i, images, torch.from_numpy(np.sort(part)), all_labels[torch.from_numpy(np.sort(part))], source.classes, mean, std, device)
+        for i, part in enumerate(parts)
+    )
+
+    def measured(indices: Indices, name: str, own: tuple[Tensor, ...] | None) -> Part:
+        positions = torch.from_numpy(indices)
+        return Part(positions, all_labels[positions], even_shares(labels[indices], config.clients, rng.numpy("shares", name)), own)
+
+    federation = Federation(
+        seed=seed, clients=config.clients, sizes=tuple(len(c) for c in clients), classes=source.classes, shape=source.shape,
+        mean=tuple(source.mean), std=tuple(source.std), model=resolve_model(config.model, source.shape),
+        widths=budgets(config.clients, config.rho, config.sigma), rounds=config.rounds, device=device, precision=config.precision,
+    )
+    counts = torch.stack([c.label_counts() for c in clients])
+    federated = FederatedData(images, clients, counts, measured(test, "test", own_test),
+                              measured(validation, "validation", own_validation) if len(validation) else None, mean, std, tuple(source.class_names),
+                              _fingerprint(source.hash, parts))
+    return federation, federated
+
+
+def _images(source: data.Dataset, device: torch.device) -> Images:
+    """The data set's images on `device`; a GPU holds one data set, once, for all seeds and trials of the process."""
+    key = (source.hash, str(device))
+    if key in _MOVED:
+        return _MOVED[key]
+    with warnings.catch_warnings():  # the maps are read-only; nothing here writes to them
+        warnings.filterwarnings("ignore", message=".*not writable.*")
+        images = Images(*(torch.from_numpy(np.asarray(x)).to(device) for x in (source.train_x, source.test_x)))
+    if device.type != "cpu":
+        _MOVED.clear()
+        _MOVED[key] = images
+    return images
+
+
+def check(config: FederationConfig, source: data.Dataset) -> None:
+    """Raises one `UserError` with everything about the federation that its data set cannot meet."""
+    problems = []
+    if config.active_clients > config.clients:
+        problems.append(sentence("active_clients", f"at most the number of clients, {config.clients}", config.active_clients))
+    if config.partition == "pathological" and config.classes_per_client > source.classes:
+        problems.append(sentence("classes_per_client", f"at most the data set's {source.classes} classes", config.classes_per_client))
+    if config.partition == "dir_pfl" and config.client_test_fraction == 0:
+        problems.append(sentence("client_test_fraction", "above 0 for the dir_pfl partition, which deals the test set out to the clients",
+                                 config.client_test_fraction, fix="The paper keeps 0.25."))
+    largest = int(np.bincount(np.asarray(source.train_y)).max())
+    if config.validation_fraction > 0 and config.client_test_fraction == 0 and round(config.validation_fraction * largest) == 0:
+        problems.append(sentence("validation_fraction", f"large enough to hold a sample of the largest class, which has {largest}",
+                                 config.validation_fraction, fix="Raise it, or set it to 0 and give --select-on test."))
+    needed = config.clients * max(config.min_samples, 1)
+    if needed > len(source.train_y) * (1 - config.validation_fraction):
+        problems.append(sentence("clients × min_samples", f"at most the {len(source.train_y)} training samples less the validation share", needed,
+                                 fix="Lower --set clients or --set min_samples."))
+    if problems:
+        raise UserError(*problems)
+
+
+def resolve_model(name: str, shape: tuple[int, int, int]) -> str:
+    """`auto` as the model it stands for on images of that shape."""
+    return ("cnn_small" if max(shape[1:]) < 28 else "cnn") if name == "auto" else name
+
+
+def stratified_cut(labels: np.ndarray, fraction: float, rng: np.random.Generator) -> tuple[Indices, Indices]:
+    """Splits positions into (rest, cut); the cut takes `fraction` of every class, rounded, in random order.
+
+    The random order matters: models normalise with batch statistics, so measured samples must not be sorted by class."""
+    cut = [np.flatnonzero(labels == c) for c in np.unique(labels)]
+    cut = [rng.permutation(c)[: round(fraction * len(c))] for c in cut]
+    taken = rng.permutation(np.concatenate(cut)) if cut else np.empty(0, np.int64)
+    return np.setdiff1d(np.arange(len(labels)), taken), taken
+
+
+def _hold_out(parts: list[Indices], fraction: float, rng: Rng) -> tuple[list[Indices], Indices, tuple[Tensor, ...]]:
+    """Takes `fraction` of every client's samples (at least one where it is above 0, never the last): what is left to each,
+    all that was taken in random order, and where in that each client's lie."""
+    kept, held = [], []
+    for client, part in enumerate(parts):
+        count = min(len(part) - 1, max(1, round(fraction * len(part)))) if fraction > 0 else 0
+        order = rng.numpy(client).permutation(part)
+        kept.append(order[count:])
+        held.append(order[:count])
+    taken = np.concatenate(held)
+    shuffle = rng.numpy("order").permutation(len(taken))
+    place = np.empty(len(taken), np.int64)
+    place[shuffle] = np.arange(len(taken))
+    edges = np.cumsum([0, *map(len, held)]).tolist()
+    return kept, taken[shuffle], tuple(torch.from_numpy(place[a:b]) for a, b in itertools.pairwise(edges))
+
+
+def even_shares(labels: np.ndarray, clients: int, rng: np.random.Generator) -> tuple[Tensor, ...]:
+    """Positions dealt evenly, class by class, to the clients: stratified shares of 1/N (DFRD's local test shares)."""
+    order = np.concatenate([rng.permutation(np.flatnonzero(labels == c)) for c in np.unique(labels)]) if len(labels) else np.empty(0, np.int64)
+    return tuple(torch.from_numpy(rng.permutation(order[i::clients])) for i in range(clients))
+
+
+def with_work(client: ClientData, work: float) -> ClientData:
+    """The same client managing only a share of its steps."""
+    return client if work == 1.0 else replace(client, work=work)
+
+
+def _fingerprint(dataset_hash: str, parts: list[Indices]) -> str:
+    digest = hashlib.blake2b(dataset_hash.encode(), digest_size=16)
+    for part in parts:
+        digest.update(np.sort(part).astype(np.int64).tobytes() + b"/")
+    return digest.hexdigest()

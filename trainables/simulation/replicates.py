@@ -1,0 +1,90 @@
+"""One trial: one configuration simulated over several paired seeds, round by round.
+
+Seed k fixes partition, initialisation, cohort and batches alike for every configuration, so trials are compared pairwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from search_spaces.parameter import Value
+from trainables.models import Model
+from trainables.simulation import checkpoint
+from trainables.simulation.rounds import Row, Simulation, run_together
+
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Card:
+    """What is needed to rebuild a saved global model and feed it: stored beside its weights."""
+
+    method: str
+    dataset: str
+    model: str
+    shape: tuple[int, int, int]
+    classes: int
+    class_names: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    seed: int
+    round: int
+
+
+class Replicates:
+    """One configuration of a method simulated over `seeds` in lock-step."""
+
+    def __init__(self, method: str, values: Mapping[str, Value], seeds: Sequence[int], *, device: str = "cpu", data_dir: str | None = None) -> None:
+        """Raises `UserError` where the configuration, the data set or the federation is impossible."""
+        self.seeds = tuple(seeds)
+        self.simulations = [Simulation(method, values, seed, torch.device(device), data_dir) for seed in self.seeds]
+
+    @property
+    def round(self) -> int:
+        """Completed rounds."""
+        return self.simulations[0].progress.round
+
+    @property
+    def rounds(self) -> int:
+        """Planned rounds."""
+        return self.simulations[0].settings.rounds
+
+    def step(self) -> list[Row]:
+        """Runs one round for every seed; one row per seed, as in rounds.jsonl."""
+        return run_together(self.simulations)
+
+    def save(self, path: str | Path) -> None:
+        """Writes everything that the next round depends on, atomically."""
+        checkpoint.save(Path(path), {"version": _VERSION, "seeds": self.seeds, "simulations": [s.save() for s in self.simulations]})
+
+    def load(self, path: str | Path) -> None:
+        """Continues from a file that `save` wrote for the same configuration and seeds."""
+        tree = checkpoint.load(Path(path), self.simulations[0].fed.device)
+        if tree["version"] != _VERSION or tuple(tree["seeds"]) != self.seeds:
+            raise ValueError(f"{path} is a checkpoint of version {tree['version']} and seeds {tree['seeds']}")
+        for simulation, saved in zip(self.simulations, tree["simulations"], strict=True):
+            simulation.load(saved)
+
+    def partition(self) -> dict[str, Any]:
+        """Training samples by client and class for every seed, with the partition's hash."""
+        return {str(s.fed.seed): s.data.counts.tolist() for s in self.simulations} | {
+            "hash": {str(s.fed.seed): s.data.fingerprint for s in self.simulations}}
+
+    def models(self) -> dict[int, tuple[dict[str, Tensor], dict[str, Any]]]:
+        """By seed: the global model's weights and its card. Empty where the method has no global model."""
+        found: dict[int, tuple[dict[str, Tensor], dict[str, Any]]] = {}
+        for s in self.simulations:
+            params = s.global_model()
+            if params is not None:
+                network = s.method.global_network(s.config, s.fed)
+                name = network.name if isinstance(network, Model) else s.fed.model
+                card = Card(s.method.name, s.settings.dataset, name, s.fed.shape, s.fed.classes, s.data.class_names, s.fed.mean, s.fed.std,
+                            s.fed.seed, s.progress.round)
+                found[s.fed.seed] = ({k: v.contiguous().cpu() for k, v in params.items()}, asdict(card))
+        return found

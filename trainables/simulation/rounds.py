@@ -1,0 +1,271 @@
+"""The only round loop: choose the cohort, download, run the clients, server, evaluate.
+
+It knows no method by name and no Ray. One `Simulation` is one federation of one seed; its `Progress` is all that changes
+from round to round, so saving it and loading it elsewhere continues bit for bit.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import nn
+
+from search_spaces.metrics import METRICS
+from search_spaces.parameter import Value, build
+from trainables import registry
+from trainables.federation import ClientData, Federation, FederationConfig
+from trainables.method import Method
+from trainables.params import average, count_bytes, equal, put
+from trainables.rng import Rng
+from trainables.simulation import attack, evaluation, executors, federated_data
+from trainables.simulation.checkpoint import from_tree, to_tree
+from trainables.simulation.cuda_graphs import Graphs
+from trainables.simulation.executors import Task, train_stacked
+from trainables.wire import ClientResult, Params, Payload, Upload
+
+#: One line of rounds.jsonl.
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a simulation has reached: completed rounds, the server's state, the memories of clients that keep one."""
+
+    round: int
+    state: Any
+    memories: dict[int, Any]
+    #: First round in which the target was reached, by metric; see `target` in `FederationConfig`.
+    reached: dict[str, int] = field(default_factory=dict)
+    #: What clients have uploaded so far, sorted; see `trainables.simulation.attack.sent`.
+    sent: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """The clients of one round in ascending order, and the share of its work each manages (0: its upload is lost)."""
+
+    clients: tuple[int, ...]
+    work: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class _Work:
+    """One client's part in a round: the arguments of a method's `client`."""
+
+    config: Any
+    fed: Federation
+    payload: Payload
+    memory: Any
+    data: ClientData
+    rng: Rng
+
+
+class Simulation:
+    """One federated training run of one method, one configuration and one seed."""
+
+    def __init__(self, name: str, values: Mapping[str, Value], seed: int, device: torch.device, data_dir: str | None = None) -> None:
+        self.method = registry.method(name)
+        complete = registry.resolve(name, values)
+        self.settings = build(FederationConfig, complete)
+        self.config: Any = build(self.method.Config, complete)
+        self.fed, self.data = federated_data.build(self.settings, seed, device, data_dir)
+        executors.check(self.settings.executor, device)
+        self.executor = executors.chosen(self.settings.executor, self.method, self.config, device)
+        self.graphs = Graphs(self.config) if self.executor == "graph" else None
+        rng = self.fed.rng.child("init")
+        self.progress = Progress(0, self.method.init(self.config, self.fed, rng), {})
+
+    def run_round(self) -> Row:
+        """Runs the next round and returns its line of the record."""
+        return run_together([self])[0]
+
+    def _measured(self, row: Row, results: Mapping[int, ClientResult]) -> Row:
+        """The line of the round that `exchange` has run, with what its models are worth."""
+        served = _now(self.fed.device)
+        t = self.progress.round
+        if t % self.settings.eval_every == 0 or t == self.settings.rounds:
+            row |= self._evaluate({c: r.model for c, r in results.items() if r.model is not None})
+        if t == self.settings.rounds and self.settings.attack_images:
+            row["psnr"] = attack.mean_psnr(self.leaks(self.settings.attack_images))
+        row |= self._rounds_to_target(t, row)
+        took = _now(self.fed.device) - served
+        row |= {"seconds_evaluation": took, "seconds": row["seconds_client"] + row["seconds_server"] + took}
+        return {key: _finite(value) for key, value in row.items()}
+
+    def exchange(self) -> tuple[Row, dict[int, ClientResult]]:
+        """Runs the next round without measuring its models; returns the start of its row and what the clients' work yielded."""
+        return exchange_together([self])[0]
+
+    def _clients(self, down: Counter[str]) -> Iterator[_Work]:
+        """The next round's clients as their turns come, without those whose upload is lost; counts what is sent to them."""
+        t = self.progress.round + 1
+        cohort = choose_cohort(self.settings, self.fed.rng, t)
+        for client, work in zip(cohort.clients, cohort.work, strict=True):
+            payload = self.method.download(self.config, self.fed, self.progress.state, client)
+            down.update(self._bytes("bytes_down", payload))
+            if work > 0:
+                data = federated_data.with_work(self.data.clients[client], work)
+                rng = self.fed.rng.child("round", t, "client", client)
+                yield _Work(self.config, self.fed, payload, self.progress.memories.get(client), data, rng)
+
+    def _served(self, down: Counter[str], results: dict[int, ClientResult], seconds: float) -> Row:
+        """Runs the server on what the clients' work yielded, which took `seconds`, and completes the round."""
+        t, started = self.progress.round + 1, _now(self.fed.device)
+        uploads = [Upload(client, result.upload) for client, result in results.items()]
+        state = self.method.server(self.config, self.fed, self.progress.state, uploads, self.fed.rng.child("round", t, "server"))
+        served = _now(self.fed.device)
+        memories = self.progress.memories | {client: result.memory for client, result in results.items() if result.memory is not None}
+        sent = set(self.progress.sent).union(*(attack.sent(self.method.client_network(self.config, self.fed, u.client), u.payload) for u in uploads))
+        self.progress = replace(self.progress, round=t, state=state, memories=memories, sent=tuple(sorted(sent)))
+        up = Counter(self._bytes("bytes_up", {}))
+        for upload in uploads:
+            up.update(self._bytes("bytes_up", upload.payload))
+        row: Row = {"round": t, "seed": self.fed.seed} | up | down
+        return row | self._client_means(results) | {"seconds_client": seconds, "seconds_server": served - started}
+
+    def leaks(self, images: int, watch: attack.Watcher | None = None) -> list[attack.Leak]:
+        """The deep-leakage attack on what clients have uploaded so far."""
+        c = self.settings
+        return attack.attack(self.fed, self.data.clients, self.progress.sent, images=images, steps=c.attack_steps, private=c.attack_private, watch=watch)
+
+    def _bytes(self, direction: str, payload: Payload) -> dict[str, int]:
+        """Bytes of a payload, in all and of each part that the method has counted separately."""
+        parts = {f"{direction}_{name}": count_bytes({key: tensor for key, tensor in payload.items() if key.startswith(starts)})
+                 for name, starts in self.method.traffic.items()}
+        return {direction: count_bytes(payload)} | parts
+
+    def _client_means(self, results: Mapping[int, ClientResult]) -> Row:
+        """What clients measured themselves, averaged by client size."""
+        per_client = {c: {"train_loss": r.loss} | dict(r.metrics) for c, r in results.items()}
+        names = dict.fromkeys(name for numbers in per_client.values() for name, value in numbers.items() if value is not None)
+        return {name: evaluation.weighted_mean([n.get(name) for n in per_client.values()], [self.fed.sizes[c] for c in per_client]) for name in names}
+
+    def _evaluate(self, models: Mapping[int, Params]) -> Row:
+        row: Row = {}
+        model = self.global_model()
+        if model is not None:
+            metrics, row["client_accuracy"] = evaluation.global_metrics(self._loaded(model), self.data)
+            row |= metrics
+        if self.method.readouts is not None:
+            for name, readout in self.method.readouts(self.config, self.fed, self.progress.state).items():
+                metrics, _ = evaluation.global_metrics(self._loaded(readout), self.data)
+                row |= {key: value for metric, value in metrics.items() if (key := _of_readout(name, metric)) in METRICS}
+        if models:
+            metrics, row["local_accuracies"] = evaluation.local_metrics(self.fed, self.data, {c: partial(self._loaded, m, c) for c, m in models.items()})
+            row |= metrics
+        if models and self.method.virtual:
+            virtual = average((m, self.fed.sizes[c]) for c, m in sorted(models.items()))
+            if model is not None and equal(virtual, model):  # all clients were there and the server does no more: measured above
+                row |= {f"{prefix}g_acc_virtual": row[f"{prefix}global_accuracy"] for prefix in ("val_", "") if f"{prefix}global_accuracy" in row}
+            else:
+                row |= evaluation.accuracy(self._loaded(virtual, min(models)), self.data, "g_acc_virtual")
+        return row
+
+    def _loaded(self, params: Params, client: int | None = None) -> nn.Module:
+        """The module of the global model, or of that client's, holding `params`."""
+        module = self.method.global_network(self.config, self.fed) if client is None else self.method.client_network(self.config, self.fed, client)
+        put(module, params)
+        return module
+
+    def _rounds_to_target(self, t: int, row: Row) -> Row:
+        if self.settings.target <= 0:
+            return {}
+        reached = dict(self.progress.reached)
+        for prefix in ("val_", ""):
+            if row.get(prefix + self.settings.target_metric, -math.inf) >= self.settings.target:
+                reached.setdefault(prefix, t)
+        self.progress = replace(self.progress, reached=reached)
+        return {f"{prefix}rounds_to_target": reached.get(prefix, self.settings.rounds + 1) for prefix in ("val_", "")}
+
+    def global_model(self) -> Params | None:
+        """The model behind global accuracy, None where the method has none."""
+        return self.method.global_model(self.config, self.fed, self.progress.state)
+
+    def save(self) -> Any:
+        """The progress as a tree for `checkpoint.save`."""
+        return to_tree(self.progress)
+
+    def load(self, tree: Any) -> None:
+        """Continues from a tree that `save` made."""
+        progress = from_tree(Progress, tree)
+        memories = {int(client): from_tree(self.method.Memory, memory) for client, memory in progress.memories.items()}
+        self.progress = replace(progress, state=from_tree(self.method.State, progress.state), memories=memories)
+
+
+def run_together(simulations: Sequence[Simulation]) -> list[Row]:
+    """The next round of several simulations of one configuration, a line of the record for each; see `exchange_together`."""
+    exchanged = exchange_together(simulations)
+    return [simulation._measured(row, results) for simulation, (row, results) in zip(simulations, exchanged, strict=True)]
+
+
+def exchange_together(simulations: Sequence[Simulation]) -> list[tuple[Row, dict[int, ClientResult]]]:
+    """The next round of several simulations of one configuration, without measuring their models.
+
+    Stacked clients (executor `vmap`) are trained across simulations, so that seeds are one more batch dimension; the time
+    of all clients is then divided evenly. In a loop the simulations follow one another."""
+    method, stacked = simulations[0].method, simulations[0].executor == "vmap"
+    if len(simulations) > 1 and not stacked:
+        return [one for simulation in simulations for one in exchange_together([simulation])]
+    started = _now(simulations[0].fed.device)
+    downs = [Counter(s._bytes("bytes_down", {})) for s in simulations]
+    clients = (simulation._clients(down) for simulation, down in zip(simulations, downs, strict=True))
+    if stacked:
+        works = [list(iterator) for iterator in clients]
+        done = iter(train_stacked(simulations[0].config, [_task(method, w) for w in chain(*works)]))
+        results = [{w.data.client: next(done) for w in own} for own in works]
+    else:
+        graphs = simulations[0].graphs
+        results = [{w.data.client: _client(method, w, graphs) for w in own} for own in clients]
+    seconds = (_now(simulations[0].fed.device) - started) / len(simulations)
+    return [(s._served(down, done, seconds), done) for s, down, done in zip(simulations, downs, results, strict=True)]
+
+
+def _now(device: torch.device) -> float:
+    """The clock once `device` has done what it was given: a GPU is told what to do long before it has done it."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
+def _task(method: Method, w: _Work) -> Task:
+    assert method.job is not None
+    return Task(method.job(w.config, w.fed, w.payload, w.memory, w.data, w.rng), w.data, w.rng)
+
+
+def _client(method: Method, w: _Work, graphs: Graphs | None) -> ClientResult:
+    if graphs is not None:
+        return graphs.train(_task(method, w))
+    return method.client(w.config, w.fed, w.payload, w.memory, w.data, w.rng)
+
+
+def choose_cohort(settings: FederationConfig, rng: Any, round_: int) -> Cohort:
+    """The clients of round `round_`: `active_clients` drawn without replacement, each slow with probability `stragglers`.
+
+    At least one client always returns: where all would be lost, the first one drawn is not."""
+    active = settings.active_clients or settings.clients
+    draws = rng.child("cohort", round_).numpy()
+    order = draws.permutation(settings.clients)[:active]
+    slow = draws.random(active) < settings.stragglers
+    work = [settings.straggler_work if s else 1.0 for s in slow]
+    if not any(work):
+        work[0] = 1.0
+    pairs = sorted(zip(order.tolist(), work, strict=True))
+    return Cohort(tuple(c for c, _ in pairs), tuple(w for _, w in pairs))
+
+
+def _of_readout(name: str, metric: str) -> str:
+    """`val_amp` of the readout `oca` is `val_oca_amp`."""
+    return f"val_{name}_{metric.removeprefix('val_')}" if metric.startswith("val_") else f"{name}_{metric}"
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN: a number that is not finite is recorded as null."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,90 @@
+"""What a process that simulates does to itself: its threads, its share of a GPU, the memory it keeps, the compiler it has no use for."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import os
+import sys
+from typing import Any
+
+import torch
+
+#: Memory of a GPU that each process's CUDA context takes beside what torch allocates, in bytes. A trial on a part of a GPU may
+#: allocate its part less this, so that 1/n each fits n times.
+CONTEXT = 640 << 20
+
+
+def set_threads(threads: int) -> None:
+    """This process computes with so many threads. Operations one after another have no use for threads between operations."""
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # for libraries that are loaded later
+        os.environ[name] = str(threads)
+    torch.set_num_threads(threads)
+    if torch.get_num_interop_threads() != 1:
+        with contextlib.suppress(RuntimeError):  # fixed once work has begun
+            torch.set_num_interop_threads(1)
+
+
+def use_gpu(share: float = 1.0) -> None:
+    """Computes on the GPU as trials do: the same seed gives the same bits, so no kernels picked by timing and no shortened
+    mantissas. torch may allocate a share in (0, 1] of its memory, less a CUDA context where it is a part; beyond that it raises."""
+    torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic = False, True
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    if torch.cuda.is_available():
+        total = torch.cuda.get_device_properties(0).total_memory
+        torch.cuda.set_per_process_memory_fraction(max(0.01, share - CONTEXT / total) if share < 1 else 1.0)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory did not suffice, of a GPU or of the machine, which torch says in several ways."""
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    text = str(error).lower()
+    return isinstance(error, RuntimeError) and any(words in text for words in (
+        "out of memory", "can't allocate memory", "not enough memory", "bad_alloc", "cublas_status_alloc_failed", "cudnn_status_alloc_failed",
+    ))
+
+
+def keep_memory() -> None:
+    """Freed memory is kept: training allocates the same sizes over and over, and getting pages anew took 1.1 to 1.3 times as long.
+
+    For processes that were not started with `fedtune.machine.cluster.ENVIRONMENT`, such as those of a cluster that was there before."""
+    with contextlib.suppress(OSError, AttributeError):  # not the GNU C library
+        library = ctypes.CDLL(None)
+        for option, value in ((-3, 32 << 20), (-1, (2 << 30) - 1), (-2, 256 << 20)):  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_TOP_PAD
+            library.mallopt(option, value)
+
+
+def spare_imports() -> None:
+    """What is loaded by now lives as long as the process: looking through it for garbage takes a fifth of a second each time."""
+    gc.freeze()
+
+
+def release() -> None:
+    """Gives unused memory back to the machine and the GPU. (For speed the allocators are told to keep what they have.)"""
+    gc.collect()
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+    with contextlib.suppress(OSError, AttributeError):  # not the GNU C library
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def without_compiler() -> None:
+    """SGD and Adam step without torch's compiler, to the same bits.
+
+    The first step of any torch optimiser imports the compiler, only to ask it to leave the optimiser alone: about 150 MiB and a
+    second or more per process, though nothing here is compiled. Where torch is built otherwise, or the compiler is there already,
+    nothing is changed."""
+    if "torch._dynamo" in sys.modules:
+        return
+    for kind in (torch.optim.SGD, torch.optim.Adam):
+        step: Any = kind.step
+        plain = getattr(step, "__wrapped__", None)
+        if plain is not None and step.__code__.co_name == "_use_grad":
+            kind.step = torch.no_grad()(plain)  # type: ignore[method-assign]
+    for name in ("add_param_group", "zero_grad", "state_dict", "load_state_dict"):
+        method: Any = getattr(torch.optim.Optimizer, name)
+        plain = getattr(method, "__wrapped__", None)
+        if plain is not None:
+            plain.__dynamo_disable = plain
