@@ -209,17 +209,17 @@ def _range(item: Mapping[str, Any], sampler: str) -> str:
 
 def figure_cards(page: Page, run: Run, labels: Labels, prefix: str) -> list[tuple[str, str]]:
     """Draws every figure that can be drawn, those the space names first; returns (title, reason) of the others."""
-    known = {n: f for n, f in figures().items() if not f.record.many}
+    known = {n: f for n, f in figures().items() if not f.many}
     asked = [n for n in run.space.get("figures") or [] if n in known]
     skipped = []
     for name in dict.fromkeys([*asked, *known]):
-        drawn = known[name]
-        reason = drawn.needs([run])
+        figure = known[name]
+        reason = figure.needs([run])
         if reason is not None:
-            skipped.append((drawn.record.title, reason))
+            skipped.append((figure.title, reason))
             continue
-        frame = drawn.data([run])
-        page.figure(f"{prefix}{name}", drawn.record.title, drawn.plot(frame, Labels.of([run])), drawn.record.read, name.capitalize() if not prefix else "")
+        drawn = figure.draw([run], Labels.of([run]))
+        page.figure(f"{prefix}{name}", figure.title, drawn, figure.read, name.capitalize() if not prefix else "")
     return skipped
 
 
