@@ -9,7 +9,7 @@ from pathlib import Path
 from analysis.labels import Labels
 from analysis.report import sections
 from analysis.report.comparison import side_by_side
-from analysis.report.page import Page, escape, write_text
+from analysis.report.page import Page, escape, write
 from analysis.report.trials import trials_html, trials_table
 from analysis.runs import Paths, Run, load_all, names
 from search_spaces import run_folder
@@ -22,7 +22,7 @@ def build(run: Paths, output: str | os.PathLike[str] | None = None) -> Path:
     Raises `UserError` where a path is no run directory or the page cannot be written."""
     runs = load_all(run)
     target = Path(output) if output is not None else (runs[0].path if len(runs) == 1 else runs[0].path.parent) / run_folder.REPORT
-    return write_text(target, document(runs))
+    return write(target, document(runs))
 
 
 #: `fedtune.report`.

@@ -9,7 +9,7 @@ from pathlib import Path
 from analysis.compare import Comparison, compare
 from analysis.figures import figure
 from analysis.labels import Labels
-from analysis.report.page import Page, escape, html_table, write_text
+from analysis.report.page import Page, escape, html_table, write
 from analysis.runs import Run, names
 
 
@@ -19,7 +19,7 @@ def write_figure(comparison: Comparison, output: str | os.PathLike[str]) -> Path
     page.add(f'<h1>Runs side by side</h1><p class="lead">{escape(", ".join(names(comparison.runs)))}</p>')
     _curves(page, comparison.runs, "Curves")
     _numbers(page, comparison)
-    return write_text(Path(output), page.html())
+    return write(Path(output), page.html())
 
 
 def side_by_side(page: Page, runs: Sequence[Run]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from analysis import style
 from analysis.figures._registry import figures
 from analysis.labels import Labels
-from analysis.report.page import write_text
+from analysis.report.page import write
 from analysis.report.trials import trials
 from analysis.runs import Paths, load_all
 from search_spaces.errors import UserError, sentence
@@ -18,7 +18,7 @@ def write_tables(run: Paths, kind: str) -> list[Path]:
     found = []
     for one in load_all(run):
         table = trials(one)
-        found.append(write_text(one.path / f"trials.{'csv' if kind == 'csv' else 'tex'}", table.csv() if kind == "csv" else table.latex()))
+        found.append(write(one.path / f"trials.{'csv' if kind == 'csv' else 'tex'}", table.csv() if kind == "csv" else table.latex()))
     return found
 
 

@@ -23,7 +23,7 @@ from analysis.figures._registry import figures
 from analysis.report import build
 from analysis.report.build import document
 from analysis.report.files import write_tables
-from analysis.report.page import script_json, write_text
+from analysis.report.page import script_json, write
 from analysis.report.sections import rerun_command
 from analysis.runs import Run, load
 from fedtune.cli import app
@@ -59,7 +59,7 @@ def test_it_is_written_into_the_run_in_one_piece(root: Path, tmp_path: Path) -> 
     assert path == folder.resolve() / run_folder.REPORT
     text = path.read_text(encoding="utf-8")
     assert text.startswith("<!DOCTYPE html>") and text.rstrip().endswith("</html>") and text.count(get_plotlyjs()) == 1
-    assert [p.name for p in folder.iterdir() if "tmp" in p.name] == []
+    assert [p.name for p in folder.iterdir() if p.name.startswith(".")] == []
 
 
 def test_it_is_headed_by_the_method_as_people_write_it(root: Path, tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_several_runs_share_one_page(loaded: dict[str, Run]) -> None:
 def test_a_place_that_cannot_be_written_is_told_and_left_untouched(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(UserError, match="cannot be written"):
-        write_text(tmp_path / "file" / "report.html", "page")
+        write(tmp_path / "file" / "report.html", "page")
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
