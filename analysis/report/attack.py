@@ -91,7 +91,8 @@ def write_page(pairs: Sequence[Pair], title: str, facts: Sequence[tuple[str, str
 def pixels(image: np.ndarray) -> np.ndarray:
     """`(ch, H, W)` in [0, 1] as uint8 `(H, W, 3)`; one channel is grey, of two or more than three the first is shown."""
     chosen = image if image.shape[0] == 3 else np.repeat(image[:1], 3, axis=0)
-    return np.rint(np.clip(chosen, 0.0, 1.0).transpose(1, 2, 0) * 255).astype(np.uint8)
+    scaled: np.ndarray = np.rint(np.clip(chosen, 0.0, 1.0).transpose(1, 2, 0) * 255)
+    return scaled.astype(np.uint8)
 
 
 def _enlarged(image: np.ndarray) -> Image:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from search_spaces import presets
+from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError
 from search_spaces.parameter import Parameter
-from search_spaces.space import Dimension
 
 ALL = sorted((folder.name, path.stem) for folder in presets.FOLDER.iterdir() if folder.is_dir() for path in folder.glob("*.yaml"))
 
