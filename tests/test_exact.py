@@ -48,10 +48,10 @@ def test_noise_initial_weights_and_inputs_are_those_of_float32() -> None:
     def drawn() -> list[Tensor]:
         generator = torch.Generator().manual_seed(0)
         held = torch.zeros(1000)
-        law = torch.tensor([0.3, 0.3, 0.4])
+        distribution = torch.tensor([0.3, 0.3, 0.4])
         return [torch.randn(1000, generator=generator), held.normal_(0.5, 2.0, generator=generator).clone(), held.uniform_(-1, 1, generator=generator),
                 torch.rand(7, generator=generator), nn.init.kaiming_uniform_(torch.zeros(5, 5), generator=generator),
-                *Generator((1, 8, 8), 4, 8).state_dict().values(), torch.multinomial(law, 50, replacement=True, generator=generator).double()]
+                *Generator((1, 8, 8), 4, 8).state_dict().values(), torch.multinomial(distribution, 50, replacement=True, generator=generator).double()]
 
     with in_float64():
         found = drawn()

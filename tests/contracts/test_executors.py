@@ -71,7 +71,7 @@ def start_alike(exact: Simulation, *others: Simulation) -> None:
 
 
 def assert_clients_as_exact(fast: dict[int, ClientResult], plain: dict[int, ClientResult], exact: Simulation) -> list[bool]:
-    """Every client's upload, memory, model, loss and metrics against the next round of `exact`; which of them were decided."""
+    """Every client's upload, state, model, loss and metrics against the next round of `exact`; which of them were decided."""
     results, decided = exact_round(exact)
     assert fast.keys() == plain.keys() == results.keys()
     for client, result in results.items():
