@@ -34,8 +34,6 @@ from trainables.worker.rounds_jsonl import Row
 from trainables.worker.trial_folder import TrialFolder
 from trainables.worker.trial_values import TrialValues, means
 
-process.without_compiler()
-
 
 class StopRule(Protocol):
     """Early stopping: asked after each round with the trial's own values so far (larger is better) by round."""

@@ -7,8 +7,6 @@ import errno
 import json
 import math
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -265,27 +263,3 @@ def test_a_trial_has_the_threads_it_was_given(tmp_path: Path, monkeypatch: pytes
     finally:
         torch.set_num_threads(before)
     assert seen == [2] * 4 + [1] * 4
-
-
-_WITHOUT = """
-import hashlib, sys, torch
-from trainables.worker import process
-if sys.argv[1] == "without": process.without_compiler()
-torch.manual_seed(0)
-def steps(kind, **more):
-    net = torch.nn.Linear(5, 3); optimiser = kind(net.parameters(), fused=True, **more); x = torch.randn(7, 5)
-    for _ in range(5):
-        optimiser.zero_grad(set_to_none=True); net(x).square().mean().backward(); optimiser.step()
-    assert torch.is_grad_enabled()
-    return net.weight.detach().numpy().tobytes()
-digest = hashlib.sha256(steps(torch.optim.SGD, lr=0.1, momentum=0.9, weight_decay=0.01) + steps(torch.optim.Adam, lr=0.1)).hexdigest()
-print(digest, "torch._dynamo" in sys.modules)
-"""
-
-
-def test_without_the_compiler_the_bits_are_the_same() -> None:
-    def call(word: str) -> list[str]:
-        return subprocess.run([sys.executable, "-c", _WITHOUT, word], capture_output=True, text=True, check=True).stdout.split()
-
-    (with_, _), (without, imported) = call("with"), call("without")
-    assert without == with_ and imported == "False"
