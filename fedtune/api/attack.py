@@ -158,10 +158,9 @@ def shortened(method: str, values: Mapping[str, Value]) -> dict[str, Value]:
     from search_spaces.parameter import parameters
     from trainables import registry
 
-    complete = registry.resolve(method, values)
-    found = dict(complete)
+    found = dict(values)
     for key, parameter in parameters(registry.method(method).Config).items():
-        value = complete[key]
+        value = values.get(key, parameter.default)
         if parameter.kind != "integer" or not isinstance(value, int):
             continue
         least = 0 if key == "local_epochs" else 1 if key.endswith(_LENGTHS) else _BATCH if key.endswith("batch_size") else value

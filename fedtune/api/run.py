@@ -17,7 +17,9 @@ from typing import Any
 from fedtune.api.export import load
 from fedtune.api.search import Result, carry_out
 from fedtune.machine import shares
-from fedtune.planning.plan import Plan, device_of, preflight, runs_folder, whole
+from fedtune.planning.checks import runs_folder, whole
+from fedtune.planning.plan import Plan, device_of
+from fedtune.planning.preflight import preflight
 from fedtune.planning.request import Request, configuration, overrides
 from fedtune.record.experiment import MAX_SEED, MAX_SEEDS, Experiment, final_seeds
 from fedtune.record.run_directory import absolute
@@ -80,18 +82,19 @@ def run(
                                concurrency=concurrency, cpus=cpus_per_trial, gpus=gpus_per_trial)
     chosen = final_seeds(seed, seeds) if not problems else (0,)
     metric = _metric(data or _selected_by(method, space), float(values["validation_fraction"]))
-    facts = preflight(method, values, chosen, data_dir, problems, (metric,), device_of(packed.gpus, address))
+    checked = preflight(method, values, chosen, data_dir, problems, (metric,), device_of(packed.gpus, address))
     if problems:
         raise UserError(*problems)
     experiment = Experiment(
         name=folder.name, kind="run", method=method, space=str(data.get("space", space)),
-        profile="export" if data else "paper" if paper else "small", values=values, metrics=(metric,),
+        profile="export" if data else "paper" if paper else "small", values=checked.values, metric=(metric,),
         select_on="validation" if metric.startswith("val_") else "test", trials=seeds, rounds=int(values["rounds"]), seed=seed, seeds=chosen,
         sampler="random", scheduler="none", lag=lag, data_dir=absolute(data_dir), concurrency=packed.concurrency,
         cpus_per_trial=packed.cpus, gpus_per_trial=packed.gpus, threads=packed.threads, address=address, source=data,
     )
-    fixed = Space(name=experiment.space, method=method, search={}, title=f"Final run of {origin.get('run', Path(best).name)}", fix=values, metric=(metric,))
-    planned = Plan(folder, experiment, fixed, facts, _notes(experiment, facts, origin), values)
+    title = f"Final run of {origin.get('run', Path(best).name)}"
+    fixed = Space(name=experiment.space, method=method, search={}, title=title, fix=checked.values, metric=(metric,))
+    planned = Plan(folder, experiment, fixed, checked.facts, _notes(experiment, checked.facts, origin), checked.values)
     return report(carry_out(planned, plain=plain, quiet=quiet, simulate=simulate))
 
 
@@ -104,12 +107,12 @@ def _configuration(
     request = Request(best, space, paper=paper, dataset=dataset, rounds=rounds, set=set if isinstance(set, Mapping) else tuple(set))
     if best in registry.methods():
         chosen = configuration(request, problems)
-        return best, registry.resolve(best, chosen), {}
+        return best, chosen, {}
     method, values, data = load(best)
     if paper or space != "default":
         problems.append("--paper and --space belong to a method's own run; an exported configuration is complete. Leave them out.")
     values |= overrides(dataclasses.replace(request, method=method), problems)
-    return method, registry.resolve(method, values, best), data
+    return method, values, data
 
 
 def report(result: Result) -> Final:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedtune.console import progress
 from fedtune.machine import shares
+from fedtune.planning.checks import seconds_of
 from fedtune.planning.pack_auto import packed
-from fedtune.planning.plan import Plan, plan, seconds_of
+from fedtune.planning.plan import Plan, plan
 from fedtune.planning.request import Request
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import provenance
@@ -52,26 +53,21 @@ class Result:
         return dataclasses.asdict(self) | {"folder": str(self.folder)}
 
 
-def search(method: str, *, plain: bool = False, quiet: bool = False, simulate: Callable[..., Any] | None = None, **options: Any) -> Result:
-    """Searches the hyper-parameters of `method`; options as in `fedtune.planning.request.Request`.
+def search(
+    method: str, *, metric: str | Sequence[str] | None = None, plain: bool = False, quiet: bool = False,
+    simulate: Callable[..., Any] | None = None, **options: Any,
+) -> Result:
+    """Searches the hyper-parameters of `method`, selecting by one `metric` or by several; further options as in
+    `fedtune.planning.request.Request`.
 
     Progress goes to stderr, the run directory to `runs_dir/name`. Raises `UserError`, before anything is created, with every
     problem of the request. Ctrl-C ends it cleanly, and `resume` goes on."""
-    planned = packed(plan(request(method, options)), plain=plain, quiet=quiet)
+    metrics = (metric,) if isinstance(metric, str) else tuple(metric or ())
+    strangers = sorted(options.keys() - {item.name for item in dataclasses.fields(Request)})
+    if strangers:
+        raise TypeError(f"search() got unknown options: {', '.join(strangers)}")
+    planned = packed(plan(Request(method, metric=metrics, **options)), plain=plain, quiet=quiet)
     return carry_out(planned, plain=plain, quiet=quiet, simulate=simulate)
-
-
-def request(method: str, options: Mapping[str, Any]) -> Request:
-    """A request from keyword arguments; `metric` may be one name or several."""
-    known = {item.name for item in dataclasses.fields(Request)}
-    options = dict(options)
-    metric = options.pop("metric", None)
-    if metric:
-        options["metrics"] = (metric,) if isinstance(metric, str) else tuple(metric)
-    unknown_options = sorted(set(options) - known)
-    if unknown_options:
-        raise TypeError(f"search() got unknown options: {', '.join(unknown_options)}")
-    return Request(method, **options)
 
 
 def carry_out(planned: Plan, *, plain: bool = False, quiet: bool = False, simulate: Callable[..., Any] | None = None) -> Result:
@@ -175,7 +171,7 @@ def describe(trial: Any, experiment: Experiment) -> Best:
     """A trial of the study as plain values."""
     metrics = {key.removeprefix("metric:"): value for key, value in trial.user_attrs.items() if key.startswith("metric:")}
     params = {name.rsplit(".", 1)[-1]: value for name, value in trial.params.items()}
-    return Best(trial.number, dict(zip(experiment.metrics, trial.values or (), strict=False)), params, metrics)
+    return Best(trial.number, dict(zip(experiment.metric, trial.values or (), strict=False)), params, metrics)
 
 
 def _drive(folder: Path, experiment: Experiment, watch: progress.Watch, simulate: Callable[..., Any] | None) -> Result:
