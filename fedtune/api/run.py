@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from analysis.runs import load as load_run
 from fedtune.api.export import load
 from fedtune.api.search import Result, carry_out
 from fedtune.machine import shares
@@ -23,7 +24,6 @@ from fedtune.planning.preflight import preflight
 from fedtune.planning.request import Request, configuration, overrides
 from fedtune.record.experiment import MAX_SEED, MAX_SEEDS, Experiment, final_seeds
 from fedtune.record.run_directory import absolute
-from fedtune.record.study import open_study
 from search_spaces import presets, run_folder
 from search_spaces.errors import UserError
 from search_spaces.metrics import METRICS
@@ -117,15 +117,15 @@ def _configuration(
 
 def report(result: Result) -> Final:
     """Mean and spread of the test metrics of a final run's complete trials, and its models."""
-    experiment = Experiment.read(result.folder)
-    trials = [t for t in open_study(result.folder).get_trials(deepcopy=False) if t.state.name == "COMPLETE"]
+    run = load_run(result.folder)
+    measured = [run.measured(number) for number in run.chosen]
     metrics = {}
     for metric in METRICS.values():
-        values = tuple(t.user_attrs[f"metric:{metric.name}"] for t in trials if f"metric:{metric.name}" in t.user_attrs)
+        values = tuple(of_trial[metric.name] for of_trial in measured if metric.name in of_trial)
         if values and not metric.timing and not metric.name.startswith("val_"):
             metrics[metric.name] = Spread(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else math.nan, values)
     models = tuple(sorted((result.folder / run_folder.TRIALS).glob("*/model-*.safetensors")))
-    return Final(result, experiment.seeds, metrics, models)
+    return Final(result, Experiment.of(run).seeds, metrics, models)
 
 
 def _selected_by(method: str, space: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from fedtune.record.run_directory import read_experiment
+from analysis.runs import Run, load
 from fedtune.record.study import Direction
 from search_spaces import run_folder
 from search_spaces.errors import UserError
@@ -100,8 +100,13 @@ class Experiment:
 
     @classmethod
     def read(cls, folder: Path) -> Experiment:
-        """The experiment of a run directory."""
-        return cls.from_yaml(read_experiment(folder), str(folder / run_folder.EXPERIMENT))
+        """The experiment of the run directory `folder`. Raises `UserError` where that is none."""
+        return cls.of(load(folder))
+
+    @classmethod
+    def of(cls, run: Run) -> Experiment:
+        """The experiment of a run that was read."""
+        return cls.from_yaml(run.experiment, str(run.path / run_folder.EXPERIMENT))
 
 
 def looks_back(sampler: str, scheduler: str) -> bool:
