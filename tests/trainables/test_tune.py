@@ -267,7 +267,7 @@ def test_a_trial_has_the_threads_it_was_given(tmp_path: Path, monkeypatch: pytes
 
 _WITHOUT = """
 import hashlib, sys, torch
-from trainables import process
+from trainables.worker import process
 if sys.argv[1] == "without": process.without_compiler()
 torch.manual_seed(0)
 def steps(kind, **more):

@@ -21,10 +21,10 @@ import fedtune
 from analysis.compare import compare
 from analysis.figures._registry import figures
 from analysis.report import build
+from analysis.report.best import rerun_command
 from analysis.report.build import document
 from analysis.report.files import write_tables
 from analysis.report.page import script_json, write
-from analysis.report.best import rerun_command
 from analysis.runs import Run, load
 from fedtune.cli import app
 from search_spaces import run_folder
