@@ -78,7 +78,7 @@ def test_out_of_time_leaves_trials_to_be_resumed(conduct: Conduct, tmp_path: Pat
 
 @pytest.mark.slow
 def test_several_metrics(conduct: Conduct, tmp_path: Path) -> None:
-    result = conduct("run", trials=14, sampler="nsga2", metrics=("val_global_accuracy", "val_wlp"), rounds=9)
+    result = conduct("run", trials=14, sampler="nsga2", metric=("val_global_accuracy", "val_wlp"), rounds=9)
     study = optuna.load_study(study_name=None, storage=f"sqlite:///{tmp_path}/run/study.db")
     assert result.finished and result.counts.get("PRUNED", 0) > 0 and len(study.best_trials) >= 1
     assert all(trial.values is None for trial in study.trials if trial.state == optuna.trial.TrialState.PRUNED)
