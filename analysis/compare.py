@@ -1,4 +1,4 @@
-"""Methods side by side: mean ± spread over seeds, and paired tests against the first one."""
+"""Runs side by side: mean ± standard deviation over seeds, and paired tests against the first run."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Comparison:
 
 
 def compare(paths: Sequence[str | os.PathLike[str]], *, metrics: Sequence[str] = (), readout: str = "last") -> Comparison:
-    """Two or more runs beside one another. A search takes part with its best trial (by what it selected on), a `kind: run`
+    """Two or more runs side by side. A search takes part with its best trial (by what it selected on), a `kind: run`
     directory with all its trials, each a seed.
 
     Raises `UserError` for a folder that is no run, an unknown metric, or a run without a result."""
