@@ -26,7 +26,7 @@ TOLERANCE = 1e-6
 
 #: Seed and concentration that give four clients 91, 60, 44 and 21 samples, no two of them of similar classes.
 SEED = 4
-QUICK: dict[str, Any] = {"clients": 4, "omega": 0.3, "min_samples": 12, "rounds": 4, "local_steps": 3, "batch_size": 12, "lr": 0.05,
+QUICK: dict[str, Any] = {"clients": 4, "omega": 0.3, "min_samples": 12, "rounds": 4, "local_steps": 2, "batch_size": 10, "lr": 0.05,
                          "momentum": 0.5, "weight_decay": 1e-3}
 #: Who takes part: never all, and in the second round others than in the first, so that places and clients' numbers differ.
 COHORTS = ((0, 2, 3), (0, 1, 3))

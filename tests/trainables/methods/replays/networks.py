@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tests.trainables.methods.replays.plain import Params
+from tests.trainables.methods.replays.plain import Adam, Params, gradients, watched
 
 SHAPE, CLASSES = (1, 8, 8), 4
 
@@ -61,10 +63,17 @@ def normalised(p: Params, layer: str, x: Tensor, training: bool) -> Tensor:
     return batch_norm(x, p[f"{layer}.weight"], p[f"{layer}.bias"], mean, var)
 
 
-#: What a generator learns; the rest of its state are running statistics.
 def learnt(p: Params) -> list[str]:
-    """Names of the parameters that gradients move."""
+    """Names of the parameters that gradients move; the rest of a generator's state are running statistics."""
     return [name for name in p if not name.endswith(("running_mean", "running_var", "num_batches_tracked"))]
+
+
+def learn(params: Params, optimiser: Adam, loss_of: Callable[[Params], Tensor]) -> None:
+    """One step on a generator, whose running statistics follow the pass; replaces the tensors in `params`."""
+    here = watched(params, learnt(params))
+    found = gradients(loss_of(here), here)
+    params.update({name: here[name].detach() for name in params if name not in learnt(params)})
+    optimiser.step(params, found)
 
 
 def one_hot(y: Tensor, classes: int = CLASSES) -> Tensor:

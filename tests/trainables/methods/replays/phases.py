@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tests.trainables.methods.replays.actual import Round, World, assert_close, assert_step, unpacked
-from tests.trainables.methods.replays.networks import cnn, images_of, learnt, merged
+from tests.trainables.methods.replays.networks import cnn, images_of, learn, merged
 from tests.trainables.methods.replays.plain import Adam, Params, Sgd, ce, drawn_batches, gradients, sgd_steps, watched
 from tests.trainables.methods.replays.submodels import Kept, cut, kept_channels, put_together, width
 from trainables.rng import Rng
@@ -88,14 +88,6 @@ def made(world: World, generator: Params, drawn: tuple[Tensor, Tensor], training
         mean, std = (torch.tensor(v).view(1, -1, 1, 1) for v in (world.fed.mean, world.fed.std))
         seen = ((s + 1) / 2 - mean) / std
     return Batch(z, y, h, s, seen)
-
-
-def learn(params: Params, optimiser: Adam, loss_of: Callable[[Params], Tensor]) -> None:
-    """One step on a generator, whose running statistics follow the pass; replaces the tensors in `params`."""
-    here = watched(params, learnt(params))
-    found = gradients(loss_of(here), here)
-    params.update({name: here[name].detach() for name in params if name not in learnt(params)})
-    optimiser.step(params, found)
 
 
 def alternate(world: World, model: Params, generator: Params, law: Tensor, rng: Rng, generator_loss: Callable[[Batch, Params, Params], Tensor],
