@@ -130,6 +130,14 @@ def assert_equal(actual: Mapping[str, Tensor], expected: Mapping[str, Tensor], w
         assert apart <= TOLERANCE * reach, f"{what}: {name} differs by {apart:.1e}, {apart / reach:.1e} of the step"
 
 
+def assert_adam(actual: Mapping[str, Tensor], expected: Mapping[str, Tensor], what: str) -> None:
+    """That two states of Adam agree; each of its quantities is measured by its own largest entry."""
+    for quantity in ("step", "exp_avg", "exp_avg_sq"):
+        ours, theirs = ({name: value for name, value in state.items() if name.endswith(f"/{quantity}")} for state in (actual, expected))
+        assert_equal(ours, theirs, f"{what}, {quantity}", max((float(value.abs().max()) for value in theirs.values()), default=1.0))
+    assert actual.keys() == expected.keys(), what
+
+
 def assert_close(actual: float, expected: float, what: str) -> None:
     """That two numbers agree to single precision, in which they are recorded."""
     assert abs(actual - expected) <= TOLERANCE * max(1.0, abs(expected)), f"{what}: {actual} and not {expected}"
