@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tests.trainables.methods.replays.actual import Round, World, assert_close, assert_step, unpacked
-from tests.trainables.methods.replays.networks import cnn, images_of, learn, merged
+from tests.trainables.methods.replays.networks import CLASSES, cnn, images_of, learn, merged
 from tests.trainables.methods.replays.plain import Adam, Params, Sgd, ce, drawn_batches, gradients, sgd_steps, watched
 from tests.trainables.methods.replays.submodels import Kept, cut, kept_channels, put_together, width
 from trainables.rng import Rng
@@ -21,11 +21,12 @@ CHOICE = {"fedavg": "static", "heterofl": "static", "feddropout": "random", "fed
 
 @dataclass(frozen=True)
 class Part:
-    """What a client made of its sub-model: the channels, the trained weights, the batches it drew."""
+    """What a client made of its sub-model: the channels, the trained weights, the batches it drew, and the classes it holds."""
 
     kept: Kept
     trained: Params
     drawn: list[Tensor]
+    held: Tensor
 
 
 def trained_parts(world: World, played: Round, model: Params, base: str, rho: int) -> dict[int, Part]:
@@ -36,19 +37,30 @@ def trained_parts(world: World, played: Round, model: Params, base: str, rho: in
         kept = kept_channels(CHOICE[base], rate, played.number, i, world.fed.rng)
         start = cut(model, kept)
         drawn = drawn_batches(data, c.local_steps, c.batch_size, world.client_rng(played.number, i).torch("batches"))
-        trained, losses = sgd_steps(start, data, drawn, lambda p, x, y, rate=rate: ce(cnn(p, x, 1 / rate), y), Sgd(c.lr, c.momentum, c.weight_decay))
+        held = torch.tensor([int((data.y == j).sum()) > 0 for j in range(CLASSES)])
+
+        def loss_of(p: Params, x: Tensor, y: Tensor, factor: float = 1 / rate, held: Tensor = held) -> Tensor:
+            logits = cnn(p, x, factor)
+            return ce(logits * held if c.masked_ce else logits, y)
+
+        trained, losses = sgd_steps(start, data, drawn, loss_of, Sgd(c.lr, c.momentum, c.weight_decay))
         assert_step(unpacked("model", played.payloads[i]), start, {name: torch.zeros_like(t) for name, t in start.items()}, f"download of {i}")
         assert_step(unpacked("model", result.upload), trained, start, f"upload of {i}")
         assert result.model is not None and result.loss is not None
         assert_step(result.model, trained, start, f"model of {i}")
         assert_close(result.loss, sum(losses) / len(losses), f"loss of {i}")
-        parts[i] = Part(kept, trained, drawn)
+        if c.own_class_rows_only:
+            assert torch.equal(result.upload["owned"], held)
+        parts[i] = Part(kept, trained, drawn, held)
     return parts
 
 
 def averaged(world: World, model: Params, parts: Mapping[int, Part]) -> Params:
-    """Eq. (1) with the clients' sample counts as weights."""
-    return put_together(model, [(part.kept, part.trained, float(len(world.clients[i].y))) for i, part in parts.items()])
+    """Eq. (1), clients weighted by their sample counts or alike."""
+    c = world.config
+    weights = {i: float(len(world.clients[i].y)) if c.agg_weight == "samples" else 1.0 for i in parts}
+    triples = [(part.kept, part.trained, weights[i]) for i, part in parts.items()]
+    return put_together(model, triples, [part.held for part in parts.values()] if c.own_class_rows_only else None)
 
 
 @dataclass(frozen=True)

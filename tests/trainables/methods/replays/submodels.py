@@ -54,15 +54,20 @@ def cut(model: Params, kept: Kept) -> Params:
     return {name: full.flatten()[_places(name, full, kept)] for name, full in model.items()}
 
 
-def put_together(model: Params, parts: Sequence[tuple[Kept, Params, float]]) -> Params:
-    """Eq. (1): `Σ_i p_i θ_i[l,k] / Σ_i p_i` over the clients i that held the entry; what nobody held stays."""
+def put_together(model: Params, parts: Sequence[tuple[Kept, Params, float]], holders: Sequence[Tensor] | None = None) -> Params:
+    """Eq. (1): `Σ_i p_i θ_i[l,k] / Σ_i p_i` over the clients i that held the entry; what nobody held stays.
+
+    With `holders`, `(C,)` per part, a class's row of the head counts only from clients that hold samples of the class."""
     whole: Params = {}
     for name, full in model.items():
         total, weights = torch.zeros(full.numel()), torch.zeros(full.numel())
-        for kept, part, weight in parts:
-            places = _places(name, full, kept).flatten()
-            total[places] += weight * part[name].flatten()
-            weights[places] += weight
+        for number, (kept, part, weight) in enumerate(parts):
+            places = _places(name, full, kept)
+            share = torch.full(places.shape, weight)
+            if holders is not None and name.startswith("head."):
+                share[~holders[number]] = 0.0
+            total[places.flatten()] += (share * part[name]).flatten()
+            weights[places.flatten()] += share.flatten()
         held = weights > 0
         merged = full.flatten().clone()
         merged[held] = total[held] / weights[held]
