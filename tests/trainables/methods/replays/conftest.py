@@ -9,8 +9,10 @@ import torch
 
 
 @pytest.fixture(autouse=True)
-def double_precision() -> Iterator[None]:
+def double_precision(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """New tensors are float64, and where the package asks for single precision by `.float()` it gets double as well."""
     before = torch.get_default_dtype()
+    monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(before)

@@ -83,6 +83,8 @@ def one_hot(y: Tensor, classes: int = CLASSES) -> Tensor:
 
 def merged(p: Params, z: Tensor, y: Tensor, how: str) -> Tensor:
     """o(z, y)."""
+    if how == "none":
+        return z
     if how == "ncat":
         return torch.cat([z, one_hot(y)], dim=1)
     embedded = p["embedding.weight"][y]

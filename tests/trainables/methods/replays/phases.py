@@ -9,14 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.trainables.methods.replays.actual import Round, World, assert_close, assert_step, unpacked
-from tests.trainables.methods.replays.networks import CLASSES, cnn, images_of, learn, merged
+from tests.trainables.methods.replays.actual import Round, World, assert_close, assert_equal, assert_step, unpacked
+from tests.trainables.methods.replays.networks import CLASSES, cnn_features, head, images_of, learn, merged
 from tests.trainables.methods.replays.plain import Adam, Params, Sgd, ce, drawn_batches, gradients, sgd_steps, watched
 from tests.trainables.methods.replays.submodels import Kept, cut, kept_channels, put_together, width
 from trainables.rng import Rng
 
 #: How each base chooses channels.
-CHOICE = {"fedavg": "static", "heterofl": "static", "feddropout": "random", "fedrolex": "rolling"}
+CHOICE = {"none": "static", "fedavg": "static", "heterofl": "static", "feddropout": "random", "fedrolex": "rolling"}
 
 
 @dataclass(frozen=True)
@@ -29,22 +29,28 @@ class Part:
     held: Tensor
 
 
-def trained_parts(world: World, played: Round, model: Params, base: str, rho: int) -> dict[int, Part]:
-    """The clients' steps on `CE(f(x; θ_i), y)` from their sub-models of `model`, compared with what they were sent and sent back."""
+def trained_parts(world: World, played: Round, model: Params, base: str, rho: int, own: Mapping[int, Params] | None = None,
+                  watch: Callable[[int, list[Tensor]], None] = lambda client, entering: None) -> dict[int, Part]:
+    """The clients' steps on `CE(f(x; θ_i), y)` from their sub-models of `model`, compared with what they were sent and sent back.
+
+    `own` are first weights of clients that are sent none. `watch` is shown what entered the normalisation layers at each step."""
     c, parts = world.config, {}
     for i, result in played.results.items():
         data, rate = world.clients[i], width(i, len(world.clients), rho)
         kept = kept_channels(CHOICE[base], rate, played.number, i, world.fed.rng)
-        start = cut(model, kept)
+        sent = cut(model, kept) if own is None else {}
+        start = sent if own is None else own[i]
         drawn = drawn_batches(data, c.local_steps, c.batch_size, world.client_rng(played.number, i).torch("batches"))
         held = torch.tensor([int((data.y == j).sum()) > 0 for j in range(CLASSES)])
 
-        def loss_of(p: Params, x: Tensor, y: Tensor, factor: float = 1 / rate, held: Tensor = held) -> Tensor:
-            logits = cnn(p, x, factor)
+        def loss_of(p: Params, x: Tensor, y: Tensor, factor: float = 1 / rate, held: Tensor = held, i: int = i) -> Tensor:
+            entering: list[Tensor] = []
+            logits = head(p, cnn_features(p, x, factor, entering))
+            watch(i, [value.detach() / factor for value in entering])
             return ce(logits * held if c.masked_ce else logits, y)
 
         trained, losses = sgd_steps(start, data, drawn, loss_of, Sgd(c.lr, c.momentum, c.weight_decay))
-        assert_step(unpacked("model", played.payloads[i]), start, {name: torch.zeros_like(t) for name, t in start.items()}, f"download of {i}")
+        assert_equal(unpacked("model", played.payloads[i]), sent, f"download of {i}")
         assert_step(unpacked("model", result.upload), trained, start, f"upload of {i}")
         assert result.model is not None and result.loss is not None
         assert_step(result.model, trained, start, f"model of {i}")

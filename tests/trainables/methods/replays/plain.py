@@ -173,15 +173,15 @@ def weighted_mean(many: Sequence[Mapping[str, Tensor]], weights: Sequence[float]
 
 
 def label_shares(counts: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """`τ_(i,y) = n_i^y / Σ_j n_j^y` `(S, C)` and `p(y)` `(C,)`. The package hands both on in single precision. A class without
-    samples is never drawn; its shares are equal."""
+    """`τ_(i,y) = n_i^y / Σ_j n_j^y` `(S, C)` and `p(y)` `(C,)`. A class without samples is never drawn;
+    its shares are equal."""
     table = torch.stack(list(counts)).double()
     total = table.sum(dim=0)
     tau = torch.full_like(table, 1 / len(table))
     for c in range(table.shape[1]):
         if total[c] > 0:
             tau[:, c] = table[:, c] / total[c]
-    return tau.float(), (total / total.sum()).float()
+    return tau, total / total.sum()
 
 
 def gathered(terms: Sequence[Tensor], weights: Tensor) -> Tensor:

@@ -55,7 +55,7 @@ def test_fedcg(case: str, toy: Path) -> None:
             counts.append(drawn_counts(data, drawn, CLASSES))
             if case == "kdc":
                 assert torch.equal(result.upload["label_counts"], counts[-1])
-        uniform = torch.full((3, CLASSES), 1 / 3, dtype=torch.float32), torch.full((CLASSES,), 1 / CLASSES, dtype=torch.float32)
+        uniform = torch.full((3, CLASSES), 1 / 3), torch.full((CLASSES,), 1 / CLASSES)
         tau, law = label_shares(counts) if case == "kdc" else uniform
         before, before_head = generator, classifier
         sizes = [len(fedcg.clients[i].y) for i in played.results]

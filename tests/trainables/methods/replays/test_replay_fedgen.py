@@ -71,7 +71,7 @@ def test_fedgen(case: str, toy: Path) -> None:
         shared = weighted_mean(uploads, sizes)
         tau, by_counts = label_shares(counts)
         seen = [float(share > 0) for share in by_counts]
-        law = by_counts if c.label_draw == "counts" else torch.tensor(seen, dtype=torch.float32) / sum(seen)
+        law = by_counts if c.label_draw == "counts" else torch.tensor(seen) / sum(seen)
         generator = taught(fedgen, played, uploads, sizes, tau, law, generator, adam)
         assert_step(played.after.model, shared, before_shared, f"model after round {played.number}")
         assert_step(played.after.generator, generator, before, f"generator after round {played.number}")

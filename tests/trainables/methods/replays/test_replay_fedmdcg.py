@@ -94,7 +94,7 @@ def first_stage(fedmdcg: World, played: Round, i: int, start: Params, generator:
             g = features_of(generator, noise(c, len(y), same), y, False)
             loss = loss + l2 * mean_square(f, g) + l3 * kl(head(p, g).detach(), head(p, f), c.kd_temperature_client)
         if l1 > 0:
-            free_y = torch.multinomial(law.float(), len(y), replacement=True, generator=labels)
+            free_y = torch.multinomial(law, len(y), replacement=True, generator=labels)
             loss = loss + l1 * ce(head(p, features_of(generator, noise(c, len(y), free), free_y, False)), free_y)
         return loss
 
