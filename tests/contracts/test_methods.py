@@ -137,10 +137,10 @@ def test_functions_leave_their_arguments_alone_and_cohort_order_does_not_matter(
         for i in order:
             payload = m.download(config, fed, state, i)
             sent = copy.deepcopy(payload)
-            memory = copy.deepcopy(s.progress.memories.get(i))
-            done[i] = Upload(i, m.client(config, fed, payload, s.progress.memories.get(i), s.data.clients[i], rng.child("client", i)).upload)
+            client_state = copy.deepcopy(s.progress.client_states.get(i))
+            done[i] = Upload(i, m.client(config, fed, payload, s.progress.client_states.get(i), s.data.clients[i], rng.child("client", i)).upload)
             assert same(payload, sent)
-            assert same(vars(memory) if memory else None, vars(s.progress.memories[i]) if memory else None)
+            assert same(vars(client_state) if client_state else None, vars(s.progress.client_states[i]) if client_state else None)
         return done
 
     forward, backward = work([0, 1, 2, 3]), work([3, 2, 1, 0])

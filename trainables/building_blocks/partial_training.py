@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from search_spaces.parameter import choice, flag
 from trainables.building_blocks import submodels
 from trainables.federation import ClientData, Federation
-from trainables.local import LocalJob, LocalTraining, LocalWork, Objective, alone
+from trainables.local import LocalJob, LocalResult, LocalTraining, Objective, client_of
 from trainables.method import Method
 from trainables.models import Model
 from trainables.params import pack, unpack
@@ -62,7 +62,7 @@ def client_module(config: PartialTraining, fed: Federation, client: int) -> Mode
 
 
 def submodel_job(config: PartialTraining, fed: Federation, model: Params, data: ClientData,
-                 finish: Callable[[Params, LocalWork], ClientResult]) -> LocalJob:
+                 finish: Callable[[Params, LocalResult], ClientResult]) -> LocalJob:
     """Trains the client's sub-model from `model` on its data."""
     module = client_module(config, fed, data.client)
     if config.masked_ce:
@@ -70,17 +70,17 @@ def submodel_job(config: PartialTraining, fed: Federation, model: Params, data: 
     return LocalJob(module, model, finish)
 
 
-def job(config: PartialTraining, fed: Federation, payload: Payload, memory: None, data: ClientData, rng: Rng) -> LocalJob:
+def job(config: PartialTraining, fed: Federation, payload: Payload, client_state: None, data: ClientData, rng: Rng) -> LocalJob:
     """Trains the received sub-model and returns it (and, for own_class_rows_only, which classes the client holds)."""
 
-    def finish(model: Params, work: LocalWork) -> ClientResult:
+    def finish(model: Params, trained: LocalResult) -> ClientResult:
         owned = {"owned": data.label_counts() > 0} if config.own_class_rows_only else {}
-        return ClientResult(upload=pack("model", model) | owned, model=model, loss=work.loss)
+        return ClientResult(upload=pack("model", model) | owned, model=model, loss=trained.loss)
 
     return submodel_job(config, fed, unpack("model", payload), data, finish)
 
 
-client = alone(job)
+client = client_of(job)
 
 
 def aggregate(config: PartialTraining, fed: Federation, extraction: str, round_: int, model: Params, uploads: Sequence[Upload]) -> Params:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from trainables.building_blocks.split_model import body_of, head_of
 from trainables.federation import ClientData, Federation
-from trainables.local import JobOf, LocalJob, LocalTraining, LocalWork, alone
+from trainables.local import JobOf, LocalJob, LocalResult, LocalTraining, client_of
 from trainables.method import Limit, Method, no_global_model
 from trainables.params import average, pack, unpack
 from trainables.rng import Rng
@@ -30,7 +30,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class Memory:
+class ClientState:
     """The part a client keeps to itself."""
 
     private: Params
@@ -52,13 +52,13 @@ def download(config: LocalTraining, fed: Federation, state: State, client: int) 
 def _job(part: Part) -> JobOf:
     private: Part = "features" if part == "head" else "head"
 
-    def job(config: LocalTraining, fed: Federation, payload: Payload, memory: Memory | None, data: ClientData, rng: Rng) -> LocalJob:
+    def job(config: LocalTraining, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng) -> LocalJob:
         """Trains both parts together, returns the shared one and keeps the other."""
-        own = memory.private if memory is not None else _CUT[private](fed.initial_params())
+        own = client_state.private if client_state is not None else _CUT[private](fed.initial_params())
         return LocalJob(fed.network(), unpack("model", payload) | own, finish)
 
-    def finish(model: Params, work: LocalWork) -> ClientResult:
-        return ClientResult(upload=pack("model", _CUT[part](model)), memory=Memory(_CUT[private](model)), model=model, loss=work.loss)
+    def finish(model: Params, trained: LocalResult) -> ClientResult:
+        return ClientResult(upload=pack("model", _CUT[part](model)), client_state=ClientState(_CUT[private](model)), model=model, loss=trained.loss)
 
     return job
 
@@ -70,6 +70,6 @@ def server(config: LocalTraining, fed: Federation, state: State, uploads: Sequen
 
 def sharing_method(part: Part, Config: type, **record: Any) -> Method:
     """The method record of sharing `part`."""
-    return Method(Config=Config, State=State, Memory=Memory, init=_init(part), download=download, client=alone(_job(part)), job=_job(part),
+    return Method(Config=Config, State=State, ClientState=ClientState, init=_init(part), download=download, client=client_of(_job(part)), job=_job(part),
                   server=server,
                   global_model=no_global_model, virtual=True, limits=(Limit({"clients": 1}, equals="local", other={"clients": 1}),), **record)

@@ -36,20 +36,20 @@ from torch import Tensor
 from search_spaces.parameter import choice, flag, real
 from trainables.building_blocks.distillation_bases import (
     WITHOUT_SERVER_STEPS,
-    Based,
+    ClientState,
+    DistillationBase,
     LabelCounting,
-    Memory,
     check,
     client,
     download,
     global_model,
     initial_generator,
     job,
-    law_of,
+    label_distribution_of,
     preliminary,
 )
 from trainables.building_blocks.losses import diversity, kd_kl, kl_rows
-from trainables.building_blocks.server_distillation import Batch, LabelLaw, Phases, ServerDistillation, Teachers, generator_module, moving_average
+from trainables.building_blocks.server_distillation import Batch, LabelDistribution, Phases, ServerDistillation, Teachers, generator_module, moving_average
 from trainables.federation import Federation
 from trainables.method import Limit, Method
 from trainables.params import on, put, take
@@ -58,7 +58,7 @@ from trainables.wire import Params, Upload
 
 
 @dataclass(frozen=True)
-class Config(ServerDistillation, LabelCounting, Based):
+class Config(ServerDistillation, LabelCounting, DistillationBase):
     """DFRD's own weights and switches, on top of its base and of server-side distillation."""
 
     alpha: float = real(0.5, low=0.0, high=2.0, symbol="α", doc="Weight of distillation on the averaged generator's images.", source="DFRD Eq. 7", tune=True)
@@ -97,27 +97,27 @@ def server(config: Config, fed: Federation, state: State, uploads: Sequence[Uplo
     model = preliminary(config, fed, state, uploads)
     if config.server_iters == 0:
         return State(now, model, state.generator, moving_average(state.ema, state.generator, config.lambda_))
-    work = _Work(config, fed, Teachers(fed, uploads), law_of(fed, uploads), model, state, rng)
+    distillation = _Distillation(config, fed, Teachers(fed, uploads), label_distribution_of(fed, uploads), model, state, rng)
     ema = state.ema
     for iteration in range(config.server_iters):
-        work.phases.generator_phase(work.generator_loss)
+        distillation.phases.generator_phase(distillation.generator_loss)
         if iteration == 0 and config.ema_update == "before_distillation":
-            ema = moving_average(ema, take(work.phases.generator), config.lambda_)
-            put(work.averaged, ema)
-        work.for_ema.renew()
-        work.phases.distillation_phase(work.student_loss)
-    generator = take(work.phases.generator)
+            ema = moving_average(ema, take(distillation.phases.generator), config.lambda_)
+            put(distillation.averaged, ema)
+        distillation.for_ema.renew()
+        distillation.phases.distillation_phase(distillation.student_loss)
+    generator = take(distillation.phases.generator)
     if config.ema_update == "round_end":
         ema = moving_average(ema, generator, config.lambda_)
-    return State(now, take(work.phases.student), generator, ema)
+    return State(now, take(distillation.phases.student), generator, ema)
 
 
-class _Work:
+class _Distillation:
     """One round's working modules and what the two phases minimise on them: step 7 of the algorithm."""
 
-    def __init__(self, config: Config, fed: Federation, teachers: Teachers, law: LabelLaw, model: Params, state: State, rng: Rng) -> None:
-        self.config, self.teachers, self.tau = config, teachers, law.weights.to(fed.device)
-        self.phases = Phases(config, fed, fed.network(slot="student"), model, state.generator, law.law, rng)
+    def __init__(self, config: Config, fed: Federation, teachers: Teachers, labels: LabelDistribution, model: Params, state: State, rng: Rng) -> None:
+        self.config, self.teachers, self.tau = config, teachers, labels.weights.to(fed.device)
+        self.phases = Phases(config, fed, fed.network(role="student"), model, state.generator, labels.probabilities, rng)
         self.averaged = generator_module(config, fed, "averaged G").eval().requires_grad_(False)
         put(self.averaged, on(fed.device, state.ema))
         self.for_ema = self.phases.draws("ema")
@@ -188,7 +188,7 @@ METHOD = Method(
     family="server-side data-free distillation",
     Config=Config,
     State=State,
-    Memory=Memory,
+    ClientState=ClientState,
     init=init,
     download=download,
     client=client,

@@ -38,9 +38,9 @@ from torch import Tensor
 from search_spaces.parameter import choice, integer, real
 from trainables.building_blocks.distillation_bases import (
     WITHOUT_SERVER_STEPS,
-    Based,
+    ClientState,
+    DistillationBase,
     LabelCounting,
-    Memory,
     State,
     check,
     client,
@@ -48,7 +48,7 @@ from trainables.building_blocks.distillation_bases import (
     global_model,
     init,
     job,
-    law_of,
+    label_distribution_of,
     preliminary,
 )
 from trainables.building_blocks.losses import diversity, kl_rows
@@ -62,7 +62,7 @@ from trainables.wire import Upload
 
 
 @dataclass(frozen=True)
-class Config(ServerDistillation, LabelCounting, Based):
+class Config(ServerDistillation, LabelCounting, DistillationBase):
     """FedFTG's weights and switches, on top of its base and of server-side distillation."""
 
     beta_md: float = real(1.0, low=0.0, high=100.0, log=True, symbol="β_md", doc="Weight of the model discrepancy loss.", source="FedFTG", tune=(0.1, 10))
@@ -80,9 +80,9 @@ def server(config: Config, fed: Federation, state: State, uploads: Sequence[Uplo
     model = preliminary(config, fed, state, uploads)
     if config.server_iters == 0:
         return State(state.round + 1, model, state.generator)
-    teachers, law = Teachers(fed, uploads), law_of(fed, uploads)
-    tau = law.weights.to(fed.device)
-    phases = Phases(config, fed, fed.network(slot="student"), model, state.generator, law.law, rng)
+    teachers, labels = Teachers(fed, uploads), label_distribution_of(fed, uploads)
+    tau = labels.weights.to(fed.device)
+    phases = Phases(config, fed, fed.network(role="student"), model, state.generator, labels.probabilities, rng)
 
     def of_generator(batch: Batch) -> Tensor:
         with torch.set_grad_enabled(config.discrepancy == "l1"):
@@ -144,7 +144,7 @@ METHOD = Method(
     family="server-side data-free distillation",
     Config=Config,
     State=State,
-    Memory=Memory,
+    ClientState=ClientState,
     init=init,
     download=download,
     client=client,

@@ -18,7 +18,9 @@ from trainables.models import Model
 from trainables.simulation import checkpoint
 from trainables.simulation.rounds import Row, Simulation, run_together
 
-_VERSION = 1
+_VERSION = 2
+#: Fields of a saved simulation and of its server's state that had another name in version 1.
+_RENAMED = {"memories": "client_states", "law": "label_probabilities"}
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,8 @@ class Replicates:
     def load(self, path: str | Path) -> None:
         """Continues from a file that `save` wrote for the same configuration and seeds."""
         tree = checkpoint.load(Path(path), self.simulations[0].fed.device)
+        if tree["version"] == 1:
+            tree = tree | {"version": _VERSION, "simulations": [_renamed(saved) for saved in tree["simulations"]]}
         if tree["version"] != _VERSION or tuple(tree["seeds"]) != self.seeds:
             raise ValueError(f"{path} is a checkpoint of version {tree['version']} and seeds {tree['seeds']}")
         for simulation, saved in zip(self.simulations, tree["simulations"], strict=True):
@@ -88,3 +92,9 @@ class Replicates:
                             s.fed.seed, s.progress.round)
                 found[s.fed.seed] = ({k: v.contiguous().cpu() for k, v in params.items()}, asdict(card))
         return found
+
+
+def _renamed(saved: dict[str, Any]) -> dict[str, Any]:
+    """A simulation saved by version 1 under the names of today."""
+    return {_RENAMED.get(name, name): {_RENAMED.get(key, key): item for key, item in value.items()} if name == "state" else value
+            for name, value in saved.items()}

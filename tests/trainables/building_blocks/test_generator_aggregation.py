@@ -13,7 +13,7 @@ from tests.contracts.test_methods import simulate, values_for
 from tests.trainables.building_blocks.test_losses import random, softmax
 from tests.trainables.methods.test_dfrd import kl
 from trainables.building_blocks import generator_aggregation
-from trainables.building_blocks.generator_aggregation import Crossed, aggregate, draw_noise, kd_loss, kdc_losses, ramp
+from trainables.building_blocks.generator_aggregation import GeneratorAggregation, aggregate, draw_noise, kd_loss, kdc_losses, ramp
 from trainables.building_blocks.split_model import body_of, head_of
 from trainables.generators.feature import FeatureGenerator, initialise
 from trainables.simulation.rounds import Simulation
@@ -72,7 +72,8 @@ def test_ramp_starts_at_zero_unless_there_is_none() -> None:
 
 def test_the_noise_is_normal_or_uniform() -> None:
     cpu = torch.device("cpu")
-    normal, uniform = (draw_noise(Crossed(noise=law, noise_dim=50), 200, torch.Generator().manual_seed(0), cpu) for law in ("normal", "uniform"))
+    normal, uniform = (draw_noise(GeneratorAggregation(noise=noise, noise_dim=50), 200, torch.Generator().manual_seed(0), cpu)
+                       for noise in ("normal", "uniform"))
     assert normal.shape == uniform.shape == (200, 50)
     assert abs(float(normal.mean())) < 0.05 and float(normal.std()) == pytest.approx(1.0, abs=0.05)
     assert float(uniform.min()) >= 0 and float(uniform.max()) < 1 and float(uniform.mean()) == pytest.approx(0.5, abs=0.02)

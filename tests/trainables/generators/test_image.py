@@ -1,4 +1,4 @@
-"""Generators: layer sizes of the paper's tables, merge operators, initialisation laws, running statistics."""
+"""Generators: layer sizes of the paper's tables, merge operators, initial distributions, running statistics."""
 
 from __future__ import annotations
 

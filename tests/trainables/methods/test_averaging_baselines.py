@@ -112,7 +112,7 @@ def test_qffl_stays_finite_for_a_large_q_and_leans_to_the_worst_client() -> None
 def test_qffl_measures_the_received_model_on_all_samples(toy: Path) -> None:
     s = Simulation("qffl", values_for("qffl", toy, q=1.0), 3, CPU)
     data, rng = s.data.clients[0], s.fed.rng.child("x")
-    module = s.fed.network(slot="by hand").eval()
+    module = s.fed.network(role="by hand").eval()
     put(module, s.progress.state.model)
     x, y = data.batch(torch.arange(len(data)))
     with torch.no_grad():

@@ -11,9 +11,9 @@ import torch
 
 from tests.contracts.test_methods import simulate, values_for
 from tests.trainables.building_blocks.test_losses import random, softmax
-from trainables.building_blocks.distillation_bases import Memory, download, label_counts
-from trainables.building_blocks.server_distillation import Teachers, label_law, moving_average, to_models
-from trainables.local import LocalWork
+from trainables.building_blocks.distillation_bases import download, label_counts
+from trainables.building_blocks.server_distillation import Teachers, label_distribution, moving_average, to_models
+from trainables.local import LocalResult
 from trainables.methods.dfrd import Config, embedding_hinge, generator_loss, transfer_mask, transferability_loss
 from trainables.simulation.rounds import Simulation
 from trainables.wire import Upload
@@ -82,27 +82,27 @@ def test_zero_momentum_makes_the_average_equal_the_generator(toy: Path) -> None:
 def test_label_law_weights_and_sampling() -> None:
     """Sec. 3.2: τ_{i,y} = n_i^y / Σ_j n_j^y, p(y) = Σ_j n_j^y / n; class 2 has no data."""
     counts = torch.tensor([[1, 4, 0], [3, 0, 0]])
-    law = label_law(counts, 2, 3)
-    np.testing.assert_allclose(law.weights.numpy(), [[0.25, 1.0, 0.5], [0.75, 0.0, 0.5]])
-    np.testing.assert_allclose(law.law.numpy(), [0.5, 0.5, 0.0])
-    uniform = label_law(None, 4, 2)
-    assert uniform.weights.tolist() == [[0.25, 0.25]] * 4 and uniform.law.tolist() == [0.5, 0.5]
+    labels = label_distribution(counts, 2, 3)
+    np.testing.assert_allclose(labels.weights.numpy(), [[0.25, 1.0, 0.5], [0.75, 0.0, 0.5]])
+    np.testing.assert_allclose(labels.probabilities.numpy(), [0.5, 0.5, 0.0])
+    uniform = label_distribution(None, 4, 2)
+    assert uniform.weights.tolist() == [[0.25, 0.25]] * 4 and uniform.probabilities.tolist() == [0.5, 0.5]
 
 
 def test_label_counters(toy: Path) -> None:
     """Distinct samples drawn this round, drawn so far, held; nothing for `average`."""
     simulation = Simulation("dfrd", values_for("dfrd", toy), 0, torch.device("cpu"))
     data = simulation.data.clients[0]
-    work = LocalWork(0.0, torch.tensor([[0, 1], [1, 2]]))
+    trained = LocalResult(0.0, torch.tensor([[0, 1], [1, 2]]))
     expected = np.bincount(data.y[:3].numpy(), minlength=4)
-    counts, seen = label_counts(Config(), data, work, None)
+    counts, seen = label_counts(Config(), data, trained, None)
     assert counts is not None and counts.tolist() == expected.tolist() and seen is None
-    _, seen = label_counts(Config(counter_window="cumulative"), data, work, None)
-    later, seen = label_counts(Config(counter_window="cumulative", label_smoothing_count=1), data, LocalWork(0.0, torch.tensor([[3]])), Memory(None, seen))
+    _, seen = label_counts(Config(counter_window="cumulative"), data, trained, None)
+    later, seen = label_counts(Config(counter_window="cumulative", label_smoothing_count=1), data, LocalResult(0.0, torch.tensor([[3]])), seen)
     assert later is not None and later.tolist() == (np.bincount(data.y[:4].numpy(), minlength=4) + 1).tolist()
-    held, _ = label_counts(Config(label_weighting="static"), data, work, None)
+    held, _ = label_counts(Config(label_weighting="static"), data, trained, None)
     assert held is not None and held.tolist() == np.bincount(data.y.numpy(), minlength=4).tolist()
-    assert label_counts(Config(label_weighting="average"), data, work, None) == (None, None)
+    assert label_counts(Config(label_weighting="average"), data, trained, None) == (None, None)
 
 
 def test_embedding_hinge() -> None:
@@ -140,15 +140,15 @@ def test_data_free_mode_sends_a_model_once_and_never_aggregates(toy: Path) -> No
     assert rows[0]["bytes_down"] > 0 and rows[1]["bytes_down"] == 0 and rows[1]["bytes_up"] > 0
     fresh = Simulation("dfrd", values_for("dfrd", toy, base="none"), 3, torch.device("cpu"))
     assert all(torch.equal(simulation.progress.state.model[k], fresh.progress.state.model[k]) for k in fresh.progress.state.model)
-    assert set(simulation.progress.memories) == {0, 1, 2, 3}
+    assert set(simulation.progress.client_states) == {0, 1, 2, 3}
 
 
 def test_noise_is_drawn_per_step_or_held_for_a_phase(toy: Path) -> None:
     from trainables.building_blocks.server_distillation import Draws
     from trainables.rng import Rng
 
-    law = torch.tensor([0.0, 0.5, 0.5])
-    held, fresh = (Draws(8, 2, law, torch.device("cpu"), Rng(0), resample) for resample in (False, True))
+    probabilities = torch.tensor([0.0, 0.5, 0.5])
+    held, fresh = (Draws(8, 2, probabilities, torch.device("cpu"), Rng(0), resample) for resample in (False, True))
     a, b = held.next(), held.next()
     held.renew()
     c = held.next()

@@ -34,7 +34,7 @@ def kl(p: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 def run_client(s: Simulation, number: int) -> dict[str, torch.Tensor]:
     payload = s.method.download(s.config, s.fed, s.progress.state, number)
-    upload: dict[str, torch.Tensor] = s.method.client(s.config, s.fed, payload, s.progress.memories.get(number), s.data.clients[number],
+    upload: dict[str, torch.Tensor] = s.method.client(s.config, s.fed, payload, s.progress.client_states.get(number), s.data.clients[number],
                                                       s.fed.rng.child(number)).upload
     return upload
 
@@ -200,7 +200,7 @@ def test_the_ensemble_weighs_clients_by_what_they_hold_of_the_label(toy: Path) -
     uploads = [Upload(i, run_client(s, i)) for i in range(4)]
     whole = [Upload(u.client, {f"model/{k.split('/', 1)[1]}": v for k, v in u.payload.items() if k.startswith("model/")}
                     | {f"model/head.{k.split('/')[1]}": v for k, v in u.payload.items() if k.startswith("head/")}) for u in uploads]
-    teachers = dhf.Teachers(s.fed, whole, lambda client, slot: dhf.client_network(s.config, s.fed, client, slot))
+    teachers = dhf.Teachers(s.fed, whole, lambda client, role: dhf.client_network(s.config, s.fed, client, role))
     assert [m.name for m in teachers.modules] == ["cnn2", "cnn3", "cnn2", "cnn3"]
     images, y = random(3, 1, 8, 8).float(), torch.tensor([2, 0, 1])
     counts = torch.stack([d.label_counts() for d in s.data.clients]).double()
@@ -227,10 +227,10 @@ def test_the_global_model_trains_in_its_rounds_only_and_in_the_last(toy: Path) -
 def test_clients_start_from_their_mixed_head_and_keep_their_extractor(toy: Path) -> None:
     s, _ = simulate("dhf", toy, 2)
     payload = s.method.download(s.config, s.fed, s.progress.state, 1)
-    kept = s.progress.memories[1].model
+    kept = s.progress.client_states[1].model
     # With a learning rate too small to move float32 weights, what comes up is where the client began.
     still = replace(s.config, lr=1e-30)
-    upload = dhf.client(still, s.fed, payload, s.progress.memories[1], s.data.clients[1], s.fed.rng)
+    upload = dhf.client(still, s.fed, payload, s.progress.client_states[1], s.data.clients[1], s.fed.rng)
     assert upload.model is not None
     assert torch.equal(upload.model["head.weight"], s.progress.state.heads[1]["weight"]) and not torch.equal(upload.model["head.weight"], kept["head.weight"])
     assert torch.equal(upload.model["fc.weight"], kept["fc.weight"])
@@ -241,7 +241,7 @@ def test_clients_start_from_their_mixed_head_and_keep_their_extractor(toy: Path)
 def test_partial_participation_leaves_the_others_as_they_were(toy: Path) -> None:
     s, _ = simulate("dhf", toy, 1, active_clients=2)
     state = s.progress.state
-    assert len(state.heads) == 2 and set(state.heads) == set(s.progress.memories)
+    assert len(state.heads) == 2 and set(state.heads) == set(s.progress.client_states)
 
 
 @pytest.mark.parametrize("partition", ["pathological", "dir_pfl"])
@@ -269,7 +269,7 @@ def test_the_generator_follows_the_prototypes(toy: Path) -> None:
         y, z = torch.arange(4).repeat(8), torch.randn(32, 8, generator=torch.Generator().manual_seed(0))
         whole = [Upload(u.client, {k: v for k, v in u.payload.items() if k.startswith("model/")}
                         | {f"model/head.{k.split('/')[1]}": v for k, v in u.payload.items() if k.startswith("head/")}) for u in uploads]
-        teachers = dhf.Teachers(s.fed, whole, lambda client, slot: dhf.client_network(s.config, s.fed, client, slot))
+        teachers = dhf.Teachers(s.fed, whole, lambda client, role: dhf.client_network(s.config, s.fed, client, role))
         with torch.no_grad():
             features, _ = teachers.features_and_logits(generator.eval()(generator.merge(z, y)), torch.full((4, 32), 0.25))
         return float(F.mse_loss(features, state.prototypes[y]))

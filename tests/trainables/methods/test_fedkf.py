@@ -136,17 +136,17 @@ def test_adversarial_term_is_minus_gamma_kl(toy: Path) -> None:
 
 def test_generators_start_alike_and_stay_on_their_clients_with_their_optimiser(toy: Path) -> None:
     first, _ = simulate("fedkf", toy, 1)
-    assert first.progress.memories == {}  # round 1 trains on data alone
+    assert first.progress.client_states == {}  # round 1 trains on data alone
     s, _ = simulate("fedkf", toy, 2)
     steps = s.config.local_steps
-    assert set(s.progress.memories) == {0, 1, 2, 3}
-    assert {float(m.adam["linear.weight/step"]) for m in s.progress.memories.values()} == {steps}
-    assert not same(s.progress.memories[0].generator, s.progress.memories[1].generator)
+    assert set(s.progress.client_states) == {0, 1, 2, 3}
+    assert {float(m.adam["linear.weight/step"]) for m in s.progress.client_states.values()} == {steps}
+    assert not same(s.progress.client_states[0].generator, s.progress.client_states[1].generator)
     s.run_round()
-    assert {float(m.adam["linear.weight/step"]) for m in s.progress.memories.values()} == {2 * steps}
+    assert {float(m.adam["linear.weight/step"]) for m in s.progress.client_states.values()} == {2 * steps}
     _, frozen, _ = fusion(toy)
     _, again, _ = fusion(toy)
-    assert same(frozen.memory().generator, again.memory().generator)
+    assert same(frozen.client_state().generator, again.client_state().generator)
 
 
 @pytest.mark.parametrize(("teacher", "models"), [("oca", 2), ("aca", 1)])

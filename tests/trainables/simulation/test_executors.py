@@ -27,11 +27,12 @@ def simulation(name: str, toy: Path, seed: int = 3, **more: Any) -> Simulation:
 
 def results_of(s: Simulation, executor: str) -> list[ClientResult]:
     """What the clients of the next round yield."""
-    works = list(s._clients(Counter()))
+    calls = list(s._clients(Counter()))
     if executor == "loop":
-        return [s.method.client(w.config, w.fed, w.payload, w.memory, w.data, w.rng) for w in works]
+        return [s.method.client(call.config, call.fed, call.payload, call.client_state, call.data, call.rng) for call in calls]
     assert s.method.job is not None
-    return train_stacked(s.config, [Task(s.method.job(w.config, w.fed, w.payload, w.memory, w.data, w.rng), w.data, w.rng) for w in works])
+    return train_stacked(s.config, [Task(s.method.job(call.config, call.fed, call.payload, call.client_state, call.data, call.rng), call.data, call.rng)
+                                    for call in calls])
 
 
 def test_auto_is_the_loop_on_a_cpu_and_stacks_on_cuda_what_can_be_stacked() -> None:
@@ -52,7 +53,7 @@ def test_dense_is_stacked_only_without_batch_statistics(toy: Path) -> None:
 
 @pytest.mark.parametrize("executor", ["loop", "vmap"])
 def test_clients_never_share_a_tensor(executor: str, toy: Path) -> None:
-    """Uploads, memories and the server's state stand in memory of their own: changing one changes no other."""
+    """Uploads, client states and the server's state stand in memory of their own: changing one changes no other."""
     s = simulation("local", toy)
     s.run_round()
     t = simulation("fedavg", toy)
@@ -75,8 +76,8 @@ def test_a_client_alone_gets_what_it_gets_in_company(executor: str, toy: Path) -
     s = simulation("fedavg", toy, momentum=0.9)
     together = results_of(s, executor)
     start = s.progress.state.model
-    for place, (work, result) in enumerate(zip(list(s._clients(Counter())), together, strict=True)):
-        alone = s.method.client(work.config, work.fed, work.payload, None, work.data, work.rng)
+    for place, (call, result) in enumerate(zip(list(s._clients(Counter())), together, strict=True)):
+        alone = s.method.client(call.config, call.fed, call.payload, None, call.data, call.rng)
         assert result.model is not None and alone.model is not None
         for name, tensor in alone.model.items():
             np.testing.assert_allclose(result.model[name].numpy(), tensor.numpy(), rtol=1e-5, atol=1e-7, err_msg=f"client {place}")
