@@ -82,13 +82,13 @@ class World:
             results = {i: m.client(config, fed, payloads[i], kept.get(i), self.clients[i], self.client_rng(number, i)) for i in cohort}
             after = m.server(config, fed, state, [Upload(i, results[i].upload) for i in cohort], self.server_rng(number))
             played.append(Round(number, state, payloads, dict(kept), results, after))
-            state, kept = after, kept | {i: memory(r) for i, r in results.items() if memory(r) is not None}
+            state, kept = after, kept | {i: client_state(r) for i, r in results.items() if client_state(r) is not None}
         return played
 
 
-def memory(result: ClientResult) -> Any:
+def client_state(result: ClientResult) -> Any:
     """What the client keeps until its next round."""
-    return result.memory
+    return result.client_state
 
 
 def world(name: str, data: Path, /, **values: Any) -> World:
@@ -100,9 +100,9 @@ def world(name: str, data: Path, /, **values: Any) -> World:
     return World(simulation.method, simulation.config, simulation.fed, clients, simulation.progress.state)
 
 
-def slowed(played: World, client: int, work: float) -> World:
+def slowed(played: World, client: int, share: float) -> World:
     """The same, with one client that manages only a share of its steps."""
-    clients = tuple(replace(c, work=work) if c.client == client else c for c in played.clients)
+    clients = tuple(replace(c, step_share=share) if c.client == client else c for c in played.clients)
     return replace(played, clients=clients)
 
 

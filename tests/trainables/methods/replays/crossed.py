@@ -19,11 +19,11 @@ def part(params: Mapping[str, Tensor], of_head: bool) -> Params:
 
 
 def noise(config: Any, samples: int, random: torch.Generator) -> Tensor:
-    """z of the configured law."""
+    """z of the configured distribution."""
     return (torch.randn if config.noise == "normal" else torch.rand)(samples, config.noise_dim, generator=random)
 
 
-def aggregated(config: Any, generators: Sequence[Params], heads: Sequence[Params], sizes: Sequence[int], tau: Tensor, law: Tensor,
+def aggregated(config: Any, generators: Sequence[Params], heads: Sequence[Params], sizes: Sequence[int], tau: Tensor, p_y: Tensor,
                rng: Rng) -> tuple[Params, Params]:
     """[G, D]: the averages by n_i, then `server_agg`. One pass of G per step; teachers D_i(G_i(z, y)) in evaluation mode."""
     average = weighted_mean(generators, sizes) | weighted_mean(heads, sizes)
@@ -31,7 +31,7 @@ def aggregated(config: Any, generators: Sequence[Params], heads: Sequence[Params
         adam, temperature = Adam(config.server_lr, decay=config.gen_weight_decay), config.kd_temperature_server
         samples = config.server_steps * config.server_batch_size
         zs = noise(config, samples, rng.torch("noise")).split(config.server_batch_size)
-        ys = torch.multinomial(law, samples, replacement=True, generator=rng.torch("labels")).split(config.server_batch_size)
+        ys = torch.multinomial(p_y, samples, replacement=True, generator=rng.torch("labels")).split(config.server_batch_size)
         for z, y in zip(zs, ys, strict=True):
             made = [features_of(g, z, y, False) for g in generators]
             rho = [head(d, g) for d, g in zip(heads, made, strict=True)]

@@ -83,8 +83,8 @@ class Batch:
 class Draws:
     """`z ~ N(0, I)`, `y ~ p(y)` from one stream; `phase` is called where a phase begins."""
 
-    def __init__(self, config: Any, law: Tensor, rng: Rng, name: str) -> None:
-        self.config, self.law, self.random = config, law, rng.child(name).torch("noise")
+    def __init__(self, config: Any, p_y: Tensor, rng: Rng, name: str) -> None:
+        self.config, self.p_y, self.random = config, p_y, rng.child(name).torch("noise")
         self.phase()
 
     def phase(self) -> None:
@@ -93,7 +93,7 @@ class Draws:
     def next(self) -> tuple[Tensor, Tensor]:
         if self.held is None or self.config.resample_noise:
             z = torch.randn(self.config.server_batch_size, self.config.noise_dim, generator=self.random)
-            self.held = z, torch.multinomial(self.law, len(z), replacement=True, generator=self.random)
+            self.held = z, torch.multinomial(self.p_y, len(z), replacement=True, generator=self.random)
         return self.held
 
 
@@ -108,14 +108,14 @@ def made(world: World, generator: Params, drawn: tuple[Tensor, Tensor], training
     return Batch(z, y, h, s, seen)
 
 
-def alternate(world: World, model: Params, generator: Params, law: Tensor, rng: Rng, generator_loss: Callable[[Batch, Params, Params], Tensor],
+def alternate(world: World, model: Params, generator: Params, p_y: Tensor, rng: Rng, generator_loss: Callable[[Batch, Params, Params], Tensor],
               student_loss: Callable[[Batch, Params], Tensor], between: Callable[[int, Params], None] = lambda iteration, w: None) -> tuple[Params, Params]:
     """I times: I_g Adam steps on w (in training mode), then I_d SGD steps on θ on images of w in evaluation mode.
 
     `generator_loss(batch, w, θ)`, `student_loss(batch, θ)`; `between` is called after each generator phase."""
     c = world.config
     theta, w = dict(model), dict(generator)
-    of_generator, of_student = Draws(c, law, rng, "generator"), Draws(c, law, rng, "distillation")
+    of_generator, of_student = Draws(c, p_y, rng, "generator"), Draws(c, p_y, rng, "distillation")
 
     def fresh() -> tuple[Adam, Sgd]:
         return Adam(c.gen_lr, (c.gen_beta1, c.gen_beta2)), Sgd(c.distill_lr, c.distill_momentum, c.distill_weight_decay)

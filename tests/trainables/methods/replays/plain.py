@@ -20,7 +20,7 @@ class Samples(Protocol):
     """One client's samples."""
 
     y: Tensor
-    work: float
+    step_share: float
 
     def batch(self, chosen: Tensor) -> tuple[Tensor, Tensor]: ...
 
@@ -133,7 +133,7 @@ def gradients(loss: Tensor, params: Mapping[str, Tensor]) -> Params:
 def drawn_batches(data: Samples, steps: int, batch_size: int, random: Generator) -> list[Tensor]:
     """Shuffles of the client's samples laid end to end and cut into `steps` (times the client's share of work) batches."""
     samples = len(data.y)
-    batch, steps = min(batch_size, samples), max(1, round(data.work * steps))
+    batch, steps = min(batch_size, samples), max(1, round(data.step_share * steps))
     order: list[int] = []
     while len(order) < steps * batch:
         order += torch.randperm(samples, generator=random).tolist()

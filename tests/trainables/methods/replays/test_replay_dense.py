@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.trainables.methods.replays.actual import assert_equal, assert_step, memory, unpacked, world
+from tests.trainables.methods.replays.actual import assert_equal, assert_step, client_state, unpacked, world
 from tests.trainables.methods.replays.networks import CLASSES, cnn, cnn_features, head, statistics
 from tests.trainables.methods.replays.phases import Batch, alternate, averaged, trained_parts
 from tests.trainables.methods.replays.plain import Params, ce, kl, kl_rows
@@ -42,7 +42,7 @@ def test_dense(case: str, toy: Path) -> None:
         for i, part in parts.items():
             assert_equal(unpacked("statistics", played.results[i].upload), reported[i], f"statistics of {i}")
             if base == "none":
-                assert_equal(memory(played.results[i]).model, part.trained, f"model kept by {i}")
+                assert_equal(client_state(played.results[i]).model, part.trained, f"model kept by {i}")
             own[i] = part.trained
         teachers, theirs = [part.trained for part in parts.values()], list(reported.values())
         factor = c.kd_temperature**2 if c.squared_temperature else 1.0

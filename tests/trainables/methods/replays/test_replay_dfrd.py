@@ -57,9 +57,9 @@ def served(dfrd: World, played: Round, model: Params, generator: Params, average
            counts: list[Tensor]) -> tuple[Params, Params, Params]:
     """θ, w and w̃ after the server's part of the round."""
     c, rng = dfrd.config, dfrd.server_rng(played.number)
-    tau, law = label_shares(counts)
+    tau, p_y = label_shares(counts)
     teachers = [part.trained for part in parts.values()]
-    for_average = Draws(c, law, rng, "ema")
+    for_average = Draws(c, p_y, rng, "ema")
     selected = []
 
     def ensemble(batch: Batch) -> Tensor:
@@ -89,7 +89,7 @@ def served(dfrd: World, played: Round, model: Params, generator: Params, average
             averages.append(moved(average, w, c.lambda_))
 
     averages = [average]
-    theta, w = alternate(dfrd, averaged(dfrd, model, parts), generator, law, rng, generator_loss, student_loss, between)
+    theta, w = alternate(dfrd, averaged(dfrd, model, parts), generator, p_y, rng, generator_loss, student_loss, between)
     assert sum(selected) > 0, "no sample counts in L_tran"
     return theta, w, averages[-1] if c.ema_update == "before_distillation" else moved(average, w, c.lambda_)
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tests.trainables.methods.replays.actual import Round, World, assert_close, assert_equal, assert_step, memory, unpacked, world
+from tests.trainables.methods.replays.actual import Round, World, assert_close, assert_equal, assert_step, client_state, unpacked, world
 from tests.trainables.methods.replays.networks import CLASSES, head
 from tests.trainables.methods.replays.phases import Batch, alternate
 from tests.trainables.methods.replays.plain import (
@@ -55,7 +55,7 @@ def test_dhf(case: str, toy: Path) -> None:
             assert_equal(unpacked("head", played.payloads[i]), mixed.get(i, {}), f"head sent to {i}")
             start = own[i] | {f"head.{name}": value for name, value in mixed.get(i, {}).items()}
             own[i], means[i] = trained(dhf, played, i, start, prototypes)
-            assert_step(memory(result).model, own[i], start, f"model kept by {i}")
+            assert_step(client_state(result).model, own[i], start, f"model kept by {i}")
             heads[i] = {name[5:]: value for name, value in own[i].items() if name.startswith("head.")}
             bodies[i] = {name: value for name, value in own[i].items() if not name.startswith("head.")}
             assert_step(unpacked("prototype", result.upload), {str(j): v for j, v in means[i].items()}, {str(j): v * 0 for j, v in means[i].items()},
@@ -154,7 +154,7 @@ def enhanced(dhf: World, played: Round, teachers: list[Params], generator: Param
     c = dhf.config
     counts = counts_of(dhf, list(played.results))
     tau, shares = label_shares(counts)
-    law = (shares > 0).double() / int((shares > 0).sum())
+    p_y = (shares > 0).double() / int((shares > 0).sum())
     table = torch.stack([prototypes.get(j, torch.zeros(512)) for j in range(CLASSES)])
 
     def ensembles(batch: Batch) -> tuple[Tensor, Tensor]:
@@ -174,4 +174,4 @@ def enhanced(dhf: World, played: Round, teachers: list[Params], generator: Param
         pair = (u_t, head(theta, v_s)) if c.kl_direction == "teacher_first" else (head(theta, v_s), u_t)
         return kl(*pair, c.kd_temperature) + c.alpha * mean_square(v_s, v_t)
 
-    return alternate(dhf, model, generator, law, dhf.server_rng(played.number), generator_loss, student_loss)
+    return alternate(dhf, model, generator, p_y, dhf.server_rng(played.number), generator_loss, student_loss)

@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.trainables.methods.replays.actual import Round, World, assert_adam, assert_close, assert_equal, assert_step, memory, unpacked, world
+from tests.trainables.methods.replays.actual import Round, World, assert_adam, assert_close, assert_equal, assert_step, client_state, unpacked, world
 from tests.trainables.methods.replays.crossed import aggregated, agreement, noise, part
 from tests.trainables.methods.replays.networks import CLASSES, cnn_features, features_of, head, learn
 from tests.trainables.methods.replays.plain import Adam, Params, Sgd, ce, drawn_batches, drawn_counts, gradients, label_shares, mean_square, sgd_steps, watched
@@ -42,7 +42,7 @@ def test_fedcg(case: str, toy: Path) -> None:
             assert_step(unpacked("head", result.upload), part(model, of_head=True), classifier, f"classifier of {i}")
             assert result.model is not None and result.loss is not None
             assert_step(result.model, model, start, f"model of {i}")
-            kept = memory(result)
+            kept = client_state(result)
             assert_step(kept.body, part(model, of_head=False), bodies[i], f"extractor kept by {i}")
             assert_step(kept.discriminator, critic, critics[i], f"discriminator kept by {i}")
             assert_adam(kept.generator_adam, adams[i][0].kept(), f"generator's Adam kept by {i}")
@@ -56,10 +56,10 @@ def test_fedcg(case: str, toy: Path) -> None:
             if case == "kdc":
                 assert torch.equal(result.upload["label_counts"], counts[-1])
         uniform = torch.full((3, CLASSES), 1 / 3), torch.full((CLASSES,), 1 / CLASSES)
-        tau, law = label_shares(counts) if case == "kdc" else uniform
+        tau, p_y = label_shares(counts) if case == "kdc" else uniform
         before, before_head = generator, classifier
         sizes = [len(fedcg.clients[i].y) for i in played.results]
-        generator, classifier = aggregated(c, uploads, heads, sizes, tau, law, fedcg.server_rng(played.number))
+        generator, classifier = aggregated(c, uploads, heads, sizes, tau, p_y, fedcg.server_rng(played.number))
         assert_step(played.after.generator, generator, before, f"G after round {played.number}")
         assert_step(played.after.head, classifier, before_head, f"D after round {played.number}")
 

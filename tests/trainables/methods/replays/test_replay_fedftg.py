@@ -33,7 +33,7 @@ def test_fedftg(case: str, toy: Path) -> None:
         counts = {i: held_counts(fedftg.clients[i], CLASSES) if static else drawn_counts(fedftg.clients[i], part.drawn, CLASSES) for i, part in parts.items()}
         for i, n in counts.items():
             assert torch.equal(played.results[i].upload["label_counts"], n)
-        tau, law = label_shares(list(counts.values()))
+        tau, p_y = label_shares(list(counts.values()))
         teachers = [part.trained for part in parts.values()]
         divisor = CLASSES if c.kl_norm == "classes" else 1
 
@@ -56,6 +56,6 @@ def test_fedftg(case: str, toy: Path) -> None:
             return weighted([kl_rows(a, b, c.kd_temperature) / divisor for a, b in pairs], batch.y)
 
         before, before_generator = model, generator
-        model, generator = alternate(fedftg, averaged(fedftg, model, parts), generator, law, fedftg.server_rng(played.number), generator_loss, student_loss)
+        model, generator = alternate(fedftg, averaged(fedftg, model, parts), generator, p_y, fedftg.server_rng(played.number), generator_loss, student_loss)
         assert_step(played.after.model, model, before, f"model after round {played.number}")
         assert_step(played.after.generator, generator, before_generator, f"generator after round {played.number}")

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.trainables.methods.replays.actual import Round, World, assert_adam, assert_close, assert_equal, assert_step, memory, unpacked, world
+from tests.trainables.methods.replays.actual import Round, World, assert_adam, assert_close, assert_equal, assert_step, client_state, unpacked, world
 from tests.trainables.methods.replays.crossed import part
 from tests.trainables.methods.replays.networks import CLASSES, cnn, features_of, head, learn
 from tests.trainables.methods.replays.plain import (
@@ -46,14 +46,14 @@ def test_fedgen(case: str, toy: Path) -> None:
     shared = initial if full else part(initial, of_head=True)
     bodies = {i: part(initial, of_head=False) for i in range(4)}
     drawn_so_far: dict[int, list[Tensor]] = {i: [] for i in range(4)}
-    generator, law = dict(fedgen.start.generator), torch.full((CLASSES,), 1 / CLASSES)
+    generator, p_y = dict(fedgen.start.generator), torch.full((CLASSES,), 1 / CLASSES)
     adam = Adam(c.gen_lr, decay=c.gen_weight_decay)
     for played in fedgen.play(((0, 2, 3), (0, 1, 3), (0, 1, 2))):
         uploads, counts = [], []
         for i, result in played.results.items():
             start = shared if full else shared | bodies[i]
             assert_equal(unpacked("model", played.payloads[i]), shared, f"model sent to {i}")
-            model, data_loss, drawn = trained(fedgen, played, i, start, generator, law)
+            model, data_loss, drawn = trained(fedgen, played, i, start, generator, p_y)
             drawn_so_far[i] = (drawn_so_far[i] if c.counter_window == "cumulative" else []) + drawn
             sent = model if full else part(model, of_head=True)
             counts.append(drawn_counts(fedgen.clients[i], drawn_so_far[i], CLASSES))
@@ -64,22 +64,22 @@ def test_fedgen(case: str, toy: Path) -> None:
             assert_close(result.loss, data_loss, f"loss of {i}")
             if not full:
                 bodies[i] = part(model, of_head=False)
-                assert_equal(memory(result).body, bodies[i], f"extractor kept by {i}")
+                assert_equal(client_state(result).body, bodies[i], f"extractor kept by {i}")
             uploads.append(sent)
         sizes = [len(fedgen.clients[i].y) for i in played.results]
         before, before_shared = generator, shared
         shared = weighted_mean(uploads, sizes)
         tau, by_counts = label_shares(counts)
         seen = [float(share > 0) for share in by_counts]
-        law = by_counts if c.label_draw == "counts" else torch.tensor(seen) / sum(seen)
-        generator = taught(fedgen, played, uploads, sizes, tau, law, generator, adam)
+        p_y = by_counts if c.label_draw == "counts" else torch.tensor(seen) / sum(seen)
+        generator = taught(fedgen, played, uploads, sizes, tau, p_y, generator, adam)
         assert_step(played.after.model, shared, before_shared, f"model after round {played.number}")
         assert_step(played.after.generator, generator, before, f"generator after round {played.number}")
         assert_adam(played.after.adam, adam.kept(), f"Adam after round {played.number}")
-        assert_equal({"law": played.after.law}, {"law": law}, f"p(y) after round {played.number}")
+        assert_equal({"p(y)": played.after.label_probabilities}, {"p(y)": p_y}, f"p(y) after round {played.number}")
 
 
-def trained(fedgen: World, played: Round, i: int, start: Params, generator: Params, law: Tensor) -> tuple[Params, float, list[Tensor]]:
+def trained(fedgen: World, played: Round, i: int, start: Params, generator: Params, p_y: Tensor) -> tuple[Params, float, list[Tensor]]:
     """The client's model, the mean cross-entropy on data, and the batches drawn."""
     c, data, rng = fedgen.config, fedgen.clients[i], fedgen.client_rng(played.number, i)
     same, free, labels = (rng.child("guide").torch(name) for name in ("noise", "free noise", "free labels"))
@@ -92,7 +92,7 @@ def trained(fedgen: World, played: Round, i: int, start: Params, generator: Para
         on_data.append(float(loss.detach()))
         if played.number == 1 or len(on_data) > c.guided_steps:
             return loss
-        free_y = torch.multinomial(law, c.guide_batch_size, replacement=True, generator=labels)
+        free_y = torch.multinomial(p_y, c.guide_batch_size, replacement=True, generator=labels)
         guide = head(p, features_of(generator, torch.randn(len(free_y), c.noise_dim, generator=free), free_y, False))
         teacher = head(p, features_of(generator, torch.randn(len(y), c.noise_dim, generator=same), y, False)).detach()
         return loss + a * ce(guide, free_y) + b * kl(teacher, logits, c.kd_temperature)
@@ -102,14 +102,14 @@ def trained(fedgen: World, played: Round, i: int, start: Params, generator: Para
     return model, sum(on_data) / len(on_data), drawn
 
 
-def taught(fedgen: World, played: Round, uploads: list[Params], sizes: list[int], tau: Tensor, law: Tensor, start: Params, adam: Adam) -> Params:
+def taught(fedgen: World, played: Round, uploads: list[Params], sizes: list[int], tau: Tensor, p_y: Tensor, start: Params, adam: Adam) -> Params:
     """The generator after its steps; its Adam goes on from round to round, with a learning rate that falls."""
     c, rng, generator = fedgen.config, fedgen.server_rng(played.number), dict(start)
     adam.lr = c.gen_lr * c.gen_lr_decay ** (played.number - 1)
     noise, labels = rng.torch("noise"), rng.torch("labels")
     for _ in range(c.gen_steps):
         z = torch.randn(c.server_batch_size, c.noise_dim, generator=noise)
-        y = torch.multinomial(law, c.server_batch_size, replacement=True, generator=labels)
+        y = torch.multinomial(p_y, c.server_batch_size, replacement=True, generator=labels)
 
         def loss_of(here: Params, z: Tensor = z, y: Tensor = y) -> Tensor:
             g = features_of(here, z, y, True)

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tests.trainables.methods.replays.actual import Round, World, assert_adam, assert_close, assert_equal, assert_step, memory, unpacked, world
+from tests.trainables.methods.replays.actual import Round, World, assert_adam, assert_close, assert_equal, assert_step, client_state, unpacked, world
 from tests.trainables.methods.replays.networks import batch_norm, cnn, cnn_features, head, statistics
 from tests.trainables.methods.replays.plain import Adam, Params, Sgd, ce, drawn_batches, gradients, kl, sgd_steps, watched, weighted_mean
 from trainables import models
@@ -47,8 +47,8 @@ def test_fedkf(case: str, toy: Path) -> None:
             assert_equal(result.model, own, f"model of {i}")
             assert_close(result.loss, loss, f"loss of {i}")
             if teacher is not None:
-                assert_step(memory(result).generator, generator, generators[i], f"generator kept by {i}")
-                assert_adam(memory(result).adam, adams[i].kept(), f"Adam kept by {i}")
+                assert_step(client_state(result).generator, generator, generators[i], f"generator kept by {i}")
+                assert_adam(client_state(result).adam, adams[i].kept(), f"Adam kept by {i}")
             latest[i], generators[i] = own, generator
         before = model
         model = weighted_mean([latest[i] for i in played.results], [sizes[i] for i in played.results])

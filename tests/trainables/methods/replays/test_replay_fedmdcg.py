@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.trainables.methods.replays.actual import Round, World, assert_adam, assert_close, assert_equal, assert_step, memory, unpacked, world
+from tests.trainables.methods.replays.actual import Round, World, assert_adam, assert_close, assert_equal, assert_step, client_state, unpacked, world
 from tests.trainables.methods.replays.crossed import aggregated, agreement, noise, part
 from tests.trainables.methods.replays.networks import CLASSES, cnn_features, features_of, head, learn, one_hot
 from tests.trainables.methods.replays.plain import (
@@ -44,20 +44,20 @@ def test_fedmdcg(case: str, toy: Path) -> None:
     bodies = {i: part(initial, of_head=False) for i in range(4)}
     generators = {i: dict(fedmdcg.start.generator) for i in range(4)}
     adams = {i: Adam(fedmdcg.config.gen_lr, decay=fedmdcg.config.gen_weight_decay) for i in range(4)}
-    generator, classifier, law = dict(fedmdcg.start.generator), part(initial, of_head=True), torch.full((CLASSES,), 1 / CLASSES)
+    generator, classifier, p_y = dict(fedmdcg.start.generator), part(initial, of_head=True), torch.full((CLASSES,), 1 / CLASSES)
     for played in fedmdcg.play():
         uploads, heads, counts = [], [], []
         for i, result in played.results.items():
             assert_equal(unpacked("generator", played.payloads[i]), generator, f"generator sent to {i}")
             start = bodies[i] | classifier
-            model, data_loss, n = first_stage(fedmdcg, played, i, start, generator, law)
+            model, data_loss, n = first_stage(fedmdcg, played, i, start, generator, p_y)
             own, gd_loss = second_stage(fedmdcg, played, i, model, generators[i], adams[i])
             assert_step(unpacked("generator", result.upload), own, generators[i], f"generator of {i}")
             assert_step(unpacked("head", result.upload), part(model, of_head=True), classifier, f"classifier of {i}")
             assert result.model is not None and result.loss is not None
             assert_step(result.model, model, start, f"model of {i}")
             assert torch.equal(result.upload["label_counts"], n)
-            kept = memory(result)
+            kept = client_state(result)
             assert_step(kept.body, part(model, of_head=False), bodies[i], f"extractor kept by {i}")
             assert_equal(kept.generator, own, f"generator kept by {i}")
             assert_adam(kept.adam, adams[i].kept(), f"Adam kept by {i}")
@@ -67,16 +67,16 @@ def test_fedmdcg(case: str, toy: Path) -> None:
             uploads.append(own)
             heads.append(part(model, of_head=True))
             counts.append(n)
-        tau, law = label_shares(counts)
+        tau, p_y = label_shares(counts)
         before, before_head = generator, classifier
         sizes = [len(fedmdcg.clients[i].y) for i in played.results]
-        generator, classifier = aggregated(fedmdcg.config, uploads, heads, sizes, tau, law, fedmdcg.server_rng(played.number))
+        generator, classifier = aggregated(fedmdcg.config, uploads, heads, sizes, tau, p_y, fedmdcg.server_rng(played.number))
         assert_step(played.after.generator, generator, before, f"G after round {played.number}")
         assert_step(played.after.head, classifier, before_head, f"D after round {played.number}")
-        assert_equal({"law": played.after.law}, {"law": law}, f"p(y) after round {played.number}")
+        assert_equal({"p(y)": played.after.label_probabilities}, {"p(y)": p_y}, f"p(y) after round {played.number}")
 
 
-def first_stage(fedmdcg: World, played: Round, i: int, start: Params, generator: Params, law: Tensor) -> tuple[Params, float, Tensor]:
+def first_stage(fedmdcg: World, played: Round, i: int, start: Params, generator: Params, p_y: Tensor) -> tuple[Params, float, Tensor]:
     """Eqs. (1)-(4): the model, the mean cross-entropy on data, and n_i^y."""
     c, data, rng = fedmdcg.config, fedmdcg.clients[i], fedmdcg.client_rng(played.number, i)
     same, free, labels = (rng.child("stage 1").torch(name) for name in ("noise", "free noise", "free labels"))
@@ -94,7 +94,7 @@ def first_stage(fedmdcg: World, played: Round, i: int, start: Params, generator:
             g = features_of(generator, noise(c, len(y), same), y, False)
             loss = loss + l2 * mean_square(f, g) + l3 * kl(head(p, g).detach(), head(p, f), c.kd_temperature_client)
         if l1 > 0:
-            free_y = torch.multinomial(law, len(y), replacement=True, generator=labels)
+            free_y = torch.multinomial(p_y, len(y), replacement=True, generator=labels)
             loss = loss + l1 * ce(head(p, features_of(generator, noise(c, len(y), free), free_y, False)), free_y)
         return loss
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.trainables.methods.replays.actual import assert_close, assert_equal, assert_step, memory, unpacked, world
+from tests.trainables.methods.replays.actual import assert_close, assert_equal, assert_step, client_state, unpacked, world
 from tests.trainables.methods.replays.crossed import part
 from tests.trainables.methods.replays.networks import cnn
 from tests.trainables.methods.replays.plain import Params, Sgd, ce, drawn_batches, sgd_steps, weighted_mean
@@ -30,7 +30,7 @@ def test_personal_models(name: str, toy: Path) -> None:
             drawn = drawn_batches(data, c.local_steps, c.batch_size, personal.client_rng(played.number, i).torch("batches"))
             own[i], losses = sgd_steps(start, data, drawn, lambda p, x, y: ce(cnn(p, x), y), Sgd(c.lr, c.momentum, c.weight_decay))
             private = {key: value for key, value in own[i].items() if key not in shared}
-            kept = memory(result).model if shares_head is None else memory(result).private
+            kept = client_state(result).model if shares_head is None else client_state(result).private
             assert_step(kept, private, start, f"kept by {i}")
             assert result.model is not None and result.loss is not None
             assert_step(result.model, own[i], start, f"model of {i}")
