@@ -18,7 +18,6 @@ import io
 import itertools
 import json
 import math
-import os
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,11 +28,12 @@ from typing import Any, Protocol
 import ray
 from ray import tune
 
+from search_spaces import files
 from search_spaces.errors import UserError
 from search_spaces.parameter import Value
 from trainables.simulation.replicates import Replicates
 from trainables.worker import process
-from trainables.worker.files import disk, is_broken, line, locked, means, read_rows, replace, sync
+from trainables.worker.files import disk, is_broken, line, locked, means, read_rows
 
 #: Share of the running time that writing checkpoints may take; rounds much faster than a checkpoint are not all saved.
 CHECKPOINT_SHARE = 0.05
@@ -176,8 +176,8 @@ class Trial(tune.Trainable):
             self._simulation.load(checkpoint)
             rows = [row for row in read_rows(self._folder / ROUNDS) if row["round"] <= self._simulation.round]
         # Rounds after the checkpoint are run again, to the same numbers; written here they would stand there twice.
-        replace(self._folder / ROUNDS, "".join(map(line, rows)))
-        replace(self._folder / PARTITION, json.dumps(self._simulation.partition()))
+        files.replace(self._folder / ROUNDS, "".join(map(line, rows)))
+        files.replace(self._folder / PARTITION, json.dumps(self._simulation.partition()))
         last: list[dict[str, Any]] = []
         for _, of_round in itertools.groupby(rows, key=lambda row: row["round"]):
             last = list(of_round)
@@ -233,13 +233,10 @@ class Trial(tune.Trainable):
             return
         started = time.monotonic()
         path = self._folder / CHECKPOINT
-        temporary = path.with_name(".checkpoint")
-        with disk(path):
+        with disk(path), files.replacing(path, durable=True) as temporary:
             self._simulation.save(temporary)
             # The rows first: a power cut must not leave a checkpoint without the rounds before it.
-            sync(self._folder / ROUNDS)
-            sync(temporary)
-            os.replace(temporary, path)
+            files.sync(self._folder / ROUNDS)
         self._saved_at, self._save_cost = time.monotonic(), time.monotonic() - started
 
     def _keep(self, seeds: Sequence[int]) -> None:

@@ -11,7 +11,6 @@ of a hundred or more that mix the classes.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from search_spaces.errors import UserError
+from search_spaces.files import replace, replacing
 from trainables import models
 
 VERSION = 1
@@ -43,14 +43,10 @@ class Card:
 def save_model(path: Path, params: Mapping[str, Tensor], card: Mapping[str, Any]) -> None:
     """Writes `path` (safetensors) and the card beside it (`.json`), each swapped in whole."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in params.items()}
-    temporary = path.with_name(f".{path.name}")
-    save_file(tensors, temporary)
-    os.replace(temporary, path)
+    with replacing(path) as temporary:
+        save_file(tensors, temporary)
     text = json.dumps({"version": VERSION, **card}, indent=2, ensure_ascii=False)
-    note = path.with_suffix(".json")
-    temporary = note.with_name(f".{note.name}")
-    temporary.write_text(text + "\n", encoding="utf-8")
-    os.replace(temporary, note)
+    replace(path.with_suffix(".json"), text + "\n")
 
 
 def load_model(path: str | Path) -> tuple[nn.Module, Card]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis import style
-from analysis.report.page import Page, definition, escape, write_bytes, write_text
+from analysis.report.page import Page, definition, escape, write
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -68,7 +68,7 @@ def grid(pairs: Sequence[Pair], title: str) -> Image:
 
 def write_png(pairs: Sequence[Pair], title: str, path: Path) -> Path:
     """The grid as a file, whole or not at all. Raises `UserError` where that is not possible."""
-    return write_bytes(path, _png(grid(pairs, title)))
+    return write(path, _png(grid(pairs, title)))
 
 
 def write_page(pairs: Sequence[Pair], title: str, facts: Sequence[tuple[str, str]], path: Path) -> Path:
@@ -85,13 +85,14 @@ def write_page(pairs: Sequence[Pair], title: str, facts: Sequence[tuple[str, str
         for pair in pairs
     )
     page.card("pictures", "Originals above, what the attack rebuilt below", f'<div style="display:flex;flex-wrap:wrap;gap:1.2rem">{shown}</div>')
-    return write_text(path, page.html())
+    return write(path, page.html())
 
 
 def pixels(image: np.ndarray) -> np.ndarray:
     """`(ch, H, W)` in [0, 1] as uint8 `(H, W, 3)`; one channel is grey, of two or more than three the first is shown."""
     chosen = image if image.shape[0] == 3 else np.repeat(image[:1], 3, axis=0)
-    return np.rint(np.clip(chosen, 0.0, 1.0).transpose(1, 2, 0) * 255).astype(np.uint8)
+    scaled: np.ndarray = np.rint(np.clip(chosen, 0.0, 1.0).transpose(1, 2, 0) * 255)
+    return scaled.astype(np.uint8)
 
 
 def _enlarged(image: np.ndarray) -> Image:

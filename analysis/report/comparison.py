@@ -9,7 +9,7 @@ from pathlib import Path
 from analysis.compare import Comparison, compare
 from analysis.figures import figure
 from analysis.labels import Labels
-from analysis.report.page import Page, escape, html_table, write_text
+from analysis.report.page import Page, escape, html_table, write
 from analysis.runs import Run, names
 
 
@@ -19,7 +19,7 @@ def write_figure(comparison: Comparison, output: str | os.PathLike[str]) -> Path
     page.add(f'<h1>Runs side by side</h1><p class="lead">{escape(", ".join(names(comparison.runs)))}</p>')
     _curves(page, comparison.runs, "Curves")
     _numbers(page, comparison)
-    return write_text(Path(output), page.html())
+    return write(Path(output), page.html())
 
 
 def side_by_side(page: Page, runs: Sequence[Run]) -> None:
@@ -31,12 +31,12 @@ def side_by_side(page: Page, runs: Sequence[Run]) -> None:
 
 def _curves(page: Page, runs: Sequence[Run], section: str = "") -> bool:
     """Adds the overlaid curves, or the sentence why they cannot be drawn; whether they were drawn."""
-    drawn = figure("methods")
-    reason = drawn.needs(runs)
+    curves = figure("methods")
+    reason = curves.needs(runs)
     if reason is not None:
-        page.card("methods", drawn.record.title, f"<p>{escape(reason)}</p>", section)
+        page.card("methods", curves.title, f"<p>{escape(reason)}</p>", section)
         return False
-    page.figure("methods", drawn.record.title, drawn.plot(drawn.data(runs), Labels.of(runs)), drawn.record.read, "Curves")
+    page.figure("methods", curves.title, curves.draw(runs, Labels.of(runs)), curves.read, "Curves")
     return True
 
 

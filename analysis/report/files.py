@@ -7,7 +7,7 @@ from pathlib import Path
 from analysis import style
 from analysis.figures._registry import figures
 from analysis.labels import Labels
-from analysis.report.page import write_text
+from analysis.report.page import write
 from analysis.report.trials import trials
 from analysis.runs import Paths, load_all
 from search_spaces.errors import UserError, sentence
@@ -18,7 +18,7 @@ def write_tables(run: Paths, kind: str) -> list[Path]:
     found = []
     for one in load_all(run):
         table = trials(one)
-        found.append(write_text(one.path / f"trials.{'csv' if kind == 'csv' else 'tex'}", table.csv() if kind == "csv" else table.latex()))
+        found.append(write(one.path / f"trials.{'csv' if kind == 'csv' else 'tex'}", table.csv() if kind == "csv" else table.latex()))
     return found
 
 
@@ -41,7 +41,7 @@ def write_images(run: Paths, kind: str) -> list[Path]:
     written: list[Path] = []
     for one in load_all(run):
         labels = Labels.of([one])
-        made = [(n, f.plot(f.data([one]), labels)) for n, f in figures().items() if not f.record.many and f.needs([one]) is None]
+        made = [(n, f.draw([one], labels)) for n, f in figures().items() if not f.many and f.needs([one]) is None]
         targets = [one.path / "figures" / f"{n}.{kind}" for n, _ in made]
         try:
             (one.path / "figures").mkdir(exist_ok=True)

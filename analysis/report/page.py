@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import html
 import json
-import os
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -18,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis import style
-from search_spaces.errors import UserError
+from search_spaces.files import cannot_write, replace
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -124,30 +122,11 @@ def command(line: str) -> str:
     return f'<div class="command"><code>{escape(line)}</code><button class="copy" type="button">copy</button></div>'
 
 
-def write_text(path: Path, text: str) -> Path:
-    """Writes the file whole or not at all. Raises `UserError` where that is not possible."""
-    return write_bytes(path, text.encode("utf-8"))
-
-
-def write_bytes(path: Path, content: bytes) -> Path:
+def write(path: Path, content: str | bytes) -> Path:
     """Writes the file whole or not at all. Raises `UserError` where that is not possible."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            os.chmod(name, 0o666 & ~_umask())
-            os.replace(name, path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        replace(path, content)
     except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror or error}. Give another place with -o.") from error
+        raise cannot_write(path, error, "Give another place with -o.") from error
     return path
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

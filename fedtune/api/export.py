@@ -26,9 +26,12 @@ from fedtune.record.run_directory import folder_of, write_json, write_yaml
 from fedtune.record.study import open_study
 from search_spaces import documents, run_folder
 from search_spaces.errors import Shown, UserError, sentence, unknown
+from search_spaces.files import cannot_write
 from search_spaces.parameter import Value, canonical, convert_all
 
 VERSION = 1
+#: What can be done about an output that cannot be written.
+ELSEWHERE = "Give another place with -o."
 _KEYS = ("fedtune", "method", "space", "parameters", "searched", "metric", "metrics", "provenance")
 
 
@@ -65,9 +68,9 @@ def _target(path: Path) -> Path:
         raise UserError(sentence("output", "a file ending in .yaml, .yml or .json", str(path), "-o"))
     parent = path.resolve().parent
     if not parent.is_dir():
-        raise UserError(f"{path} cannot be written: there is no directory {str(parent)!r}.")
+        raise cannot_write(path, f"there is no directory {str(parent)!r}", ELSEWHERE)
     if path.is_dir() or not os.access(parent, os.W_OK):
-        raise UserError(f"{path} cannot be written: {'it is a directory' if path.is_dir() else 'permission denied'}.")
+        raise cannot_write(path, "it is a directory" if path.is_dir() else "permission denied", ELSEWHERE)
     return path
 
 

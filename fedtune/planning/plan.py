@@ -16,10 +16,12 @@ from fedtune.record.experiment import MAX_SEED, MAX_SEEDS, Experiment, search_se
 from fedtune.record.run_directory import absolute, exists
 from fedtune.trials.samplers import SAMPLERS
 from fedtune.trials.schedulers import SCHEDULERS, default_grace
+from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError, sentence, unknown
+from search_spaces.files import cannot_write
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value, canonical
-from search_spaces.space import Dimension, Space
+from search_spaces.space import Space
 
 TRIALS = 30
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -149,7 +151,7 @@ def _unwritable(folder: Path) -> list[str]:
     if not existing.is_dir():
         return [sentence("runs-dir", "a directory", str(existing), "--runs-dir")]
     if not os.access(existing, os.W_OK | os.X_OK):
-        return [f"{folder} cannot be written: permission denied. Choose another place with --runs-dir."]
+        return list(cannot_write(folder, "permission denied", "Choose another place with --runs-dir.").problems)
     return []
 
 

@@ -17,30 +17,21 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import yaml
 
-from fedtune.record.study import Direction, _create_study
-from search_spaces import run_folder
+from fedtune.record.study import ELSEWHERE, Direction, _create_study
+from search_spaces import files, run_folder
 from search_spaces.errors import UserError
-
-if TYPE_CHECKING:
-    pass
 
 
 def write_text(path: Path, text: str) -> None:
     """Replaces the file at once; a reader sees the old or the new text, never a part."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        files.replace(path, text, durable=True)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise cannot_write(path, error) from error
+        raise files.cannot_write(path, error, ELSEWHERE) from error
 
 
 def write_yaml(path: Path, data: Mapping[str, Any]) -> None:
@@ -51,11 +42,6 @@ def write_yaml(path: Path, data: Mapping[str, Any]) -> None:
 def write_json(path: Path, data: object) -> None:
     """Indented JSON."""
     write_text(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
-
-
-def cannot_write(path: Path, error: OSError) -> UserError:
-    """The sentence for a full, read-only or forbidden disk."""
-    return UserError(f"{path} cannot be written: {error.strerror or error}. Free some space, or choose another place with --runs-dir.")
 
 
 def create(folder: Path, experiment: Mapping[str, Any], space: Mapping[str, Any], provenance: Mapping[str, Any], directions: Sequence[Direction]) -> None:
@@ -76,7 +62,7 @@ def create(folder: Path, experiment: Mapping[str, Any], space: Mapping[str, Any]
             raise exists(folder)
         temporary.rename(folder)
     except OSError as error:
-        raise cannot_write(folder, error) from error
+        raise files.cannot_write(folder, error, ELSEWHERE) from error
     finally:
         if temporary is not None and temporary.exists():
             shutil.rmtree(temporary, ignore_errors=True)
@@ -94,7 +80,7 @@ def lock(folder: Path) -> Iterator[None]:
     try:
         file = (folder / run_folder.LOCK).open("a+")
     except OSError as error:
-        raise cannot_write(folder / run_folder.LOCK, error) from error
+        raise files.cannot_write(folder / run_folder.LOCK, error, ELSEWHERE) from error
     with file:
         if not _locked(file):
             file.seek(0)

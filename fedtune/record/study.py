@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from search_spaces import run_folder
+from search_spaces import files, run_folder
 from search_spaces.errors import UserError
 
 if TYPE_CHECKING:
@@ -16,6 +15,9 @@ if TYPE_CHECKING:
 
 
 Direction = Literal["maximize", "minimize"]
+
+#: What can be done about a run directory that cannot be written.
+ELSEWHERE = "Free some space, or choose another place with --runs-dir."
 
 
 def _create_study(folder: Path, name: str, directions: Sequence[Direction]) -> None:
@@ -28,7 +30,7 @@ def _create_study(folder: Path, name: str, directions: Sequence[Direction]) -> N
             optuna.create_study(study_name=name, storage=storage, directions=list(directions))
             storage.engine.dispose()
     except (SQLAlchemyError, optuna.exceptions.StorageInternalError) as error:
-        raise UserError(f"{folder.parent} cannot be written: {_first_line(error)}. Free some space, or choose another place with --runs-dir.") from error
+        raise files.cannot_write(folder.parent, _first_line(error), ELSEWHERE) from error
 
 
 def open_study(folder: Path) -> optuna.Study:
@@ -78,11 +80,7 @@ def _unsynchronised(connection: Any, _: object) -> None:
 
 def sync(folder: Path) -> None:
     """Puts the study on the disk."""
-    descriptor = os.open(folder / run_folder.STUDY, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    files.sync(folder / run_folder.STUDY)
 
 
 def _first_line(error: Exception) -> str:

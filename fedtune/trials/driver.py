@@ -28,6 +28,7 @@ from fedtune.record.run_directory import write_yaml
 from fedtune.trials.ledger import Ledger
 from search_spaces import run_folder
 from search_spaces.errors import UserError
+from search_spaces.files import cannot_write
 from search_spaces.parameter import Value
 
 #: Seconds that a session may take to end after SIGTERM.
@@ -289,7 +290,7 @@ class _Session:
             self.failure = self._disk(str(error.__cause__ or error).splitlines()[0]) if storage else error
 
     def _disk(self, why: str) -> UserError:
-        return UserError(f"{self.folder} cannot be written: {why}. What was written is kept; free some space and go on with `fedtune resume {self.folder}`.")
+        return cannot_write(self.folder, why, f"What was written is kept; free some space and go on with `fedtune resume {self.folder}`.")
 
     def _mark_interrupted(self) -> None:
         with contextlib.suppress(Exception):  # a note for readers, not worth failing for on a full disk

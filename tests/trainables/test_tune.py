@@ -6,6 +6,7 @@ import dataclasses
 import errno
 import json
 import math
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ import pytest
 import torch
 
 from fedtune.trials.schedulers import Halving, Never
+from search_spaces import files
 from tests.fedtune.fake import Fake
 from trainables import tune
 from trainables.tune import Ending, Job, Trial, means, read_rows
@@ -238,11 +240,11 @@ def test_what_a_killed_process_was_writing_is_cleared_away(tmp_path: Path) -> No
 
 def test_rows_and_checkpoint_are_on_the_disk_before_the_swap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     events: list[str] = []
-    true_sync, true_replace = tune.sync, tune.os.replace
-    monkeypatch.setattr(tune, "sync", lambda path: (events.append(f"sync {path.name}"), true_sync(path)))
-    monkeypatch.setattr(tune.os, "replace", lambda a, b: (events.append(f"swap {Path(b).name}"), true_replace(a, b)))
+    true_sync, true_replace = files.sync, os.replace
+    monkeypatch.setattr(files, "sync", lambda path: (events.append(f"sync {path.name}"), true_sync(path)))
+    monkeypatch.setattr(os, "replace", lambda a, b: (events.append(f"swap {Path(b).name}"), true_replace(a, b)))
     run(Trial({"job": job(tmp_path / "t", rounds=1)}))
-    assert events[-3:] == ["sync rounds.jsonl", "sync .checkpoint", "swap checkpoint"]
+    assert events[-3:] == ["sync rounds.jsonl", f"sync .checkpoint.{os.getpid()}", "swap checkpoint"]
 
 
 def test_a_trial_has_the_threads_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,7 +267,7 @@ def test_a_trial_has_the_threads_it_was_given(tmp_path: Path, monkeypatch: pytes
 
 _WITHOUT = """
 import hashlib, sys, torch
-from trainables import process
+from trainables.worker import process
 if sys.argv[1] == "without": process.without_compiler()
 torch.manual_seed(0)
 def steps(kind, **more):

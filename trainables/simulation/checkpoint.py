@@ -7,13 +7,14 @@ hints of the class that is asked for. Tensors come back bit for bit, with their 
 from __future__ import annotations
 
 import dataclasses
-import os
 import types
 import typing
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from search_spaces.files import replacing
 
 
 def to_tree(value: Any) -> Any:
@@ -47,13 +48,8 @@ def from_tree(hint: Any, tree: Any) -> Any:
 
 def save(path: Path, tree: Any) -> None:
     """Writes `tree` so that `path` always holds a whole checkpoint, the old one or the new one."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            torch.save(tree, file)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        torch.save(tree, file)
 
 
 def load(path: Path, device: torch.device | str = "cpu") -> Any:

@@ -1,4 +1,4 @@
-"""The files of a trial's folder: rows of `rounds.jsonl`, whole replacements, the lock on the log."""
+"""The files of a trial's folder: rows of `rounds.jsonl`, the lock on the log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import fcntl
 import io
 import json
 import math
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -58,22 +57,6 @@ def _finite(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def replace(path: Path, text: str) -> None:
-    """Swaps in a whole file."""
-    temporary = path.with_name(f".{path.name}")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
-
-
-def sync(path: Path) -> None:
-    """Puts a file on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager

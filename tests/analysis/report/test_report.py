@@ -21,10 +21,10 @@ import fedtune
 from analysis.compare import compare
 from analysis.figures._registry import figures
 from analysis.report import build
+from analysis.report.best import rerun_command
 from analysis.report.build import document
 from analysis.report.files import write_tables
-from analysis.report.page import script_json, write_text
-from analysis.report.sections import rerun_command
+from analysis.report.page import script_json, write
 from analysis.runs import Run, load
 from fedtune.cli import app
 from search_spaces import run_folder
@@ -59,7 +59,7 @@ def test_it_is_written_into_the_run_in_one_piece(root: Path, tmp_path: Path) -> 
     assert path == folder.resolve() / run_folder.REPORT
     text = path.read_text(encoding="utf-8")
     assert text.startswith("<!DOCTYPE html>") and text.rstrip().endswith("</html>") and text.count(get_plotlyjs()) == 1
-    assert [p.name for p in folder.iterdir() if "tmp" in p.name] == []
+    assert [p.name for p in folder.iterdir() if p.name.startswith(".")] == []
 
 
 def test_it_is_headed_by_the_method_as_people_write_it(root: Path, tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_the_spaces_own_figures_come_first_and_all_that_can_be_drawn_follow(page
     run = loaded["tpe"]
     order = re.findall(r'data-figure="(\w+)"', page("tpe"))
     assert order[0] == "heatmap"
-    assert set(order) == {n for n, f in figures().items() if not f.record.many and f.needs([run]) is None}
+    assert set(order) == {n for n, f in figures().items() if not f.many and f.needs([run]) is None}
     # Another order where the space asks for it.
     asked = {**run.space, "figures": ["partition", "history"]}
     other = Run(run.path, run.experiment, asked, run.provenance, run.directions, run.metrics, run.frozen)
@@ -169,7 +169,7 @@ def test_several_runs_share_one_page(loaded: dict[str, Run]) -> None:
 def test_a_place_that_cannot_be_written_is_told_and_left_untouched(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(UserError, match="cannot be written"):
-        write_text(tmp_path / "file" / "report.html", "page")
+        write(tmp_path / "file" / "report.html", "page")
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
@@ -240,7 +240,7 @@ def test_a_browser_draws_every_figure_and_the_table_without_an_error(root: Path,
     plots = len(re.findall(r"data-figure=", path.read_text().split('id="page-data"')[0]))
     dom = asyncio.run(_rendered(path, f"document.querySelectorAll('.js-plotly-plot:has(.main-svg)').length === {plots}"))
     assert "<title>BROKEN" not in dom and len(dom) > 1e5
-    assert plots == 1 + sum(f.needs([loaded[n]]) is None for n in ("tpe", "other") for f in figures().values() if not f.record.many)
+    assert plots == 1 + sum(f.needs([loaded[n]]) is None for n in ("tpe", "other") for f in figures().values() if not f.many)
     assert len(re.findall(r'class="plot js-plotly-plot"', dom)) == plots
     assert re.findall(r'role="status">([^<]+)<', dom) == ["1–24 of 24", "1–8 of 8"]
     assert dom.count('aria-sort="descending"') == 2

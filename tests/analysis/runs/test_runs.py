@@ -13,9 +13,8 @@ import numpy as np
 import optuna
 import pytest
 
+from analysis.runs import load, load_all, names, study
 from search_spaces import run_folder
-from analysis.runs import study
-from analysis.runs import load, load_all, names
 from search_spaces.errors import UserError
 from tests.analysis import synthetic
 

@@ -16,6 +16,7 @@ from fedtune.api.status import status
 from fedtune.console import progress
 from fedtune.console.progress import Watch, duration
 from fedtune.record import run_directory as record
+from fedtune.record.study import open_study
 from fedtune.trials.ledger import Ledger
 from search_spaces import run_folder
 from search_spaces.errors import UserError
@@ -26,7 +27,7 @@ from trainables.tune import Ending
 @pytest.mark.parametrize("strange", ["a b", "a?b", "a%20b", "a%b", "a#b&mode=ro", "é+"])
 def test_any_folder_name_holds_a_study(tmp_path: Path, strange: str) -> None:
     start(tmp_path / strange / "run")
-    assert record.open_study(tmp_path / strange / "run").study_name == "run"
+    assert open_study(tmp_path / strange / "run").study_name == "run"
     assert [path.name for path in tmp_path.iterdir()] == [strange] and (tmp_path / strange / "run" / run_folder.STUDY).stat().st_size > 0
 
 
@@ -59,7 +60,7 @@ def test_the_old_text_stands_until_the_new_one_is_whole(tmp_path: Path, monkeypa
 
 def test_the_lock_is_let_go_when_its_process_is_killed(tmp_path: Path) -> None:
     start(tmp_path / "run")
-    code = "import sys, time; from pathlib import Path; from fedtune import record\n" \
+    code = "import sys, time; from pathlib import Path; from fedtune.record import run_directory as record\n" \
            "with record.lock(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
     process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "run")], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stdout.readline() == "held\n"

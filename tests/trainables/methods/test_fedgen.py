@@ -42,6 +42,7 @@ def test_feature_diversity(norm: str) -> None:
     assert float(found) == pytest.approx(np.exp(-np.mean(pairs)), rel=1e-9)
 
 
+@pytest.mark.usefixtures("float64")
 def test_the_local_loss(toy: Path) -> None:
     """CE + a·0.98^r CE(D(G(z', y')), y') + b·0.98^r KL(D(G(z, y)) ‖ f(x)), G and the teacher's side detached."""
     simulation, _ = simulate("fedgen", toy, 2, gen_alpha=0.7, gen_beta=0.4, guide_batch_size=6)
@@ -61,7 +62,7 @@ def test_the_local_loss(toy: Path) -> None:
         logits = module(x).double().numpy()
     factor = 0.98**3
     expected = ce(logits, y.numpy()) + factor * (0.7 * ce(free, free_y.numpy()) + 0.4 * kl(softmax(teacher), softmax(logits)).mean())
-    assert float(loss) == pytest.approx(expected, rel=1e-4)
+    assert float(loss) == pytest.approx(expected, rel=1e-9)
     loss.backward()
     assert all(p.grad is None for p in objective.generator.parameters())
     only_teacher = _LocalObjective(replace(s.config, gen_alpha=0.0), s.fed, payload, s.fed.rng.child("guide"))

@@ -54,6 +54,7 @@ def test_fedavg_server_is_the_mean_weighted_by_client_sizes(toy: Path) -> None:
         np.testing.assert_allclose(tensor.numpy(), expected, rtol=1e-6)
 
 
+@pytest.mark.usefixtures("float64")
 def test_one_client_step_is_sgd(toy: Path) -> None:
     """w - η ∇CE, plus weight decay: one step against autograd by hand."""
     s = Simulation("fedavg", values_for("fedavg", toy, local_steps=1, weight_decay=0.01), 3, torch.device("cpu"))
@@ -65,7 +66,7 @@ def test_one_client_step_is_sgd(toy: Path) -> None:
     x, y = data.batch(draw_batches(s.config, len(data), 1.0, rng)[0])
     torch.nn.functional.cross_entropy(module(x), y).backward()
     for name, p in module.named_parameters():
-        np.testing.assert_allclose(got[f"model/{name}"].numpy(), (p - 0.05 * (p.grad + 0.01 * p)).detach().numpy(), rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(got[f"model/{name}"].numpy(), (p - 0.05 * (p.grad + 0.01 * p)).detach().numpy(), rtol=1e-9, atol=1e-12)
 
 
 def test_batches_are_shuffles_laid_end_to_end() -> None:
