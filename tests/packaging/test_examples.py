@@ -52,7 +52,9 @@ def test_every_command_has_an_example_of_itself(name: str) -> None:
     assert examples(name)
     assert all(words[0] == name for words in examples(name))
     text = command(name).epilog
-    assert all(line.startswith(("fedtune ", "# ", "    ")) for line in text.splitlines()), "a command, what it is for, or its next line"
+    assert all(line.startswith(("fedtune ", "# ", "    ")) for line in text.splitlines()), (
+        "a command, what it is for, or its next line"
+    )
     assert all(len(line) <= COLUMNS for line in text.splitlines())
     assert text.count("# ") == len(examples(name)), "every example says what it is for"
 
@@ -67,7 +69,12 @@ def test_help_ends_with_the_examples_as_they_are_written(name: str, columns: int
 
 def test_the_real_help_shows_them() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "fedtune", "search", "--help"], cwd=ROOT, capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "80"},
+        [sys.executable, "-m", "fedtune", "search", "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "COLUMNS": "80"},
     )
     assert all(f"  {line}\n" in done.stdout for line in command("search").epilog.splitlines())
     assert all(len(line) <= 80 for line in done.stdout.splitlines())
@@ -92,9 +99,14 @@ def test_every_example_is_accepted(words: list[str]) -> None:
         assert values["name"] in data.names()
 
 
-@pytest.mark.parametrize(("wrong", "named"), [
-    (["search", "dfrd", "--spaces", "alpha"], "--spaces"), (["run"], "best"), (["extend", "runs/a", "--trials", "many"], "integer"),
-])
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        (["search", "dfrd", "--spaces", "alpha"], "--spaces"),
+        (["run"], "best"),
+        (["extend", "runs/a", "--trials", "many"], "integer"),
+    ],
+)
 def test_an_example_that_is_wrong_is_found(wrong: list[str], named: str) -> None:
     with pytest.raises(Exception, match=named):
         parsed(wrong)
@@ -105,6 +117,13 @@ def test_an_example_that_is_wrong_is_found(wrong: list[str], named: str) -> None
 def test_every_search_can_be_planned(words: list[str], tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "mydata.npz", x=rng.integers(0, 255, (400, 8, 8), dtype=np.uint8), y=np.arange(400) % 4)
-    done = subprocess.run([sys.executable, "-m", "fedtune", *words, "--dry-run"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-m", "fedtune", *words, "--dry-run"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
     assert done.returncode == 0, done.stderr
     assert "Nothing was created." in done.stdout
