@@ -176,12 +176,10 @@ def _settings(values: Mapping[str, object]) -> str:
 
 
 def _code(method: Method, file: str) -> Iterable[str]:
-    """The public classes and functions that the method's own file defines, with their source."""
+    """The public classes and functions that the method's own file defines, with their source, and its record."""
     tree = ast.parse(Path(file).read_text(encoding="utf-8"))
-    found = [
-        node for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_")
-    ]
+    defined = [node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
     yield "## Code"
     yield f"What `trainables/methods/{method.name}.py` defines; what it takes from other files is not repeated."
-    for node in found:
-        yield f"::: trainables.methods.{method.name}.{node.name}\n    options: {{heading_level: 3, members: false}}"
+    for name in [*(name for name in defined if not name.startswith("_")), "METHOD"]:
+        yield f"::: trainables.methods.{method.name}.{name}\n    options: {{heading_level: 3, members: false}}"
