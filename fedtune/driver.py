@@ -61,6 +61,9 @@ def drive(folder: Path, experiment: Experiment, watch: Watch, *, simulate: Calla
                 watch.past(trial.number, trial.state.name, trial.values, space.values(trial.params))
         if ledger.finished:
             return Outcome(finished=True)
+        elsewhere = record.went_on(folder)
+        if elsewhere is not None:
+            watch.say(elsewhere)
         session = _Session(folder, experiment, ledger, watch, deadline, simulate)
         with cluster.joined(experiment), _sigterm_is_ctrl_c():
             session.fit()

@@ -56,7 +56,7 @@ class _MeanSquares(torch.autograd.Function):
     """`mean_i (v_ji - v_ki)²` of all pairs of rows `(B, n)`, `(B, B)`, a few rows at a time.
 
     The same operations as in `pair_distances`, which at a batch of images reads and writes `(B, B, n)` from memory a dozen
-    times, for a fifth of a server step. Rows are taken so that sums run over whole vectors, and give the same bits."""
+    times, for a fifth of a server step. Rows are taken so that sums run over whole vectors. Results agree to rounding."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor) -> Tensor:

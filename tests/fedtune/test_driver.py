@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import optuna
 import pytest
 
-from fedtune import searching
+from analysis import machines, schema
+from fedtune import record, searching
 from fedtune.record import open_study
 from fedtune.searching import Result
 from search_spaces.errors import UserError
-from tests.fedtune.conftest import frozen
+from tests.fedtune.conftest import experiment, frozen, space
 from tests.fedtune.fake import Fake
 
 Conduct = Callable[..., Result]
@@ -86,8 +88,6 @@ def test_several_metrics(conduct: Conduct, tmp_path: Path) -> None:
 
 
 def test_one_driver_at_a_time(conduct: Conduct, tmp_path: Path) -> None:
-    from fedtune import record
-
     conduct("run", trials=1, rounds=1, scheduler="none")
     with record.lock(tmp_path / "run"):
         assert record.is_driven(tmp_path / "run")
@@ -102,3 +102,45 @@ def test_a_moved_run_can_be_extended(conduct: Conduct, tmp_path: Path) -> None:
     strange = tmp_path / "a b?c%20#d"
     (tmp_path / "run").rename(strange)
     assert searching.extend(strange, trials=1, quiet=True, simulate=Fake).counts == {"COMPLETE": 3}
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The lines on stderr that say that numbers may differ."""
+    return [line for line in capsys.readouterr().err.splitlines() if "other last digits" in line]
+
+
+def elsewhere(monkeypatch: pytest.MonkeyPatch, **other: str) -> None:
+    """From now on this machine is another."""
+    here = record.machine()
+    monkeypatch.setattr(record, "machine", lambda device="cpu": here | other)
+
+
+def test_an_extension_on_another_kind_of_processor_says_so(
+    conduct: Conduct, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:
+    conduct("run", trials=1, rounds=1, scheduler="none")
+    here = machines.kind(record.machine())
+    elsewhere(monkeypatch, host="another")
+    searching.extend(tmp_path / "run", trials=1, plain=True, simulate=Fake)
+    assert told(capsys) == [], "another machine of the same kind"
+    elsewhere(monkeypatch, processor="Zuse Z3", instructions="DEFAULT")
+    for _ in range(2):
+        searching.extend(tmp_path / "run", trials=1, plain=True, simulate=Fake)
+        assert told(capsys) == [f"This run was begun with {here} and goes on with Zuse Z3 (DEFAULT), where the same seed gives other last digits: "
+                                "its numbers may differ from those of an uninterrupted run."]
+    provenance = json.loads((tmp_path / "run" / schema.PROVENANCE).read_text())
+    assert machines.kind(provenance["machine"]) == here
+    assert [part["machine"]["processor"] for part in provenance["continued"]] == ["Zuse Z3"]
+    searching.resume(tmp_path / "run", plain=True, simulate=Fake)
+    assert told(capsys) == [], "a finished run computes nothing"
+
+
+def test_a_resumption_with_other_libraries_says_so(ray_cluster: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    begun = record.provenance(device="cpu")
+    begun["versions"] |= {"torch": "1.0"}
+    made = experiment(tmp_path / "run", trials=1, rounds=1, scheduler="none")
+    record.create(tmp_path / "run", made.to_yaml(), space().to_json(), begun, made.directions)
+    searching.resume(tmp_path / "run", plain=True, simulate=Fake)
+    now = record.versions()["torch"]
+    assert told(capsys) == [f"This run was begun with torch 1.0 and goes on with torch {now}, where the same seed gives other last digits: "
+                            "its numbers may differ from those of an uninterrupted run."]
