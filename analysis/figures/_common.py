@@ -33,11 +33,6 @@ def metric_rows(runs: Sequence[Run], measured: Callable[[str], bool]) -> list[li
     return [row for i, row in enumerate(kept) if row and row not in kept[:i]]
 
 
-def finals(run: Run) -> pd.DataFrame:
-    """The last measured value of every metric (mean over seeds) by trial number, for trials that measured any."""
-    return run.finals
-
-
 def importances(run: Run, target: int = 0, trials: Sequence[FrozenTrial] | None = None) -> dict[str, float]:
     """Optuna's PED-ANOVA importances for objective number `target`, largest first, from these trials (all completed ones);
     empty where they cannot be computed."""

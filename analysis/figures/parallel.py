@@ -13,7 +13,7 @@ from plotly.colors import sample_colorscale
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.figures._common import finals, sample
+from analysis.figures._common import sample
 from analysis.labels import Labels, number
 from analysis.runs import Run
 from search_spaces.metrics import twin
@@ -59,7 +59,7 @@ def data(runs: Sequence[Run]) -> Drawing:
     run = runs[0]
     done = run.trials[(run.trials["state"] == "COMPLETE") & run.trials["value"].notna()].sort_values("value")
     part = done.iloc[sample(list(range(len(done))), LIMIT, keep=[0, len(done) - 1])]
-    last = finals(run)
+    last = run.finals
     metrics = [m for m in dict.fromkeys([*run.metrics, *(twin(m) for m in run.metrics)]) if m in last.columns]
     table = part[["number", *run.keys]].copy()
     table["best"] = table["number"] == run.best

@@ -12,7 +12,6 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.figures._common import finals
 from analysis.labels import Labels, number
 from analysis.runs import Run
 from search_spaces.metrics import twin
@@ -48,7 +47,7 @@ def data(runs: Sequence[Run]) -> Drawing:
     run = runs[0]
     done = run.trials[(run.trials["state"] == "COMPLETE") & run.trials["value"].notna()]
     metric, other = run.metrics[0], twin(run.metrics[0])
-    last = finals(run)
+    last = run.finals
     test = done["number"].map(last[other]) if other in last.columns and other != metric else np.nan
     shared = done[["number", "value"]].assign(test=test, best=done["number"] == run.best)
     keys = run.keys[:LIMIT]
