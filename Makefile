@@ -2,6 +2,7 @@
 # make test    set up, run the tests: about six minutes on two cores
 # make test-slow   set up, run those that take more than about ten seconds each: kills, resumes, the documents' commands
 # make lint    style, types, layers
+# make docs    set up, build the documentation site into site/; a broken link fails
 # make bench   set up, measure against plain loops (about 50 minutes on two quiet cores), make bench/performance.md
 # make bench-peers   the same work by Flower and pfl-research, installed into .venv-peers (about 11 GB)
 # make bench-gpu     trials per GPU; exits with 2 where there is none
@@ -18,7 +19,7 @@ HEARTBEAT := $(PYTHON) scripts/heartbeat.py
 PARALLEL  := -n auto --maxprocesses 4 --dist loadfile
 export PYTHON
 
-.PHONY: demo test test-slow lint bench bench-peers bench-gpu install clean
+.PHONY: demo test test-slow lint docs bench bench-peers bench-gpu install clean
 
 demo: $(INSTALLED)
 	@scripts/demo.sh
@@ -35,6 +36,11 @@ lint: $(INSTALLED)
 	@$(BIN)/ruff check .
 	@$(HEARTBEAT) "Checking types" $(BIN)/mypy
 	@$(HEARTBEAT) "Checking layers" $(BIN)/lint-imports --no-logo
+
+# The variable keeps mkdocs-material from printing at every build until when it is maintained (May 2027).
+docs: $(INSTALLED)
+	@NO_MKDOCS_2_WARNING=1 $(HEARTBEAT) "Building the site" $(BIN)/python -m mkdocs build
+	@echo "The site is built: site/index.html"
 
 # CASES="client_round search" measures some; LONG=--long also trials of 60 s; QUICK=--quick only tries them. `python -m tests.benchmarks record` puts the figures into docs.
 bench: $(INSTALLED)
@@ -54,4 +60,4 @@ $(INSTALLED): pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .venv-peers bench dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-peers bench site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -13,6 +13,7 @@ that does not suffice, to be gone on with at a larger share of the machine.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import io
 import itertools
@@ -248,11 +249,10 @@ class Trial(tune.Trainable):
                 params, card = found[seed]
                 row = next(row for row in reversed(self._rows) if row["seed"] == seed)
                 measured = {k: v for k, v in row.items() if isinstance(v, (int, float)) and k not in ("round", "seed")}
+                chosen = {"selected_by": self._job.metrics[0], "metrics": measured}
                 path = self._folder / f"model-{seed}.safetensors"
                 with disk(path):
-                    save_model(path, params, {
-                        **card, "method": self._job.method, "seed": seed, "round": row["round"], "selected_by": self._job.metrics[0], "metrics": measured,
-                    })
+                    save_model(path, params, dataclasses.replace(card, details={**card.details, **chosen}))
 
     # -- what is reported ------------------------------------------------------------------------------------------
 

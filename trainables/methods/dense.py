@@ -38,11 +38,23 @@ from search_spaces.parameter import choice, flag, real
 from trainables import models
 from trainables.building_blocks import distillation_bases, partial_training
 from trainables.building_blocks.batch_statistics import layers, tracking, watching
-from trainables.building_blocks.distillation_bases import WITHOUT_SERVER_STEPS, ClientState, DistillationBase, State, download, global_model, init, preliminary
+from trainables.building_blocks.distillation_bases import (
+    WITHOUT_SERVER_STEPS,
+    ClientState,
+    DistillationBase,
+    State,
+    base_job,
+    global_model,
+    init,
+    preliminary,
+)
 from trainables.building_blocks.losses import kd_kl, kl_rows
 from trainables.building_blocks.server_distillation import Batch, Phases, ServerDistillation, Teachers, label_distribution
+from trainables.building_blocks.submodels import extract
 from trainables.federation import ClientData, Federation, FederationConfig
+from trainables.local import LocalJob, client_of
 from trainables.method import Method
+from trainables.methods.dfrd import CHANNELS
 from trainables.params import pack, take, unpack
 from trainables.rng import Rng
 from trainables.wire import ClientResult, Params, Payload, Upload
@@ -72,18 +84,31 @@ def without_statistics(config: Config) -> bool:
     return config.beta_bn == 0
 
 
+def download(config: Config, fed: Federation, state: State, client: int) -> Payload:
+    """The client's sub-model of the base, θ[K_i,t]; in data-free mode a model in the first round and nothing after."""
+    if config.base == "none" and state.round > 0:
+        return {}
+    return pack("model", extract(fed, state.model, CHANNELS[config.base](fed, state.round + 1, client)))
+
+
+def job(config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng) -> LocalJob:
+    """Trains the received sub-model, in data-free mode the client's own, and uploads it."""
+    return base_job(config, fed, unpack("model", payload), client_state, data)
+
+
 def client(config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng) -> ClientResult:
-    """The base's local training; uploads the model and, for L_bn, the statistics of the client's data."""
+    """Does the job; for L_bn it also follows the statistics of the client's data during training and uploads them."""
+    train = client_of(job)
     if without_statistics(config):
-        return distillation_bases.client(config, fed, payload, client_state, data, rng)
+        return train(config, fed, payload, client_state, data, rng)
     with tracking(partial_training.client_module(config, fed, data.client), config.bn_momentum) as statistics:
-        result = distillation_bases.client(config, fed, payload, client_state, data, rng)
+        result = train(config, fed, payload, client_state, data, rng)
     return replace(result, upload=result.upload | pack("statistics", statistics))
 
 
 def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
     """Aggregates with the base, then alternates generator and distillation phases."""
-    model = preliminary(config, fed, state, uploads)
+    model = preliminary(config, fed, state, uploads, CHANNELS[config.base])
     if config.server_iters == 0:
         return State(state.round + 1, model, state.generator)
     teachers, labels = Teachers(fed, uploads), label_distribution(None, len(uploads), fed.classes)
@@ -151,7 +176,7 @@ METHOD = Method(
     init=init,
     download=download,
     client=client,
-    job=distillation_bases.job,
+    job=job,
     job_applies=without_statistics,
     server=server,
     global_model=global_model,

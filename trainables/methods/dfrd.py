@@ -12,8 +12,8 @@ model is wrong; the global model is distilled on its images and on those of its 
     L_tran    -ε KL(softmax(u_S/T) ‖ softmax(u_T/T)),   u_S = f(s; θ)                          (3)
     L_div     exp(-mean_jk d(s_j, s_k) d(h_j, h_k))                                            (4)
     L_gen     L_fid + β_tran L_tran + β_div L_div                                              (5)
-    w̃        λ w̃ + (1-λ) w                                                                  (6)
-    L_md      KL(u_T(s) ‖ f(s; θ)) + α KL(u_T(s̃) ‖ f(s̃; θ)),   s̃ = G(o(z̃, ỹ); w̃)          (7)
+    w̃         λ w̃ + (1-λ) w                                                                    (6)
+    L_md      KL(u_T(s) ‖ f(s; θ)) + α KL(u_T(s̃) ‖ f(s̃; θ)),   s̃ = G(o(z̃, ỹ); w̃)               (7)
     τ, p      τ_(i,y) = n_i^y / Σ_j n_j^y,  p(y) = Σ_j n_j^y / Σ_y Σ_j n_j^y                   (8)
 
     α alpha    λ lambda    β_tran beta_tran    β_div beta_div    o merge_op    T kd_temperature
@@ -36,25 +36,32 @@ from torch import Tensor
 from search_spaces.parameter import choice, flag, real
 from trainables.building_blocks.distillation_bases import (
     WITHOUT_SERVER_STEPS,
+    ChannelRule,
     ClientState,
     DistillationBase,
     LabelCounting,
+    base_job,
     check,
-    client,
-    download,
     global_model,
     initial_generator,
-    job,
     label_distribution_of,
     preliminary,
 )
 from trainables.building_blocks.losses import diversity, kd_kl, kl_rows
 from trainables.building_blocks.server_distillation import Batch, LabelDistribution, Phases, ServerDistillation, Teachers, generator_module, moving_average
-from trainables.federation import Federation
+from trainables.building_blocks.submodels import extract
+from trainables.federation import ClientData, Federation
+from trainables.local import LocalJob, client_of
 from trainables.method import Limit, Method
-from trainables.params import on, put, take
+from trainables.methods import feddropout, fedrolex, heterofl
+from trainables.params import on, pack, put, take, unpack
 from trainables.rng import Rng
-from trainables.wire import Params, Upload
+from trainables.wire import Params, Payload, Upload
+
+#: The channels that a client trains under each base. With fedavg every client has full width and trains all of them.
+CHANNELS: dict[str, ChannelRule] = {
+    "fedavg": heterofl.channels, "heterofl": heterofl.channels, "feddropout": feddropout.channels, "fedrolex": fedrolex.channels, "none": heterofl.channels,
+}
 
 
 @dataclass(frozen=True)
@@ -91,10 +98,25 @@ def init(config: Config, fed: Federation, rng: Rng) -> State:
     return State(0, fed.initial_params(), generator, generator)
 
 
+def download(config: Config, fed: Federation, state: State, client: int) -> Payload:
+    """The client's sub-model of the base, θ[K_i,t]; in data-free mode a model in the first round and nothing after."""
+    if config.base == "none" and state.round > 0:
+        return {}
+    return pack("model", extract(fed, state.model, CHANNELS[config.base](fed, state.round + 1, client)))
+
+
+def job(config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng) -> LocalJob:
+    """Trains the received sub-model, in data-free mode the client's own; uploads it and the label counts n_i^y `(C,)`."""
+    return base_job(config, fed, unpack("model", payload), client_state, data, counting=config)
+
+
+client = client_of(job)
+
+
 def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
     """Aggregates with the base, then alternates generator and distillation phases."""
     now = state.round + 1
-    model = preliminary(config, fed, state, uploads)
+    model = preliminary(config, fed, state, uploads, CHANNELS[config.base])
     if config.server_iters == 0:
         return State(now, model, state.generator, moving_average(state.ema, state.generator, config.lambda_))
     distillation = _Distillation(config, fed, Teachers(fed, uploads), label_distribution_of(fed, uploads), model, state, rng)

@@ -42,23 +42,24 @@ from trainables.building_blocks.distillation_bases import (
     DistillationBase,
     LabelCounting,
     State,
+    base_job,
     check,
-    client,
-    download,
     global_model,
     init,
-    job,
     label_distribution_of,
     preliminary,
 )
 from trainables.building_blocks.losses import diversity, kl_rows
 from trainables.building_blocks.server_distillation import Batch, Phases, ServerDistillation, Teachers
-from trainables.federation import Federation
+from trainables.building_blocks.submodels import extract
+from trainables.federation import ClientData, Federation
 from trainables.generators import MERGE_OPS
+from trainables.local import LocalJob, client_of
 from trainables.method import Method
-from trainables.params import take
+from trainables.methods.dfrd import CHANNELS
+from trainables.params import pack, take, unpack
 from trainables.rng import Rng
-from trainables.wire import Upload
+from trainables.wire import Payload, Upload
 
 
 @dataclass(frozen=True)
@@ -75,9 +76,24 @@ class Config(ServerDistillation, LabelCounting, DistillationBase):
     merge_op: str = choice("cat", MERGE_OPS, symbol="o", doc="How noise and label embedding are merged.", source="DFRD code", tune=True)
 
 
+def download(config: Config, fed: Federation, state: State, client: int) -> Payload:
+    """The client's sub-model of the base, θ[K_i,t]; in data-free mode a model in the first round and nothing after."""
+    if config.base == "none" and state.round > 0:
+        return {}
+    return pack("model", extract(fed, state.model, CHANNELS[config.base](fed, state.round + 1, client)))
+
+
+def job(config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng) -> LocalJob:
+    """Trains the received sub-model, in data-free mode the client's own; uploads it and the label counts n_i^y `(C,)`."""
+    return base_job(config, fed, unpack("model", payload), client_state, data, counting=config)
+
+
+client = client_of(job)
+
+
 def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
     """Aggregates with the base, then alternates generator and distillation phases."""
-    model = preliminary(config, fed, state, uploads)
+    model = preliminary(config, fed, state, uploads, CHANNELS[config.base])
     if config.server_iters == 0:
         return State(state.round + 1, model, state.generator)
     teachers, labels = Teachers(fed, uploads), label_distribution_of(fed, uploads)

@@ -11,10 +11,10 @@ import torch
 
 from tests.contracts.test_methods import simulate, values_for
 from tests.trainables.building_blocks.test_losses import random, softmax
-from trainables.building_blocks.distillation_bases import download, label_counts
+from trainables.building_blocks.distillation_bases import label_counts
 from trainables.building_blocks.server_distillation import Teachers, label_distribution, moving_average, to_models
 from trainables.local import LocalResult
-from trainables.methods.dfrd import Config, embedding_hinge, generator_loss, transfer_mask, transferability_loss
+from trainables.methods.dfrd import Config, download, embedding_hinge, generator_loss, transfer_mask, transferability_loss
 from trainables.simulation.rounds import Simulation
 from trainables.wire import Upload
 

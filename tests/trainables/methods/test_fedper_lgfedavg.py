@@ -21,7 +21,7 @@ def is_head(name: str) -> bool:
     return name.removeprefix("model/").startswith("head.")
 
 
-def work(name: str, toy: Path, **more: Any) -> tuple[Any, dict[int, Any]]:
+def second_round(name: str, toy: Path, **more: Any) -> tuple[Any, dict[int, Any]]:
     """A simulation after one round, and every client's result of the second."""
     s, _ = simulate(name, toy, 1, **more)
     m, rng = s.method, s.fed.rng.child("round", 2)
@@ -34,7 +34,7 @@ def work(name: str, toy: Path, **more: Any) -> tuple[Any, dict[int, Any]]:
 
 @pytest.mark.parametrize(("name", "head"), SHARED.items())
 def test_one_part_goes_up_and_the_other_stays(name: str, head: bool, toy: Path) -> None:
-    s, results = work(name, toy)
+    s, results = second_round(name, toy)
     for i, result in results.items():
         assert result.upload and all(is_head(key) == head for key in result.upload)
         assert result.client_state.private and all(is_head(key) != head for key in result.client_state.private)
@@ -47,7 +47,7 @@ def test_one_part_goes_up_and_the_other_stays(name: str, head: bool, toy: Path) 
 
 @pytest.mark.parametrize("name", SHARED)
 def test_the_shared_part_is_averaged_by_client_sizes(name: str, toy: Path) -> None:
-    s, results = work(name, toy)
+    s, results = second_round(name, toy)
     state = s.method.server(s.config, s.fed, s.progress.state, [Upload(i, r.upload) for i, r in results.items()], s.fed.rng)
     n = np.array(s.fed.sizes, dtype=np.float64)
     assert len(set(n)) > 1 and state.round == 2
@@ -66,7 +66,7 @@ def test_traffic_is_the_parameters_of_the_shared_part(toy: Path) -> None:
 
 
 def test_local_training_goes_on_from_its_own_model_and_hears_nothing(toy: Path) -> None:
-    s, results = work("local", toy, active_clients=0)
+    s, results = second_round("local", toy, active_clients=0)
     assert all(r.upload == {} and count_bytes(r.upload) == 0 for r in results.values())
     alone, _ = simulate("local", toy, 2)
     # The second round on the client states of the first, as the engine runs it.
