@@ -26,10 +26,7 @@ Mode = Literal["grid", "surface", "points"]
 
 @dataclass(frozen=True)
 class Drawing:
-    """What is drawn.
-
-    `table` has one row per trial and metric: trial, x, y (parameter values), metric, value (last round, mean over seeds),
-    state, best (whether it is the chosen trial)."""
+    """What `plot` needs to know; `data` says what the columns of `table` are."""
 
     table: pd.DataFrame
     #: Keys of the parameters on the axes.
@@ -52,6 +49,8 @@ def needs(runs: Sequence[Run]) -> str | None:
 
 
 def data(runs: Sequence[Run]) -> Drawing:
+    """One row per trial and metric: trial, x, y (parameter values), metric, value (last round, mean over seeds),
+    state, best (whether it is the chosen trial)."""
     run = runs[0]
     x, y, note = two_keys(run)
     last = run.finals

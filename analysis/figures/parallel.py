@@ -24,10 +24,7 @@ LIMIT, BINS = 300, 12
 
 @dataclass(frozen=True)
 class Drawing:
-    """What is drawn.
-
-    `table` has one row per completed trial: number, best (whether it is the chosen one), every searched parameter under its
-    key, every metric under its name. At most `LIMIT` trials, evenly spread over their results."""
+    """What `plot` needs to know; `data` says what the columns of `table` are."""
 
     table: pd.DataFrame
     #: The axes: first the searched parameters, then what was selected on and its twin on test data.
@@ -56,6 +53,8 @@ def needs(runs: Sequence[Run]) -> str | None:
 
 
 def data(runs: Sequence[Run]) -> Drawing:
+    """One row per completed trial: number, best (whether it is the chosen one), every searched parameter under its
+    key, every metric under its name. At most `LIMIT` trials, evenly spread over their results."""
     run = runs[0]
     done = run.trials[(run.trials["state"] == "COMPLETE") & run.trials["value"].notna()].sort_values("value")
     part = done.iloc[sample(list(range(len(done))), LIMIT, keep=[0, len(done) - 1])]

@@ -22,10 +22,7 @@ LIMIT = 12
 
 @dataclass(frozen=True)
 class Drawing:
-    """What is drawn.
-
-    `table` has one row per completed trial and parameter: number, key, x (the parameter's value), value (of `metric`), test
-    (of `twin`; nan where not measured), best (whether it is the chosen trial)."""
+    """What `plot` needs to know; `data` says what the columns of `table` are."""
 
     table: pd.DataFrame
     #: The parameters, one panel each; at most `LIMIT`.
@@ -44,6 +41,8 @@ def needs(runs: Sequence[Run]) -> str | None:
 
 
 def data(runs: Sequence[Run]) -> Drawing:
+    """One row per completed trial and parameter: number, key, x (the parameter's value), value (of `metric`), test
+    (of `twin`; nan where not measured), best (whether it is the chosen trial)."""
     run = runs[0]
     done = run.trials[(run.trials["state"] == "COMPLETE") & run.trials["value"].notna()]
     metric, other = run.metrics[0], twin(run.metrics[0])
