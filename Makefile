@@ -1,6 +1,7 @@
 # make demo    set up, search on real digits, report, train the winner
 # make test    set up, run the tests: about six minutes on two cores
 # make test-slow   set up, run those that take more than about ten seconds each: kills, resumes, the documents' commands
+# make test-processors   set up, run the tests that hang on rounding as on processors with less: AVX2, then neither AVX2 nor AVX
 # make lint    style, types, layers
 # make docs    set up, build the documentation site into site/; a broken link fails
 # make bench   set up, measure against plain loops (about 50 minutes on two quiet cores), make bench/performance.md
@@ -19,7 +20,7 @@ HEARTBEAT := $(PYTHON) scripts/heartbeat.py
 PARALLEL  := -n auto --maxprocesses 4 --dist loadfile
 export PYTHON
 
-.PHONY: demo test test-slow lint docs bench bench-peers bench-gpu install clean
+.PHONY: demo test test-slow test-processors lint docs bench bench-peers bench-gpu install clean
 
 demo: $(INSTALLED)
 	@scripts/demo.sh
@@ -31,6 +32,11 @@ test: $(INSTALLED)
 test-slow: $(INSTALLED)
 	@$(HEARTBEAT) "Looking for Chromium" scripts/chromium.sh
 	@$(HEARTBEAT) "Testing" $(BIN)/python -m pytest $(PARALLEL) -m slow $(TESTS)
+
+# What PyTorch and oneDNN may use is set before they are loaded, so each is a process of its own.
+test-processors: $(INSTALLED)
+	@ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 $(HEARTBEAT) "Testing as with AVX2" $(BIN)/python -m pytest $(PARALLEL) -m "numeric and not slow" $(TESTS)
+	@ONEDNN_MAX_CPU_ISA=SSE41 ATEN_CPU_CAPABILITY=default $(HEARTBEAT) "Testing as without AVX" $(BIN)/python -m pytest $(PARALLEL) -m "numeric and not slow" $(TESTS)
 
 lint: $(INSTALLED)
 	@$(BIN)/ruff check .

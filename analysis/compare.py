@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis import machines
 from analysis.labels import PERCENT, Labels
 from analysis.runs import Run, load_all, names
 from analysis.stats import Paired, Summary, paired, summarise
@@ -92,7 +93,7 @@ class Comparison:
         data = {str(run.value("dataset", "")) for run in self.runs}
         if len(data) > 1:
             notes.append(f"The runs used different data sets ({', '.join(sorted(data))}): their numbers are not comparable.")
-        return notes
+        return notes + machines.side_by_side({name: run.provenance for name, run in zip(names(self.runs), self.runs, strict=True)})
 
     def long(self) -> pd.DataFrame:
         """Tidy: run, method, metric, seed, value (as recorded)."""

@@ -25,6 +25,7 @@ from typing import Any
 from fedtune.console.progress import Watch
 from fedtune.machine import cluster, shares
 from fedtune.record.experiment import Experiment
+from fedtune.record.provenance import went_on
 from fedtune.record.run_directory import write_yaml
 from fedtune.trials.ledger import Ledger
 from search_spaces import run_folder
@@ -62,6 +63,9 @@ def drive(folder: Path, experiment: Experiment, watch: Watch, *, simulate: Calla
                 watch.past(trial.number, trial.state.name, trial.values, space.values(trial.params))
         if ledger.finished:
             return Outcome(finished=True)
+        elsewhere = went_on(folder)
+        if elsewhere is not None:
+            watch.say(elsewhere)
         session = _Session(folder, experiment, ledger, watch, deadline, simulate)
         with cluster.joined(experiment), _sigterm_is_ctrl_c():
             session.fit()

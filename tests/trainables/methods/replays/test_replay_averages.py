@@ -52,7 +52,7 @@ def test_fedavg(cache: str, toy: Path) -> None:
     values: dict[str, Any] = {} if cache == "off" else {"readout": "oca", "cache_init": cache}
     fedavg = slowed(world("fedavg", toy, local_steps=4, **values), 2, 0.5)
     model = initial = dict(fedavg.start.model)
-    latest = {i: initial for i in range(4)} if cache == "w0" else {}
+    latest = dict.fromkeys(range(4), initial) if cache == "w0" else {}
     for played in fedavg.play(((0, 2), (0, 3), (1, 2, 3))):
         before = model
         trained = assert_uploads(fedavg, played, model, plain_loss)

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from tests.trainables.methods.replays.actual import Round, World, assert_equal, assert_step, world
-from tests.trainables.methods.replays.phases import Batch, Draws, Part, alternate, averaged, made, trained_parts
 from tests.trainables.methods.replays.networks import CLASSES, cnn
+from tests.trainables.methods.replays.phases import Batch, Draws, Part, alternate, averaged, made, trained_parts
 from tests.trainables.methods.replays.plain import Params, ce, diversity, drawn_counts, gathered, held_counts, kl, kl_rows, label_shares
 
 SERVER: dict[str, Any] = {"server_iters": 2, "gen_steps": 2, "distill_steps": 2, "server_batch_size": 10, "noise_dim": 8, "gen_lr": 5e-3,

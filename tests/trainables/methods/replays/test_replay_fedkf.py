@@ -32,7 +32,7 @@ def test_fedkf(case: str, toy: Path) -> None:
     c, sizes = fedkf.config, [len(data.y) for data in fedkf.clients]
     model = initial = dict(fedkf.start.model)
     overall: Params | None = None
-    latest = {i: initial for i in range(4)} if c.cache_init == "w0" else {}
+    latest = dict.fromkeys(range(4), initial) if c.cache_init == "w0" else {}
     generators = {i: initial_generator(fedkf) for i in range(4)}
     adams = {i: Adam(c.gen_lr) for i in range(4)}
     for played in fedkf.play(((0, 2), (0, 3), (1, 2, 3))):

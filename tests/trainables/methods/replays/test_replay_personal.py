@@ -22,7 +22,7 @@ def test_personal_models(name: str, toy: Path) -> None:
     def shared_of(model: Params) -> Params:
         return {} if shares_head is None else part(model, of_head=shares_head)
 
-    shared, own = shared_of(initial), {i: initial for i in range(4)}
+    shared, own = shared_of(initial), dict.fromkeys(range(4), initial)
     for played in personal.play(((0, 2, 3), (0, 1, 3), (1, 2, 3))):
         for i, result in played.results.items():
             assert_equal(unpacked("model", played.payloads[i]), shared, f"sent to {i}")
