@@ -10,17 +10,16 @@ import statistics
 import sys
 from pathlib import Path
 
-import optuna
 import yaml
 
+from analysis.runs import load
 from search_spaces import run_folder
 
 
 def main(search: Path, final: Path) -> None:
     exported = yaml.safe_load((search / "best.yaml").read_text(encoding="utf-8"))
     best = ", ".join(f"{key} {exported['parameters'][key]:.4g}" for key in exported["searched"])
-    study = optuna.load_study(study_name=None, storage=f"sqlite:///{final / run_folder.STUDY}")
-    reached = [trial.user_attrs["metric:global_accuracy"] for trial in study.trials]
+    reached = list(load(final).over_seeds("global_accuracy").values())
     model = next((final / run_folder.TRIALS).glob("*/model-*.json"))
     card = json.loads(model.read_text(encoding="utf-8"))
     print(f"Report          {search / run_folder.REPORT}")
@@ -30,5 +29,4 @@ def main(search: Path, final: Path) -> None:
 
 
 if __name__ == "__main__":
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
     main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -133,7 +133,7 @@ class Dimension:
             found = _spaced(self.low, self.high, points)
         if self.parameter.kind == "integer":
             return tuple(dict.fromkeys(round(v) for v in found))
-        if self.step is None:  # no 0.30000000000000004 in a table, and the ends exactly
+        if self.step is None:  # A table should not show 0.30000000000000004, and the ends should be exact.
             found = [float(self.low), *(float(f"{v:.12g}") for v in found[1:-1]), float(self.high)] if len(found) > 1 else [float(self.low)]
         return tuple(dict.fromkeys(found))
 

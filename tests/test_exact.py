@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import platform
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,13 @@ def tensors(value: Any) -> list[Tensor]:
         return [value] if value.is_floating_point() else []
     values = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
     return [t for item in values for t in tensors(item)]
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="PyTorch names other instructions there")
+def test_pytorch_computes_as_on_the_processor_that_was_asked_for() -> None:
+    """`make test-processors` asks for others than the one at hand."""
+    used = torch.backends.cpu.get_cpu_capability().lower()
+    assert used == os.environ.get("ATEN_CPU_CAPABILITY", used)
 
 
 @pytest.mark.parametrize("name", METHODS)

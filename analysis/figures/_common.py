@@ -1,4 +1,4 @@
-"""What several figures ask of a run: which metrics to show side by side, where every trial ended, what matters most."""
+"""What several figures need of a run: which metrics stand side by side, the last value of every trial, the most important parameters."""
 
 from __future__ import annotations
 
@@ -35,22 +35,7 @@ def metric_rows(runs: Sequence[Run], measured: Callable[[str], bool]) -> list[li
 
 def finals(run: Run) -> pd.DataFrame:
     """The last measured value of every metric (mean over seeds) by trial number, for trials that measured any."""
-    recorded = run.trials.set_index("number")
-    attributes = recorded[[c for c in recorded.columns if str(c).startswith("metric:")]]
-    attributes.columns = [str(c).removeprefix("metric:") for c in attributes.columns]
-    if run.curves.empty:
-        frame = attributes
-    else:
-        curves = run.curves[[c for c in run.curves.columns if not c.endswith(":std") and c not in ("round", "seeds")]]
-        frame = curves.groupby("trial").last().combine_first(attributes)
-    done = recorded[recorded["state"] == "COMPLETE"]
-    for i, name in enumerate(run.metrics):
-        values = done["values"].map(lambda v, i=i: v[i] if len(v) > i else np.nan).astype(float)
-        if name in frame.columns:
-            frame[name] = values.combine_first(frame[name])
-        elif len(values):
-            frame[name] = values
-    return frame.reindex(sorted(frame.index))
+    return run.finals
 
 
 def importances(run: Run, target: int = 0, trials: Sequence[FrozenTrial] | None = None) -> dict[str, float]:

@@ -199,7 +199,7 @@ FIGURE = Figure(
     title="Parallel coordinates",
     read=(
         "Every line is a completed trial; it crosses each axis at its value there and is coloured by what it was selected on.",
-        "Where bright lines bundle on an axis, good trials agree on that parameter; the orange line is the chosen trial.",
+        "Where bright lines come together on an axis, good trials agree on that parameter; the orange line is the chosen trial.",
     ),
     needs=needs,
     data=data,

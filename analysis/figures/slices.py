@@ -130,7 +130,7 @@ FIGURE = Figure(
     title="Each parameter by itself",
     read=(
         "Dots are completed trials, filled by what was selected on and open by the test value of the same trial.",
-        "A clear slope or hill in one panel is an effect that shows through everything else that was varied; no shape means none is visible.",
+        "A clear slope or hill in one panel is an effect that is visible although everything else was varied too; without such a shape no effect is visible.",
     ),
     needs=needs,
     data=data,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from search_spaces import run_folder
@@ -16,7 +17,7 @@ LISTS = ("client_accuracy", "local_accuracies")
 
 
 def read_rounds(folder: Path, numbers: Sequence[int]) -> pd.DataFrame:
-    """All lines of all trials; a torn last line is left out and the last of two lines for one (trial, round, seed) is kept."""
+    """All lines of all trials. A last line that was not written to its end is left out; of two lines for one (trial, round, seed) the last counts."""
     rows: dict[tuple[int, int, int], dict[str, Any]] = {}
     for number in numbers:
         try:
@@ -40,6 +41,19 @@ def read_rounds(folder: Path, numbers: Sequence[int]) -> pd.DataFrame:
     numeric = {c: pd.to_numeric(frame[c], errors="coerce") for c in metrics}
     frame = pd.DataFrame({"trial": frame["trial"], "round": frame["round"], "seed": frame["seed"], **numeric})
     return frame.sort_values(["trial", "round", "seed"], ignore_index=True)
+
+
+def last_values(rounds: pd.DataFrame) -> pd.DataFrame:
+    """By trial, every metric's value in the last round that measured it, averaged over seeds.
+
+    It is nan where the metric was not finite for one of that round's seeds: the mean over the others would flatter a
+    configuration that diverged in part."""
+    metrics = [c for c in rounds.columns if c not in ("trial", "round", "seed")]
+    groups = rounds.groupby(["trial", "round"], sort=True)
+    measured = groups[metrics].count()
+    partly = measured.gt(0) & measured.lt(groups.size(), axis=0)
+    # `last` passes over nan, so what is to be nan in the end stands for a value until then.
+    return groups[metrics].mean().mask(partly, np.inf).groupby(level="trial").last().replace(np.inf, np.nan)
 
 
 def readout(rounds: pd.DataFrame, number: int, metric: str, how: str) -> dict[int, float]:

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from analysis.runs.rounds import read_rounds, readout
+from analysis.runs.rounds import last_values, read_rounds, readout
 from analysis.runs.study import read_study
 from search_spaces import run_folder
 from search_spaces.errors import UserError, sentence
@@ -113,7 +113,7 @@ class Run:
         """One row per trial, sorted by `number`.
 
         number, state (COMPLETE, PRUNED, FAIL, RUNNING, WAITING), value (first objective), values (tuple), stop_reason, rounds,
-        seconds, error, start, end (datetimes), `metric:<name>` (last values), and each searched parameter under its key."""
+        seconds, error, start, end (datetimes), and each searched parameter under its key."""
         rows = []
         for t in self.frozen:
             attributes = t.user_attrs
@@ -130,12 +130,11 @@ class Run:
                 "start": t.datetime_start,
                 "end": t.datetime_complete,
             }
-            row |= {k: v for k, v in attributes.items() if k.startswith("metric:")}
             row |= t.params
             rows.append(row)
         columns = ["number", "state", "value", "values", "stop_reason", "rounds", "seconds", "error", "start", "end"]
         frame = pd.DataFrame(rows, columns=None if rows else columns)
-        for name in ("rounds", "seconds", *[c for c in frame.columns if str(c).startswith("metric:")]):
+        for name in ("rounds", "seconds"):
             frame[name] = pd.to_numeric(frame[name], errors="coerce")
         unfinished = frame["rounds"].isna()
         if unfinished.any() and not self.rounds.empty:
@@ -147,6 +146,25 @@ class Run:
     def rounds(self) -> pd.DataFrame:
         """Tidy: one row per trial, round and seed, one column per measured metric (nan where not measured or not finite)."""
         return read_rounds(self.path, [t.number for t in self.frozen])
+
+    @cached_property
+    def finals(self) -> pd.DataFrame:
+        """Every metric's last value, mean over seeds, by trial number, for trials that measured any (`last_values`).
+
+        Of a trial whose folder was lost only the objectives are known, which the study holds."""
+        found = last_values(self.rounds)
+        lost = {t.number: dict(zip(self.metrics, t.values, strict=False)) for t in self.frozen if t.values and t.number not in found.index}
+        return found if not lost else pd.concat([found, pd.DataFrame.from_dict(lost, orient="index")]).sort_index()
+
+    def measured(self, number: int) -> dict[str, float]:
+        """One trial's row of `finals` by metric, as far as it is finite; reads that trial's rounds alone."""
+        found = last_values(read_rounds(self.path, [number]))
+        return {str(name): float(value) for name, value in found.iloc[0].dropna().items()} if len(found) else {}
+
+    def completed(self, number: int) -> int:
+        """Rounds that a trial has on record; reads that trial's rounds alone."""
+        found = read_rounds(self.path, [number])
+        return 0 if found.empty else int(found["round"].max())
 
     @cached_property
     def curves(self) -> pd.DataFrame:
@@ -234,7 +252,7 @@ def load(path: str | os.PathLike[str]) -> Run:
         folder = folder.parent
     what = f"The run {str(path)!r}"
     if not folder.is_dir():
-        raise UserError(f"{what} is not a directory. Give the folder a search wrote, such as runs/dfrd-alpha_lambda.")
+        raise UserError(f"There is no run {str(path)!r}: that is not a directory. {_beside(folder)}")
     missing = [name for name in (run_folder.EXPERIMENT, run_folder.STUDY) if not (folder / name).is_file()]
     if missing:
         inner = sorted(p.parent.name for p in folder.glob(f"*/{run_folder.EXPERIMENT}"))
@@ -253,6 +271,12 @@ def load(path: str | os.PathLike[str]) -> Run:
     metrics += [f"objective {i}" for i in range(len(metrics), len(directions))]
     provenance = _json(folder / run_folder.PROVENANCE, missing={})
     return Run(folder.resolve(), experiment, space, provenance, directions, tuple(metrics[: len(directions)]), frozen)
+
+
+def _beside(folder: Path) -> str:
+    """The runs that stand where one was looked for."""
+    near = sorted(p.parent.name for p in folder.parent.glob(f"*/{run_folder.EXPERIMENT}")) if folder.parent.is_dir() else []
+    return f"Runs in {folder.parent.resolve()}: {', '.join(near[:8])}." if near else "Give the folder a search wrote, such as runs/dfrd-alpha_lambda."
 
 
 def load_all(paths: Paths) -> list[Run]:

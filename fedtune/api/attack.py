@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from analysis.runs import load as load_run
 from fedtune.api.export import export, load
 from fedtune.console import progress
 from fedtune.planning.plan import whole
 from fedtune.planning.request import Request, configuration
 from fedtune.record.experiment import MAX_SEED, Experiment
-from fedtune.record.run_directory import folder_of
 from search_spaces.errors import UserError, sentence
 from search_spaces.parameter import Value
 
@@ -158,10 +158,9 @@ def shortened(method: str, values: Mapping[str, Value]) -> dict[str, Value]:
     from search_spaces.parameter import parameters
     from trainables import registry
 
-    complete = registry.resolve(method, values)
-    found = dict(complete)
+    found = dict(values)
     for key, parameter in parameters(registry.method(method).Config).items():
-        value = complete[key]
+        value = values.get(key, parameter.default)
         if parameter.kind != "integer" or not isinstance(value, int):
             continue
         least = 0 if key == "local_epochs" else 1 if key.endswith(_LENGTHS) else _BATCH if key.endswith("batch_size") else value
@@ -188,7 +187,7 @@ def _target(target: str | Path, trial: int | None, seed: int | None) -> _Target:
             raise UserError(*problems)
         return _Target(str(target), values, seed or 0, None, Path(f"{target}-attack.png").resolve())
     if not path.suffix and not path.exists():
-        folder_of(path)  # says which runs there are
+        load_run(path)  # says which runs there are
     method, exported, data = load(path)
     searched = (data.get("provenance") or {}).get("seeds") or [0]
     return _Target(method, exported, int(searched[0]) if seed is None else seed, None, path.resolve().with_name(f"{path.stem}-attack.png"))

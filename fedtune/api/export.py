@@ -18,12 +18,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from fedtune.api.search import Best, best_of, describe
+from analysis.runs import Run
+from analysis.runs import load as load_run
+from fedtune.api.search import Best
 from fedtune.record.experiment import Experiment
-from fedtune.record.run_directory import folder_of, write_json, write_yaml
-from fedtune.record.study import open_study
+from fedtune.record.run_directory import write_json, write_yaml
 from search_spaces import documents, run_folder
 from search_spaces.errors import Shown, UserError, sentence, unknown
 from search_spaces.files import cannot_write
@@ -39,21 +38,9 @@ def export(run: str | Path, output: str | Path | None = None, *, trial: int | No
     """The configuration of `trial` (default: the best) of a search; written to `output`, YAML or JSON by its suffix.
 
     Raises `UserError` where there is no such trial, or `output` cannot be written."""
-    folder = folder_of(run)
-    experiment = Experiment.read(folder)
+    found = load_run(run)
     target = None if output is None else _target(Path(output))
-    trials = open_study(folder).get_trials(deepcopy=False)
-    if trial is None:
-        best = best_of(trials, experiment)
-        if best is None:
-            raise UserError(f"{folder} has no trial that ran to its end yet, so there is no best one. Look with `fedtune status {folder}`.")
-    else:
-        if not 0 <= trial < len(trials):
-            raise UserError(sentence("trial", f"a number in [0, {len(trials) - 1}]", trial, "--trial") if trials else f"{folder} has no trial yet.")
-        if trials[trial].state.name == "FAIL":
-            raise UserError(f"Trial {trial} failed ({trials[trial].user_attrs.get('error', 'no reason was recorded')}). Choose another --trial.")
-        best = describe(trials[trial], experiment)
-    data = _describe(folder, experiment, best)
+    data = _describe(found, Best.of(found, _number(found, trial)))
     if target is not None:
         if target.suffix == ".json":
             write_json(target, data)
@@ -74,19 +61,32 @@ def _target(path: Path) -> Path:
     return path
 
 
-def _describe(folder: Path, experiment: Experiment, best: Best) -> dict[str, Any]:
-    origin = json.loads((folder / run_folder.PROVENANCE).read_text(encoding="utf-8"))
-    trial = folder / run_folder.trial_folder(best.number)
-    values = yaml.safe_load((trial / run_folder.CONFIG).read_text(encoding="utf-8"))
+def _number(run: Run, trial: int | None) -> int:
+    """The trial that was asked for, or the best one."""
+    trials = run.frozen
+    if trial is None:
+        if run.best is None:
+            raise UserError(f"{run.path} has no trial that ran to its end yet, so there is no best one. Look with `fedtune status {run.path}`.")
+        return run.best
+    if not 0 <= trial < len(trials):
+        raise UserError(sentence("trial", f"a number in [0, {len(trials) - 1}]", trial, "--trial") if trials else f"{run.path} has no trial yet.")
+    if trials[trial].state.name == "FAIL":
+        raise UserError(f"Trial {trial} failed ({trials[trial].user_attrs.get('error', 'no reason was recorded')}). Choose another --trial.")
+    return trial
+
+
+def _describe(run: Run, best: Best) -> dict[str, Any]:
+    experiment, origin = Experiment.of(run), run.provenance
     try:
-        partition = json.loads((trial / run_folder.PARTITION).read_text(encoding="utf-8"))["hash"]
+        recorded = (run.path / run_folder.trial_folder(best.number) / run_folder.PARTITION).read_text(encoding="utf-8")
+        partition = json.loads(recorded)["hash"]
     except (OSError, ValueError, KeyError):
         partition = origin.get("partition")
     return {
-        "fedtune": VERSION, "method": experiment.method, "space": experiment.space, "parameters": values, "searched": list(best.params),
+        "fedtune": VERSION, "method": experiment.method, "space": experiment.space, "parameters": run.config(best.number), "searched": list(best.params),
         "metric": dict(best.values), "metrics": {name: best.metrics[name] for name in sorted(best.metrics)},
         "provenance": {
-            "run": folder.name, "trial": best.number, "seed": experiment.seed, "seeds": list(experiment.seeds), "select_on": experiment.select_on,
+            "run": run.name, "trial": best.number, "seed": experiment.seed, "seeds": list(experiment.seeds), "select_on": experiment.select_on,
             "sampler": experiment.sampler, "scheduler": experiment.scheduler, "trials": experiment.trials,
             "created": origin.get("created"), "versions": origin.get("versions"), "git": origin.get("git"),
             "dataset": origin.get("dataset"), "partition": partition,

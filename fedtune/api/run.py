@@ -14,14 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from analysis.runs import load as load_run
 from fedtune.api.export import load
 from fedtune.api.search import Result, carry_out
 from fedtune.machine import shares
-from fedtune.planning.plan import Plan, device_of, preflight, runs_folder, whole
+from fedtune.planning.checks import runs_folder, whole
+from fedtune.planning.plan import Plan, device_of
+from fedtune.planning.preflight import preflight
 from fedtune.planning.request import Request, configuration, overrides
 from fedtune.record.experiment import MAX_SEED, MAX_SEEDS, Experiment, final_seeds
 from fedtune.record.run_directory import absolute
-from fedtune.record.study import open_study
 from search_spaces import presets, run_folder
 from search_spaces.errors import UserError
 from search_spaces.metrics import METRICS
@@ -80,18 +82,19 @@ def run(
                                concurrency=concurrency, cpus=cpus_per_trial, gpus=gpus_per_trial)
     chosen = final_seeds(seed, seeds) if not problems else (0,)
     metric = _metric(data or _selected_by(method, space), float(values["validation_fraction"]))
-    facts = preflight(method, values, chosen, data_dir, problems, (metric,), device_of(packed.gpus, address))
+    checked = preflight(method, values, chosen, data_dir, problems, (metric,), device_of(packed.gpus, address))
     if problems:
         raise UserError(*problems)
     experiment = Experiment(
         name=folder.name, kind="run", method=method, space=str(data.get("space", space)),
-        profile="export" if data else "paper" if paper else "small", values=values, metrics=(metric,),
+        profile="export" if data else "paper" if paper else "small", values=checked.values, metric=(metric,),
         select_on="validation" if metric.startswith("val_") else "test", trials=seeds, rounds=int(values["rounds"]), seed=seed, seeds=chosen,
         sampler="random", scheduler="none", lag=lag, data_dir=absolute(data_dir), concurrency=packed.concurrency,
         cpus_per_trial=packed.cpus, gpus_per_trial=packed.gpus, threads=packed.threads, address=address, source=data,
     )
-    fixed = Space(name=experiment.space, method=method, search={}, title=f"Final run of {origin.get('run', Path(best).name)}", fix=values, metric=(metric,))
-    planned = Plan(folder, experiment, fixed, facts, _notes(experiment, facts, origin), values)
+    title = f"Final run of {origin.get('run', Path(best).name)}"
+    fixed = Space(name=experiment.space, method=method, search={}, title=title, fix=checked.values, metric=(metric,))
+    planned = Plan(folder, experiment, fixed, checked.facts, _notes(experiment, checked.facts, origin), checked.values)
     return report(carry_out(planned, plain=plain, quiet=quiet, simulate=simulate))
 
 
@@ -104,25 +107,25 @@ def _configuration(
     request = Request(best, space, paper=paper, dataset=dataset, rounds=rounds, set=set if isinstance(set, Mapping) else tuple(set))
     if best in registry.methods():
         chosen = configuration(request, problems)
-        return best, registry.resolve(best, chosen), {}
+        return best, chosen, {}
     method, values, data = load(best)
     if paper or space != "default":
         problems.append("--paper and --space belong to a method's own run; an exported configuration is complete. Leave them out.")
     values |= overrides(dataclasses.replace(request, method=method), problems)
-    return method, registry.resolve(method, values, best), data
+    return method, values, data
 
 
 def report(result: Result) -> Final:
     """Mean and spread of the test metrics of a final run's complete trials, and its models."""
-    experiment = Experiment.read(result.folder)
-    trials = [t for t in open_study(result.folder).get_trials(deepcopy=False) if t.state.name == "COMPLETE"]
+    run = load_run(result.folder)
+    measured = [run.measured(number) for number in run.chosen]
     metrics = {}
     for metric in METRICS.values():
-        values = tuple(t.user_attrs[f"metric:{metric.name}"] for t in trials if f"metric:{metric.name}" in t.user_attrs)
+        values = tuple(of_trial[metric.name] for of_trial in measured if metric.name in of_trial)
         if values and not metric.timing and not metric.name.startswith("val_"):
             metrics[metric.name] = Spread(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else math.nan, values)
     models = tuple(sorted((result.folder / run_folder.TRIALS).glob("*/model-*.safetensors")))
-    return Final(result, experiment.seeds, metrics, models)
+    return Final(result, Experiment.of(run).seeds, metrics, models)
 
 
 def _selected_by(method: str, space: str) -> dict[str, Any]:

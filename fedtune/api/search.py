@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from analysis.runs import Run, load
 from fedtune.console import progress
 from fedtune.machine import shares
+from fedtune.planning.checks import seconds_of
 from fedtune.planning.pack_auto import packed
-from fedtune.planning.plan import Plan, plan, seconds_of
+from fedtune.planning.plan import Plan, plan
 from fedtune.planning.request import Request
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import provenance
-from fedtune.record.run_directory import create, folder_of, lock, write_yaml
-from fedtune.record.study import open_study
+from fedtune.record.run_directory import create, lock, write_yaml
 from fedtune.trials import driver
 from search_spaces import run_folder
 from search_spaces.errors import Shown, UserError, sentence
@@ -26,13 +28,20 @@ from search_spaces.parameter import Value
 
 @dataclass(frozen=True)
 class Best:
-    """The best complete trial by the first metric (of several, one of the Pareto front)."""
+    """The best complete trial, as `analysis.runs.Run.best` has it: by the first metric (of several, one of the Pareto front)."""
 
     number: int
     values: Mapping[str, float]
     params: Mapping[str, Value]
     #: Last value of every metric, mean over seeds.
     metrics: Mapping[str, float]
+
+    @classmethod
+    def of(cls, run: Run, number: int) -> Best:
+        """Trial `number` of a run."""
+        trial = run.frozen[number]
+        params = {name.rsplit(".", 1)[-1]: value for name, value in trial.params.items()}
+        return cls(number, dict(zip(run.metrics, trial.values or (), strict=False)), params, run.measured(number))
 
 
 @dataclass(frozen=True)
@@ -52,26 +61,21 @@ class Result:
         return dataclasses.asdict(self) | {"folder": str(self.folder)}
 
 
-def search(method: str, *, plain: bool = False, quiet: bool = False, simulate: Callable[..., Any] | None = None, **options: Any) -> Result:
-    """Searches the hyper-parameters of `method`; options as in `fedtune.planning.request.Request`.
+def search(
+    method: str, *, metric: str | Sequence[str] | None = None, plain: bool = False, quiet: bool = False,
+    simulate: Callable[..., Any] | None = None, **options: Any,
+) -> Result:
+    """Searches the hyper-parameters of `method`, selecting by one `metric` or by several; further options as in
+    `fedtune.planning.request.Request`.
 
     Progress goes to stderr, the run directory to `runs_dir/name`. Raises `UserError`, before anything is created, with every
     problem of the request. Ctrl-C ends it cleanly, and `resume` goes on."""
-    planned = packed(plan(request(method, options)), plain=plain, quiet=quiet)
+    metrics = (metric,) if isinstance(metric, str) else tuple(metric or ())
+    strangers = sorted(options.keys() - {item.name for item in dataclasses.fields(Request)})
+    if strangers:
+        raise TypeError(f"search() got unknown options: {', '.join(strangers)}")
+    planned = packed(plan(Request(method, metric=metrics, **options)), plain=plain, quiet=quiet)
     return carry_out(planned, plain=plain, quiet=quiet, simulate=simulate)
-
-
-def request(method: str, options: Mapping[str, Any]) -> Request:
-    """A request from keyword arguments; `metric` may be one name or several."""
-    known = {item.name for item in dataclasses.fields(Request)}
-    options = dict(options)
-    metric = options.pop("metric", None)
-    if metric:
-        options["metrics"] = (metric,) if isinstance(metric, str) else tuple(metric)
-    unknown_options = sorted(set(options) - known)
-    if unknown_options:
-        raise TypeError(f"search() got unknown options: {', '.join(unknown_options)}")
-    return Request(method, **options)
 
 
 def carry_out(planned: Plan, *, plain: bool = False, quiet: bool = False, simulate: Callable[..., Any] | None = None) -> Result:
@@ -94,8 +98,8 @@ def resume(
     """Goes on with an interrupted run; every trial continues from its last checkpoint. A finished run is left as it is.
 
     Placement (concurrency, shares, address) and a new time budget may be given; nothing that decides numbers may."""
-    folder = folder_of(run)
-    experiment = Experiment.read(folder)
+    found = load(run)
+    folder, experiment = found.path, Experiment.of(found)
     problems: list[str] = []
     placed = dataclasses.replace(
         experiment, time=seconds_of(time, problems) if time is not None else experiment.time,
@@ -123,7 +127,7 @@ def resume(
 
 def extend(run: str | Path, *, trials: int, plain: bool = False, quiet: bool = False, simulate: Callable[..., Any] | None = None) -> Result:
     """Adds `trials` further trials to a search; the result equals that of a search which had asked for all of them at once."""
-    folder = folder_of(run)
+    folder = load(run).path
     if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
         raise UserError(sentence("trials", "a whole number of at least 1", trials, "--trials"))
     _longer(folder, trials)  # what is no search is left without a lock file
@@ -150,32 +154,12 @@ def _longer(folder: Path, trials: int) -> Experiment:
     return longer
 
 
-def result_of(folder: Path, experiment: Experiment, outcome: driver.Outcome, seconds: float = 0.0) -> Result:
-    """Reads the study back."""
-    study = open_study(folder)
-    trials = study.get_trials(deepcopy=False)
-    counts: dict[str, int] = {}
-    for trial in trials:
-        counts[trial.state.name] = counts.get(trial.state.name, 0) + 1
-    best = best_of(trials, experiment)
+def result_of(folder: Path, outcome: driver.Outcome, seconds: float = 0.0) -> Result:
+    """Reads the run back."""
+    run = load(folder)
+    counts = Counter(trial.state.name for trial in run.frozen)
+    best = None if run.best is None else Best.of(run, run.best)
     return Result(folder, counts, best, outcome.finished, outcome.interrupted, outcome.out_of_time, seconds)
-
-
-def best_of(trials: list[Any], experiment: Experiment) -> Best | None:
-    """The best complete trial by the first metric; of equal ones the earliest."""
-    complete = [trial for trial in trials if trial.state.name == "COMPLETE"]
-    if not complete:
-        return None
-    sign = experiment.signs[0]
-    trial = max(complete, key=lambda t: (sign * t.values[0], -t.number))
-    return describe(trial, experiment)
-
-
-def describe(trial: Any, experiment: Experiment) -> Best:
-    """A trial of the study as plain values."""
-    metrics = {key.removeprefix("metric:"): value for key, value in trial.user_attrs.items() if key.startswith("metric:")}
-    params = {name.rsplit(".", 1)[-1]: value for name, value in trial.params.items()}
-    return Best(trial.number, dict(zip(experiment.metrics, trial.values or (), strict=False)), params, metrics)
 
 
 def _drive(folder: Path, experiment: Experiment, watch: progress.Watch, simulate: Callable[..., Any] | None) -> Result:
@@ -192,7 +176,7 @@ def _driven(folder: Path, experiment: Experiment, watch: progress.Watch, simulat
         except KeyboardInterrupt:
             # Before Ray took over the signal: nothing was under way.
             outcome = driver.Outcome(finished=False, interrupted=True)
-    return result_of(folder, experiment, outcome, time.monotonic() - started)
+    return result_of(folder, outcome, time.monotonic() - started)
 
 
 def _check_placement(experiment: Experiment, problems: list[str]) -> None:

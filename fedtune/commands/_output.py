@@ -75,18 +75,18 @@ def estimate(found: Estimate, as_json: bool) -> None:
     """The plan of --dry-run."""
     e = found.plan.experiment
     rows: dict[str, Value] = {
-        "run": shown(found.plan.folder), "method": e.method, "space": e.space, "profile": e.profile, "dataset": str(e.values.get("dataset", "digits")),
-        "sampler": e.sampler, "scheduler": e.scheduler, "metric": ", ".join(e.metrics), "trials": e.trials, "rounds": e.rounds, "seeds": len(e.seeds),
+        "run": shown(found.plan.folder), "method": e.method, "space": e.space, "profile": e.profile, "dataset": str(e.values["dataset"]),
+        "sampler": e.sampler, "scheduler": e.scheduler, "metric": ", ".join(e.metric), "trials": e.trials, "rounds": e.rounds, "seeds": len(e.seeds),
         "concurrency": e.concurrency, "cpus_per_trial": e.cpus_per_trial, "gpus_per_trial": e.gpus_per_trial,
         "round_seconds": round(found.round_seconds, 4), "estimated_seconds": round(found.at_most, 1),
     }
     if as_json:
-        tables.print_json({**rows, "search": {key: d.describe() for key, d in found.plan.space.search.items()}, "fixed": dict(e.values)})
+        tables.print_json({**rows, "search": {key: d.describe() for key, d in found.plan.space.search.items()}, "fixed": dict(found.plan.space.fix)})
         return
     for note in found.plan.notes:
         tables.say(note)
     tables.say(f"{e.method}, space {e.space}: {e.trials} trials of {e.rounds} rounds over {len(e.seeds)} seed{'s' * (len(e.seeds) > 1)}, "
-               f"sampler {e.sampler}, scheduler {e.scheduler}, selecting by {', '.join(e.metrics)}.")
+               f"sampler {e.sampler}, scheduler {e.scheduler}, selecting by {', '.join(e.metric)}.")
     for key, dimension in found.plan.space.search.items():
         tables.say(f"  {key}: {dimension.describe()}")
     share = f" and {e.gpus_per_trial:g} GPU" if e.gpus_per_trial else ""

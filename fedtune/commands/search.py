@@ -6,6 +6,20 @@ from typing import Annotated
 
 import typer
 
+EXAMPLES = """\
+# DFRD's α and λ, small, on the embedded digits:
+fedtune search dfrd --space alpha_lambda
+# The plan and an estimate of its time; nothing is created:
+fedtune search dfrd --space alpha_lambda --dry-run
+# Every cell of the paper's grid, three seeds per trial:
+fedtune search dfrd --space alpha_lambda --sampler grid --seeds 3
+# Two hours at most, 20 clients, two metrics at once:
+fedtune search fedavg --time 2h --set clients=20 --sampler nsga2 \\
+    --metric val_global_accuracy --metric val_local_accuracy
+# Data of your own (a folder with one sub-folder per class works too):
+fedtune search fedavg --dataset mydata.npz --trials 10
+"""
+
 
 def command(
     method: Annotated[str, typer.Argument(help="What to tune; `fedtune methods` lists them.", show_default=False)],
@@ -41,18 +55,19 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Search the hyper-parameters of a method."""
-    from fedtune.api.search import carry_out, request
+    from fedtune.api.search import carry_out
     from fedtune.commands import _output
     from fedtune.planning.estimate import estimate
     from fedtune.planning.pack_auto import packed
     from fedtune.planning.plan import plan
+    from fedtune.planning.request import Request
 
-    planned = plan(request(method, {
-        "space": space, "dataset": dataset, "data_dir": data_dir, "paper": paper, "trials": trials, "rounds": rounds, "time": time, "seeds": seeds,
-        "metric": metric, "select_on": select_on, "sampler": sampler, "scheduler": scheduler, "reduction_factor": reduction_factor, "grace": grace,
-        "lag": lag, "set": tuple(set_ or ()), "seed": seed, "concurrency": concurrency, "cpus_per_trial": cpus_per_trial,
-        "gpus_per_trial": gpus_per_trial, "address": address, "pack": pack, "name": name, "runs_dir": runs_dir,
-    }))
+    planned = plan(Request(
+        method, space, dataset=dataset, data_dir=data_dir, paper=paper, trials=trials, rounds=rounds, time=time, seeds=seeds, metric=tuple(metric or ()),
+        select_on=select_on, sampler=sampler, scheduler=scheduler, reduction_factor=reduction_factor, grace=grace, lag=lag, set=tuple(set_ or ()),
+        seed=seed, concurrency=concurrency, cpus_per_trial=cpus_per_trial, gpus_per_trial=gpus_per_trial, address=address, pack=pack, name=name,
+        runs_dir=runs_dir,
+    ))
     planned = packed(planned, plain=plain, quiet=quiet)
     if dry_run:
         _output.estimate(estimate(planned), as_json)

@@ -169,7 +169,7 @@ class Watch:
                 f"{e['FAIL']} failed, {len(self.running)} running")
 
     def _describe(self, number: int, values: Sequence[float], params: Mapping[str, Value]) -> str:
-        shown = ", ".join(f"{name} {value:.4g}" for name, value in zip(self.experiment.metrics, values, strict=True))
+        shown = ", ".join(f"{name} {value:.4g}" for name, value in zip(self.experiment.metric, values, strict=True))
         return f"trial {number}: {shown}" + (f" ({', '.join(f'{k}={_short(v)}' for k, v in params.items())})" if params else "")
 
     def rate(self) -> float:
@@ -204,10 +204,10 @@ class Watch:
                 return Group(head, Text(f"{self.phase} …", "dim"))
             rounds = sum(self.ended.values()) * e.rounds + sum(trial.round for trial in self.running.values())
             table = Table(box=None, padding=(0, 1), show_header=bool(self.running))
-            for title in ("trial", "round", *[METRICS[name].title for name in e.metrics], "configuration"):
+            for title in ("trial", "round", *[METRICS[name].title for name in e.metric], "configuration"):
                 table.add_column(title, style="dim" if title == "configuration" else "", overflow="ellipsis", no_wrap=True)
             for number, trial in sorted(self.running.items())[:20]:
-                shown = [f"{value:.4g}" for value in trial.metrics] if trial.metrics else [""] * len(e.metrics)
+                shown = [f"{value:.4g}" for value in trial.metrics] if trial.metrics else [""] * len(e.metric)
                 table.add_row(str(number), f"{trial.round}/{e.rounds}", *shown, ", ".join(f"{k}={_short(v)}" for k, v in trial.values.items()))
             best = Text(f"best: {self._describe(*self.best)}", "green") if self.best is not None else Text("")
             return Group(head, ProgressBar(total=e.trials * e.rounds, completed=rounds, width=60), best, table)

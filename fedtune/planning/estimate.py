@@ -26,18 +26,16 @@ def estimate(planned: Plan) -> Estimate:
     counts by its share (`fedtune.planning.federations.typical`)."""
     import torch
 
-    from trainables import registry
     from trainables.simulation.replicates import Replicates
 
     e = planned.experiment
     before = torch.get_num_threads()
     torch.set_num_threads(e.threads)
     try:
-        values = registry.resolve(e.method, planned.middle)
         device = "cuda" if e.gpus_per_trial else "cpu"
         with torch.backends.cudnn.flags(benchmark=False, deterministic=True, allow_tf32=False):  # as trials compute
-            simulation = Replicates(e.method, {**values, "rounds": 2}, e.seeds[:1], device=device, data_dir=e.data_dir)
-            seconds, _ = typical(simulation, values)
+            simulation = Replicates(e.method, {**planned.middle, "rounds": 2}, e.seeds[:1], device=device, data_dir=e.data_dir)
+            seconds, _ = typical(simulation, planned.middle)
     finally:
         torch.set_num_threads(before)
     rounds = e.trials * e.rounds

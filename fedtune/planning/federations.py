@@ -49,7 +49,7 @@ class OutOfMemory(Exception):
 
 
 class Federations:
-    """So many processes of one configuration as have been asked for; a context."""
+    """So many processes of one configuration, given by all its `values`, as have been asked for; a context."""
 
     def __init__(self, method: str, values: Mapping[str, Value], seeds: Sequence[int], *, device: str = "cpu", data_dir: str | None = None) -> None:
         self._order = {"method": method, "values": dict(values), "seeds": list(seeds), "device": device, "data_dir": data_dir}
@@ -188,7 +188,6 @@ def serve() -> None:
         answers.write(json.dumps(what) + "\n")
         answers.flush()
 
-    from trainables import registry
     from trainables import tune as _tune  # noqa: F401  a trial's process holds it too
     from trainables.simulation.replicates import Replicates
     from trainables.worker import process
@@ -198,7 +197,7 @@ def serve() -> None:
         process.set_threads(order["threads"])
         if order["device"] == "cuda":
             process.use_gpu()
-        values = registry.resolve(order["method"], order["values"])
+        values = order["values"]
         free, total = _gpu() if order["device"] == "cuda" else (0, 0)
         simulation = Replicates(order["method"], {**values, "rounds": 2}, order["seeds"], device=order["device"], data_dir=order["data_dir"])
         mean, base = typical(simulation, values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from search_spaces.errors import UserError
@@ -10,58 +11,67 @@ from search_spaces.metrics import METRICS, READOUTS, TRAFFIC
 from search_spaces.parameter import Value
 
 
-def preflight(
-    method: str, values: Mapping[str, Value], seeds: Sequence[int], data_dir: str | None, problems: list[str], metrics: Sequence[str] = (),
-    device: str | None = "cpu",
-) -> dict[str, Any]:
-    """Builds the federation of `values` once, so that a data set that is missing, a federation that is impossible, or one of
-    `metrics` that is not measured there is known before anything is created. It is built on the CPU wherever it is to run
-    (`device`; None is a cluster's). Adds to `problems`; returns what is to be recorded about the data."""
-    if problems:
-        # Building needs values that are right; what can be checked without is checked.
-        from trainables import registry
+@dataclass(frozen=True)
+class Checked:
+    """A configuration that can be run."""
 
-        try:
-            registry.resolve(method, values)
-        except UserError as error:
-            problems.extend(error.problems)
-        return {}
+    #: Every parameter of it.
+    values: Mapping[str, Value]
+    #: What is recorded with the run: `method_title`, the `dataset`'s name and hash, the `partition`'s hash by seed.
+    facts: Mapping[str, Any]
+
+
+def preflight(
+    method: str, values: Mapping[str, Value], seeds: Sequence[int], data_dir: str | None, problems: list[str], metric: Sequence[str] = (),
+    device: str | None = "cpu",
+) -> Checked:
+    """Completes and checks `values`, then builds their federation once, so that a data set that is missing, a federation that is
+    impossible, or one of `metric` that is not measured there is known before anything is created. It is built on the CPU wherever it
+    is to run (`device`; None is a cluster's), and not at all where there are `problems` already. Adds to `problems`."""
+    from trainables import registry
+
+    try:
+        values = registry.resolve(method, values)
+    except UserError as error:
+        problems.extend(error.problems)
+    if problems:
+        return Checked(values, {})
     import torch
 
-    from trainables import data, registry
+    from trainables import data
     from trainables.models import precision
     from trainables.simulation import executors
     from trainables.simulation.replicates import Replicates
 
     try:
-        registry.resolve(method, values)
         if device is not None:
-            precision.check(str(values.get("precision", "fp32")), torch.device(device))
-            executors.check(str(values.get("executor", "auto")), torch.device(device))
-        values = {**values, "precision": "fp32", "executor": "loop"}
-        built = Replicates(method, values, seeds[:1], data_dir=data_dir)
+            precision.check(str(values["precision"]), torch.device(device))
+            executors.check(str(values["executor"]), torch.device(device))
+        anywhere = {**values, "precision": "fp32", "executor": "loop"}
+        built = Replicates(method, anywhere, seeds[:1], data_dir=data_dir)
         partition = built.partition()
-        dataset = data.load(str(values.get("dataset", "digits")), data_dir)
+        dataset = data.load(str(values["dataset"]), data_dir)
     except UserError as error:
         problems.extend(error.problems)
-        return {}
-    problems.extend(_unmeasured(method, values, seeds, data_dir, metrics, bool(built.models())))
-    return {"method_title": registry.method(method).title, "dataset": {"name": dataset.name, "hash": dataset.hash}, "partition": partition["hash"]}
+        return Checked(values, {})
+    problems.extend(_unmeasured(method, anywhere, seeds, data_dir, metric, bool(built.models())))
+    facts = {"method_title": registry.method(method).title, "dataset": {"name": dataset.name, "hash": dataset.hash}, "partition": partition["hash"]}
+    return Checked(values, facts)
 
 
 def _unmeasured(
-    method: str, values: Mapping[str, Value], seeds: Sequence[int], data_dir: str | None, metrics: Sequence[str], has_global: bool,
+    method: str, values: Mapping[str, Value], seeds: Sequence[int], data_dir: str | None, metric: Sequence[str], has_global: bool,
 ) -> list[str]:
-    """A sentence for each of `metrics` that this method does not measure with these values."""
+    """A sentence for each of `metric` that this method does not measure with these values."""
     from trainables import registry
     from trainables.simulation.replicates import Replicates
 
     declared = registry.method(method)
     found, doubtful = [], []
-    for name in metrics:
-        metric, plain = METRICS[name], name.removeprefix("val_")
+    for name in metric:
+        known, plain = METRICS[name], name.removeprefix("val_")
         part = plain.rpartition("_")[2]
-        if metric.of_global_model and not has_global:
+        if known.of_global_model and not has_global:
             found.append(f"{name} is measured of a global model, and {method} has none here. Select by --metric local_accuracy"
                          + " or g_acc_virtual." * declared.virtual + "." * (not declared.virtual))
         elif part in TRAFFIC and part not in declared.traffic:

@@ -6,6 +6,7 @@ Values are laid over each other in this order, the later winning: declared defau
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +36,7 @@ class Request:
     reduction_factor: int = 3
     grace: int | None = None
     lag: int | None = None
-    metrics: tuple[str, ...] = ()
+    metric: tuple[str, ...] = ()
     select_on: str | None = None
     #: `name=value` pairs, or a mapping.
     set: tuple[str, ...] | Mapping[str, object] = ()
@@ -49,12 +50,28 @@ class Request:
     pack: str = "fixed"
 
 
-def configuration(request: Request, problems: list[str]) -> dict[str, Value]:
-    """What a run without a search trains: the space's fixed values, its profile, --dataset, --rounds and --set; what the
-    space would search has its declared default."""
-    from trainables import registry
+@dataclass(frozen=True)
+class Settings:
+    """The values that follow from a request."""
 
-    return settled(request, registry.declared(request.method), problems)[1]
+    #: The space without the parameters that the request or the profile fixes; its `fix` holds all that is fixed other than by default.
+    space: Space
+    #: Every parameter that is not searched.
+    values: dict[str, Value]
+    #: The profile's `seeds`, `trials`, `sampler` and `scheduler`, as far as it gives them.
+    options: Mapping[str, Value]
+    #: Every declared default.
+    defaults: Mapping[str, Value]
+
+    def value(self, key: str) -> Value:
+        """The value of a parameter; of a searched one its default."""
+        return self.values.get(key, self.defaults[key])
+
+
+def configuration(request: Request, problems: list[str]) -> dict[str, Value]:
+    """What a run without a search trains: every parameter; what the space would search has its declared default."""
+    settings = settled(request, problems)
+    return {**settings.defaults, **settings.values}
 
 
 def overrides(request: Request, problems: list[str]) -> dict[str, Value]:
@@ -64,10 +81,13 @@ def overrides(request: Request, problems: list[str]) -> dict[str, Value]:
     return _assigned(request, registry.declared(request.method), problems)
 
 
-def settled(request: Request, declared: Mapping[str, Parameter], problems: list[str]) -> tuple[Space, dict[str, Value], dict[str, Value]]:
-    """The space, the values that are not searched, and the profile's options that are no parameters."""
-    assigned = _assigned(request, declared, problems)
+def settled(request: Request, problems: list[str]) -> Settings:
+    """All values of a request. Raises `UserError`, with the `problems` so far, where there is no such method or space."""
+    from trainables import registry
+
     try:
+        declared = registry.declared(request.method)
+        assigned = _assigned(request, declared, problems)
         space = presets.load(request.method, request.space, declared)
     except UserError as error:
         raise UserError(*problems, *error.problems) from None
@@ -77,7 +97,11 @@ def settled(request: Request, declared: Mapping[str, Parameter], problems: list[
     if request.paper and not profile:
         problems.append(f"The space {space.name!r} of {request.method} has no paper profile (--paper). Leave --paper out, or set values with --set.")
     options: dict[str, Value] = {key: profile.pop(key) for key in ("seeds", "trials", "sampler", "scheduler") if key in profile}
-    return space, {**space.fix, **profile, **assigned}, options
+    fixed = {**space.fix, **profile, **assigned}
+    search = {key: dimension for key, dimension in space.search.items() if key not in fixed}
+    defaults = {key: parameter.default for key, parameter in declared.items()}
+    values = {key: value for key, value in defaults.items() if key not in search} | fixed
+    return Settings(dataclasses.replace(space, search=search, fix=fixed), values, options, defaults)
 
 
 def _shown(space: Space, file: str) -> Iterable[str]:

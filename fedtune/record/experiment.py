@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from fedtune.record.run_directory import read_experiment
+from analysis.runs import Run, load
 from fedtune.record.study import Direction
 from search_spaces import run_folder
 from search_spaces.errors import UserError
@@ -22,8 +22,6 @@ MAX_SEED = 999_999
 MAX_SEEDS = 1000
 #: Final runs draw their seeds from here up, searches from 0 up; no seed is in both.
 FINAL_SEEDS = 1_000_000_000
-#: In the file a field is called as the option that sets it.
-_KEYS = {"metrics": "metric"}
 
 
 @dataclass(frozen=True)
@@ -36,9 +34,9 @@ class Experiment:
     space: str
     #: `small`, `paper`, or `export` for a final run.
     profile: str
-    #: Fixed parameters of every trial by key; those not named here and not searched have their declared defaults.
+    #: Every parameter that is not searched, by key. (A run of an earlier version may leave out those that have their declared defaults.)
     values: Mapping[str, Value]
-    metrics: tuple[str, ...]
+    metric: tuple[str, ...]
     select_on: Literal["validation", "test"]
     trials: int
     rounds: int
@@ -65,11 +63,11 @@ class Experiment:
     @property
     def looks_back(self) -> bool:
         """Whether a trial depends on earlier ones."""
-        return self.sampler in LEARNING_SAMPLERS or self.scheduler != "none"
+        return looks_back(self.sampler, self.scheduler)
 
     @property
     def directions(self) -> tuple[Direction, ...]:
-        return tuple(METRICS[name].direction for name in self.metrics)
+        return tuple(METRICS[name].direction for name in self.metric)
 
     @property
     def signs(self) -> tuple[int, ...]:
@@ -85,26 +83,35 @@ class Experiment:
         data: dict[str, Any] = {"version": run_folder.VERSION}
         for item in dataclasses.fields(self):
             value = getattr(self, item.name)
-            data[_KEYS.get(item.name, item.name)] = list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
+            data[item.name] = list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
         return data
 
     @classmethod
     def from_yaml(cls, data: Mapping[str, Any], where: str) -> Experiment:
         """The experiment that `to_yaml` wrote. Raises `UserError` where a field is missing or unknown."""
-        names = {key: name for name, key in _KEYS.items()}
-        rest = {names.get(key, key): value for key, value in data.items() if key != "version"}
+        rest = {key: value for key, value in data.items() if key != "version"}
         fields = {item.name: item for item in dataclasses.fields(cls)}
         required = {name for name, item in fields.items() if item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING}
         problems = [f"{where} lacks {key!r}; it was not written by fedtune, or was edited." for key in sorted(required - rest.keys())]
         problems += [f"{where} holds the unknown key {key!r}; it was not written by fedtune, or was edited." for key in sorted(rest.keys() - fields.keys())]
         if problems:
             raise UserError(*problems)
-        return cls(**rest | {"metrics": tuple(rest["metrics"]), "seeds": tuple(rest["seeds"])})
+        return cls(**rest | {"metric": tuple(rest["metric"]), "seeds": tuple(rest["seeds"])})
 
     @classmethod
     def read(cls, folder: Path) -> Experiment:
-        """The experiment of a run directory."""
-        return cls.from_yaml(read_experiment(folder), str(folder / run_folder.EXPERIMENT))
+        """The experiment of the run directory `folder`. Raises `UserError` where that is none."""
+        return cls.of(load(folder))
+
+    @classmethod
+    def of(cls, run: Run) -> Experiment:
+        """The experiment of a run that was read."""
+        return cls.from_yaml(run.experiment, str(run.path / run_folder.EXPERIMENT))
+
+
+def looks_back(sampler: str, scheduler: str) -> bool:
+    """Whether a trial is proposed, or stopped, by what earlier ones did."""
+    return sampler in LEARNING_SAMPLERS or scheduler != "none"
 
 
 def search_seeds(seed: int, count: int) -> tuple[int, ...]:

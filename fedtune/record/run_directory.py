@@ -117,31 +117,6 @@ def is_driven(folder: Path) -> bool:
     return False
 
 
-def read_experiment(folder: Path) -> dict[str, Any]:
-    """The frozen request of a run. Raises `UserError` where `folder` is not a run of a version we read."""
-    path = folder / run_folder.EXPERIMENT
-    if not path.is_file():
-        raise UserError(f"{folder} is not a run: it holds no {run_folder.EXPERIMENT}.")
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UserError(f"{path} cannot be read: {str(error).splitlines()[0]}.") from error
-    if not isinstance(data, dict) or not isinstance(data.get("version"), int):
-        raise UserError(f"{path} does not say its version; it was not written by fedtune.")
-    if data["version"] > run_folder.VERSION:
-        raise UserError(f"{path} has version {data['version']} and this fedtune reads versions up to {run_folder.VERSION}. Update fedtune.")
-    return data
-
-
-def folder_of(run: str | Path) -> Path:
-    """A run directory as given. Raises `UserError` where it is none."""
-    folder = Path(run).expanduser().resolve()
-    if not folder.is_dir():
-        near = sorted(p.parent.name for p in folder.parent.glob(f"*/{run_folder.EXPERIMENT}")) if folder.parent.is_dir() else []
-        raise UserError(f"There is no run {str(run)!r}." + (f" Runs in {folder.parent}: {', '.join(near[:8])}." if near else ""))
-    return folder
-
-
 def absolute(path: str | None) -> str | None:
     """A path that still holds from another directory."""
     return None if path is None else str(Path(path).expanduser().resolve())

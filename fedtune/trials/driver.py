@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import os
 import shutil
 import signal
@@ -24,12 +25,14 @@ from typing import Any
 from fedtune.console.progress import Watch
 from fedtune.machine import cluster, shares
 from fedtune.record.experiment import Experiment
+from fedtune.record.provenance import went_on
 from fedtune.record.run_directory import write_yaml
 from fedtune.trials.ledger import Ledger
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from search_spaces.files import cannot_write
 from search_spaces.parameter import Value
+from search_spaces.space import Space
 
 #: Seconds that a session may take to end after SIGTERM.
 PATIENCE = 20.0
@@ -50,12 +53,9 @@ def drive(folder: Path, experiment: Experiment, watch: Watch, *, simulate: Calla
     """Runs what is left of the run in `folder`. The caller holds the run's lock.
 
     Raises `UserError` where the disk is full or more is asked for than the machine has. `simulate` replaces the engine in tests."""
-    import json
-
-    from search_spaces.space import Space
-
     space = Space.from_json(json.loads((folder / run_folder.SPACE).read_text(encoding="utf-8")))
     deadline = None if experiment.time is None else time.monotonic() + experiment.time
+    experiment = _complete(experiment, space)
     ledger = Ledger(folder, experiment, space)
     try:
         for trial in ledger.trials():
@@ -63,6 +63,9 @@ def drive(folder: Path, experiment: Experiment, watch: Watch, *, simulate: Calla
                 watch.past(trial.number, trial.state.name, trial.values, space.values(trial.params))
         if ledger.finished:
             return Outcome(finished=True)
+        elsewhere = went_on(folder)
+        if elsewhere is not None:
+            watch.say(elsewhere)
         session = _Session(folder, experiment, ledger, watch, deadline, simulate)
         with cluster.joined(experiment), _sigterm_is_ctrl_c():
             session.fit()
@@ -71,6 +74,15 @@ def drive(folder: Path, experiment: Experiment, watch: Watch, *, simulate: Calla
         return Outcome(ledger.finished, session.interrupted and not ledger.finished, session.out_of_time and not ledger.finished)
     finally:
         ledger.close()
+
+
+def _complete(experiment: Experiment, space: Space) -> Experiment:
+    """A run of an earlier version recorded only the values that are not declared defaults."""
+    from trainables import registry
+
+    declared = registry.declared(experiment.method)
+    missing = {key: parameter.default for key, parameter in declared.items() if key not in experiment.values and key not in space.search}
+    return dataclasses.replace(experiment, values={**missing, **experiment.values}) if missing else experiment
 
 
 class _Session:
@@ -88,7 +100,6 @@ class _Session:
         self._awaited: set[int] = set()
         self._deaths: Counter[int] = Counter()
         self._whole = (experiment.cpus_per_trial, experiment.gpus_per_trial)
-        self._defaults: Mapping[str, Value] | None = None
 
     def fit(self) -> None:
         from ray import tune
@@ -198,13 +209,10 @@ class _Session:
             sum(used) + more <= there + 1e-6 for used, more, there in zip(zip(*live, strict=True), self._share(larger), self._whole, strict=True))
 
     def _job(self, number: int, values: Mapping[str, Value], rule: Any, share: tuple[float, float]) -> Any:
-        from trainables.registry import declared
         from trainables.tune import Job
 
         e = self.experiment
-        if self._defaults is None:
-            self._defaults = {key: parameter.default for key, parameter in declared(e.method).items()}
-        complete = {**self._defaults, **e.values, **values}
+        complete = {**e.values, **values}
         folder = self.folder / run_folder.trial_folder(number)
         folder.mkdir(exist_ok=True)
         write_yaml(folder / run_folder.CONFIG, complete)
@@ -212,7 +220,7 @@ class _Session:
         if share != self._share(None):
             self._awaited.add(number)
         return Job(
-            number=number, folder=str(folder), method=e.method, values=complete, seeds=e.trial_seeds(number), metrics=e.metrics, signs=e.signs,
+            number=number, folder=str(folder), method=e.method, values=complete, seeds=e.trial_seeds(number), metrics=e.metric, signs=e.signs,
             rule=rule, threads=e.threads, cpus=share[0], gpu_share=share[1], data_dir=e.data_dir, keep_models=e.kind == "run",
             simulate=self.simulate,
         )

@@ -57,7 +57,7 @@ class Ledger:
 
         self.folder, self.experiment, self.space = folder, experiment, space
         self.study: Study = open_study(folder)
-        self._signs = [1.0 if METRICS[name].direction == "maximize" else -1.0 for name in experiment.metrics]
+        self._signs = [1.0 if METRICS[name].direction == "maximize" else -1.0 for name in experiment.metric]
         self._grid = space.grid_points() if experiment.sampler == "grid" else []
         self._trials: dict[int, FrozenTrial] = {t.number: t for t in self.study.get_trials(deepcopy=False)}
         self._ids = {number: trial._trial_id for number, trial in self._trials.items()}
@@ -137,7 +137,7 @@ class Ledger:
         with quiet_optuna(), warnings.catch_warnings():
             warnings.simplefilter("ignore", category=UserWarning)
             view = optuna.create_study(
-                directions=[METRICS[name].direction for name in self.experiment.metrics],
+                directions=[METRICS[name].direction for name in self.experiment.metric],
                 sampler=make_sampler(self.experiment.sampler, self.experiment.seed, number), pruner=optuna.pruners.NopPruner(),
             )
             view.add_trials([shown for shown in self._shown(known) if shown is not None])
@@ -202,7 +202,7 @@ class Ledger:
         reason, error = ending.stop_reason, ending.error
         final = list(ending.curve[max(ending.curve)]) if ending.curve else None
         if reason == "completed" and final is None:
-            reason, error = "error", f"{' and '.join(self.experiment.metrics)} was never measured in {ending.round} rounds."
+            reason, error = "error", f"{' and '.join(self.experiment.metric)} was never measured in {ending.round} rounds."
         attributes: dict[str, Any] = {"stop_reason": reason, "rounds": ending.round, "seconds": round(ending.seconds, 3)}
         if error:
             attributes["error"] = error

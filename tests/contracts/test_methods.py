@@ -98,6 +98,7 @@ def test_every_declared_value_has_its_bad_twin_refused(name: str, toy: Path) -> 
             assert p.key in str(error.value) and p.must() in str(error.value) and "got" in str(error.value) and "a test" in str(error.value)
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("name", METHODS)
 def test_same_seed_same_bits_and_another_seed_another_run(name: str, toy: Path) -> None:
     first, rows = simulate(name, toy, 2)
@@ -108,6 +109,7 @@ def test_same_seed_same_bits_and_another_seed_another_run(name: str, toy: Path) 
     assert untimed(other.run_round()) != rows[0]
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("name", METHODS)
 def test_four_rounds_equal_two_saved_loaded_and_two_more(name: str, toy: Path, tmp_path: Path) -> None:
     values = values_for(name, toy)
@@ -124,6 +126,7 @@ def test_four_rounds_equal_two_saved_loaded_and_two_more(name: str, toy: Path, t
     assert all(same(a.save(), b.save()) for a, b in zip(whole.simulations, second.simulations, strict=True))
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("name", METHODS)
 def test_functions_leave_their_arguments_alone_and_cohort_order_does_not_matter(name: str, toy: Path) -> None:
     s, _ = simulate(name, toy, 1)
@@ -193,6 +196,7 @@ SIZES = {"qffl": {"validation_fraction": 7 / 15}}
 LIMITS = [(m.name, limit) for m in registry.methods().values() for limit in m.limits]
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize(("name", "limit"), LIMITS, ids=[f"{n}-{'-'.join(map(str, limit.values.values()))}-is-{limit.equals}" for n, limit in LIMITS])
 def test_declared_limits_hold_bit_for_bit(name: str, limit: Any, toy: Path) -> None:
     special, rows = simulate(name, toy, 3, **limit.values, **SIZES.get(name, {}))

@@ -55,7 +55,7 @@ def space(**fix: Any) -> Space:
 
 def experiment(folder: Path, **changes: Any) -> Experiment:
     basis = Experiment(
-        name=folder.name, kind="search", method="fedavg", space="two", profile="small", values={"rounds": 9}, metrics=("val_global_accuracy",),
+        name=folder.name, kind="search", method="fedavg", space="two", profile="small", values={"rounds": 9}, metric=("val_global_accuracy",),
         select_on="validation", trials=12, rounds=9, seed=0, seeds=(0, 1), sampler="tpe", scheduler="asha", concurrency=2, cpus_per_trial=0.5,
     )
     values = {**basis.values, **changes.pop("values", {})}

@@ -68,7 +68,7 @@ def test_a_browser_that_is_there_is_left_alone(checkout: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-@pytest.mark.parametrize("target", ["demo", "test", "lint", "install"])
+@pytest.mark.parametrize("target", ["demo", "test", "lint", "docs", "install"])
 def test_every_target_sets_up_first_and_once(checkout: Path, target: str) -> None:
     fresh = call(checkout, "make", "-n", target).stdout
     assert fresh.index("scripts/install.sh") >= 0
@@ -94,8 +94,12 @@ def test_the_demos_last_words(tmp_path: Path) -> None:
     (search / "best.yaml").write_text(yaml.safe_dump({"method": "dfrd", "parameters": {"alpha": 0.5, "rho": 10}, "searched": ["alpha"]}))
     (trial / "model-1.json").write_text(json.dumps({"model": "cnn_small", "dataset": "digits"}))
     study = optuna.create_study(storage=f"sqlite:///{final / run_folder.STUDY}")
-    for accuracy in (0.5, 0.75):
-        study.add_trial(optuna.create_trial(value=0.0, user_attrs={"metric:global_accuracy": accuracy}))
+    (final / run_folder.EXPERIMENT).write_text("version: 1\nkind: run\n")
+    for number, accuracy in enumerate((0.5, 0.75)):
+        study.add_trial(optuna.create_trial(value=0.0))
+        rounds = final / run_folder.trial_folder(number) / run_folder.ROUNDS
+        rounds.parent.mkdir(exist_ok=True)
+        rounds.write_text(json.dumps({"round": 1, "seed": number, "global_accuracy": accuracy}) + "\n")
     done = call(ROOT, sys.executable, "scripts/closing.py", str(search), str(final))
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [

@@ -1,20 +1,29 @@
-"""Transposed convolutions without bias, computed in another way on a CPU where PyTorch's own is slow."""
+"""Transposed convolutions without bias, computed in another way on a CPU where PyTorch's own is slow.
+
+    Upsampling(...)(x)  =  plain(x, weight, stride, padding)
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+
+
+def plain(x: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
+    """The reference: maps `(B, C, h, w)` and weights `(C, O, a, b)` to `(B, O, H, W)`."""
+    return F.conv_transpose2d(x, weight, None, stride, padding)
 
 
 class Upsampling(nn.ConvTranspose2d):
     """A transposed convolution without bias, on a CPU computed in another way where PyTorch's own is slow.
 
-    The first layer, from 1×1, is a matrix product and nothing else, in an eighth of the time: without gradients (to the same bits from up
-    to 256 values, where it was compared) and in bfloat16. With gradients in float32 the convolution stays, as its backward sums in
+    The first layer, from 1×1, is a matrix product and nothing else, in an eighth of the time: without gradients and in bfloat16, to rounding
+    (without gradients to the same bits from up to 256 values, where it was compared). With gradients in float32 the convolution stays, as its backward sums in
     another order. 512 → 256 channels from 4×4 is a product in bfloat16, in a third of the time, and without gradients in float32 a
-    convolution of eight images side by side, in four fifths of the time to the same bits; with fewer channels it would lose."""
+    convolution of eight images side by side, in four fifths of the time and to rounding; with fewer channels it would lose."""
 
     def forward(self, x: Tensor, output_size: list[int] | None = None) -> Tensor:
         """`(B, C, h, w)` to `(B, O, H, W)`."""

@@ -12,8 +12,8 @@ model is wrong; the global model is distilled on its images and on those of its 
     L_tran    -ε KL(softmax(u_S/T) ‖ softmax(u_T/T)),   u_S = f(s; θ)                          (3)
     L_div     exp(-mean_jk d(s_j, s_k) d(h_j, h_k))                                            (4)
     L_gen     L_fid + β_tran L_tran + β_div L_div                                              (5)
-    w̃        λ w̃ + (1-λ) w                                                                  (6)
-    L_md      KL(u_T(s) ‖ f(s; θ)) + α KL(u_T(s̃) ‖ f(s̃; θ)),   s̃ = G(o(z̃, ỹ); w̃)          (7)
+    w̃         λ w̃ + (1-λ) w                                                                    (6)
+    L_md      KL(u_T(s) ‖ f(s; θ)) + α KL(u_T(s̃) ‖ f(s̃; θ)),   s̃ = G(o(z̃, ỹ); w̃)               (7)
     τ, p      τ_(i,y) = n_i^y / Σ_j n_j^y,  p(y) = Σ_j n_j^y / Σ_y Σ_j n_j^y                   (8)
 
     α alpha    λ lambda    β_tran beta_tran    β_div beta_div    o merge_op    T kd_temperature

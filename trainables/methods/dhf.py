@@ -4,7 +4,7 @@ Clients of any architecture with features of one width keep a model of their own
 guided by class prototypes lets the server distil all of them into a larger global model (GME).
 
     L_k       CE(h_k(φ_k(x)), y) + λ mean_p (φ_k(x) - C̄^y)²                                                  (5)
-    C_k^j     mean of φ_k(x) over client k's samples of class j;   C̄^j = Σ_k |D_k^j|/|D^j| C_k^j            (6) (7)
+    C_k^j     mean of φ_k(x) over client k's samples of class j;   C̄^j = Σ_k |D_k^j|/|D^j| C_k^j             (6) (7)
     w_(k,i)   Σ_j |D_k^j|/|D_k| CE(h_i(C_k^j), j),   w'_(k,i) = softmax_i(-τ w_(k,i)),   h'_k = Σ_i w'_(k,i) h_i   (8)-(10)
     u_T, v_T  Σ_k |D_k^y|/|D^y| f_k(x),  Σ_k |D_k^y|/|D^y| φ_k(x),   x = G(z, y);   u_S = ω(x),  v_S = φ(x)  (11)
     L_aut     mean_p (v_T - C̄^y)²                                                                            (12)

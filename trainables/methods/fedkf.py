@@ -7,13 +7,13 @@ The server caches every client's latest model (T1, `trainables.building_blocks.m
 from the average of that cache, on images of a generator that it keeps and trains at every step (T2).
 
     start    w_k ← w (ACA);   teacher ŵ: the cache's average (OCA), frozen;   x̂ = g(z; θ_k),  z ~ N(0, I)
-    L_OH     CE(h(x̂; ŵ), ŷ),   ŷ = argmax h(x̂; ŵ)                                               (2)
-    L_IE     Σ_c p̄_c log p̄_c,   p̄ = mean_b h(x̂_b; ŵ)                                            (3)
-    L_A      -mean |f(x̂; ŵ)|                                                                      (4)
+    L_OH     CE(h(x̂; ŵ), ŷ),   ŷ = argmax h(x̂; ŵ)                                                  (2)
+    L_IE     Σ_c p̄_c log p̄_c,   p̄ = mean_b h(x̂_b; ŵ)                                               (3)
+    L_A      -mean |f(x̂; ŵ)|                                                                       (4)
     L_G      L_IE + λ1 L_OH + λ2 L_A                          one Adam step on θ_k                 (5)
-    L_KL     KL(h(x̂; ŵ) ‖ h(x̂; w_k))                                                             (6)
+    L_KL     KL(h(x̂; ŵ) ‖ h(x̂; w_k))                                                               (6)
     L        CE(h(x; w_k), y) + γ L_KL                        one SGD step on w_k                  (7, 8)
-    server   ŵ_k ← w_k;   w ← Σ_(k∈S) n_k w_k / Σ n_k;   ŵ ← Σ_k n_k ŵ_k / Σ n_k                  (Alg. 1)
+    server   ŵ_k ← w_k;   w ← Σ_(k∈S) n_k w_k / Σ n_k;   ŵ ← Σ_k n_k ŵ_k / Σ n_k                   (Alg. 1)
 
     λ1 lambda1    λ2 lambda2    γ gamma    β gen_lr    d noise_dim (of z)    η lr    B batch_size    E local_epochs
     h   class probabilities     f   features, the input of the last layers
@@ -44,6 +44,7 @@ from trainables.building_blocks.model_cache import Cache, Readout, both, chosen,
 from trainables.building_blocks.optimiser_state import put_state, take_state
 from trainables.federation import ClientData, Federation
 from trainables.generators.noise import NoiseGenerator
+from trainables.kernels.optimisers import Adam
 from trainables.local import cross_entropy, train
 from trainables.method import Limit, Method
 from trainables.params import average, on, pack, put, take, unpack
@@ -141,7 +142,7 @@ class Fusion:
             models.initialise(self.generator, fed.rng.torch("init", "noise generator"))
         else:
             put(self.generator, on(fed.device, client_state.generator))
-        self.adam = torch.optim.Adam(self.generator.parameters(), lr=config.gen_lr, fused=True)
+        self.adam = Adam(self.generator.parameters(), lr=config.gen_lr, fused=True)
         if client_state is not None:
             put_state(self.adam, self.generator, client_state.adam)
         self.noise = rng.torch("noise")

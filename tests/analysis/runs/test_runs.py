@@ -195,3 +195,35 @@ def test_ten_thousand_trials_are_read_and_drawn_in_seconds(tmp_path: Path) -> No
     read = time.perf_counter() - started
     page = build(tmp_path / "large")
     assert read < 40 and time.perf_counter() - started < 120 and os.path.getsize(page) < 30e6
+
+
+def test_the_last_value_is_that_of_the_rounds_whatever_the_study_says(copy: Path) -> None:
+    """A driver that was killed has told the study nothing, and what it told is a copy."""
+    run = load(copy)
+    number = run.best
+    assert number is not None
+    rows = [json.loads(line) for line in (copy / run_folder.trial_folder(number) / run_folder.ROUNDS).read_text().splitlines()]
+    last = [row["global_accuracy"] for row in rows if row["round"] == rows[-1]["round"]]
+    assert run.finals.loc[number, "global_accuracy"] == pytest.approx(sum(last) / len(last))
+    assert run.measured(number)["global_accuracy"] == pytest.approx(sum(last) / len(last)) and run.completed(number) == rows[-1]["round"]
+    with sqlite3.connect(copy / run_folder.STUDY) as database:
+        database.execute("DELETE FROM trial_user_attributes WHERE key LIKE 'metric:%'")
+    assert load(copy).finals.equals(run.finals)
+
+
+def test_a_metric_that_was_not_finite_for_one_seed_has_no_last_value(copy: Path) -> None:
+    path = copy / run_folder.trial_folder(0) / run_folder.ROUNDS
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    rows[-1]["global_accuracy"] = None
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert len({row["seed"] for row in rows}) > 1, "the test needs several seeds"
+    run = load(copy)
+    assert np.isnan(run.finals.loc[0, "global_accuracy"]) and "global_accuracy" not in run.measured(0)
+    assert np.isfinite(run.finals.loc[0, "local_accuracy"])
+
+
+def test_a_run_without_its_trials_folders_still_has_its_objectives(copy: Path) -> None:
+    shutil.rmtree(copy / run_folder.TRIALS)
+    run = load(copy)
+    assert run.best is not None and list(run.finals.columns) == list(run.metrics)
+    assert run.finals.loc[run.best, run.metrics[0]] == run.trials.set_index("number").loc[run.best, "value"]

@@ -92,7 +92,8 @@ def test_the_same_request_gives_the_same_numbers(toy: Path, tmp_path: Path) -> N
 
 def test_rounds_are_shortened_and_nothing_else_changes(toy: Path) -> None:
     values: dict[str, Any] = {"dataset": str(toy), "local_epochs": 5, "local_steps": 50, "server_iters": 10, "rho": 5, "base": "fedrolex", "noise_dim": 32}
-    found, complete = shortened("dfrd", values), registry.resolve("dfrd", values)
+    complete = registry.resolve("dfrd", values)
+    found = shortened("dfrd", complete)
     assert (found["local_steps"], found["local_epochs"], found["server_iters"], found["batch_size"]) == (1, 0, 1, 8)
     untouched = set(complete) - {k for k in complete if k.endswith(("_steps", "_iters", "_epochs", "batch_size"))}
     assert {k: found[k] for k in untouched} == {k: complete[k] for k in untouched}
@@ -145,14 +146,14 @@ def test_progress_is_never_silent_for_long(capfd: pytest.CaptureFixture[str], mo
 @pytest.mark.parametrize(("metric", "needed"), [("psnr", "attack_images"), ("rounds_to_target", "target"), ("p_acc", "client_test_fraction")])
 def test_a_metric_that_would_not_be_measured_is_refused(metric: str, needed: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=f"measured only where {needed} is above 0"):
-        plan(Request("fedavg", metrics=(metric,), runs_dir=str(tmp_path)))
+        plan(Request("fedavg", metric=(metric,), runs_dir=str(tmp_path)))
     value = "1" if needed == "attack_images" else "0.25"
-    assert plan(Request("fedavg", metrics=(metric,), set=(f"{needed}={value}",), runs_dir=str(tmp_path))).experiment.metrics
+    assert plan(Request("fedavg", metric=(metric,), set=(f"{needed}={value}",), runs_dir=str(tmp_path))).experiment.metric
 
 
 @pytest.mark.parametrize("metric", ["global_accuracy", "wlp"])
 def test_a_metric_of_a_model_that_is_not_there_is_refused(metric: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=rf"{metric} is measured of a global model, and fedper has none here\. .*--metric local_accuracy"):
-        plan(Request("fedper", metrics=(metric,), runs_dir=str(tmp_path)))
+        plan(Request("fedper", metric=(metric,), runs_dir=str(tmp_path)))
     for name, good in (("fedper", "local_accuracy"), ("fedper", "g_acc_virtual"), ("fedavg", metric)):
-        assert plan(Request(name, metrics=(good,), runs_dir=str(tmp_path))).experiment.metrics == (f"val_{good}",)
+        assert plan(Request(name, metric=(good,), runs_dir=str(tmp_path))).experiment.metric == (f"val_{good}",)

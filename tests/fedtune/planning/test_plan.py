@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 import yaml
 
+import fedtune
 from fedtune.api.export import load
 from fedtune.machine import shares
 from fedtune.machine.shares import Machine, pack
-from fedtune.planning.plan import _metrics, plan, seconds_of
+from fedtune.planning.checks import seconds_of
+from fedtune.planning.plan import _recorded, plan
 from fedtune.planning.request import Request
 from fedtune.record.experiment import Experiment, final_seeds, search_seeds
 from fedtune.record.run_directory import create
@@ -49,6 +51,29 @@ def test_values_are_laid_over_each_other(asked: Callable[..., Request], toy: Pat
     assert made.facts["dataset"]["hash"] and set(made.facts["partition"]) == {"0"}
 
 
+def test_every_value_is_recorded(asked: Callable[..., Request]) -> None:
+    """A resumed run must not follow the defaults of another version."""
+    from trainables import registry
+
+    made = plan(asked(set=("clients=3", "partition=iid", "lr=0.05")))
+    values, searched = made.experiment.values, made.space.search
+    assert set(values) | set(searched) == set(registry.declared("fedavg")) and not set(values) & set(searched)
+    assert made.middle == registry.resolve("fedavg", made.middle) and made.space.fix["clients"] == 3 and "momentum" not in made.space.fix
+
+
+def test_unknown_options_are_named() -> None:
+    with pytest.raises(TypeError, match="unknown options: lamda, trails"):
+        fedtune.search("fedavg", trails=3, lamda=1)
+
+
+def test_a_search_takes_one_metric_or_several(asked: Callable[..., Request], toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned: list[Any] = []
+    monkeypatch.setattr("fedtune.api.search.carry_out", lambda made, **_: planned.append(made))
+    for metric in ("wlp", ["wlp", "amp"], None):
+        fedtune.search("fedavg", dataset=str(toy), runs_dir=str(tmp_path / "runs"), set=["clients=3", "partition=iid"], metric=metric)
+    assert [made.experiment.metric for made in planned] == [("val_wlp",), ("val_wlp", "val_amp"), ("val_global_accuracy",)]
+
+
 def test_the_small_profile_says_how_to_get_the_papers(asked: Callable[..., Request]) -> None:
     notes = plan(Request("dfrd", space="alpha_lambda")).notes
     assert "Profile small: digits, 10 rounds" in notes[0] and "--paper" in notes[0] and "svhn" in notes[0] and "\n" not in notes[0]
@@ -68,7 +93,7 @@ def test_the_small_profile_says_how_to_get_the_papers(asked: Callable[..., Reque
     ({"sampler": "tpee"}, "Did you mean 'tpe'"),
     ({"scheduler": "hyperband"}, "Unknown scheduler 'hyperband'"),
     ({"select_on": "train"}, "Unknown choice of --select-on"),
-    ({"metrics": ("accuracy",)}, "Unknown metric 'accuracy'"),
+    ({"metric": ("accuracy",)}, "Unknown metric 'accuracy'"),
     ({"reduction_factor": 1}, "reduction-factor must be"),
     ({"grace": 0}, "grace must be"),
     ({"grace": 10, "rounds": 5}, "grace must be below the 5 rounds"),
@@ -88,19 +113,19 @@ def test_the_small_profile_says_how_to_get_the_papers(asked: Callable[..., Reque
     ({"dataset": "missing.npz"}, "missing.npz"),
     ({"name": "a/b"}, "name must be letters"),
     ({"name": ".."}, "name must be letters"),
-    ({"sampler": "cmaes", "metrics": ("global_accuracy", "wlp")}, "one metric"),
-    ({"scheduler": "median", "metrics": ("global_accuracy", "wlp")}, "one metric"),
+    ({"sampler": "cmaes", "metric": ("global_accuracy", "wlp")}, "one metric"),
+    ({"scheduler": "median", "metric": ("global_accuracy", "wlp")}, "one metric"),
     ({"set": ("lr=0.1", "local_steps=5", "batch_size=16", "momentum=0")}, "nothing is left to search"),
     ({"sampler": "cmaes", "set": ("local_steps=5", "batch_size=16", "momentum=0")}, "at least two searched numbers"),
     ({"sampler": "grid", "trials": 100_000}, "cells of the grid"),
     ({"set": ("validation_fraction=0",)}, "nothing to select on"),
     ({"pack": "autoo"}, "Did you mean 'auto'"),
     ({"pack": "auto", "address": "10.0.0.1:6379"}, "--pack auto measures the machine it is called on"),
-    ({"metrics": ("bytes_up_pma",)}, "bytes_up_pma counts the traffic for personal models, which fedavg does not count apart. Select by --metric bytes_up."),
-    ({"metrics": ("bytes_down_gme",)}, "Select by --metric bytes_down."),
-    ({"metrics": ("gd_loss",)}, "gd_loss is not measured for fedavg with these values"),
-    ({"metrics": ("oca_amp",)}, "val_oca_amp is not measured for fedavg with these values"),
-    ({"method": "fedprox", "metrics": ("g_acc_virtual",)}, "val_g_acc_virtual is not measured for fedprox"),
+    ({"metric": ("bytes_up_pma",)}, "bytes_up_pma counts the traffic for personal models, which fedavg does not count apart. Select by --metric bytes_up."),
+    ({"metric": ("bytes_down_gme",)}, "Select by --metric bytes_down."),
+    ({"metric": ("gd_loss",)}, "gd_loss is not measured for fedavg with these values"),
+    ({"metric": ("oca_amp",)}, "val_oca_amp is not measured for fedavg with these values"),
+    ({"method": "fedprox", "metric": ("g_acc_virtual",)}, "val_g_acc_virtual is not measured for fedprox"),
 ])
 def test_every_wrong_request_gets_a_sentence(asked: Callable[..., Request], options: dict[str, Any], words: str) -> None:
     found = problems(asked(**options))
@@ -112,12 +137,12 @@ def test_every_wrong_request_gets_a_sentence(asked: Callable[..., Request], opti
     ("fedavg", "oca_amp", ("model_cache=true",)), ("fedavg", "g_acc_virtual", ()), ("fedcg", "gd_loss", ()),
 ])
 def test_a_metric_that_the_method_measures_is_taken(asked: Callable[..., Request], method: str, metric: str, more: tuple[str, ...]) -> None:
-    made = plan(asked(method=method, metrics=(metric,), set=("clients=3", "partition=iid", *more)))
-    assert made.experiment.metrics[0].endswith(metric)
+    made = plan(asked(method=method, metric=(metric,), set=("clients=3", "partition=iid", *more)))
+    assert made.experiment.metric[0].endswith(metric)
 
 
 def test_all_problems_are_told_at_once(asked: Callable[..., Request]) -> None:
-    found = problems(asked(trials=0, time="soon", sampler="tpee", metrics=("x",), set=("lr=fast", "nonsense=1", "clients=0")))
+    found = problems(asked(trials=0, time="soon", sampler="tpee", metric=("x",), set=("lr=fast", "nonsense=1", "clients=0")))
     for words in ("trials must", "time must", "'tpee'", "'x'", "lr must", "'nonsense'", "clients must"):
         assert any(words in problem for problem in found), (words, found)
 
@@ -160,9 +185,9 @@ def test_a_name_that_is_taken(asked: Callable[..., Request], tmp_path: Path) -> 
 
 
 def test_metrics_select_on_validation_unless_told() -> None:
-    assert _metrics(("wlp",), "validation") == ("val_wlp",)
-    assert _metrics(("val_wlp",), "test") == ("wlp",)
-    assert _metrics(("wlp", "bytes_up", "val_wlp"), "validation") == ("val_wlp", "bytes_up")
+    assert _recorded(("wlp",), "validation") == ("val_wlp",)
+    assert _recorded(("val_wlp",), "test") == ("wlp",)
+    assert _recorded(("wlp", "bytes_up", "val_wlp"), "validation") == ("val_wlp", "bytes_up")
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("1.5m", 90), ("2h", 7200), ("1d", 86400), (30, 30)])
@@ -177,7 +202,7 @@ def test_final_seeds_are_never_search_seeds() -> None:
 
 
 def test_an_experiment_is_read_back_equal(asked: Callable[..., Request], tmp_path: Path) -> None:
-    made = plan(asked(time="2h", metrics=("wlp", "bytes_up"), sampler="nsga2"))
+    made = plan(asked(time="2h", metric=("wlp", "bytes_up"), sampler="nsga2"))
     create(made.folder, made.experiment.to_yaml(), made.space.to_json(), {}, made.experiment.directions)
     assert Experiment.read(made.folder) == made.experiment
     assert not [path for path in made.folder.parent.iterdir() if path != made.folder], "a temporary folder was left"

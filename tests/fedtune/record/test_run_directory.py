@@ -120,7 +120,7 @@ def test_a_line_says_what_matters() -> None:
 
 @pytest.mark.parametrize(("metric", "best"), [("val_global_accuracy", 1), ("val_global_loss", 0)])
 def test_the_best_follows_the_metrics_direction(metric: str, best: int) -> None:
-    told = watch(metrics=(metric,))
+    told = watch(metric=(metric,))
     for number, value in enumerate((0.1, 0.7, 0.7)):
         told.past(number, "COMPLETE", (value,), {})
     assert told.best is not None and told.best[0] == best

@@ -35,7 +35,7 @@ def end(proposal: Proposal, rounds: int, several: bool = False) -> Ending:
 def conduct(folder: Path, width: int, order: int = 1, sessions: int = 1, **changes: Any) -> list[tuple[Any, ...]]:
     """A search with `width` trials at once that end first-in-first-out (order 1) or last-in-first-out (-1)."""
     made = start(folder, **changes)
-    several = len(made.metrics) > 1
+    several = len(made.metric) > 1
     steps = 0
     ledger = Ledger(folder, made, space())
     live: list[Proposal] = []
@@ -61,7 +61,7 @@ CASES += [("nsga2", "asha", ("val_global_accuracy", "bytes_up")), ("tpe", "asha"
 
 @pytest.mark.parametrize(("sampler", "scheduler", "metrics"), CASES)
 def test_order_width_and_restarts_change_nothing(tmp_path: Path, sampler: str, scheduler: str, metrics: tuple[str, ...]) -> None:
-    changes = {"sampler": sampler, "scheduler": scheduler, "metrics": metrics, "trials": 18}
+    changes = {"sampler": sampler, "scheduler": scheduler, "metric": metrics, "trials": 18}
     one = conduct(tmp_path / "one", 1, **changes)
     assert len(one) == 18
     assert conduct(tmp_path / "four", 4, -1, **changes) == one
@@ -86,7 +86,7 @@ def test_asha_prunes_and_tpe_learns(tmp_path: Path) -> None:
 
 
 def test_with_several_metrics_a_stopped_trial_has_no_values(tmp_path: Path) -> None:
-    found = conduct(tmp_path / "run", 2, trials=30, sampler="nsga2", metrics=("val_global_accuracy", "bytes_up"))
+    found = conduct(tmp_path / "run", 2, trials=30, sampler="nsga2", metric=("val_global_accuracy", "bytes_up"))
     pruned = [values for _, state, _, values, *_ in found if state == optuna.trial.TrialState.PRUNED]
     assert pruned and all(values is None for values in pruned)
 

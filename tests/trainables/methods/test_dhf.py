@@ -258,8 +258,8 @@ def test_personal_accuracy_on_both_partitions(partition: str, toy: Path) -> None
 def test_the_saved_model_is_named_as_what_it_is(toy: Path) -> None:
     replicates = Replicates("dhf", values_for("dhf", toy), [0])
     params, card = replicates.models()[0]
-    assert card["model"] == "resnet10"
-    put(models.build(card["model"], tuple(card["shape"]), card["classes"]), params)
+    assert card.model == "resnet10"
+    put(models.build(card.model, card.shape, card.classes), params)
     assert Replicates("dhf", values_for("dhf", toy, gme_interval=0), [0]).models() == {}
 
 

@@ -1,0 +1,59 @@
+"""Checks of single options. Each adds its sentence to the list of a request's problems, so that all are told at once."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from fedtune.record.run_directory import exists
+from search_spaces.errors import sentence, unknown
+from search_spaces.files import cannot_write
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d)?")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, None: 1}
+
+
+def whole(name: str, value: int | None, low: int, high: int, problems: list[str]) -> None:
+    """Where `value` is neither None nor a whole number in [low, high]."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high):
+        problems.append(sentence(name, f"a whole number in [{low}, {high}]", value, f"--{name}"))
+
+
+def known(kind: str, word: str | None, words: Iterable[str], problems: list[str], where: str = "") -> None:
+    """Where `word` is neither None nor one of `words`."""
+    if word is not None and word not in words:
+        problems.append(unknown(kind, word, words, where))
+
+
+def seconds_of(time: str | float | None, problems: list[str]) -> float | None:
+    """`90`, `90s`, `30m`, `2h`, `1d` in seconds."""
+    if time is None:
+        return None
+    match = _TIME.fullmatch(str(time).strip().lower())
+    if match is None or not float(match[1]) > 0:
+        problems.append(sentence("time", "a length such as 90s, 30m, 2h or 1d", time, "--time"))
+        return None
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def runs_folder(runs_dir: str, name: str, problems: list[str]) -> Path:
+    """`runs_dir/name`, which must be free and writable."""
+    folder = Path(runs_dir).expanduser().resolve() / name
+    if _NAME.fullmatch(name) is None:
+        problems.append(sentence("name", "letters, digits, dots, dashes and underscores, starting with a letter or digit", name, "--name"))
+    elif folder.exists():
+        problems.extend(exists(folder).problems)
+    else:
+        _writable(folder.parent, problems)
+    return folder
+
+
+def _writable(folder: Path, problems: list[str]) -> None:
+    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    if not existing.is_dir():
+        problems.append(sentence("runs-dir", "a directory", str(existing), "--runs-dir"))
+    elif not os.access(existing, os.W_OK | os.X_OK):
+        problems.extend(cannot_write(folder, "permission denied", "Choose another place with --runs-dir.").problems)
