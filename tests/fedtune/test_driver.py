@@ -126,7 +126,7 @@ def test_an_extension_on_another_kind_of_processor_says_so(
     elsewhere(monkeypatch, processor="Zuse Z3", instructions="DEFAULT")
     for _ in range(2):
         searching.extend(tmp_path / "run", trials=1, plain=True, simulate=Fake)
-        assert told(capsys) == [f"This run was begun with {here} and goes on with Zuse Z3 (DEFAULT), where the same seed gives other last digits: "
+        assert told(capsys) == [f"This run was begun with {here} and goes on with Zuse Z3 (DEFAULT), where the same seed may give other last digits: "
                                 "its numbers may differ from those of an uninterrupted run."]
     provenance = json.loads((tmp_path / "run" / schema.PROVENANCE).read_text())
     assert machines.kind(provenance["machine"]) == here
@@ -142,5 +142,5 @@ def test_a_resumption_with_other_libraries_says_so(ray_cluster: None, tmp_path: 
     record.create(tmp_path / "run", made.to_yaml(), space().to_json(), begun, made.directions)
     searching.resume(tmp_path / "run", plain=True, simulate=Fake)
     now = record.versions()["torch"]
-    assert told(capsys) == [f"This run was begun with torch 1.0 and goes on with torch {now}, where the same seed gives other last digits: "
+    assert told(capsys) == [f"This run was begun with torch 1.0 and goes on with torch {now}, where the same seed may give other last digits: "
                             "its numbers may differ from those of an uninterrupted run."]
