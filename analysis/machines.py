@@ -39,7 +39,7 @@ def went_on(begun: Mapping[str, Any], here: Mapping[str, Any]) -> str | None:
     if not found:
         return None
     then, now = (", ".join(side) for side in zip(*found, strict=True))
-    return (f"This run was begun with {then} and goes on with {now}, where the same seed gives other last digits: "
+    return (f"This run was begun with {then} and goes on with {now}, where the same seed may give other last digits: "
             "its numbers may differ from those of an uninterrupted run.")
 
 
@@ -53,8 +53,8 @@ def side_by_side(runs: Mapping[str, Mapping[str, Any]]) -> list[str]:
             continue
         ours, theirs = (", ".join(dict.fromkeys(side)) for side in zip(*found, strict=True))
         if name == first:
-            sentences.append(f"{first} was computed in parts, with {ours}: the same seed gives other last digits there.")
+            sentences.append(f"{first} was computed in parts, with {ours}: the same seed may give other last digits there.")
         else:
-            sentences.append(f"{first} was computed with {ours} and {name} with {theirs}, where the same seed gives other last digits: "
+            sentences.append(f"{first} was computed with {ours} and {name} with {theirs}, where the same seed may give other last digits: "
                              "a small Δ may come from that.")
     return sentences

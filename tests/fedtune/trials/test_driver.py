@@ -129,7 +129,7 @@ def test_an_extension_on_another_kind_of_processor_says_so(
     elsewhere(monkeypatch, processor="Zuse Z3", instructions="DEFAULT")
     for _ in range(2):
         extend(tmp_path / "run", trials=1, plain=True, simulate=Fake)
-        assert told(capsys) == [f"This run was begun with {here} and goes on with Zuse Z3 (DEFAULT), where the same seed gives other last digits: "
+        assert told(capsys) == [f"This run was begun with {here} and goes on with Zuse Z3 (DEFAULT), where the same seed may give other last digits: "
                                 "its numbers may differ from those of an uninterrupted run."]
     recorded = json.loads((tmp_path / "run" / run_folder.PROVENANCE).read_text())
     assert machines.kind(recorded["machine"]) == here
@@ -145,5 +145,5 @@ def test_a_resumption_with_other_libraries_says_so(ray_cluster: None, tmp_path: 
     run_directory.create(tmp_path / "run", made.to_yaml(), space().to_json(), begun, made.directions)
     resume(tmp_path / "run", plain=True, simulate=Fake)
     now = provenance.versions()["torch"]
-    assert told(capsys) == [f"This run was begun with torch 1.0 and goes on with torch {now}, where the same seed gives other last digits: "
+    assert told(capsys) == [f"This run was begun with torch 1.0 and goes on with torch {now}, where the same seed may give other last digits: "
                             "its numbers may differ from those of an uninterrupted run."]
