@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from search_spaces.parameter import integer, real
 from trainables.federation import ClientData, Federation
+from trainables.kernels.optimisers import SGD
 from trainables.params import put, take
 from trainables.rng import Rng
 from trainables.wire import ClientResult, Params, Payload
@@ -91,7 +92,7 @@ def client_of(job: JobOf) -> Callable[[Any, Federation, Payload, Any, ClientData
 
 def sgd(config: LocalTraining, parameters: Sequence[Tensor]) -> torch.optim.Optimizer:
     """The clients' optimiser over these parameters."""
-    return torch.optim.SGD(parameters, lr=config.lr, momentum=config.momentum, weight_decay=config.weight_decay, fused=True)
+    return SGD(parameters, lr=config.lr, momentum=config.momentum, weight_decay=config.weight_decay, fused=True)
 
 
 def cross_entropy(module: nn.Module, x: Tensor, y: Tensor) -> Tensor:

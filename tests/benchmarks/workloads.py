@@ -74,10 +74,7 @@ class Rounds:
 
 
 def rounds(method: str, values: Mapping[str, Any], rounds: int = 1, device: str = "cpu", seeds: Sequence[int] = (0,)) -> Unit:
-    """Whole rounds of a method, in a process prepared as fedtune's workers are."""
-    from trainables.worker import process
-
-    process.without_compiler()
+    """Whole rounds of a method."""
     return Rounds(method, values, rounds, device, seeds)
 
 
@@ -133,7 +130,6 @@ class GpuRounds(Rounds):
     def __init__(self, values: Mapping[str, Any], share: float) -> None:
         from trainables.worker import process
 
-        process.without_compiler()
         process.use_gpu(share)
         super().__init__("fedavg", values, device="cuda")
 

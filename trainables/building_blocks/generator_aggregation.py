@@ -26,6 +26,7 @@ from trainables.building_blocks.losses import kl_rows
 from trainables.building_blocks.split_model import feature_generator, head_module, put_head, take_head
 from trainables.federation import Federation
 from trainables.generators.feature import FeatureGenerator
+from trainables.kernels.optimisers import Adam
 from trainables.local import LocalTraining
 from trainables.params import average, on, put, take, unpack
 from trainables.rng import Rng
@@ -91,7 +92,7 @@ def aggregate(config: GeneratorAggregation, fed: Federation, uploads: Sequence[U
     put_head(classifier, on(fed.device, head))
     learner.train().requires_grad_(True)
     classifier.train().requires_grad_(True)
-    adam = torch.optim.Adam([*learner.parameters(), *classifier.parameters()], lr=config.server_lr, weight_decay=config.gen_weight_decay, fused=True)
+    adam = Adam([*learner.parameters(), *classifier.parameters()], lr=config.server_lr, weight_decay=config.gen_weight_decay, fused=True)
     shares = torch.tensor(sizes, dtype=torch.float32, device=fed.device) / sum(sizes)
     teachers = _Teachers(config, fed, uploads)
     for z, y, made, rho in teachers.batches(probabilities, rng):

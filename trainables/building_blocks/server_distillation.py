@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from search_spaces.parameter import choice, flag, integer, real
 from trainables.federation import Federation
 from trainables.generators import MERGE_OPS, Generator
+from trainables.kernels.optimisers import SGD, Adam
 from trainables.models import Model
 from trainables.params import on, put, unpack
 from trainables.rng import Rng
@@ -229,5 +230,5 @@ class Phases:
 
     def _new_optimisers(self) -> None:
         c = self.config
-        self.adam = torch.optim.Adam(self.generator.parameters(), lr=c.gen_lr, betas=(c.gen_beta1, c.gen_beta2), fused=True)
-        self.sgd = torch.optim.SGD(self.student.parameters(), lr=c.distill_lr, momentum=c.distill_momentum, weight_decay=c.distill_weight_decay, fused=True)
+        self.adam = Adam(self.generator.parameters(), lr=c.gen_lr, betas=(c.gen_beta1, c.gen_beta2), fused=True)
+        self.sgd = SGD(self.student.parameters(), lr=c.distill_lr, momentum=c.distill_momentum, weight_decay=c.distill_weight_decay, fused=True)

@@ -1,6 +1,6 @@
 """A convolution and the max-pooling behind it as one operation, for LeNet's few channels on a CPU.
 
-    pooled(conv, x)  =  max_pool2d(conv(x), 2)
+    pooled(conv, x)  =  plain(conv, x)  =  max_pool2d(conv(x), 2)
 
 The four places that one pooled value is the largest of lie in the same window of (k+1)×(k+1) pixels. So the kernel is laid
 into such a window at its four places, which makes four kernels out of one; windows are taken two pixels apart, and the pooled
@@ -9,8 +9,8 @@ fills a core where a convolution from 1 to 6 channels leaves most of it idle, an
 neighbours. Values differ from the two operations' by rounding. Among equal values the first has the gradient, as in PyTorch;
 rounding decides which they are where an image is of one colour.
 
-For this, maps lie in memory as (C, H, W, B), rows contiguous over the batch. `padded` lays images so where it pays, and
-`pooled` goes by how a map lies.
+For this, maps are stored in memory as (C, H, W, B), rows contiguous over the batch. `padded` stores images in this order where
+it is faster, and `pooled` takes this way for maps that it finds stored in this order, and the plain one for all others.
 """
 
 from __future__ import annotations
@@ -22,12 +22,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-#: From so many samples on it pays to lay them side by side; and so many have their windows made at once, to stay in the cache.
+#: From so many samples on it is faster to store them side by side. Windows of so many are made at once, to stay in the cache.
 FEWEST, AT_ONCE = 64, 128
 
 
+def plain(conv: nn.Conv2d, x: Tensor) -> Tensor:
+    """The reference of `pooled`: the two operations of PyTorch."""
+    return plain_max_pool(conv(x))
+
+
+def plain_max_pool(x: Tensor) -> Tensor:
+    """The reference of `max_pool`: the largest of 2×2. A map of less than 2×2 is returned as it is."""
+    return x if min(x.shape[-2:]) < 2 else F.max_pool2d(x, 2)
+
+
 def padded(x: Tensor, pad: tuple[int, int, int, int]) -> Tensor:
-    """Images `(B, C, H, W)` within zeros, `pad` of them on the left, on the right, above and below."""
+    """What `F.pad(x, pad)` computes: images `(B, C, H, W)` within zeros, `pad` of them on the left, on the right, above and below."""
     batch, channels, height, width = x.shape
     if x.device.type != "cpu" or batch < FEWEST or channels > 1:
         return F.pad(x, pad) if any(pad) else x

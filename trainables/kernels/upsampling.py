@@ -1,11 +1,20 @@
-"""Transposed convolutions without bias, computed in another way on a CPU where PyTorch's own is slow."""
+"""Transposed convolutions without bias, computed in another way on a CPU where PyTorch's own is slow.
+
+    Upsampling(...)(x)  =  plain(x, weight, stride, padding)
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+
+
+def plain(x: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
+    """The reference: maps `(B, C, h, w)` and weights `(C, O, a, b)` to `(B, O, H, W)`."""
+    return F.conv_transpose2d(x, weight, None, stride, padding)
 
 
 class Upsampling(nn.ConvTranspose2d):

@@ -42,6 +42,7 @@ from trainables.building_blocks.generator_aggregation import AGGREGATIONS, Gener
 from trainables.building_blocks.optimiser_state import put_state, take_state
 from trainables.building_blocks.split_model import body_of, feature_generator, head_of, initial_generator
 from trainables.federation import ClientData, Federation
+from trainables.kernels.optimisers import Adam
 from trainables.local import draw_batches, train
 from trainables.method import Limit, Method, no_global_model
 from trainables.params import on, pack, put, take, unpack
@@ -156,8 +157,8 @@ def _train_gan(config: Config, fed: Federation, model: Params, start: Params, cl
     critic = discriminator(fed, "local").train()
     put(generator, on(fed.device, start))
     put(critic, on(fed.device, client_state.discriminator))
-    adam_g = torch.optim.Adam(generator.parameters(), lr=config.gen_lr, weight_decay=config.gen_weight_decay, fused=True)
-    adam_q = torch.optim.Adam(critic.parameters(), lr=config.dis_lr, weight_decay=config.gen_weight_decay, fused=True)
+    adam_g = Adam(generator.parameters(), lr=config.gen_lr, weight_decay=config.gen_weight_decay, fused=True)
+    adam_q = Adam(critic.parameters(), lr=config.dis_lr, weight_decay=config.gen_weight_decay, fused=True)
     put_state(adam_g, generator, client_state.generator_adam)
     put_state(adam_q, critic, client_state.discriminator_adam)
     rng = rng.child("stage 2")

@@ -38,6 +38,7 @@ from trainables.building_blocks.losses import kd_kl, pair_distances
 from trainables.building_blocks.optimiser_state import put_state, take_state
 from trainables.building_blocks.split_model import body_of, feature_generator, head_module, head_of, initial_generator, put_head
 from trainables.federation import ClientData, Federation
+from trainables.kernels.optimisers import Adam
 from trainables.local import LocalTraining, train
 from trainables.method import Limit, Method
 from trainables.models import Model
@@ -170,7 +171,7 @@ def server(config: Config, fed: Federation, state: State, uploads: Sequence[Uplo
     probabilities = found.probabilities if config.label_draw == "counts" else seen / seen.sum()
     generator = feature_generator(fed, "learning", config.noise_dim, (config.gen_hidden,)).train().requires_grad_(True)
     put(generator, on(fed.device, state.generator))
-    adam = torch.optim.Adam(generator.parameters(), lr=config.gen_lr * config.gen_lr_decay**state.round, weight_decay=config.gen_weight_decay, fused=True)
+    adam = Adam(generator.parameters(), lr=config.gen_lr * config.gen_lr_decay**state.round, weight_decay=config.gen_weight_decay, fused=True)
     put_state(adam, generator, state.adam)
     heads = [head_module(fed, f"teacher {place}") for place in range(len(uploads))]
     for head, upload in zip(heads, uploads, strict=True):

@@ -44,6 +44,7 @@ from trainables.building_blocks.model_cache import Cache, Readout, both, chosen,
 from trainables.building_blocks.optimiser_state import put_state, take_state
 from trainables.federation import ClientData, Federation
 from trainables.generators.noise import NoiseGenerator
+from trainables.kernels.optimisers import Adam
 from trainables.local import cross_entropy, train
 from trainables.method import Limit, Method
 from trainables.params import average, on, pack, put, take, unpack
@@ -141,7 +142,7 @@ class Fusion:
             models.initialise(self.generator, fed.rng.torch("init", "noise generator"))
         else:
             put(self.generator, on(fed.device, client_state.generator))
-        self.adam = torch.optim.Adam(self.generator.parameters(), lr=config.gen_lr, fused=True)
+        self.adam = Adam(self.generator.parameters(), lr=config.gen_lr, fused=True)
         if client_state is not None:
             put_state(self.adam, self.generator, client_state.adam)
         self.noise = rng.torch("noise")

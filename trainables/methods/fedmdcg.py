@@ -43,6 +43,7 @@ from trainables.building_blocks.losses import kd_kl, pair_distances
 from trainables.building_blocks.optimiser_state import put_state, take_state
 from trainables.building_blocks.split_model import body_of, feature_generator, head_of, initial_generator
 from trainables.federation import ClientData, Federation
+from trainables.kernels.optimisers import Adam
 from trainables.local import draw_batches, train
 from trainables.method import Limit, Method, no_global_model
 from trainables.models import Model
@@ -188,7 +189,7 @@ def _train_generator(config: Config, fed: Federation, model: Params, client_stat
     put(module.eval().requires_grad_(False), model)
     generator = feature_generator(fed, "local", config.noise_dim).train().requires_grad_(True)
     put(generator, on(fed.device, client_state.generator))
-    adam = torch.optim.Adam(generator.parameters(), lr=config.gen_lr, weight_decay=config.gen_weight_decay, fused=True)
+    adam = Adam(generator.parameters(), lr=config.gen_lr, weight_decay=config.gen_weight_decay, fused=True)
     put_state(adam, generator, client_state.adam)
     rng = rng.child("stage 2")
     noise = rng.torch("noise")

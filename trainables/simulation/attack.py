@@ -35,6 +35,7 @@ from torch import Tensor, nn
 
 from trainables.building_blocks.split_model import HEAD
 from trainables.federation import ClientData, Federation
+from trainables.kernels.optimisers import LBFGS
 from trainables.rng import Rng
 
 #: Is told of every victim's number, step and mismatch.
@@ -134,7 +135,7 @@ def recover(
     unknown = [image, label]
     if private == "searched":
         unknown += [p for name, p in network.named_parameters() if part_of(name) not in shared]
-    optimiser = torch.optim.LBFGS(unknown)
+    optimiser = LBFGS(unknown)
     asked = 0
 
     def distance() -> Tensor:

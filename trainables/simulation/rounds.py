@@ -30,9 +30,7 @@ from trainables.simulation.checkpoint import from_tree, to_tree
 from trainables.simulation.cuda_graphs import Graphs
 from trainables.simulation.executors import Task, train_stacked
 from trainables.wire import ClientResult, Params, Payload, Upload
-
-#: One line of rounds.jsonl.
-Row = dict[str, Any]
+from trainables.worker.rounds_jsonl import Row as Row
 
 
 @dataclass(frozen=True)

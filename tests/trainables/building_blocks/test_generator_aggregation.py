@@ -121,7 +121,7 @@ def test_element_norm_divides_by_the_number_of_classes(toy: Path) -> None:
     """With one plain step of Adam the direction is the same; what differs is only seen in Adam's first moment."""
     s, uploads = uploads_of(toy, server_agg="kd", server_steps=1, gen_weight_decay=0.0)
     moments = []
-    original = torch.optim.Adam
+    original = generator_aggregation.Adam
     for norm in ("batch", "element"):
         config = type(s.config)(**{**vars(s.config), "server_kl_norm": norm})
         with pytest.MonkeyPatch.context() as patch:
@@ -131,7 +131,7 @@ def test_element_norm_divides_by_the_number_of_classes(toy: Path) -> None:
                 made.append(original(*arguments, **options))  # type: ignore[arg-type]
                 return made[-1]
 
-            patch.setattr(torch.optim, "Adam", adam)
+            patch.setattr(generator_aggregation, "Adam", adam)
             aggregate(config, s.fed, uploads, None, torch.full((4,), 0.25), s.fed.rng)
         state = made[0].state_dict()["state"]
         moments.append(torch.cat([state[i]["exp_avg"].flatten() for i in state]))

@@ -15,7 +15,7 @@ from torch.func import functional_call, grad, vmap
 from tests.exact import MARGIN, assert_as_exact
 from tests.float64 import in_float64, to_float64
 from trainables import models
-from trainables.kernels.pooling import AT_ONCE, FEWEST, padded, pooled
+from trainables.kernels.pooling import AT_ONCE, FEWEST, max_pool, padded, plain, plain_max_pool, pooled
 
 pytestmark = pytest.mark.numeric
 
@@ -67,9 +67,6 @@ def test_values_and_gradients_of_both_orders(shape: tuple[int, ...], out: int, k
         # As in an attack that differentiates gradients.
         return [y, first, torch.autograd.grad(sum((g**3).sum() for g in first), known)]
 
-    def plain(conv: nn.Conv2d, x: Tensor) -> Tensor:
-        return F.max_pool2d(conv(x), 2)
-
     x, exact = decided(lambda x: results(plain, precise, x), lambda seed: side_by_side(draw(*shape, seed=seed)))
     made = results(pooled, conv, x)
     assert made[0].stride(0) == 1 and made[0].shape == exact[0].shape
@@ -87,7 +84,7 @@ def test_among_equal_values_the_first_has_the_gradient() -> None:
     four = F.unfold(values.flatten(0, 1)[:, None], 2, stride=2)
     assert ((four == four.amax(dim=1, keepdim=True)).sum(dim=1) > 1).double().mean() > 0.2
     weights = (4 * draw(4, 2, 3, 3, seed=1)).round().float()
-    ours, theirs = (torch.autograd.grad((y * weights).sum(), x)[0] for y in (pooled(conv, x), F.max_pool2d(values, 2)))
+    ours, theirs = (torch.autograd.grad((y * weights).sum(), x)[0] for y in (pooled(conv, x), plain(conv, x)))
     assert torch.equal(ours, theirs) and ours.unique().numel() > 5
 
 
@@ -147,3 +144,15 @@ def test_what_is_not_a_number_stays_so() -> None:
     x[0, 0, 14, 14] = torch.nan
     made = pooled(conv, padded(x, (2, 2, 2, 2)))
     assert made[0].isnan().any() and not made[1:].isnan().any()
+
+
+@pytest.mark.parametrize("shape", [(3, 32, 8, 8), (3, 5, 9, 7), (2, 1, 2, 3)])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_pooling_without_gradients_gives_the_same_bits(shape: tuple[int, ...], layout: torch.memory_format) -> None:
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0)).contiguous(memory_format=layout)
+    x[0, 0, 0, 0] = torch.nan
+    with_gradients = max_pool(x.clone().requires_grad_())
+    assert torch.equal(plain_max_pool(x).nan_to_num(1e9), with_gradients.detach().nan_to_num(1e9))
+    assert with_gradients.requires_grad and not max_pool(x).requires_grad
+    assert max_pool(x).shape == with_gradients.shape
+    assert torch.equal(max_pool(x).nan_to_num(1e9), with_gradients.detach().nan_to_num(1e9))

@@ -11,9 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from search_spaces.errors import UserError
-from tests.exact import assert_as_exact
 from trainables import models
-from trainables.kernels.pooling import max_pool
 from trainables.models.base import initialise
 from trainables.models.layers import BatchNorm
 
@@ -276,59 +274,6 @@ def test_batchnorm_uses_batch_statistics_in_evaluation_and_takes_a_single_value(
     x = torch.randn(8, 2, 3, 3)
     assert torch.equal(norm.eval()(x), norm.train()(x))
     torch.testing.assert_close(norm(torch.randn(1, 2, 1, 1)), torch.full((1, 2, 1, 1), 0.5))
-
-
-def norm_and_maps(shape: tuple[int, ...], negative: bool) -> tuple[BatchNorm, torch.Tensor]:
-    """A layer with weights of its own, the first below zero where `negative`, and maps that are not centred."""
-    norm = BatchNorm(shape[1])
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        norm.weight.copy_(torch.rand(shape[1], generator=generator) + 0.5)
-        norm.weight[0] *= -1 if negative else 1
-        norm.bias.copy_(torch.randn(shape[1], generator=generator))
-    return norm, torch.randn(shape, generator=generator) * 2 + 1
-
-
-def normalised_and_pooled(norm: BatchNorm, x: torch.Tensor) -> torch.Tensor:
-    """In float64, by the formula; the statistics are those of the whole map, an odd last row included."""
-    values = x.double()
-    apart = (values - values.mean((0, 2, 3), keepdim=True)) / (values.var((0, 2, 3), correction=0, keepdim=True) + norm.eps).sqrt()
-    return F.max_pool2d(apart * norm.weight.double()[:, None, None] + norm.bias.double()[:, None, None], 2)
-
-
-@pytest.mark.numeric
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("negative", [False, True])
-@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
-@pytest.mark.parametrize("shape", [(64, 32, 32, 32), (16, 8, 8, 8), (5, 3, 9, 7), (4, 40, 2, 2)])
-def test_what_is_normalised_and_pooled_without_gradients(shape: tuple[int, ...], layout: torch.memory_format, negative: bool, dtype: torch.dtype) -> None:
-    norm, x = norm_and_maps(shape, negative)
-    x = x.to(dtype).contiguous(memory_format=layout)
-    with_gradients = norm(x, pool=True)
-    assert torch.equal(with_gradients, F.max_pool2d(norm(x), 2))  # the same operations
-    with torch.no_grad():
-        made = norm(x, pool=True)
-    assert made.dtype == dtype
-    assert_as_exact(made, with_gradients, normalised_and_pooled(norm, x), eps=torch.finfo(dtype).eps)
-
-
-@pytest.mark.numeric
-def test_another_statistic_than_that_of_the_whole_map_is_found() -> None:
-    """As of the rows that are pooled, without the last."""
-    norm, x = norm_and_maps((5, 3, 9, 7), False)
-    with pytest.raises(AssertionError, match="from float64"):
-        assert_as_exact(norm(x[:, :, :8, :6], pool=True), norm(x, pool=True), normalised_and_pooled(norm, x))
-
-
-@pytest.mark.parametrize("shape", [(3, 32, 8, 8), (3, 5, 9, 7), (2, 1, 2, 3)])
-@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
-def test_pooling_without_gradients_gives_the_same_bits(shape: tuple[int, ...], layout: torch.memory_format) -> None:
-    x = torch.randn(shape, generator=torch.Generator().manual_seed(0)).contiguous(memory_format=layout)
-    x[0, 0, 0, 0] = torch.nan
-    with_gradients = max_pool(x.clone().requires_grad_())
-    assert with_gradients.requires_grad and not max_pool(x).requires_grad
-    assert max_pool(x).shape == with_gradients.shape
-    assert torch.equal(max_pool(x).nan_to_num(1e9), with_gradients.detach().nan_to_num(1e9))
 
 
 @pytest.mark.parametrize(("size", "rate", "expected"), [(64, 1 / 16, 4), (6, 0.5, 3), (6, 1 / 16, 1), (84, 0.25, 21), (30, 0.1, 3), (16, 1 / 3, 6)])

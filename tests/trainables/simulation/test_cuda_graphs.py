@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from search_spaces.errors import UserError
 from tests.contracts.test_executors import assert_clients_as_exact, counts, start_alike, wide
 from tests.contracts.test_methods import CPU, untimed, values_for
-from trainables.models.layers import BatchNorm
+from trainables.kernels import normalisation
 from trainables.simulation import cuda_graphs
 from trainables.simulation.cuda_graphs import Graphs, _Program
 from trainables.simulation.rounds import Simulation
@@ -45,7 +45,7 @@ class Tape:
         for _ in range(cuda_graphs.WARM_UP):
             step()
         with NoAnswers(), pytest.MonkeyPatch.context() as patch:
-            patch.setattr(BatchNorm, "_after_pooling", lambda *_: False)  # a short cut of a processor's
+            patch.setattr(normalisation, "_after_pooling", lambda *_: False)  # a short cut of a processor's
             step()
         program: _Program = step.__self__  # type: ignore[attr-defined]
         before = places(program)

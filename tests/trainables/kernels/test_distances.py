@@ -1,0 +1,48 @@
+"""Distances taken a few rows at a time against the plain formula: values and gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from tests.exact import assert_as_exact
+from trainables.kernels.distances import mean_squares, plain
+
+pytestmark = pytest.mark.numeric
+
+
+def random(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize(("batch", "size"), [(64, 3072), (64, 784), (65, 768), (256, 33)])
+@pytest.mark.parametrize("alike", [False, True])
+def test_distances_taken_a_few_rows_at_a_time_are_those_of_the_printed_formula(batch: int, size: int, alike: bool) -> None:
+    """What does not fit a cache goes another way: values and gradients. Of images almost alike a shortcut would cancel."""
+    values = 0.5 + 1e-4 * random(batch, size).float() if alike else random(batch, size).float().tanh()
+    weights = random(batch, batch, seed=1).float()
+
+    def results(distances: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> list[torch.Tensor]:
+        x = x.requires_grad_()
+        apart = distances(x)
+        score = (apart * weights.to(x.dtype)).mean()
+        return [apart.detach(), *torch.autograd.grad(score if alike else torch.exp(-score), x)]
+
+    fast, expected, exact = results(mean_squares, values.clone()), results(plain, values.clone()), results(plain, values.double())
+    assert_as_exact(fast, expected, exact)
+
+
+def test_the_shortcut_that_cancels_is_found() -> None:
+    """|a|² + |b|² − 2ab of images almost alike."""
+    x = 0.5 + 1e-4 * random(64, 784).float()
+
+    def shortcut(x: torch.Tensor) -> torch.Tensor:
+        squares = x.square().mean(dim=1)
+        return squares[:, None] + squares[None] - 2 * x @ x.T / x.shape[1]
+
+    exact = plain(x.double())
+    torch.testing.assert_close(shortcut(x.double()), exact, rtol=1e-6, atol=1e-14)
+    with pytest.raises(AssertionError, match="from float64"):
+        assert_as_exact(shortcut(x), plain(x), exact)

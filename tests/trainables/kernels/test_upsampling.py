@@ -1,0 +1,96 @@
+"""Transposed convolutions computed by other means against PyTorch's own: values and gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.exact import assert_as_exact
+from trainables.kernels.upsampling import Upsampling, plain
+
+pytestmark = pytest.mark.numeric
+
+#: (in, out, batch), the map's sides, (kernel, stride, padding), and what is computed where weights outnumber values.
+PRODUCTS = [
+    ((6, 5, 3), (1, 1), (4, 1, 0), "_rows"),
+    ((6, 5, 3), (1, 1), ((7, 6), 1, 0), "_rows"),
+    ((24, 5, 2), (2, 3), (4, 2, 1), "_overlapped"),
+    ((80, 3, 1), (4, 4), (4, 2, 1), "_overlapped"),
+    ((512, 3, 8), (4, 4), (4, 2, 1), "_overlapped"),
+    ((512, 3, 16), (4, 5), (4, 2, 1), "_overlapped"),
+    ((6, 5, 3), (4, 4), (4, 2, 1), None),
+    ((40, 3, 3), (4, 4), (3, 1, 1), None),
+]
+UPSAMPLINGS = [case[:3] for case in PRODUCTS]
+
+
+@pytest.mark.parametrize(("sizes", "side", "kernel", "product"), PRODUCTS)
+def test_upsampling_by_other_means_is_the_transposed_convolution(
+    sizes: tuple[int, int, int], side: tuple[int, int], kernel: tuple, product: str | None, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whole numbers, so that bfloat16, which products take in, and sums are exact in whatever order: the bits of float64.
+    512 channels go side by side without gradients."""
+    channels, out, batch = sizes
+    layer = Upsampling(channels, out, *kernel, bias=False).to(memory_format=torch.channels_last)
+    taken: list[str] = []
+    for name in ("_rows", "_overlapped", "_side_by_side"):
+        original = getattr(layer, name)
+        monkeypatch.setattr(layer, name, lambda *a, name=name, original=original: taken.append(name) or original(*a))
+    with torch.no_grad():
+        layer.weight.copy_(torch.randn_like(layer.weight).round().clamp(-1, 1))
+    x = torch.randn(batch, channels, *side).round().clamp(-1, 1).requires_grad_()
+    exact = plain(x.double(), layer.weight.double(), *kernel[1:])
+    expected = exact.float()
+    assert torch.equal(expected.bfloat16().double(), exact)
+    assert torch.equal(layer(x), expected) and not taken
+    with torch.no_grad():
+        assert torch.equal(layer(x), expected)
+    assert taken == (["_rows"] if product == "_rows" else ["_side_by_side"] if channels == 512 else [])
+    taken.clear()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        made = layer(x)
+        assert taken[:1] == ([product] if product else [])
+        stacked = torch.func.vmap(layer)(torch.stack([x, 2 * x]))
+    assert made.dtype == torch.bfloat16
+    assert made.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(made.float(), expected)
+    assert torch.equal(stacked.float(), torch.stack([expected, 2 * expected]))
+    weights = torch.randn_like(expected).round().clamp(-1, 1)
+    for ours, theirs in zip(*(torch.autograd.grad((y * weights).sum(), (x, layer.weight)) for y in (made, exact)), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize(("sizes", "side", "kernel"), UPSAMPLINGS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_upsampling_by_other_means_rounds_no_worse(sizes: tuple[int, int, int], side: tuple[int, int], kernel: tuple, dtype: torch.dtype) -> None:
+    """The plain way is PyTorch's transposed convolution; under bfloat16 both are given what that rounds to. Gradients where they can be had."""
+    channels, out, batch = sizes
+    layer = Upsampling(channels, out, *kernel, bias=False).to(memory_format=torch.channels_last)
+    generator = torch.Generator().manual_seed(0)
+    low = dtype == torch.bfloat16
+    with torch.no_grad():
+        layer.weight.copy_(torch.randn(layer.weight.shape, generator=generator).to(dtype))
+    x = torch.randn(batch, channels, *side, generator=generator).to(dtype).float().requires_grad_()
+
+    def results(run: Callable[[Tensor, Tensor], Tensor], x: Tensor, weight: Tensor) -> list[Tensor]:
+        x, weight = x.detach().requires_grad_(), weight.detach().requires_grad_()
+        y = run(x, weight)
+        slopes = torch.randn(y.shape, generator=torch.Generator().manual_seed(1)).to(dtype).to(y.dtype)
+        return [y, *torch.autograd.grad(y, (x, weight), slopes)]
+
+    def reference(x: Tensor, weight: Tensor) -> Tensor:
+        return plain(x, weight, *kernel[1:])
+
+    def ours(x: Tensor, weight: Tensor) -> Tensor:
+        return torch.func.functional_call(layer, {"weight": weight}, (x,))
+
+    exact = results(reference, x.double(), layer.weight.double())
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=low):
+        made, expected = results(ours, x, layer.weight), results(reference, x, layer.weight)
+        with torch.no_grad():
+            without = layer(x)
+    assert without.dtype == made[0].dtype == dtype
+    assert_as_exact([without, *made], [expected[0], *expected], [exact[0], *exact], eps=torch.finfo(dtype).eps)
