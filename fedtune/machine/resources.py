@@ -84,7 +84,8 @@ def crowding(concurrency: int, threads: int, cores: int) -> str | None:
     if threads > 1:
         return (f"{concurrency} trials at once with {threads} threads each are {concurrency * threads} threads on {cores} cores, which can make all of them "
                 f"several times slower (measured: up to 7.6). Better: --concurrency {max(1, cores // threads)}.")
-    return f"{concurrency} trials at once take turns on {cores} core{'s' * (cores > 1)}; they need more memory and are no faster than --concurrency {cores}."
+    turns = f"{concurrency} trials at once take turns on {cores} core{'s' * (cores > 1)}"
+    return f"{turns}; they need more memory and are no faster than --concurrency {cores}."
 
 
 def larger(share: tuple[float, float], cores: float) -> tuple[float, float] | None:

@@ -199,5 +199,6 @@ def _why(best: Sample, table: list[Sample], full: str) -> str:
     """`2 at once with 1 thread each yield 1.98 times the trials per hour of 1 with 1 thread, 1.29 times those of 1 with 2; …`"""
     others = [s for s in table if s != best and s.trials == 1]
     against = " and ".join(f"{best.trials_per_hour / s.trials_per_hour:.2f} times those of one with {s.threads} thread{'s' * (s.threads > 1)}" for s in others)
-    text = f"{best.trials} at once with {best.threads} thread{'s' * (best.threads > 1)} each yield {best.trials_per_hour:.4g} trials per hour"
+    each = f"{best.threads} thread{'s' * (best.threads > 1)} each"
+    text = f"{best.trials} at once with {each} yield {best.trials_per_hour:.4g} trials per hour"
     return text + (f", {against}" if against else "") + f"; {full}."

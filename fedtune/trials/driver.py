@@ -240,7 +240,8 @@ class _Session:
             error = f"Its process died {self._deaths[number]} times (out of memory, or ended from outside)."
         else:
             had = f"{self._shares[number][1]:.3g} GPU" if self._shares[number][1] > 0 else "the whole machine"
-            error = f"It ran out of memory with {had} to itself after round {ending.round} ({str(ending.error).rstrip('.')})."
+            why = str(ending.error).rstrip(".")
+            error = f"It ran out of memory with {had} to itself after round {ending.round} ({why})."
         return dataclasses.replace(ending, stop_reason="error", error=error)
 
     @contextlib.contextmanager
