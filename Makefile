@@ -1,7 +1,9 @@
 # make demo    set up, search on real digits, report, train the winner
 # make test    set up, run the tests: about six minutes on two cores
 # make test-slow   set up, run those that take more than about ten seconds each: kills, resumes, the documents' commands
+# make test-processors   set up, run the tests that hang on rounding as on processors with less: AVX2, then neither AVX2 nor AVX
 # make lint    style, types, layers
+# make docs    set up, build the documentation site into site/; a broken link fails
 # make bench   set up, measure against plain loops (about 50 minutes on two quiet cores), make bench/performance.md
 # make bench-peers   the same work by Flower and pfl-research, installed into .venv-peers (about 11 GB)
 # make bench-gpu     trials per GPU; exits with 2 where there is none
@@ -18,7 +20,7 @@ HEARTBEAT := $(PYTHON) scripts/heartbeat.py
 PARALLEL  := -n auto --maxprocesses 4 --dist loadfile
 export PYTHON
 
-.PHONY: demo test test-slow lint bench bench-peers bench-gpu install clean
+.PHONY: demo test test-slow test-processors lint docs bench bench-peers bench-gpu install clean
 
 demo: $(INSTALLED)
 	@scripts/demo.sh
@@ -31,10 +33,20 @@ test-slow: $(INSTALLED)
 	@$(HEARTBEAT) "Looking for Chromium" scripts/chromium.sh
 	@$(HEARTBEAT) "Testing" $(BIN)/python -m pytest $(PARALLEL) -m slow $(TESTS)
 
+# What PyTorch and oneDNN may use is set before they are loaded, so each is a process of its own.
+test-processors: $(INSTALLED)
+	@ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 $(HEARTBEAT) "Testing as with AVX2" $(BIN)/python -m pytest $(PARALLEL) -m "numeric and not slow" $(TESTS)
+	@ONEDNN_MAX_CPU_ISA=SSE41 ATEN_CPU_CAPABILITY=default $(HEARTBEAT) "Testing as without AVX" $(BIN)/python -m pytest $(PARALLEL) -m "numeric and not slow" $(TESTS)
+
 lint: $(INSTALLED)
 	@$(BIN)/ruff check .
 	@$(HEARTBEAT) "Checking types" $(BIN)/mypy
 	@$(HEARTBEAT) "Checking layers" $(BIN)/lint-imports --no-logo
+
+# The variable keeps mkdocs-material from printing at every build until when it is maintained (May 2027).
+docs: $(INSTALLED)
+	@NO_MKDOCS_2_WARNING=1 $(HEARTBEAT) "Building the site" $(BIN)/python -m mkdocs build
+	@echo "The site is built: site/index.html"
 
 # CASES="client_round search" measures some; LONG=--long also trials of 60 s; QUICK=--quick only tries them. `python -m tests.benchmarks record` puts the figures into docs.
 bench: $(INSTALLED)
@@ -54,4 +66,4 @@ $(INSTALLED): pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .venv-peers bench dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-peers bench site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,4 +1,4 @@
-"""Methods side by side: mean ± spread over seeds, and paired tests against the first one."""
+"""Runs side by side: mean ± standard deviation over seeds, and paired tests against the first run."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis import machines
 from analysis.labels import PERCENT, Labels
 from analysis.runs import Run, load_all, names
 from analysis.stats import Paired, Summary, paired, summarise
@@ -92,7 +93,7 @@ class Comparison:
         data = {str(run.value("dataset", "")) for run in self.runs}
         if len(data) > 1:
             notes.append(f"The runs used different data sets ({', '.join(sorted(data))}): their numbers are not comparable.")
-        return notes
+        return notes + machines.side_by_side({name: run.provenance for name, run in zip(names(self.runs), self.runs, strict=True)})
 
     def long(self) -> pd.DataFrame:
         """Tidy: run, method, metric, seed, value (as recorded)."""
@@ -100,7 +101,7 @@ class Comparison:
 
 
 def compare(paths: Sequence[str | os.PathLike[str]], *, metrics: Sequence[str] = (), readout: str = "last") -> Comparison:
-    """Two or more runs beside one another. A search takes part with its best trial (by what it selected on), a `kind: run`
+    """Two or more runs side by side. A search takes part with its best trial (by what it selected on), a `kind: run`
     directory with all its trials, each a seed.
 
     Raises `UserError` for a folder that is no run, an unknown metric, or a run without a result."""

@@ -1,28 +1,60 @@
 """What a figure is.
 
-A figure is one file in `analysis/figures`; its name there is its name everywhere. It holds
+A figure is one file in `analysis/figures`; its name there is its name everywhere. It holds three functions and a record
+that names them:
 
-    data(runs)        -> DataFrame        what is drawn, tidy; columns and units in its docstring
-    plot(df, labels)  -> plotly Figure    the drawing and nothing else
-    needs(runs)       -> str | None       a sentence why it cannot be drawn yet
-    FIGURE = Figure(title, read)          `read` are the sentences under it: how to read it
+    needs(runs)            -> str | None       a sentence why it cannot be drawn yet, None where it can
+    data(runs)             -> drawing          what is drawn, and everything `plot` needs to know about it
+    plot(drawing, labels)  -> plotly Figure    the drawing and nothing else: it reads no run
+    FIGURE = Figure(title=..., read=..., needs=needs, data=data, plot=plot)
 
-and is picked up by being there (see `analysis.figures`).
+The drawing is a `pandas.DataFrame` where that is all `plot` needs. Otherwise it is a frozen dataclass of the file's own,
+called `Drawing`, whose field `table` is the DataFrame and whose other fields are named and typed. A table is tidy, and
+its columns and their units stand in the docstring of `data` or of `Drawing`. `Figure` is generic in the drawing's type,
+so mypy reports a `plot` that does not take what `data` returns.
+
+The file is found because it is there (see `analysis.figures`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import plotly.graph_objects as go
+
+    from analysis.labels import Labels
+    from analysis.runs import Run
 
 
-@dataclass(frozen=True)
-class Figure:
-    """The record a figure's file assigns to `FIGURE`."""
+class HasTable(Protocol):
+    """A drawing that is more than its table."""
+
+    @property
+    def table(self) -> pd.DataFrame: ...
+
+
+DrawingType = TypeVar("DrawingType", bound="pd.DataFrame | HasTable")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure(Generic[DrawingType]):
+    """The record that a figure's file assigns to `FIGURE`."""
 
     title: str
     #: Two sentences on how to read it.
     read: tuple[str, str]
+    needs: Callable[[Sequence[Run]], str | None]
+    data: Callable[[Sequence[Run]], DrawingType]
+    plot: Callable[[DrawingType, Labels], go.Figure]
     #: Where it stands in a report whose space asks for no order; lower is earlier.
     order: int = 100
     #: One run (False) or several runs in one drawing (True).
     many: bool = False
+
+    def draw(self, runs: Sequence[Run], labels: Labels) -> go.Figure:
+        """The figure of these runs; ask `needs` first whether it can be drawn."""
+        return self.plot(self.data(runs), labels)

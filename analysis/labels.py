@@ -23,7 +23,7 @@ PERCENT = frozenset(n for n in METRICS if n.removeprefix("val_").removeprefix("a
 
 
 def text(raw: object) -> str:
-    """`raw` as inert text for a Plotly label."""
+    """`raw` as text in which Plotly finds no HTML."""
     return html.escape(str(raw), quote=False)
 
 

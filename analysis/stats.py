@@ -1,4 +1,4 @@
-"""Numbers about numbers: mean and spread over seeds, intervals, and paired tests.
+"""Statistics over seeds: mean and spread, intervals, and paired tests.
 
 Paired, because seed k gives every configuration the same partition, initialisation, cohort and batches: differences
 are taken per seed before anything is averaged.

@@ -6,9 +6,11 @@ when it is dark, and the patches that `panels` leaves in `layout.meta` rearrange
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import numpy as np
     import plotly.graph_objects as go
 
 FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif'
@@ -75,6 +77,26 @@ def faded(colour: str, alpha: float) -> str:
     """`#rrggbb` with transparency. The page finds the colour again by its three numbers."""
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},{alpha:g})"
+
+
+def band(
+    rounds: Sequence[int], mean: np.ndarray, std: np.ndarray, colour: str, panel: int, group: str | None = None
+) -> go.Scatter:
+    """The area of one standard deviation to either side of a line; `group` ties it to the line's entry in the legend."""
+    import plotly.graph_objects as go
+
+    return go.Scatter(
+        x=[*rounds, *reversed(rounds)],
+        y=[*(mean + std), *(mean - std)[::-1]],
+        fill="toself",
+        fillcolor=colour,
+        mode="lines",
+        line={"width": 0},
+        hoverinfo="skip",
+        showlegend=False,
+        legendgroup=group,
+        **axes(panel),
+    )
 
 
 def base(figure: go.Figure) -> go.Figure:

@@ -1,4 +1,4 @@
-"""One table, four ways out: the terminal (rich), CSV, LaTeX (booktabs), JSON."""
+"""One table, written in four ways: for the terminal (rich), as CSV, as LaTeX (booktabs), as JSON."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Table:
         return table
 
     def csv(self) -> str:
-        """Comma-separated, headed by the columns' keys, values unrounded; a text a spreadsheet would run as a formula gets a leading apostrophe."""
+        """Comma-separated, headed by the columns' keys, values unrounded; a text that a spreadsheet would take for a formula gets an apostrophe in front."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow([column.key for column in self.columns])

@@ -1,4 +1,5 @@
-"""The command line. A sub-command is a file in `fedtune/commands` with a function `command`; no list is edited to add one.
+"""The command line. A sub-command is a file in `fedtune/commands` with a function `command` and a text `EXAMPLES`,
+which its `--help` ends with; no list is edited to add one.
 
 A command's file is imported when its name is given, so no other command's imports are paid for, and `fedtune --help`
 imports only the commands' signatures.
@@ -14,15 +15,25 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from fedtune import commands, guard
 
 if TYPE_CHECKING:
-    from typer._click import Command, Context
+    from typer._click import Command, Context, HelpFormatter
 
 #: The story a user lives, first; further commands follow by name.
 ORDER = ("search", "report", "export", "run", "compare", "methods", "spaces", "datasets", "resume", "extend", "status", "dashboard", "doctor")
+
+
+class Explained(TyperCommand):
+    """A command whose `--help` ends with its examples, line by line as they are written."""
+
+    def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
+        # The epilog of typer would be filled like a paragraph, which breaks commands in two.
+        with formatter.section("Examples"):
+            for line in (self.epilog or "").splitlines():
+                formatter.write(f"{'':{formatter.current_indent}}{line}\n")
 
 
 class Lazy(TyperGroup):
@@ -37,7 +48,7 @@ class Lazy(TyperGroup):
             return None
         module = importlib.import_module(f"{commands.__name__}.{cmd_name}")
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
-        single.command(cmd_name)(module.command)
+        single.command(cmd_name, cls=Explained, epilog=module.EXAMPLES)(module.command)
         return typer.main.get_command(single)
 
     def resolve_command(self, ctx: Context, args: list[str]) -> Any:
@@ -49,7 +60,10 @@ class Lazy(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-app = typer.Typer(cls=Lazy, add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = typer.Typer(
+    cls=Lazy, add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False,
+    epilog="`fedtune COMMAND --help` explains a command and ends with examples.",
+)
 
 
 def _version(show: bool) -> None:

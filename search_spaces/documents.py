@@ -76,7 +76,7 @@ def read(path: Path | str, what: str = "file") -> Document:
 
 
 def parse(text: str, name: str) -> Document:
-    """As `read`, for text that is already at hand."""
+    """The YAML mapping in `text`; `name` is what messages call it. Raises the same `UserError`s as `read`."""
     try:
         _refuse_aliases(text, name)
         tree = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -96,7 +96,7 @@ def parse(text: str, name: str) -> Document:
 
 
 def _refuse_aliases(text: str, name: str) -> None:
-    """Anchors would let a few lines stand for billions of values or for themselves."""
+    """With anchors a few lines could stand for billions of values, or contain themselves."""
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         if isinstance(event, yaml.AliasEvent):
             line = event.start_mark.line + 1 if event.start_mark else 1

@@ -1,7 +1,7 @@
 """What a user is told when something they gave cannot be used.
 
 Every message is one sentence of the same shape: **what** must be **what**, **got** what, **where** it came from,
-and **how** to mend it. A `UserError` is printed without a traceback and ends the command with exit code 2;
+and **how** to correct it. A `UserError` is printed without a traceback and ends the command with exit code 2;
 every other exception is a bug of ours and keeps its traceback.
 """
 
@@ -12,7 +12,7 @@ from difflib import get_close_matches
 
 
 class UserError(Exception):
-    """One or more things the user can mend. `str(error)` is what is printed, one problem per line."""
+    """One or more things that the user can correct. `str(error)` is what is printed, one problem per line."""
 
     def __init__(self, *problems: str) -> None:
         super().__init__("\n".join(problems))

@@ -34,7 +34,7 @@ _METADATA = "fedtune.parameter"
 
 @dataclass(frozen=True)
 class Parameter:
-    """One declared hyper-parameter or setting; see the module's text for the meaning of the fields."""
+    """One declared hyper-parameter or setting; the text at the top of this file says what the fields mean."""
 
     name: str
     kind: Kind

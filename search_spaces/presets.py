@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from search_spaces.dimension import Dimension
 from search_spaces.documents import read
 from search_spaces.errors import UserError, unknown
 from search_spaces.parameter import Parameter
-from search_spaces.space import Dimension, Space
+from search_spaces.space import Space
 from search_spaces.space_file import PROFILES, from_document
 
 FOLDER = Path(__file__).parent / "presets"

@@ -1,4 +1,4 @@
-"""The run directory: names of its files and of their fields. `fedtune.record.run_directory` writes it, `analysis.runs` reads it.
+"""The run directory: names of its files and of their fields. `fedtune.record.run_directory.run_directory` writes it, `analysis.runs` reads it.
 
     runs/<name>/
       experiment.yaml      the frozen request; all that is needed to repeat the run
@@ -21,7 +21,9 @@ A line of `rounds.jsonl` is {"round": 1.., "seed": int, <metric>: number or null
 absent; one that is not finite is null. A reader skips a last line without newline and keeps the last of two lines for
 one (round, seed).
 
-`provenance.json` names the method as people write it (`method_title`). That of a search begun with --pack auto also holds
+`provenance.json` names the method as people write it (`method_title`), and what decides the last digits of numbers: `versions`
+and the `machine`'s `processor`, `instructions` (those PyTorch uses) and `gpu`. Where a run went on with others than it began with,
+`continued` lists them, each with `created`, `versions` and `machine`. That of a search begun with --pack auto also holds
 `packing`: what was measured of one configuration (`table`: trials at once, threads of each, seconds per round, trials per hour,
 peak MiB of one trial's process and of its GPU) and what was chosen.
 

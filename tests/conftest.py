@@ -16,6 +16,15 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_toy(tmp_path_factory.mktemp("toy"))
 
 
+@pytest.fixture
+def float64() -> Iterator[None]:
+    """The code under test computes in float64: it is compared with its equation to nine digits, on every processor."""
+    from tests.float64 import in_float64
+
+    with in_float64():
+        yield
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> Iterator[None]:
     """Bits are compared between runs: the number of threads is fixed."""

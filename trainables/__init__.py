@@ -1,0 +1,1 @@
+"""Federated learning on PyTorch: methods, models, data, and the simulation of one federation."""

@@ -89,11 +89,11 @@ class Federation:
         """The root of the run's random streams."""
         return Rng(self.seed)
 
-    def network(self, width: float = 1.0, *, slot: str = "", scaler: bool = False) -> models.Model:
+    def network(self, width: float = 1.0, *, role: str = "", scaler: bool = False) -> models.Model:
         """A module of the federation's architecture at `width`, to be loaded with `params.put` before use.
 
-        One module is made per (width, slot, scaler) and reused: whoever needs two at once names two slots."""
-        return self.cached(("network", width, slot, scaler),
+        One module is made per (width, role, scaler) and reused: whoever needs two at once names two roles."""
+        return self.cached(("network", width, role, scaler),
                            lambda: models.build(self.model, self.shape, self.classes, rate=width, scaler=scaler))
 
     def cached(self, key: object, build: Callable[[], Module]) -> Module:
@@ -145,7 +145,7 @@ class ClientData:
     std: Tensor
     device: torch.device
     #: Share of the planned steps this client manages this round.
-    work: float = 1.0
+    step_share: float = 1.0
 
     def __len__(self) -> int:
         return len(self.indices)

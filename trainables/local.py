@@ -1,10 +1,10 @@
 """The only client training loop. A method supplies the objective; everything else is here.
 
-A method whose clients do no more than train says so by describing that as a `LocalJob`: its client is then `alone(job)`,
+A method whose clients do no more than train says so by describing that as a `LocalJob`: its client is then `client_of(job)`,
 and a cohort of such jobs can be trained as one program (`trainables.simulation.executors`).
 
 Mini-batches are index tensors drawn before the first step: shuffles of the client's samples laid end to end and cut
-into batches of equal size, so a client's work has a static shape and the same draws whatever the method.
+into batches of equal size, so a client's training has a static shape and the same draws whatever the method.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from search_spaces.parameter import integer, real
 from trainables.federation import ClientData, Federation
+from trainables.kernels.optimisers import SGD
 from trainables.params import put, take
 from trainables.rng import Rng
 from trainables.wire import ClientResult, Params, Payload
@@ -43,7 +44,7 @@ class LocalTraining:
 
 
 @dataclass(frozen=True)
-class LocalWork:
+class LocalResult:
     """`loss`: mean over the steps. `drawn`: indices into the client's samples, `(steps, batch)`."""
 
     loss: float
@@ -61,37 +62,37 @@ class LocalJob:
 
     module: where it is trained; jobs of one round may share it.
     start: the first weights, of all of the module's parameters and buffers.
-    finish: the client's result from the trained weights and the work; may use `module`, whatever that holds.
+    finish: the client's result from the trained weights and the training's own numbers; may use `module`, whatever that holds.
     objective, given: what is minimised is `objective(*given)`, built of tensors (or tuples, lists and dictionaries of
     tensors) that are this client's. It has no effect but its value, does not branch on values, and differs between the
     jobs of one round in `given` alone."""
 
     module: nn.Module
     start: Params
-    finish: Callable[[Params, LocalWork], ClientResult]
+    finish: Callable[[Params, LocalResult], ClientResult]
     objective: Callable[..., Objective] = plain
     given: tuple[Any, ...] = ()
 
 
-#: `(config, fed, payload, memory, data, rng) -> LocalJob`, with the arguments of a method's `client`.
+#: `(config, fed, payload, client_state, data, rng) -> LocalJob`, with the arguments of a method's `client`.
 JobOf = Callable[[Any, Federation, Payload, Any, ClientData, Rng], LocalJob]
 
 
-def alone(job: JobOf) -> Callable[[Any, Federation, Payload, Any, ClientData, Rng], ClientResult]:
-    """The client that does this job by itself."""
+def client_of(job: JobOf) -> Callable[[Any, Federation, Payload, Any, ClientData, Rng], ClientResult]:
+    """The `client` of a method that trains this job and does no more, one client after the other."""
 
-    def client(config: Any, fed: Federation, payload: Payload, memory: Any, data: ClientData, rng: Rng) -> ClientResult:
-        own = job(config, fed, payload, memory, data, rng)
+    def client(config: Any, fed: Federation, payload: Payload, client_state: Any, data: ClientData, rng: Rng) -> ClientResult:
+        own = job(config, fed, payload, client_state, data, rng)
         put(own.module, own.start)
-        work = train(config, own.module, data, rng, own.objective(*own.given))
-        return own.finish(take(own.module), work)
+        trained = train(config, own.module, data, rng, own.objective(*own.given))
+        return own.finish(take(own.module), trained)
 
     return client
 
 
 def sgd(config: LocalTraining, parameters: Sequence[Tensor]) -> torch.optim.Optimizer:
     """The clients' optimiser over these parameters."""
-    return torch.optim.SGD(parameters, lr=config.lr, momentum=config.momentum, weight_decay=config.weight_decay, fused=True)
+    return SGD(parameters, lr=config.lr, momentum=config.momentum, weight_decay=config.weight_decay, fused=True)
 
 
 def cross_entropy(module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
@@ -99,22 +100,22 @@ def cross_entropy(module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     return F.cross_entropy(module(x), y)
 
 
-def draw_batches(config: LocalTraining, samples: int, work: float, rng: Rng) -> Tensor:
-    """Indices `(steps, batch)` into a client's `samples`; `work` in (0, 1] is the share of the steps it manages."""
+def draw_batches(config: LocalTraining, samples: int, step_share: float, rng: Rng) -> Tensor:
+    """Indices `(steps, batch)` into a client's `samples`; `step_share` in (0, 1] is the share of the steps it manages."""
     batch = min(config.batch_size, samples)
     planned = config.local_epochs * max(1, samples // batch) if config.local_epochs else config.local_steps
-    steps = max(1, round(work * planned))
+    steps = max(1, round(step_share * planned))
     generator = rng.torch("batches")
     passes = -(-steps * batch // samples)
     order = torch.cat([torch.randperm(samples, generator=generator) for _ in range(passes)])
     return order[: steps * batch].view(steps, batch)
 
 
-def train(config: LocalTraining, module: nn.Module, data: ClientData, rng: Rng, objective: Objective = cross_entropy) -> LocalWork:
+def train(config: LocalTraining, module: nn.Module, data: ClientData, rng: Rng, objective: Objective = cross_entropy) -> LocalResult:
     """Runs this client's SGD steps on `module`, in place, and says what was drawn.
 
     `module` holds the starting weights. A loss that stops being finite is returned as such, never raised."""
-    drawn = draw_batches(config, len(data), data.work, rng)
+    drawn = draw_batches(config, len(data), data.step_share, rng)
     module.train()
     optimiser = sgd(config, [p for p in module.parameters() if p.requires_grad])
     total = torch.zeros((), device=data.device)
@@ -124,7 +125,7 @@ def train(config: LocalTraining, module: nn.Module, data: ClientData, rng: Rng, 
         loss.backward()
         optimiser.step()
         total += loss.detach()
-    return LocalWork(float(total) / len(drawn), drawn)
+    return LocalResult(float(total) / len(drawn), drawn)
 
 
 def batches(data: ClientData, drawn: Tensor) -> Iterator[tuple[Tensor, Tensor]]:

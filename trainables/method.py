@@ -1,16 +1,16 @@
 """A federated method is one record of pure functions and the wire between them.
 
-    init(config, fed, rng)                           -> State           the server before round 1
-    download(config, fed, state, client)             -> Payload         what the server sends this client
-    client(config, fed, payload, memory, data, rng)  -> ClientResult    what one client computes
-    server(config, fed, state, uploads, rng)         -> State           what the server makes of the uploads
-    global_model(config, fed, state)                 -> Params | None   the model behind global accuracy
+    init(config, fed, rng)                                 -> State           the server before round 1
+    download(config, fed, state, client)                   -> Payload         what the server sends this client
+    client(config, fed, payload, client_state, data, rng)  -> ClientResult    what one client computes
+    server(config, fed, state, uploads, rng)               -> State           what the server makes of the uploads
+    global_model(config, fed, state)                       -> Params | None   the model behind global accuracy
 
 `fed` is the public knowledge every party shares: number and sizes of clients, classes, image shape, architectures,
-budgets (see `trainables.federation.Federation`). It holds no sample. A client sees its payload, its own memory and its
+budgets (see `trainables.federation.Federation`). It holds no sample. A client sees its payload, its own state and its
 own data; the server sees uploads. Payloads and uploads are flat dictionaries of tensors, so bytes are counted exactly.
 
-`State` and `Memory` are frozen dataclasses whose fields are tensors, numbers, strings, None, dictionaries and tuples of
+`State` and `ClientState` are frozen dataclasses whose fields are tensors, numbers, strings, None, dictionaries and tuples of
 these, or further such dataclasses: a checkpoint is one value (see `trainables.simulation.checkpoint`). Functions never change
 their arguments in place.
 """
@@ -79,7 +79,7 @@ class Method:
     client: Callable[[Any, Federation, Payload, Any, ClientData, Rng], ClientResult]
     server: Callable[[Any, Federation, Any, Sequence[Upload], Rng], Any]
     global_model: Callable[[Any, Federation, Any], Params | None]
-    Memory: type | None = None
+    ClientState: type | None = None
     #: `any`: clients may train sub-models of different widths (rho > 0).
     widths: Widths = "equal"
     #: Label counts leave the clients.
@@ -88,10 +88,10 @@ class Method:
     #: A further check of a configuration's values that no single bound can express; returns problems.
     check: Callable[[Any, FederationConfig], list[str]] = _no_problems
     #: What a client does as one pure training job (`trainables.local.LocalJob`), where it is no more than that: its `client` is
-    #: then `local.alone(job)`, and a cohort's jobs can be trained as one program. None: clients have a course of their own.
+    #: then `local.client_of(job)`, and a cohort's jobs can be trained as one program. None: clients do more than that.
     job: Callable[[Any, Federation, Payload, Any, ClientData, Rng], LocalJob] | None = None
-    #: The configurations for which that holds.
-    batches: Callable[[Any], bool] = _always
+    #: Whether clients do no more than `job` under a configuration.
+    job_applies: Callable[[Any], bool] = _always
     #: The module of a client's complete local model, and of the global model, where they are not the federation's own.
     client_network: Callable[[Any, Federation, int], nn.Module] = _client_network
     global_network: Callable[[Any, Federation], nn.Module] = _global_network
@@ -124,4 +124,4 @@ def executor_problems(executor: str, method: Method, config: Any) -> list[str]:
 
 def stackable(method: Method, config: Any) -> bool:
     """Whether the method's clients are pure training jobs under this configuration."""
-    return method.job is not None and method.batches(config)
+    return method.job is not None and method.job_applies(config)

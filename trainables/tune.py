@@ -1,8 +1,7 @@
 """One trial under Ray Tune: a configuration simulated over its seeds, a round per step.
 
-The trial's folder is the truth, not Ray: rounds are appended to `rounds.jsonl` before the checkpoint that contains them
-is swapped in, so after a kill at any moment the checkpoint's round and the rows up to it are whole. A trial that starts
-in a folder with a checkpoint goes on from there.
+The trial's folder is the truth, not Ray (`trainables.worker.trial_folder`): a trial that starts in a folder with a
+checkpoint goes on from there. Its rows are written by `trainables.worker.rounds_jsonl`.
 
 A trial never raises. A configuration that is impossible, raises or diverges ends with `done` and a `stop_reason`; the
 process stays alive for the next trial, and Ray's retries are left for processes that really died. Every stop rule is
@@ -13,11 +12,10 @@ that does not suffice, to be gone on with at a larger share of the machine.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import io
 import itertools
-import json
-import math
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,19 +26,13 @@ from typing import Any, Protocol
 import ray
 from ray import tune
 
-from search_spaces import files
 from search_spaces.errors import UserError
 from search_spaces.parameter import Value
 from trainables.simulation.replicates import Replicates
 from trainables.worker import process
-from trainables.worker.files import disk, is_broken, line, locked, means, read_rows
-
-#: Share of the running time that writing checkpoints may take; rounds much faster than a checkpoint are not all saved.
-CHECKPOINT_SHARE = 0.05
-
-ROUNDS, CHECKPOINT, PARTITION, LOG = "rounds.jsonl", "checkpoint", "partition.json", "log.txt"
-
-process.without_compiler()
+from trainables.worker.rounds_jsonl import Row
+from trainables.worker.trial_folder import TrialFolder
+from trainables.worker.trial_values import TrialValues, means
 
 
 class StopRule(Protocol):
@@ -106,7 +98,7 @@ class Trial(tune.Trainable):
     without evaluation) and, with `done`, also `ending`."""
 
     _simulation: Any = None
-    _log: io.TextIOBase | None = None
+    _folder: TrialFolder | None = None
 
     def setup(self, config: dict[str, Any]) -> None:
         process.keep_memory()
@@ -119,13 +111,13 @@ class Trial(tune.Trainable):
         return True
 
     def cleanup(self) -> None:
-        if self._simulation is None and self._log is None:
+        if self._simulation is None and self._folder is None:
             return  # after its last round already
         self._simulation = None
         process.release()
-        if self._log is not None:
-            self._log.close()
-            self._log = None
+        if self._folder is not None:
+            self._folder.close()
+            self._folder = None
 
     def step(self) -> dict[str, Any]:
         if self._reason is None:
@@ -140,26 +132,19 @@ class Trial(tune.Trainable):
     # -- the trial's life ------------------------------------------------------------------------------------------
 
     def _begin(self, job: Job) -> None:
-        self._job, self._folder = job, Path(job.folder)
+        self._job = job
         self._reason: str | None = None
         self._error: str | None = None
         self._out_of_memory = False
         self._completed = 0
-        self._rows: list[dict[str, Any]] = []
-        # Means over seeds of the job's metrics by round, where all were measured and finite; and so that larger is better.
-        self._curve: dict[int, tuple[float, ...]] = {}
-        self._signed: dict[int, tuple[float, ...]] = {}
-        self._seconds, self._saved_at, self._save_cost = 0.0, time.monotonic(), 0.0
-        self._best: dict[int, float] = {}
+        self._values = TrialValues(job.metrics, job.signs)
+        self._seconds = 0.0
         with self._guarded():
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._log = locked(self._folder / LOG)
-            for left in self._folder.glob(".*"):  # what a killed process was writing
-                left.unlink()
+            self._folder = TrialFolder(Path(job.folder))
             process.set_threads(job.threads)
             simulate = Replicates if job.simulate is None else job.simulate
             self._simulation = simulate(job.method, job.values, job.seeds, device=self._device(), data_dir=job.data_dir)
-            self._load()
+            self._resume(self._folder)
 
     def _device(self) -> str:
         # Ray leaves every GPU visible to a trial that was granted none, so what torch sees must not decide.
@@ -168,121 +153,83 @@ class Trial(tune.Trainable):
         process.use_gpu(self._job.gpu_share)
         return "cuda"
 
-    def _load(self) -> None:
+    def _resume(self, folder: TrialFolder) -> None:
         """Goes on from the folder's checkpoint, or starts it."""
-        checkpoint = self._folder / CHECKPOINT
-        rows: list[dict[str, Any]] = []
-        if checkpoint.exists():
-            self._simulation.load(checkpoint)
-            rows = [row for row in read_rows(self._folder / ROUNDS) if row["round"] <= self._simulation.round]
-        # Rounds after the checkpoint are run again, to the same numbers; written here they would stand there twice.
-        files.replace(self._folder / ROUNDS, "".join(map(line, rows)))
-        files.replace(self._folder / PARTITION, json.dumps(self._simulation.partition()))
-        last: list[dict[str, Any]] = []
-        for _, of_round in itertools.groupby(rows, key=lambda row: row["round"]):
+        last: list[Row] = []
+        for _, of_round in itertools.groupby(folder.resume(self._simulation), key=lambda row: row["round"]):
             last = list(of_round)
-            self._take(last)
+            self._values.add(last)
             self._seconds += sum(row.get("seconds") or 0.0 for row in last)
         self._completed = self._simulation.round
         if self._completed:
             self._decide(last)
 
     def _round(self) -> None:
+        assert self._folder is not None
         started = time.monotonic()
         rows = self._simulation.step()
-        with (self._folder / ROUNDS).open("a", encoding="utf-8") as file:
-            file.write("".join(map(line, rows)))
+        self._folder.append(rows)
         self._completed = self._simulation.round
-        improved = self._take(rows)
+        improved = self._values.add(rows)
         self._decide(rows)
         if improved and self._job.keep_models:
-            self._keep(improved)
-        self._save(time.monotonic() - started)
+            self._keep_models(self._folder, improved)
+        self._folder.save_checkpoint(self._simulation, last=self._reason is not None)
         self._seconds += time.monotonic() - started
 
-    def _take(self, rows: Sequence[dict[str, Any]]) -> list[int]:
-        """Remembers a round's rows, one per seed; the seeds for which it is the best so far (of two equal rounds the first)."""
-        self._rows += rows
-        job = self._job
-        if all(isinstance(row.get(name), (int, float)) and math.isfinite(row[name]) for row in rows for name in job.metrics):
-            curve = tuple(math.fsum(row[name] for row in rows) / len(rows) for name in job.metrics)
-            self._curve[rows[0]["round"]] = curve
-            self._signed[rows[0]["round"]] = tuple(sign * mean for sign, mean in zip(job.signs, curve, strict=True))
-        improved = []
-        for row in rows:
-            value = row.get(job.metrics[0])
-            if value is not None and (score := job.signs[0] * value) > self._best.get(row["seed"], -math.inf):
-                self._best[row["seed"]] = score
-                improved.append(row["seed"])
-        return improved
-
-    def _decide(self, last: Sequence[dict[str, Any]]) -> None:
+    def _decide(self, last: Sequence[Row]) -> None:
         """Whether the trial ends here, from the last round's rows."""
-        broken = sorted({name for row in last for name, value in row.items() if is_broken(name, value, self._job.metrics)})
-        if broken:
+        broken = self._values.broken(last)
+        if broken is not None:
             self._reason = "diverged"
-            self._error = f"{broken[0]} stopped being a finite number in round {self._completed}."
+            self._error = f"{broken} stopped being a finite number in round {self._completed}."
         elif self._completed >= self._simulation.rounds:
             self._reason = "completed"
-        elif self._job.rule.stops(self._completed, self._signed):
+        elif self._job.rule.stops(self._completed, self._values.signed):
             self._reason = "scheduler"
 
-    def _save(self, round_seconds: float) -> None:
-        due = time.monotonic() - self._saved_at >= self._save_cost / CHECKPOINT_SHARE
-        if not due and self._reason is None:
-            return
-        started = time.monotonic()
-        path = self._folder / CHECKPOINT
-        with disk(path), files.replacing(path, durable=True) as temporary:
-            self._simulation.save(temporary)
-            # The rows first: a power cut must not leave a checkpoint without the rounds before it.
-            files.sync(self._folder / ROUNDS)
-        self._saved_at, self._save_cost = time.monotonic(), time.monotonic() - started
-
-    def _keep(self, seeds: Sequence[int]) -> None:
-        from trainables.zoo import save_model
-
+    def _keep_models(self, folder: TrialFolder, seeds: Sequence[int]) -> None:
+        """Saves the global models of these seeds, where the method has one."""
         found = self._simulation.models()
         for seed in seeds:
             if seed in found:
                 params, card = found[seed]
-                row = next(row for row in reversed(self._rows) if row["seed"] == seed)
+                row = self._values.of_last_round(seed)
                 measured = {k: v for k, v in row.items() if isinstance(v, (int, float)) and k not in ("round", "seed")}
-                path = self._folder / f"model-{seed}.safetensors"
-                with disk(path):
-                    save_model(path, params, {
-                        **card, "method": self._job.method, "seed": seed, "round": row["round"], "selected_by": self._job.metrics[0], "metrics": measured,
-                    })
+                chosen = {"selected_by": self._job.metrics[0], "metrics": measured}
+                folder.save_model(seed, params, dataclasses.replace(card, details={**card.details, **chosen}))
 
     # -- what is reported ------------------------------------------------------------------------------------------
 
     def _result(self) -> dict[str, Any]:
+        curve = self._values.curve
         result: dict[str, Any] = {
-            "number": self._job.number, "round": self._completed, "values": self._curve.get(self._completed), "done": self._reason is not None,
+            "number": self._job.number, "round": self._completed, "values": curve.get(self._completed), "done": self._reason is not None,
         }
         if self._reason is not None:
-            result["ending"] = Ending(self._reason, self._completed, self._error, self._curve, means(self._rows), self._seconds, self._out_of_memory)
+            last = means(self._values.rows)
+            result["ending"] = Ending(self._reason, self._completed, self._error, curve, last, self._seconds, self._out_of_memory)
         return result
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
         """Turns whatever happens inside into a stop reason; what is printed goes to the trial's log."""
-        log = self._log if self._log is not None else io.StringIO()
+        log = self._folder.log if self._folder is not None else io.StringIO()
         with contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
             try:
                 yield
             except UserError as error:
                 self._reason, self._error = "error", " ".join(error.problems)
             except OSError as error:
-                self._reason, self._error = "interrupted", f"{self._folder}: {error.strerror or error}"
+                self._reason, self._error = "interrupted", f"{self._job.folder}: {error.strerror or error}"
                 self._out_of_memory = error.errno == errno.ENOMEM
             except Exception as error:
                 self._reason, self._error = "error", f"{type(error).__name__}: {error}".splitlines()[0]
                 if process.is_out_of_memory(error):
                     self._reason, self._out_of_memory = "interrupted", True
-                if self._log is not None:
+                if self._folder is not None:
                     with contextlib.suppress(OSError):
-                        traceback.print_exc(file=self._log)
-        if self._log is not None:
+                        traceback.print_exc(file=self._folder.log)
+        if self._folder is not None:
             with contextlib.suppress(OSError):
-                self._log.flush()
+                self._folder.log.flush()

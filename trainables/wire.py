@@ -14,16 +14,16 @@ Payload = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class ClientResult:
-    """What one client's work yields.
+    """What one client hands back after its part in a round.
 
-    `upload` crosses the wire. `memory` stays on the client until its next round (None: nothing).
+    `upload` crosses the wire. `client_state` stays on the client until its next round (None: nothing).
     `model` is the complete local model after training, read only to measure local accuracy (None: there is none).
     `loss` is the mean training loss over the round's steps, None where nothing was trained.
     `metrics` are further numbers of the client's round by name (declared in `search_spaces.metrics`); the record holds
     their mean weighted by client size."""
 
     upload: Payload
-    memory: Any = None
+    client_state: Any = None
     model: Params | None = None
     loss: float | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)

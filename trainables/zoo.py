@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,24 +29,48 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Card:
-    """What a saved model is. `mean` and `std` have shape `(channels, 1, 1)` and belong to images scaled to [0, 1]."""
+    """What a saved model is: what is needed to rebuild the network and to feed it, stored beside the weights."""
 
     model: str
+    #: (channels, height, width) of an image.
     shape: tuple[int, int, int]
     classes: int
-    mean: Tensor
-    std: Tensor
-    #: Everything else the file says: method, seed, round, metrics, data set.
-    details: Mapping[str, Any]
+    #: By channel, of images scaled to [0, 1].
+    means: tuple[float, ...]
+    stds: tuple[float, ...]
+    #: Everything else the file says: method, data set, class names, seed, round, metrics.
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def mean(self) -> Tensor:
+        """`means` as float32 `(channels, 1, 1)`, to be subtracted from images in [0, 1]."""
+        return torch.tensor(self.means, dtype=torch.float32)[:, None, None]
+
+    @property
+    def std(self) -> Tensor:
+        """`stds` as float32 `(channels, 1, 1)`."""
+        return torch.tensor(self.stds, dtype=torch.float32)[:, None, None]
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of the card's file."""
+        own = {"model": self.model, "shape": self.shape, "classes": self.classes, "mean": self.means, "std": self.stds}
+        return {"version": VERSION, **own, **self.details}
+
+    @staticmethod
+    def from_json(content: Mapping[str, Any]) -> Card:
+        """The card of a file's content. Raises `KeyError` or `TypeError` where something is missing or of another kind."""
+        own = ("version", "model", "shape", "classes", "mean", "std")
+        channels, height, width = content["shape"]
+        return Card(content["model"], (channels, height, width), content["classes"], tuple(content["mean"]), tuple(content["std"]),
+                    {name: value for name, value in content.items() if name not in own})
 
 
-def save_model(path: Path, params: Mapping[str, Tensor], card: Mapping[str, Any]) -> None:
+def save_model(path: Path, params: Mapping[str, Tensor], card: Card) -> None:
     """Writes `path` (safetensors) and the card beside it (`.json`), each swapped in whole."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in params.items()}
     with replacing(path) as temporary:
         save_file(tensors, temporary)
-    text = json.dumps({"version": VERSION, **card}, indent=2, ensure_ascii=False)
-    replace(path.with_suffix(".json"), text + "\n")
+    replace(path.with_suffix(".json"), json.dumps(card.to_json(), indent=2, ensure_ascii=False) + "\n")
 
 
 def load_model(path: str | Path) -> tuple[nn.Module, Card]:
@@ -61,17 +85,11 @@ def load_model(path: str | Path) -> tuple[nn.Module, Card]:
         version = data["version"]
         if version > VERSION:
             raise UserError(f"{note} has version {version} and this fedtune reads versions up to {VERSION}. Update fedtune.")
-        shape = tuple(data["shape"])
-        model = models.build(data["model"], shape, data["classes"])
+        card = Card.from_json(data)
+        model = models.build(card.model, card.shape, card.classes)
         model.load_state_dict(load_file(path))
     except UserError:
         raise
     except Exception as error:
         raise UserError(f"{path} cannot be read as a model: {str(error).splitlines()[0]}") from error
-    used = ("version", "model", "shape", "classes", "mean", "std")
-    card = Card(data["model"], shape, data["classes"], _per_channel(data["mean"]), _per_channel(data["std"]), {k: v for k, v in data.items() if k not in used})
     return model.eval(), card
-
-
-def _per_channel(values: list[float]) -> Tensor:
-    return torch.tensor(values, dtype=torch.float32)[:, None, None]

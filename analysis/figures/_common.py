@@ -1,4 +1,4 @@
-"""What several figures ask of a run: which metrics to show side by side, where every trial ended, what matters most."""
+"""What several figures need of a run: which metrics stand side by side, the last value of every trial, the most important parameters."""
 
 from __future__ import annotations
 

@@ -4,36 +4,12 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from analysis.figure import Figure
 from search_spaces.errors import UserError, unknown
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import plotly.graph_objects as go
-
-    from analysis.labels import Labels
-    from analysis.runs import Run
-
-Data = Callable[[Sequence["Run"]], "pd.DataFrame"]
-Plot = Callable[["pd.DataFrame", "Labels"], "go.Figure"]
-Needs = Callable[[Sequence["Run"]], "str | None"]
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """A discovered figure: the record, its name and its three functions."""
-
-    name: str
-    record: Figure
-    data: Data
-    plot: Plot
-    needs: Needs
 
 
 def names() -> tuple[str, ...]:
@@ -43,16 +19,13 @@ def names() -> tuple[str, ...]:
 
 
 @cache
-def figures() -> dict[str, Drawn]:
-    """Every figure by name, in the order of a report."""
-    found = []
-    for name in names():
-        file = importlib.import_module(f"analysis.figures.{name}")
-        found.append(Drawn(name, file.FIGURE, file.data, file.plot, file.needs))
-    return {f.name: f for f in sorted(found, key=lambda f: (f.record.order, f.name))}
+def figures() -> dict[str, Figure[Any]]:
+    """Every figure by name, in the order of a report. Each has its own type of drawing, which `Figure.draw` hides."""
+    found: dict[str, Figure[Any]] = {name: importlib.import_module(f"analysis.figures.{name}").FIGURE for name in names()}
+    return dict(sorted(found.items(), key=lambda item: (item[1].order, item[0])))
 
 
-def figure(name: str) -> Drawn:
+def figure(name: str) -> Figure[Any]:
     """The figure of that name. Raises `UserError` where there is none."""
     if name not in figures():
         raise UserError(unknown("figure", name, figures()))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -12,92 +13,126 @@ from analysis import style
 from analysis.figure import Figure
 from analysis.labels import Labels, number
 from analysis.runs import Run
+from search_spaces.parameter import Value
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
 
 #: Global accuracies, the first one measured is drawn; then the local one.
 GLOBAL = ("global_accuracy", "g_acc_virtual", "p_acc_global")
 LOCAL = ("local_accuracy", "p_acc")
+#: Parameters drawn at most.
 LIMIT = 6
 
-FIGURE = Figure(
-    "Spread by parameter",
-    (
-        "A dot is a completed trial with one seed, measured on test data in its last round; a box spans the middle half of its dots, its line is the median.",
-        "Where parameters were varied one at a time, a box holds all values of one parameter with the others at their defaults, and a flat box is a "
-        "parameter that hardly matters; otherwise a box holds all trials with one value.",
-    ),
-    order=65,
-)
 
+@dataclass(frozen=True)
+class Box:
+    """One box of a panel."""
+
+    key: str
+    #: A value of the parameter `key`, or the key itself where boxes stand for parameters.
+    label: Value
+    trials: Sequence[int]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Boxes side by side."""
+
+    #: The parameter whose values the boxes are; None where each box is a parameter.
+    key: str | None
+    boxes: Sequence[Box]
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What is drawn.
+
+    `table` has one row per dot: panel (0, 1, …, a position in `panels`), metric, box (its label), key, value (of that
+    parameter), number (trial), seed, y (the metric as recorded)."""
+
+    table: pd.DataFrame
+    panels: Sequence[Panel]
+    metrics: Sequence[str]
+    note: str
 
 def needs(runs: Sequence[Run]) -> str | None:
     run = runs[0]
     if not _metrics(run):
         return "Boxes need a global or local accuracy; this run has measured none yet."
-    if _boxes(run):
+    if _panels(run):
         return None
     return "Boxes need completed trials that vary one parameter at a time, or a parameter with a list of values (a choice, a flag or a grid)."
 
 
-def data(runs: Sequence[Run]) -> pd.DataFrame:
-    """One row per dot: panel (0, 1, … a parameter, or all of them), metric, box (its label's key or value), key, value (the parameter's),
-    number (trial), seed, y. attrs: metrics, keys (of the panels; None: all side by side), boxes (in order, by panel), note."""
+def data(runs: Sequence[Run]) -> Drawing:
     run = runs[0]
-    metrics, boxes = _metrics(run), _boxes(run)
+    metrics, found = _metrics(run), _panels(run)
     rows = [
-        {"panel": panel, "metric": metric, "box": box, "key": key, "value": run.parameters(trial)[key], "number": trial, "seed": seed, "y": y}
-        for panel, (_, groups) in enumerate(boxes) for key, box, trials in groups for trial in trials
-        for metric in metrics for seed, y in run.last(trial, metric).items()
+        {
+            "panel": position,
+            "metric": metric,
+            "box": box.label,
+            "key": box.key,
+            "value": run.parameters(trial)[box.key],
+            "number": trial,
+            "seed": seed,
+            "y": y,
+        }
+        for position, panel in enumerate(found[:LIMIT])
+        for box in panel.boxes
+        for trial in box.trials
+        for metric in metrics
+        for seed, y in run.last(trial, metric).items()
     ]
-    frame = pd.DataFrame(rows, columns=["panel", "metric", "box", "key", "value", "number", "seed", "y"])
-    shown = len(boxes) if len(boxes) <= LIMIT else LIMIT
-    frame = frame[frame["panel"] < shown].reset_index(drop=True)
-    frame.attrs = {
-        "metrics": metrics,
-        "keys": [key for key, _ in boxes[:shown]],
-        "boxes": [[box for _, box, _ in groups] for _, groups in boxes[:shown]],
-        "note": f"The first {LIMIT} of {len(boxes)} parameters are drawn." if len(boxes) > LIMIT else "",
-    }
-    return frame
+    table = pd.DataFrame(rows, columns=["panel", "metric", "box", "key", "value", "number", "seed", "y"])
+    note = f"The first {LIMIT} of {len(found)} parameters are drawn." if len(found) > LIMIT else ""
+    return Drawing(table, found[:LIMIT], metrics, note)
 
 
-def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
+def plot(drawing: Drawing, labels: Labels) -> go.Figure:
     figure = go.Figure()
     titles: list[str] = []
-    metrics: list[str] = df.attrs["metrics"]
-    for row, key in enumerate(df.attrs["keys"]):
-        names = [labels.symbol(b) if key is None else number(b) for b in df.attrs["boxes"][row]]
-        for column, metric in enumerate(metrics):
-            panel = row * len(metrics) + column + 1
-            colour = (style.BLUE, style.GREEN)[column % 2]
+    for row, panel in enumerate(drawing.panels):
+        key = panel.key
+        names = [labels.symbol(str(box.label)) if key is None else number(box.label) for box in panel.boxes]
+        xaxis = {"type": "category", "categoryorder": "array", "categoryarray": names, "showgrid": False}
+        for column, metric in enumerate(drawing.metrics):
+            at = row * len(drawing.metrics) + column + 1
             title = labels.metric(metric, split=True)
-            titles.append(title if key is None or len(df.attrs["keys"]) == 1 else f"{labels.parameter(key)}: {title}")
-            part = df[(df["panel"] == row) & (df["metric"] == metric)]
-            for name, box in zip(names, df.attrs["boxes"][row], strict=True):
-                dots = part[part["box"] == box]
-                figure.add_trace(
-                    go.Box(
-                        x=[name] * len(dots),
-                        y=dots["y"] * labels.scale(metric),
-                        name=name,
-                        boxpoints="all",
-                        jitter=0.4,
-                        pointpos=0,
-                        width=0.6,
-                        whiskerwidth=0.5,
-                        line={"color": colour, "width": 1.5},
-                        fillcolor=style.faded(colour, 0.15),
-                        marker={"color": colour, "size": 5, "opacity": 0.7},
-                        hoveron="points",
-                        text=[f"trial {n}, seed {s}<br>{labels.symbol(k)} = {number(v)}" for n, s, k, v in
-                              zip(dots["number"], dots["seed"], dots["key"], dots["value"], strict=True)],
-                        hovertemplate="%{text}: %{y:.2f}<extra></extra>",
-                        showlegend=False,
-                        **style.axes(panel),
-                    )
-                )
-            style.title_axes(figure, panel, "" if key is None else labels.parameter(key), "",
-                             xaxis={"type": "category", "categoryorder": "array", "categoryarray": names, "showgrid": False})
-    return style.panels(figure, titles, columns=len(metrics), height=300, note=df.attrs["note"])
+            titles.append(title if key is None or len(drawing.panels) == 1 else f"{labels.parameter(key)}: {title}")
+            part = drawing.table[(drawing.table["panel"] == row) & (drawing.table["metric"] == metric)]
+            part = part.assign(y=part["y"] * labels.scale(metric))
+            colour = (style.BLUE, style.GREEN)[column % 2]
+            for name, box in zip(names, panel.boxes, strict=True):
+                figure.add_trace(_box(part[part["box"] == box.label], name, colour, at, labels))
+            style.title_axes(figure, at, "" if key is None else labels.parameter(key), "", xaxis=xaxis)
+    return style.panels(figure, titles, columns=len(drawing.metrics), height=300, note=drawing.note)
+
+
+def _box(dots: pd.DataFrame, name: str, colour: str, panel: int, labels: Labels) -> go.Box:
+    """The box of these dots, with the dots."""
+    return go.Box(
+        x=[name] * len(dots),
+        y=dots["y"],
+        name=name,
+        boxpoints="all",
+        jitter=0.4,
+        pointpos=0,
+        width=0.6,
+        whiskerwidth=0.5,
+        line={"color": colour, "width": 1.5},
+        fillcolor=style.faded(colour, 0.15),
+        marker={"color": colour, "size": 5, "opacity": 0.7},
+        hoveron="points",
+        text=[
+            f"trial {dot['number']}, seed {dot['seed']}<br>{labels.symbol(dot['key'])} = {number(dot['value'])}"
+            for dot in dots.to_dict("records")
+        ],
+        hovertemplate="%{text}: %{y:.2f}<extra></extra>",
+        showlegend=False,
+        **style.axes(panel),
+    )
 
 
 def _metrics(run: Run) -> list[str]:
@@ -106,21 +141,55 @@ def _metrics(run: Run) -> list[str]:
     return [name for names in (GLOBAL, LOCAL) for name in [n for n in names if n in measured][:1]]
 
 
-def _boxes(run: Run) -> list[tuple[str | None, list[tuple[str, Any, list[int]]]]]:
-    """Panels, each the key it belongs to (None: all keys side by side) and its boxes: key, label or value, trials."""
-    done = [t for t in run.frozen if t.state.name == "COMPLETE"]
-    if run.space.get("one_at_a_time"):
-        start = {item["key"]: item.get("declared", {}).get("default") for item in run.searched}
-        lines = [(key, key, [t.number for t in done if all(v == start.get(k) for k, v in t.params.items() if k != key)]) for key in run.keys]
-        lines = [line for line in lines if len(line[2]) > 1]
-        if lines:
-            return [(None, lines)]
-    panels: list[tuple[str | None, list[tuple[str, Any, list[int]]]]] = []
+def _panels(run: Run) -> list[Panel]:
+    """One panel of all parameters where they were varied one at a time, otherwise one per parameter with listed values."""
+    return _one_at_a_time(run) or _by_value(run)
+
+
+def _completed(run: Run) -> list[FrozenTrial]:
+    return [trial for trial in run.frozen if trial.state.name == "COMPLETE"]
+
+
+def _one_at_a_time(run: Run) -> list[Panel]:
+    """A box per parameter: the trials that differ from the declared defaults in nothing but it."""
+    if not run.space.get("one_at_a_time"):
+        return []
+    start = {item["key"]: item.get("declared", {}).get("default") for item in run.searched}
+    boxes = []
+    for key in run.keys:
+        alone = [
+            trial.number
+            for trial in _completed(run)
+            if all(value == start.get(other) for other, value in trial.params.items() if other != key)
+        ]
+        if len(alone) > 1:
+            boxes.append(Box(key, key, alone))
+    return [Panel(None, boxes)] if boxes else []
+
+
+def _by_value(run: Run) -> list[Panel]:
+    """A box per value, for every parameter whose trials all hold one of the values that were listed for it."""
+    panels = []
     for item in run.searched:
         key = item["key"]
+        holding = [trial for trial in _completed(run) if key in trial.params]
         values = {"choice": item.get("options"), "flag": [False, True]}.get(str(item.get("kind")), item.get("grid")) or []
-        groups = [(key, value, [t.number for t in done if key in t.params and t.params[key] == value]) for value in values]
-        groups = [group for group in groups if group[2]]
-        if groups and sum(len(g[2]) for g in groups) == sum(key in t.params for t in done):
-            panels.append((key, groups))
+        boxes = [Box(key, value, [t.number for t in holding if t.params[key] == value]) for value in values]
+        boxes = [box for box in boxes if box.trials]
+        if boxes and sum(len(box.trials) for box in boxes) == len(holding):
+            panels.append(Panel(key, boxes))
     return panels
+
+
+FIGURE = Figure(
+    title="Spread by parameter",
+    read=(
+        "A dot is a completed trial with one seed, measured on test data in its last round; a box spans the middle half of its dots, its line is the median.",
+        "Where parameters were varied one at a time, a box holds all values of one parameter with the others at their defaults, and a flat box is a "
+        "parameter that hardly matters; otherwise a box holds all trials with one value.",
+    ),
+    needs=needs,
+    data=data,
+    plot=plot,
+    order=65,
+)

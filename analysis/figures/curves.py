@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -19,24 +20,25 @@ LIMIT = 150
 #: The trial number that stands for the mean of a final run's trials.
 MEAN = -1
 
-FIGURE = Figure(
-    "Learning curves",
-    (
-        "Every faint line is one trial, the mean of its seeds; a dotted one was stopped early or failed.",
-        "The strong line is the chosen configuration, its band one standard deviation over seeds to either side.",
-    ),
-    order=20,
-)
 
+@dataclass(frozen=True)
+class Drawing:
+    """What is drawn.
+
+    `table` has one row per trial, round and metric: trial, round, metric, mean, std (over seeds; nan for one seed), seeds,
+    state, best (whether it is the chosen trial). At most `LIMIT` trials, evenly spread over their numbers, and always the
+    chosen one."""
+
+    table: pd.DataFrame
+    #: Panels side by side.
+    columns: int
+    note: str
 
 def needs(runs: Sequence[Run]) -> str | None:
     return "Learning curves need a trial with a measured round; there is none yet." if runs[0].curves.empty else None
 
 
-def data(runs: Sequence[Run]) -> pd.DataFrame:
-    """One row per trial, round and metric: trial, round, metric, mean, std (over seeds; nan for one seed), seeds, state, best.
-
-    At most `LIMIT` trials, evenly spread over their numbers, and always the best one. attrs: columns, note."""
+def data(runs: Sequence[Run]) -> Drawing:
     run = runs[0]
     numbers = sorted(int(n) for n in run.curves["trial"].unique())
     best = run.best
@@ -45,20 +47,17 @@ def data(runs: Sequence[Run]) -> pd.DataFrame:
     rows = metric_rows(runs, lambda m: m in curves.columns and bool(curves[m].notna().any()))
     if run.kind == "run" and run.chosen:
         curves, best = pd.concat([curves, _over_seeds(run)], ignore_index=True), MEAN
-    parts = [
-        pd.DataFrame({"trial": curves["trial"], "round": curves["round"], "metric": m, "mean": curves[m], "std": curves[f"{m}:std"], "seeds": curves["seeds"]})
-        for row in rows
-        for m in row
-    ]
-    frame = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["trial", "round", "metric", "mean", "std", "seeds"])
-    frame = frame[frame["mean"].notna()]
-    frame["state"] = frame["trial"].map(run.trials.set_index("number")["state"])
-    frame["best"] = frame["trial"] == best
+    shared = curves[["trial", "round", "seeds"]]
+    parts = [shared.assign(metric=m, mean=curves[m], std=curves[f"{m}:std"]) for row in rows for m in row]
+    empty = pd.DataFrame(columns=["trial", "round", "seeds", "metric", "mean", "std"])
+    table = pd.concat(parts, ignore_index=True) if parts else empty
+    table = table[table["mean"].notna()]
+    table["state"] = table["trial"].map(run.trials.set_index("number")["state"])
+    table["best"] = table["trial"] == best
     note = f"{len(kept)} of {len(numbers)} trials are drawn, evenly spread over the search." if len(kept) < len(numbers) else ""
     if int(curves["seeds"].max()) == 1:
         note = f"{note} One seed per trial, so there is no band.".strip()
-    frame.attrs = {"columns": max((len(r) for r in rows), default=1), "note": note}
-    return frame
+    return Drawing(table, max((len(r) for r in rows), default=1), note)
 
 
 def _over_seeds(run: Run) -> pd.DataFrame:
@@ -69,75 +68,83 @@ def _over_seeds(run: Run) -> pd.DataFrame:
     return pd.concat([groups.mean(), groups.std().add_suffix(":std")], axis=1).assign(seeds=rounds["seed"].nunique(), trial=MEAN).reset_index()
 
 
-def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
+def plot(drawing: Drawing, labels: Labels) -> go.Figure:
+    df = drawing.table
     figure = go.Figure()
     titles: list[str] = []
     opacity = float(np.clip(12 / max(1, df["trial"].nunique()), 0.38, 0.75))
     for panel, (metric, part) in enumerate(df.groupby("metric", sort=False), start=1):
         name = str(metric)
-        scale = labels.scale(name)
+        part = part.assign(mean=part["mean"] * labels.scale(name), std=part["std"].fillna(0) * labels.scale(name))
         titles.append(labels.metric(name, split=True) + (" · selected on" if name in labels.selected else ""))
-        for stopped, words in ((False, "completed or running"), (True, "stopped or failed")):
+        for stopped in (False, True):
             lines = part[~part["best"] & (part["state"].isin(["PRUNED", "FAIL"]) == stopped)]
-            figure.add_trace(
-                go.Scatter(
-                    **_lines(lines, scale),
-                    mode="lines",
-                    name=words,
-                    legendgroup=words,
-                    showlegend=panel == 1 and not lines.empty,
-                    opacity=opacity,
-                    line={"width": 1, "color": style.BLUE if not stopped else style.MUTED, "dash": "dot" if stopped else "solid"},
-                    hovertemplate="trial %{customdata}, round %{x}: %{y:.2f}<extra></extra>",
-                    **style.axes(panel),
-                )
-            )
+            figure.add_trace(_others(lines, panel, opacity, stopped=stopped))
         best = part[part["best"]].sort_values("round")
         if not best.empty:
-            mean, std = best["mean"].to_numpy() * scale, best["std"].fillna(0).to_numpy() * scale
-            rounds = best["round"].tolist()
-            if std.any():
-                figure.add_trace(
-                    go.Scatter(
-                        x=rounds + rounds[::-1],
-                        y=[*(mean + std), *(mean - std)[::-1]],
-                        fill="toself",
-                        fillcolor=style.faded(style.ORANGE, 0.18),
-                        mode="lines",
-                        line={"width": 0},
-                        hoverinfo="skip",
-                        showlegend=False,
-                        **style.axes(panel),
-                    )
-                )
-            number = int(best["trial"].iloc[0])
-            name_it = "mean of the seeds" if number == MEAN else f"chosen: trial {number}"
-            figure.add_trace(
-                go.Scatter(
-                    x=rounds,
-                    y=mean,
-                    mode="lines+markers" if len(rounds) <= 30 else "lines",
-                    name=name_it,
-                    legendgroup="best",
-                    showlegend=panel == 1,
-                    line={"width": 3, "color": style.ORANGE},
-                    marker={"size": 6},
-                    customdata=std,
-                    hovertemplate=f"{name_it}, round %{{x}}: %{{y:.2f}} ± %{{customdata:.2f}}<extra></extra>",
-                    **style.axes(panel),
-                )
-            )
+            figure.add_traces(_chosen(best, panel))
         style.title_axes(figure, panel, "round", "", xaxis=style.rounds_axis(float(df["round"].max())))
-    return style.panels(figure, titles, columns=df.attrs["columns"], height=260, legend=3, left=48, note=df.attrs["note"])
+    return style.panels(figure, titles, columns=drawing.columns, height=260, legend=3, left=48, note=drawing.note)
 
 
-def _lines(part: pd.DataFrame, scale: float) -> dict[str, list[float | int | None]]:
+def _others(lines: pd.DataFrame, panel: int, opacity: float, *, stopped: bool) -> go.Scatter:
+    """The faint lines of all trials but the chosen one: those that were stopped or failed, or the others."""
+    words = "stopped or failed" if stopped else "completed or running"
+    colour, dash = (style.MUTED, "dot") if stopped else (style.BLUE, "solid")
+    return go.Scatter(
+        **_lines(lines),
+        mode="lines",
+        name=words,
+        legendgroup=words,
+        showlegend=panel == 1 and not lines.empty,
+        opacity=opacity,
+        line={"width": 1, "color": colour, "dash": dash},
+        hovertemplate="trial %{customdata}, round %{x}: %{y:.2f}<extra></extra>",
+        **style.axes(panel),
+    )
+
+
+def _chosen(best: pd.DataFrame, panel: int) -> list[go.Scatter]:
+    """The chosen configuration's line and, where it has several seeds, the band around it."""
+    rounds, mean, std = best["round"].tolist(), best["mean"].to_numpy(), best["std"].to_numpy()
+    number = int(best["trial"].iloc[0])
+    name = "mean of the seeds" if number == MEAN else f"chosen: trial {number}"
+    line = go.Scatter(
+        x=rounds,
+        y=mean,
+        mode="lines+markers" if len(rounds) <= 30 else "lines",
+        name=name,
+        legendgroup="best",
+        showlegend=panel == 1,
+        line={"width": 3, "color": style.ORANGE},
+        marker={"size": 6},
+        customdata=std,
+        hovertemplate=f"{name}, round %{{x}}: %{{y:.2f}} ± %{{customdata:.2f}}<extra></extra>",
+        **style.axes(panel),
+    )
+    return [style.band(rounds, mean, std, style.faded(style.ORANGE, 0.18), panel), line] if std.any() else [line]
+
+
+def _lines(part: pd.DataFrame) -> dict[str, list[float | int | None]]:
     """All trials as one trace, separated by gaps: thousands of traces would make the page crawl."""
     x: list[float | int | None] = []
     y: list[float | int | None] = []
     who: list[float | int | None] = []
     for trial, lines in part.sort_values(["trial", "round"]).groupby("trial"):
         x += [*lines["round"].tolist(), None]
-        y += [*(lines["mean"] * scale).round(4).tolist(), None]
+        y += [*lines["mean"].round(4).tolist(), None]
         who += [int(str(trial))] * (len(lines) + 1)
     return {"x": x, "y": y, "customdata": who}
+
+
+FIGURE = Figure(
+    title="Learning curves",
+    read=(
+        "Every faint line is one trial, the mean of its seeds; a dotted one was stopped early or failed.",
+        "The strong line is the chosen configuration, its band one standard deviation over seeds to either side.",
+    ),
+    needs=needs,
+    data=data,
+    plot=plot,
+    order=20,
+)

@@ -14,15 +14,6 @@ from analysis.labels import Labels
 from analysis.runs import Run
 from search_spaces.metrics import twin
 
-FIGURE = Figure(
-    "Optimisation history",
-    (
-        "Each dot is a completed trial in the order trials were proposed; the line is the best one so far.",
-        "The dashed line is the test value of that best-so-far trial: it was never looked at while searching, so it may fall while the solid line rises.",
-    ),
-    order=30,
-)
-
 
 def needs(runs: Sequence[Run]) -> str | None:
     done = runs[0].trials
@@ -91,3 +82,16 @@ def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
     )
     style.title_axes(figure, 1, "trial", labels.metric(metric), xaxis={"showgrid": False})
     return style.panels(figure, [""], columns=1, height=320, legend=3)
+
+
+FIGURE = Figure(
+    title="Optimisation history",
+    read=(
+        "Each dot is a completed trial in the order trials were proposed; the line is the best one so far.",
+        "The dashed line is the test value of that best-so-far trial: it was never looked at while searching, so it may fall while the solid line rises.",
+    ),
+    needs=needs,
+    data=data,
+    plot=plot,
+    order=30,
+)

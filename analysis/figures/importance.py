@@ -18,17 +18,6 @@ from analysis.runs import Run
 MINIMUM = 8
 RESAMPLES = 20
 
-FIGURE = Figure(
-    "Parameter importance",
-    (
-        "A bar is the share of the difference between the best tenth of trials and the rest that a parameter explains (PED-ANOVA); "
-        "bars of one colour add up to 100 %.",
-        "The whisker spans nine tenths of what resampling the trials gives: where whiskers overlap, the order is not settled.",
-    ),
-    order=40,
-)
-
-
 def needs(runs: Sequence[Run]) -> str | None:
     run = runs[0]
     if len(run.keys) < 2:
@@ -95,3 +84,17 @@ def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
         yaxis={"showgrid": False, "ticks": ""},
     )
     return style.panels(figure, [""], columns=1, height=max(120, 46 * len(order) * len(metrics) + 30), legend=len(metrics) if len(metrics) > 1 else 0, left=150)
+
+
+FIGURE = Figure(
+    title="Parameter importance",
+    read=(
+        "A bar is the share of the difference between the best tenth of trials and the rest that a parameter explains (PED-ANOVA); "
+        "bars of one colour add up to 100 %.",
+        "The whisker spans nine tenths of what resampling the trials gives: where whiskers overlap, the order is not settled.",
+    ),
+    needs=needs,
+    data=data,
+    plot=plot,
+    order=40,
+)

@@ -13,16 +13,6 @@ from analysis.figures._common import metric_rows
 from analysis.labels import Labels, text
 from analysis.runs import Run, names
 
-FIGURE = Figure(
-    "Runs side by side",
-    (
-        "A line is one run's chosen configuration, the mean of its seeds; the band is one standard deviation to either side.",
-        "Runs that share seeds saw the same partitions and cohorts, so their difference per seed says more than their bands: see the paired tests.",
-    ),
-    order=5,
-    many=True,
-)
-
 
 def needs(runs: Sequence[Run]) -> str | None:
     if len(runs) < 2:
@@ -41,7 +31,7 @@ def _metrics(runs: Sequence[Run]) -> list[str]:
 
 def data(runs: Sequence[Run]) -> pd.DataFrame:
     """One row per run, round and metric: run, round, metric, mean, std (over seeds), seeds. A search gives its best trial,
-    a `kind: run` directory all of its trials. attrs: columns."""
+    a `kind: run` directory all of its trials."""
     parts = []
     metrics = _metrics(runs)
     for name, run in zip(names(runs), runs, strict=True):
@@ -50,9 +40,8 @@ def data(runs: Sequence[Run]) -> pd.DataFrame:
             groups = chosen.dropna(subset=[m]).groupby("round")[m]
             part = groups.agg(["mean", "std", "size"]).reset_index().rename(columns={"size": "seeds"})
             parts.append(part.assign(run=name, metric=m))
-    frame = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["run", "round", "metric", "mean", "std", "seeds"])
-    frame.attrs = {"columns": max(1, len(metrics))}
-    return frame
+    empty = pd.DataFrame(columns=["run", "round", "metric", "mean", "std", "seeds"])
+    return pd.concat(parts, ignore_index=True) if parts else empty
 
 
 def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
@@ -61,40 +50,42 @@ def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
     runs = list(dict.fromkeys(df["run"]))
     for panel, (metric, part) in enumerate(df.groupby("metric", sort=False), start=1):
         name = str(metric)
-        scale = labels.scale(name)
+        part = part.assign(mean=part["mean"] * labels.scale(name), std=part["std"].fillna(0) * labels.scale(name))
         titles.append(labels.metric(name, split=True))
         for i, run in enumerate(runs):
-            line = part[part["run"] == run].sort_values("round")
-            colour = style.CYCLE[i % len(style.CYCLE)]
-            x, mean, std = line["round"].tolist(), line["mean"].to_numpy() * scale, line["std"].fillna(0).to_numpy() * scale
-            if std.any():
-                figure.add_trace(
-                    go.Scatter(
-                        x=x + x[::-1],
-                        y=[*(mean + std), *(mean - std)[::-1]],
-                        fill="toself",
-                        fillcolor=style.faded(colour, 0.13),
-                        mode="lines",
-                        line={"width": 0},
-                        hoverinfo="skip",
-                        showlegend=False,
-                        legendgroup=run,
-                        **style.axes(panel),
-                    )
-                )
-            figure.add_trace(
-                go.Scatter(
-                    x=x,
-                    y=mean,
-                    mode="lines",
-                    name=text(run),
-                    legendgroup=run,
-                    showlegend=panel == 1,
-                    customdata=std,
-                    line={"width": 2.5, "color": colour, "dash": style.DASHES[i % len(style.DASHES)]},
-                    hovertemplate=f"{text(run)}, round %{{x}}: %{{y:.2f}} ± %{{customdata:.2f}}<extra></extra>",
-                    **style.axes(panel),
-                )
-            )
+            figure.add_traces(_line(part[part["run"] == run].sort_values("round"), run, i, panel))
         style.title_axes(figure, panel, "round", "", xaxis=style.rounds_axis(float(df["round"].max())))
-    return style.panels(figure, titles, columns=df.attrs["columns"], height=300, legend=len(runs), left=48)
+    return style.panels(figure, titles, columns=len(titles), height=300, legend=len(runs), left=48)
+
+
+def _line(part: pd.DataFrame, run: str, position: int, panel: int) -> list[go.Scatter]:
+    """One run's line in one panel and, where it has several seeds, the band around it."""
+    colour = style.CYCLE[position % len(style.CYCLE)]
+    rounds, mean, std = part["round"].tolist(), part["mean"].to_numpy(), part["std"].to_numpy()
+    line = go.Scatter(
+        x=rounds,
+        y=mean,
+        mode="lines",
+        name=text(run),
+        legendgroup=run,
+        showlegend=panel == 1,
+        customdata=std,
+        line={"width": 2.5, "color": colour, "dash": style.DASHES[position % len(style.DASHES)]},
+        hovertemplate=f"{text(run)}, round %{{x}}: %{{y:.2f}} ± %{{customdata:.2f}}<extra></extra>",
+        **style.axes(panel),
+    )
+    return [style.band(rounds, mean, std, style.faded(colour, 0.13), panel, run), line] if std.any() else [line]
+
+
+FIGURE = Figure(
+    title="Runs side by side",
+    read=(
+        "A line is one run's chosen configuration, the mean of its seeds; the band is one standard deviation to either side.",
+        "Runs that share seeds saw the same partitions and cohorts, so their difference per seed says more than their bands: see the paired tests.",
+    ),
+    needs=needs,
+    data=data,
+    plot=plot,
+    order=5,
+    many=True,
+)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,14 +21,30 @@ from search_spaces.metrics import twin
 #: Lines drawn at most, and colours they are drawn in.
 LIMIT, BINS = 300, 12
 
-FIGURE = Figure(
-    "Parallel coordinates",
-    (
-        "Every line is a completed trial; it crosses each axis at its value there and is coloured by what it was selected on.",
-        "Where bright lines bundle on an axis, good trials agree on that parameter; the orange line is the chosen trial.",
-    ),
-    order=50,
-)
+
+@dataclass(frozen=True)
+class Drawing:
+    """What is drawn.
+
+    `table` has one row per completed trial: number, best (whether it is the chosen one), every searched parameter under its
+    key, every metric under its name. At most `LIMIT` trials, evenly spread over their results."""
+
+    table: pd.DataFrame
+    #: The axes: first the searched parameters, then what was selected on and its twin on test data.
+    keys: Sequence[str]
+    metrics: Sequence[str]
+    note: str
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis, of height 1."""
+
+    title: str
+    #: Where each trial crosses it, by row of the table.
+    heights: Mapping[Any, float]
+    #: Height and text.
+    ticks: Sequence[tuple[float, str]]
 
 
 def needs(runs: Sequence[Run]) -> str | None:
@@ -38,105 +55,42 @@ def needs(runs: Sequence[Run]) -> str | None:
     return None if done >= 2 else f"Parallel coordinates need two completed trials, there {'is' if done == 1 else 'are'} {done}."
 
 
-def data(runs: Sequence[Run]) -> pd.DataFrame:
-    """One row per completed trial: number, best, every searched parameter under its key, and the selected metric and its
-    test twin under their names. At most `LIMIT` trials, evenly spread over their results. attrs: keys, metrics, note."""
+def data(runs: Sequence[Run]) -> Drawing:
     run = runs[0]
     done = run.trials[(run.trials["state"] == "COMPLETE") & run.trials["value"].notna()].sort_values("value")
-    kept = sample(list(range(len(done))), LIMIT, keep=[0, len(done) - 1])
-    part = done.iloc[kept]
+    part = done.iloc[sample(list(range(len(done))), LIMIT, keep=[0, len(done) - 1])]
     last = finals(run)
     metrics = [m for m in dict.fromkeys([*run.metrics, *(twin(m) for m in run.metrics)]) if m in last.columns]
-    frame = part[["number", *run.keys]].copy()
-    frame["best"] = frame["number"] == run.best
+    table = part[["number", *run.keys]].copy()
+    table["best"] = table["number"] == run.best
     for m in metrics:
-        frame[m] = frame["number"].map(last[m])
-    note = f"{len(part)} of {len(done)} completed trials are drawn, evenly spread over their results." if len(part) < len(done) else ""
-    frame.attrs = {"keys": run.keys, "metrics": metrics, "note": note, "kinds": {k: _kind(run, k) for k in run.keys}}
-    return frame
+        table[m] = table["number"].map(last[m])
+    few = len(part) < len(done)
+    note = f"{len(part)} of {len(done)} completed trials are drawn, evenly spread over their results." if few else ""
+    return Drawing(table, run.keys, metrics, note)
 
 
-def _kind(run: Run, key: str) -> str:
-    return str(next((i.get("kind") for i in run.searched if i["key"] == key), "real") or "real")
-
-
-def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
-    keys, metrics = df.attrs["keys"], df.attrs["metrics"]
-    columns = [*keys, *metrics]
-    scaled, ticks = {}, {}
-    for c in columns:
-        values = df[c] * labels.scale(c) if c in metrics else df[c]
-        scaled[c], ticks[c] = _scale(values, c in keys and labels.log(c), c in metrics or labels.numeric(c), labels.options(c))
+def plot(drawing: Drawing, labels: Labels) -> go.Figure:
+    df = drawing.table
+    axes = [_parameter(df[key], key, labels) for key in drawing.keys]
+    axes += [_metric(df[name], name, labels) for name in drawing.metrics]
     figure = go.Figure()
-    objective = df[metrics[0]].to_numpy(dtype=float)
-    span = np.ptp(objective) or 1.0
-    bins = np.minimum((BINS * (objective - objective.min()) / span).astype(int), BINS - 1)
-    colours = sample_colorscale(style.SEQUENTIAL, np.linspace(0, 1, BINS).tolist())
-    positions = list(range(len(columns)))
-    for b in range(BINS):
-        rows = df.index[(bins == b) & ~df["best"].to_numpy()]
-        x: list[Any] = []
-        y: list[Any] = []
-        who: list[Any] = []
-        for row in rows:
-            x += [*positions, None]
-            y += [*(scaled[c][row] for c in columns), None]
-            who += [int(df.loc[row, "number"])] * (len(columns) + 1)
-        if x:
-            figure.add_trace(
-                go.Scatter(
-                    x=x,
-                    y=y,
-                    mode="lines",
-                    line={"color": colours[b], "width": 1.6},
-                    opacity=0.75 if len(df) < 80 else 0.45,
-                    customdata=who,
-                    hovertemplate="trial %{customdata}<extra></extra>",
-                    showlegend=False,
-                )
-            )
+    figure.add_traces(_others(df, axes, df[drawing.metrics[0]].to_numpy(dtype=float)))
     best = df[df["best"]]
     if not best.empty:
-        row = best.index[0]
-        figure.add_trace(
-            go.Scatter(
-                x=positions,
-                y=[scaled[c][row] for c in columns],
-                mode="lines+markers",
-                line={"color": style.ORANGE, "width": 3.5},
-                marker={"size": 8},
-                name=f"chosen: trial {int(best['number'].iloc[0])}",
-                showlegend=True,
-                hoverinfo="name",
-            )
-        )
-    for i, c in enumerate(columns):
-        figure.add_shape(type="line", x0=i, x1=i, y0=0, y1=1, line={"color": style.MUTED, "width": 1}, layer="below")
-        for at, text in ticks[c]:
-            figure.add_annotation(
-                x=i,
-                y=at,
-                text=text,
-                showarrow=False,
-                xanchor="left",
-                xshift=5,
-                font={"size": 11, "color": style.INK},
-                bgcolor=style.faded(style.PAPER, 0.7),
-                borderpad=1,
-            )
-    titles = [labels.parameter(k) for k in keys] + [labels.metric(m, split=True).replace(", ", ",<br>") for m in metrics]
+        figure.add_trace(_chosen(best, axes))
+    for position, axis in enumerate(axes):
+        _draw_axis(figure, position, axis)
     style.title_axes(
         figure,
         1,
-        "",
-        "",
         xaxis={
             "tickmode": "array",
-            "tickvals": positions,
-            "ticktext": titles,
+            "tickvals": list(range(len(axes))),
+            "ticktext": [axis.title for axis in axes],
             "side": "top",
             "showgrid": False,
-            "range": [-0.15, len(columns) - 0.55],
+            "range": [-0.15, len(axes) - 0.55],
             "showline": False,
             "ticks": "",
             "zeroline": False,
@@ -144,24 +98,111 @@ def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
         },
         yaxis={"visible": False, "range": [-0.06, 1.06]},
     )
-    style.panels(figure, [""], columns=1, height=360, legend=1, left=20, below=20, note=df.attrs["note"], least=105 * len(columns))
+    least = 105 * len(axes)
+    style.panels(figure, [""], columns=1, height=360, legend=1, left=20, below=20, note=drawing.note, least=least)
     figure.update_xaxes(showline=False, ticks="", tickfont={"color": style.INK, "size": 12})
     return figure
 
 
-def _scale(values: pd.Series, log: bool, numeric: bool, declared: list[str]) -> tuple[dict[Any, float], list[tuple[float, str]]]:
-    """Each row's height on the axis from 0 to 1, and the axis's ticks as (height, text)."""
-    if not numeric or values.map(type).isin([str, bool]).any():
-        present = {number(v) for v in values}
-        options = [o for o in declared if o in present] + sorted(present - set(declared))
-        at = {o: (i / (len(options) - 1) if len(options) > 1 else 0.5) for i, o in enumerate(options)}
-        return {row: at[number(v)] for row, v in values.items()}, [(a, o) for o, a in at.items()]
-    raw = values.astype(float)
-    if log:
-        raw = raw.map(np.log10)
+def _parameter(values: pd.Series, key: str, labels: Labels) -> Axis:
+    title = labels.parameter(key)
+    if not labels.numeric(key) or values.map(type).isin([str, bool]).any():
+        return _of_options(title, values, labels.options(key))
+    return _of_numbers(title, values, labels.log(key))
+
+
+def _metric(values: pd.Series, name: str, labels: Labels) -> Axis:
+    title = labels.metric(name, split=True).replace(", ", ",<br>")
+    return _of_numbers(title, values * labels.scale(name), log=False)
+
+
+def _of_options(title: str, values: pd.Series, declared: Sequence[str]) -> Axis:
+    """Evenly spaced options, in the order of their declaration."""
+    present = {number(v) for v in values}
+    options = [o for o in declared if o in present] + sorted(present - set(declared))
+    at = {o: (i / (len(options) - 1) if len(options) > 1 else 0.5) for i, o in enumerate(options)}
+    return Axis(title, {row: at[number(v)] for row, v in values.items()}, [(a, o) for o, a in at.items()])
+
+
+def _of_numbers(title: str, values: pd.Series, log: bool) -> Axis:
+    """From the smallest value to the largest; ticks at the values where they are few."""
+    raw = values.astype(float).map(np.log10) if log else values.astype(float)
     low, high = float(raw.min()), float(raw.max())
     span = (high - low) or 1.0
     distinct = np.unique(raw)
     stops = distinct if len(distinct) <= 8 else np.linspace(low, high, 5)
     shown = [(float((s - low) / span), number(10**s if log else float(s), 3)) for s in stops]
-    return {row: float((v - low) / span) for row, v in raw.items()}, shown
+    return Axis(title, {row: float((v - low) / span) for row, v in raw.items()}, shown)
+
+
+def _others(df: pd.DataFrame, axes: Sequence[Axis], objective: np.ndarray) -> list[go.Scatter]:
+    """All trials but the chosen one, one trace per colour: a trace per trial would make the page slow."""
+    span = np.ptp(objective) or 1.0
+    bins = np.minimum((BINS * (objective - objective.min()) / span).astype(int), BINS - 1)
+    colours = sample_colorscale(style.SEQUENTIAL, np.linspace(0, 1, BINS).tolist())
+    found = []
+    for b, colour in enumerate(colours):
+        x: list[Any] = []
+        y: list[Any] = []
+        who: list[Any] = []
+        for row in df.index[(bins == b) & ~df["best"].to_numpy()]:
+            x += [*range(len(axes)), None]
+            y += [*(axis.heights[row] for axis in axes), None]
+            who += [int(df.loc[row, "number"])] * (len(axes) + 1)
+        if x:
+            found.append(
+                go.Scatter(
+                    x=x,
+                    y=y,
+                    mode="lines",
+                    line={"color": colour, "width": 1.6},
+                    opacity=0.75 if len(df) < 80 else 0.45,
+                    customdata=who,
+                    hovertemplate="trial %{customdata}<extra></extra>",
+                    showlegend=False,
+                )
+            )
+    return found
+
+
+def _chosen(best: pd.DataFrame, axes: Sequence[Axis]) -> go.Scatter:
+    return go.Scatter(
+        x=list(range(len(axes))),
+        y=[axis.heights[best.index[0]] for axis in axes],
+        mode="lines+markers",
+        line={"color": style.ORANGE, "width": 3.5},
+        marker={"size": 8},
+        name=f"chosen: trial {int(best['number'].iloc[0])}",
+        showlegend=True,
+        hoverinfo="name",
+    )
+
+
+def _draw_axis(figure: go.Figure, position: int, axis: Axis) -> None:
+    line = {"color": style.MUTED, "width": 1}
+    figure.add_shape(type="line", x0=position, x1=position, y0=0, y1=1, line=line, layer="below")
+    for height, text in axis.ticks:
+        figure.add_annotation(
+            x=position,
+            y=height,
+            text=text,
+            showarrow=False,
+            xanchor="left",
+            xshift=5,
+            font={"size": 11, "color": style.INK},
+            bgcolor=style.faded(style.PAPER, 0.7),
+            borderpad=1,
+        )
+
+
+FIGURE = Figure(
+    title="Parallel coordinates",
+    read=(
+        "Every line is a completed trial; it crosses each axis at its value there and is coloured by what it was selected on.",
+        "Where bright lines come together on an axis, good trials agree on that parameter; the orange line is the chosen trial.",
+    ),
+    needs=needs,
+    data=data,
+    plot=plot,
+    order=50,
+)

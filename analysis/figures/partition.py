@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -13,17 +14,20 @@ from analysis.figure import Figure
 from analysis.labels import Labels
 from analysis.runs import Run
 
+#: Clients drawn at most.
 LIMIT = 100
 
-FIGURE = Figure(
-    "Partition of the data",
-    (
-        "A bubble's area is the number of training samples of that class at that client.",
-        "Even columns mean similar clients; a few large bubbles per column mean strong heterogeneity.",
-    ),
-    order=80,
-)
 
+@dataclass(frozen=True)
+class Drawing:
+    """What is drawn: the partition of the chosen trial's first seed.
+
+    `table` has one row per client and class of which it holds samples: client, class, samples."""
+
+    table: pd.DataFrame
+    clients: int
+    classes: int
+    note: str
 
 def _trial(run: Run) -> int | None:
     """The chosen trial, or the first one that recorded its partition."""
@@ -37,27 +41,25 @@ def needs(runs: Sequence[Run]) -> str | None:
     return "The partition plot needs a partition.json in a trial's folder; there is none." if _trial(runs[0]) is None else None
 
 
-def data(runs: Sequence[Run]) -> pd.DataFrame:
-    """One row per client and class that holds samples: client, class, samples; of the chosen trial's first seed. attrs: note, seed."""
+def data(runs: Sequence[Run]) -> Drawing:
     run = runs[0]
     number = _trial(run)
     assert number is not None, "needs() was not asked"
     stored = run.partition(number)
     seed = min(stored)
-    table = stored[seed]
-    clients, classes = np.nonzero(table)
-    frame = pd.DataFrame({"client": clients, "class": classes, "samples": table[clients, classes]})
-    sizes = table.sum(axis=1)
+    counts = stored[seed]
+    clients, classes = np.nonzero(counts)
+    table = pd.DataFrame({"client": clients, "class": classes, "samples": counts[clients, classes]})
+    sizes = counts.sum(axis=1)
     note = f"Trial {number}, seed {seed}: {int(sizes.sum())} samples, {len(sizes)} clients of {int(sizes.min())} to {int(sizes.max())} samples."
-    if table.shape[0] > LIMIT:
-        frame = frame[frame["client"] < LIMIT]
+    if len(counts) > LIMIT:
+        table = table[table["client"] < LIMIT]
         note += f" The first {LIMIT} clients are drawn."
-    frame.attrs = {"note": note, "clients": min(LIMIT, table.shape[0]), "classes": table.shape[1]}
-    return frame
+    return Drawing(table, min(LIMIT, len(counts)), counts.shape[1], note)
 
 
-def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
-    clients, classes = df.attrs["clients"], df.attrs["classes"]
+def plot(drawing: Drawing, labels: Labels) -> go.Figure:
+    df, clients, classes = drawing.table, drawing.clients, drawing.classes
     largest = float(df["samples"].max()) if len(df) else 1.0
     figure = go.Figure(
         go.Scatter(
@@ -85,4 +87,17 @@ def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
         xaxis={"range": [-0.7, clients - 0.3], "zeroline": False, "dtick": 1 if clients <= 20 else None},
         yaxis={"range": [-0.8, classes - 0.2], "zeroline": False, "dtick": 1 if classes <= 26 else None},
     )
-    return style.panels(figure, [""], columns=1, height=min(620, max(240, 32 * classes)), note=df.attrs["note"])
+    return style.panels(figure, [""], columns=1, height=min(620, max(240, 32 * classes)), note=drawing.note)
+
+
+FIGURE = Figure(
+    title="Partition of the data",
+    read=(
+        "A bubble's area is the number of training samples of that class at that client.",
+        "Even columns mean similar clients; a few large bubbles per column mean strong heterogeneity.",
+    ),
+    needs=needs,
+    data=data,
+    plot=plot,
+    order=80,
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,16 +17,24 @@ from analysis.labels import Labels, number
 from analysis.runs import Run
 from search_spaces.metrics import twin
 
+#: Parameters drawn at most.
 LIMIT = 12
 
-FIGURE = Figure(
-    "Each parameter by itself",
-    (
-        "Dots are completed trials, filled by what was selected on and open by the test value of the same trial.",
-        "A clear slope or hill in one panel is an effect that shows through everything else that was varied; no shape means none is visible.",
-    ),
-    order=60,
-)
+
+@dataclass(frozen=True)
+class Drawing:
+    """What is drawn.
+
+    `table` has one row per completed trial and parameter: number, key, x (the parameter's value), value (of `metric`), test
+    (of `twin`; nan where not measured), best (whether it is the chosen trial)."""
+
+    table: pd.DataFrame
+    #: The parameters, one panel each; at most `LIMIT`.
+    keys: Sequence[str]
+    #: The metric trials were selected on, and the same metric on the other share of the data.
+    metric: str
+    twin: str
+    note: str
 
 
 def needs(runs: Sequence[Run]) -> str | None:
@@ -35,82 +44,96 @@ def needs(runs: Sequence[Run]) -> str | None:
     return None if ((run.trials["state"] == "COMPLETE") & run.trials["value"].notna()).any() else "Slices need a completed trial; there is none yet."
 
 
-def data(runs: Sequence[Run]) -> pd.DataFrame:
-    """One row per completed trial and parameter: number, key, x (its value), value (objective), test (twin metric), best.
-    At most `LIMIT` parameters. attrs: keys, metric, twin, note."""
+def data(runs: Sequence[Run]) -> Drawing:
     run = runs[0]
     done = run.trials[(run.trials["state"] == "COMPLETE") & run.trials["value"].notna()]
-    other = twin(run.metrics[0])
+    metric, other = run.metrics[0], twin(run.metrics[0])
     last = finals(run)
-    test = done["number"].map(last[other]) if other in last.columns and other != run.metrics[0] else pd.Series(np.nan, index=done.index)
+    test = done["number"].map(last[other]) if other in last.columns and other != metric else np.nan
+    shared = done[["number", "value"]].assign(test=test, best=done["number"] == run.best)
     keys = run.keys[:LIMIT]
-    parts = [
-        pd.DataFrame(
-            {"number": done["number"], "key": k, "x": done[k].astype(object), "value": done["value"], "test": test, "best": done["number"] == run.best}
-        )[done[k].notna()]
-        for k in keys
-    ]
-    frame = pd.concat(parts, ignore_index=True)
-    frame.attrs = {
-        "keys": keys,
-        "metric": run.metrics[0],
-        "twin": other,
-        "note": f"The first {LIMIT} of {len(run.keys)} parameters are drawn." if len(run.keys) > LIMIT else "",
-    }
-    return frame
+    parts = [shared.assign(key=key, x=done[key].astype(object))[done[key].notna()] for key in keys]
+    note = f"The first {LIMIT} of {len(run.keys)} parameters are drawn." if len(run.keys) > LIMIT else ""
+    return Drawing(pd.concat(parts, ignore_index=True), keys, metric, other, note)
 
 
-def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
-    metric, other = df.attrs["metric"], df.attrs["twin"]
-    scale = labels.scale(metric)
+def plot(drawing: Drawing, labels: Labels) -> go.Figure:
     figure = go.Figure()
-    titles: list[str] = []
-    for panel, key in enumerate(df.attrs["keys"], start=1):
-        part = df[df["key"] == key]
-        titles.append(labels.parameter(key))
-        x: list[Any] = [number(v) if isinstance(v, (bool, str)) else v for v in part["x"]]
-        dense = len(part) > 300
-        pairs = [
-            ("test", f"{labels.metric(other, split=True, unit=False)}", style.GREEN, "circle-open"),
-            ("value", labels.metric(metric, split=True, unit=False) + " (selected on)", style.BLUE, "circle"),
-        ]
-        for column, name, colour, symbol in pairs:
-            if part[column].notna().any():
-                figure.add_trace(
-                    go.Scatter(
-                        x=x,
-                        y=part[column] * scale,
-                        mode="markers",
-                        name=name,
-                        legendgroup=column,
-                        showlegend=panel == 1,
-                        customdata=part["number"],
-                        marker={"size": 4 if dense else 8, "color": colour, "symbol": symbol, "opacity": 0.35 if dense else 0.8},
-                        hovertemplate=f"trial %{{customdata}}<br>{labels.symbol(key)} = %{{x}}: %{{y:.2f}}<extra></extra>",
-                        **style.axes(panel),
-                    )
-                )
+    title = labels.metric(drawing.metric).replace(" (validation)", "")
+    for panel, key in enumerate(drawing.keys, start=1):
+        part = drawing.table[drawing.table["key"] == key]
+        part = part.assign(**{name: part[name] * labels.scale(drawing.metric) for name in ("value", "test")})
+        figure.add_traces(_dots(part, panel, drawing, labels))
         best = part[part["best"]]
         if not best.empty:
-            figure.add_trace(
-                go.Scatter(
-                    x=[number(v) if isinstance(v, (bool, str)) else v for v in best["x"]],
-                    y=best["value"] * scale,
-                    mode="markers",
-                    name="chosen",
-                    legendgroup="chosen",
-                    showlegend=panel == 1,
-                    marker={"symbol": "star", "size": 16, "color": style.ORANGE, "line": {"width": 1.5, "color": style.PAPER}},
-                    hoverinfo="skip",
-                    **style.axes(panel),
-                )
-            )
-        kind = (
-            {"type": "category", "categoryorder": "array", "categoryarray": labels.options(key)}
-            if not labels.numeric(key)
-            else style.log_axis(min(x), max(x))
-            if labels.log(key)
-            else {}
+            figure.add_trace(_chosen(best, panel))
+        xaxis = {"showgrid": False} | _axis(_plain(part["x"]), key, labels)
+        style.title_axes(figure, panel, "", title if panel == 1 else "", xaxis=xaxis)
+    titles = [labels.parameter(key) for key in drawing.keys]
+    return style.panels(figure, titles, columns=2, height=240, gap=76, legend=3, below=34, note=drawing.note)
+
+
+def _dots(part: pd.DataFrame, panel: int, drawing: Drawing, labels: Labels) -> list[go.Scatter]:
+    """Open dots for the test values, filled ones for what was selected on, as far as each was measured."""
+    test = labels.metric(drawing.twin, split=True, unit=False)
+    selected = labels.metric(drawing.metric, split=True, unit=False) + " (selected on)"
+    symbol = labels.symbol(str(part["key"].iloc[0])) if len(part) else ""
+    dense = len(part) > 300
+    return [
+        go.Scatter(
+            x=_plain(part["x"]),
+            y=part[column],
+            mode="markers",
+            name=name,
+            legendgroup=column,
+            showlegend=panel == 1,
+            customdata=part["number"],
+            marker={"size": 4 if dense else 8, "color": colour, "symbol": shape, "opacity": 0.35 if dense else 0.8},
+            hovertemplate=f"trial %{{customdata}}<br>{symbol} = %{{x}}: %{{y:.2f}}<extra></extra>",
+            **style.axes(panel),
         )
-        style.title_axes(figure, panel, "", labels.metric(metric).replace(" (validation)", "") if panel == 1 else "", xaxis={"showgrid": False} | kind)
-    return style.panels(figure, titles, columns=2, height=240, gap=76, legend=3, below=34, note=df.attrs["note"])
+        for column, name, colour, shape in (
+            ("test", test, style.GREEN, "circle-open"),
+            ("value", selected, style.BLUE, "circle"),
+        )
+        if part[column].notna().any()
+    ]
+
+
+def _chosen(best: pd.DataFrame, panel: int) -> go.Scatter:
+    """The star of the chosen trial."""
+    return go.Scatter(
+        x=_plain(best["x"]),
+        y=best["value"],
+        mode="markers",
+        name="chosen",
+        legendgroup="chosen",
+        showlegend=panel == 1,
+        marker={"symbol": "star", "size": 16, "color": style.ORANGE, "line": {"width": 1.5, "color": style.PAPER}},
+        hoverinfo="skip",
+        **style.axes(panel),
+    )
+
+
+def _axis(values: Sequence[Any], key: str, labels: Labels) -> dict[str, Any]:
+    if not labels.numeric(key):
+        return {"type": "category", "categoryorder": "array", "categoryarray": labels.options(key)}
+    return style.log_axis(min(values), max(values)) if labels.log(key) else {}
+
+
+def _plain(values: pd.Series) -> list[Any]:
+    """The values as Plotly reads them: options and flags as text."""
+    return [number(v) if isinstance(v, (bool, str)) else v for v in values]
+
+
+FIGURE = Figure(
+    title="Each parameter by itself",
+    read=(
+        "Dots are completed trials, filled by what was selected on and open by the test value of the same trial.",
+        "A clear slope or hill in one panel is an effect that is visible although everything else was varied too; without such a shape no effect is visible.",
+    ),
+    needs=needs,
+    data=data,
+    plot=plot,
+    order=60,
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -13,17 +14,19 @@ from analysis.figures._common import metric_rows, sample
 from analysis.labels import Labels
 from analysis.runs import Run
 
+#: Lines drawn at most.
 LIMIT = 60
 
-FIGURE = Figure(
-    "Accuracy against traffic",
-    (
-        "A line is one trial: how accurate its model was once that much had been sent to and from the server, in all rounds so far (mean of seeds).",
-        "Up and left is better; the orange line is the chosen trial, and a line that lies below and right of another one wastes traffic.",
-    ),
-    order=70,
-)
 
+@dataclass(frozen=True)
+class Drawing:
+    """What is drawn.
+
+    `table` has one row per trial, round and metric: trial, round, sent (10^6 bytes, cumulated, both ways), metric, value,
+    best (whether it is the chosen trial). At most `LIMIT` trials, the chosen one among them."""
+
+    table: pd.DataFrame
+    note: str
 
 def needs(runs: Sequence[Run]) -> str | None:
     curves = runs[0].curves
@@ -32,9 +35,7 @@ def needs(runs: Sequence[Run]) -> str | None:
     return None
 
 
-def data(runs: Sequence[Run]) -> pd.DataFrame:
-    """One row per trial, round and metric: trial, round, sent (10^6 bytes, cumulated, both ways), metric, value, best.
-    At most `LIMIT` trials, the best one among them. attrs: columns, note."""
+def data(runs: Sequence[Run]) -> Drawing:
     run = runs[0]
     curves = run.curves.copy()
     curves["sent"] = (curves["bytes_up"].fillna(0) + curves["bytes_down"].fillna(0)).groupby(curves["trial"]).cumsum() / 1e6
@@ -44,25 +45,25 @@ def data(runs: Sequence[Run]) -> pd.DataFrame:
     rows = metric_rows(runs, lambda m: m in curves.columns and bool(curves[m].notna().any()))
     names = rows[-1] if rows else []
     parts = [
-        pd.DataFrame(
-            {"trial": curves["trial"], "round": curves["round"], "sent": curves["sent"], "metric": m, "value": curves[m], "best": curves["trial"] == run.best}
-        )
+        curves[["trial", "round", "sent"]].assign(metric=m, value=curves[m], best=curves["trial"] == run.best)
         for m in names
     ]
-    frame = pd.concat(parts, ignore_index=True).dropna(subset=["value"])
+    table = pd.concat(parts, ignore_index=True).dropna(subset=["value"])
     per_round = curves["sent"] / curves["round"]
     equal = float(per_round.max() - per_round.min()) <= 1e-9 * float(per_round.max())
     note = "Every configuration sends the same per round here, so the lines differ in accuracy only." if equal else ""
     if len(kept) < len(numbers):
         note = f"{note} {len(kept)} of {len(numbers)} trials are drawn.".strip()
-    frame.attrs = {"columns": len(names), "note": note}
-    return frame
+    return Drawing(table, note)
 
 
-def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
+def plot(drawing: Drawing, labels: Labels) -> go.Figure:
+    df = drawing.table
     figure = go.Figure()
     titles = []
-    unit, factor = ("GB", 1e-3) if df["sent"].max() >= 2000 else ("MB", 1.0) if df["sent"].max() >= 2 else ("kB", 1e3)
+    most = float(df["sent"].max())
+    unit, factor = ("GB", 1e-3) if most >= 2000 else ("MB", 1.0) if most >= 2 else ("kB", 1e3)
+    xaxis = {"range": [0, 1.03 * most * factor]}
     for panel, (metric, part) in enumerate(df.groupby("metric", sort=False), start=1):
         name = str(metric)
         titles.append(labels.metric(name, split=True))
@@ -90,5 +91,18 @@ def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
                         **style.axes(panel),
                     )
                 )
-        style.title_axes(figure, panel, f"sent in both directions [{unit}]", "", xaxis={"range": [0, 1.03 * float(df["sent"].max()) * factor]})
-    return style.panels(figure, titles, columns=df.attrs["columns"], height=260, legend=2, left=48, note=df.attrs["note"])
+        style.title_axes(figure, panel, f"sent in both directions [{unit}]", "", xaxis=xaxis)
+    return style.panels(figure, titles, columns=len(titles), height=260, legend=2, left=48, note=drawing.note)
+
+
+FIGURE = Figure(
+    title="Accuracy against traffic",
+    read=(
+        "A line is one trial: how accurate its model was once that much had been sent to and from the server, in all rounds so far (mean of seeds).",
+        "Up and left is better; the orange line is the chosen trial, and a line that lies below and right of another one wastes traffic.",
+    ),
+    needs=needs,
+    data=data,
+    plot=plot,
+    order=70,
+)

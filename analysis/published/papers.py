@@ -1,4 +1,4 @@
-"""The papers' numbers beside ours: agrees, differs, or cannot be told.
+"""The papers' numbers beside ours: whether they agree, differ, or cannot be compared with this budget.
 
 `analysis/published/<name>.csv` holds what a paper printed, one number per line:
 
@@ -8,8 +8,8 @@
     settings   `omega=0.1;rho>=40`: what a configuration must have to be the same experiment
     metric     accuracies are in per cent here
     readout    `best` or `last` over rounds; `region:high`, `region:low` where the paper names a region and prints no number
-    mean, std, seeds, rounds   empty where the paper (or the text at hand) does not tell
-    note       what to know about the number
+    mean, std, seeds, rounds   empty where the paper does not tell
+    note       what a reader has to know about the number
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Condition:
     value: float | str | bool
 
     def holds(self, config: Mapping[str, Any]) -> bool:
-        """Whether a configuration meets it; a key the configuration does not have is not met."""
+        """Whether a configuration meets the condition; one that does not have the key does not."""
         got = config.get(self.key)
         if isinstance(self.value, (str, bool)) or got is None or isinstance(got, (str, bool)):
             return self.sign == "=" and got == self.value
@@ -74,7 +74,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A published number, ours, and what may be said: `verdict` is one of this module's five words, `reason` why."""
+    """A published number, ours, and what may be said of them: `verdict` is one of the five constants above, `reason` says why."""
 
     published: Published
     what: str
@@ -85,7 +85,7 @@ class Verdict:
 
 
 def names() -> list[str]:
-    """The files there are."""
+    """The names of the files."""
     return sorted(f.name.removesuffix(".csv") for f in (resources.files("analysis") / "published").iterdir() if f.name.endswith(".csv"))
 
 
@@ -202,7 +202,7 @@ def _region(run: Run, line: Published, what: str, theirs: str, configs: Mapping[
 
 
 def _short_of(run: Run, line: Published) -> str:
-    """Why the run's budget is below the paper's; empty where it is not."""
+    """In what the run's budget is below the paper's; empty where it is not."""
     rounds = run.value("rounds")
     if line.rounds is not None and isinstance(rounds, (int, float)):
         return f"{int(rounds)} rounds here, {line.rounds} in the paper's code" if rounds < line.rounds else ""

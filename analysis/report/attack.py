@@ -1,4 +1,4 @@
-"""What an attack rebuilt of clients' images, for people: a picture grid as PNG and a page, drawn without a browser."""
+"""Clients' images and what an attack rebuilt of them, as a PNG picture and as a page; neither needs a browser to be made."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageFont import FreeTypeFont, ImageFont
 
-#: Victims side by side; further ones go below.
+#: Pairs of images side by side; further ones stand below.
 COLUMNS = 8
-#: Pixels of a picture's longer side, about; images are enlarged by a whole factor.
+#: About how many pixels a picture's longer side has; images are enlarged by a whole factor.
 SIDE = 112
 _GAP, _MARGIN, _LINE, _TEXT, _TITLE = 12, 20, 22, 14, 17
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A client's image and what was rebuilt of it, both `(ch, H, W)` in [0, 1]."""
+    """A client's image and what was rebuilt of it, both `(ch, H, W)` in [0, 1], and their PSNR in dB."""
 
     original: np.ndarray
     recovered: np.ndarray
@@ -91,7 +91,8 @@ def write_page(pairs: Sequence[Pair], title: str, facts: Sequence[tuple[str, str
 def pixels(image: np.ndarray) -> np.ndarray:
     """`(ch, H, W)` in [0, 1] as uint8 `(H, W, 3)`; one channel is grey, of two or more than three the first is shown."""
     chosen = image if image.shape[0] == 3 else np.repeat(image[:1], 3, axis=0)
-    return np.rint(np.clip(chosen, 0.0, 1.0).transpose(1, 2, 0) * 255).astype(np.uint8)
+    scaled: np.ndarray = np.rint(np.clip(chosen, 0.0, 1.0).transpose(1, 2, 0) * 255)
+    return scaled.astype(np.uint8)
 
 
 def _enlarged(image: np.ndarray) -> Image:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from analysis.labels import Labels
-from analysis.report import sections
+from analysis.report import sections, summary
+from analysis.report.best import best
 from analysis.report.comparison import side_by_side
 from analysis.report.page import Page, escape, write
 from analysis.report.trials import trials_html, trials_table
@@ -48,14 +49,14 @@ def _run(page: Page, run: Run, name: str, prefix: str) -> None:
         f'<h1 id="{prefix}run"{"" if first else " class=run-title"}>{escape(run.method_title)}: {escape(run.title)}</h1>'
         + f'<p class="lead">Run <code>{escape(name)}</code>'
         + (f" · after {escape(source)}" if source else "")
-        + f" · {'final runs' if run.kind == 'run' else sections.searched(run, labels)}</p>",
+        + f" · {'final runs' if run.kind == 'run' else summary.searched(run, labels)}</p>",
         f"{prefix}run",
         "" if first else name,
     )
-    for text in sections.notices(run, labels):
+    for text in summary.notices(run):
         page.add(f'<p class="notice">{escape(text)}</p>')
-    page.add(sections.facts(run, labels))
-    sections.best(page, run, labels, prefix)
+    page.add(summary.facts(run, labels))
+    best(page, run, labels, prefix)
     skipped = sections.figure_cards(page, run, labels, prefix)
     sections.published(page, run, prefix)
     page.tables[f"{prefix}trials"] = trials_table(run)

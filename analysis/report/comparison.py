@@ -31,12 +31,12 @@ def side_by_side(page: Page, runs: Sequence[Run]) -> None:
 
 def _curves(page: Page, runs: Sequence[Run], section: str = "") -> bool:
     """Adds the overlaid curves, or the sentence why they cannot be drawn; whether they were drawn."""
-    drawn = figure("methods")
-    reason = drawn.needs(runs)
+    curves = figure("methods")
+    reason = curves.needs(runs)
     if reason is not None:
-        page.card("methods", drawn.record.title, f"<p>{escape(reason)}</p>", section)
+        page.card("methods", curves.title, f"<p>{escape(reason)}</p>", section)
         return False
-    page.figure("methods", drawn.record.title, drawn.plot(drawn.data(runs), Labels.of(runs)), drawn.record.read, "Curves")
+    page.figure("methods", curves.title, curves.draw(runs, Labels.of(runs)), curves.read, "Curves")
     return True
 
 

@@ -41,7 +41,7 @@ def write_images(run: Paths, kind: str) -> list[Path]:
     written: list[Path] = []
     for one in load_all(run):
         labels = Labels.of([one])
-        made = [(n, f.plot(f.data([one]), labels)) for n, f in figures().items() if not f.record.many and f.needs([one]) is None]
+        made = [(n, f.draw([one], labels)) for n, f in figures().items() if not f.many and f.needs([one]) is None]
         targets = [one.path / "figures" / f"{n}.{kind}" for n, _ in made]
         try:
             (one.path / "figures").mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""One offline HTML page: the template filled, plotly.js once, figures and tables as inert JSON.
+"""One offline HTML page: the filled template, plotly.js once, and figures and tables as JSON.
 
 Nothing is fetched from anywhere. Text goes in through `escape`, data through `script_json`; the page's script sets
 table cells as text.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def escape(raw: object) -> str:
-    """`raw` as HTML text or attribute value."""
+    """`raw` as the text of an HTML element or attribute."""
     return html.escape(str(raw), quote=True)
 
 
@@ -39,7 +39,7 @@ def script_json(value: Any) -> str:
 
 @dataclass
 class Page:
-    """The page while it is put together: sections of HTML, and the figures and tables they refer to by name."""
+    """The parts of a page: sections of HTML, and the figures and tables to which they refer by name."""
 
     title: str
     sections: list[str] = field(default_factory=list)
@@ -97,7 +97,7 @@ class Page:
 
 
 def html_table(table: Table) -> str:
-    """A static table (for the sortable one see `report.trials_table`)."""
+    """A table that cannot be sorted (for the sortable one see `analysis.report.trials`)."""
     head = "".join(f'<th scope="col"{" class=n" if c.right else ""}>{escape(c.title)}</th>' for c in table.columns)
     rows = "".join(
         "<tr>" + "".join(f"<td{' class=n' if c.right else ''}>{escape(t)}</td>" for c, t in zip(table.columns, cells, strict=True)) + "</tr>"

@@ -38,7 +38,7 @@ def _percent(value: float | None) -> str:
 
 
 def trials_table(run: Run) -> dict[str, Any]:
-    """What the page's script needs to draw the sortable table."""
+    """What the page's script needs for drawing the sortable table."""
     table = trials(run)
     kinds = [style.outcome(s, r) for s, r in zip(run.trials["state"], run.trials["stop_reason"], strict=True)]
     rows = [

@@ -17,7 +17,7 @@ LISTS = ("client_accuracy", "local_accuracies")
 
 
 def read_rounds(folder: Path, numbers: Sequence[int]) -> pd.DataFrame:
-    """All lines of all trials; a torn last line is left out and the last of two lines for one (trial, round, seed) is kept."""
+    """All lines of all trials. A last line that was not written to its end is left out; of two lines for one (trial, round, seed) the last counts."""
     rows: dict[tuple[int, int, int], dict[str, Any]] = {}
     for number in numbers:
         try:

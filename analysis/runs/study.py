@@ -50,7 +50,7 @@ def _read(path: Path, mode: str) -> tuple[tuple[str, ...], list[FrozenTrial]]:
     if path.stat().st_size == 0:
         raise UserError(f"{path} is empty. Copy the run directory again.")
     def connect() -> sqlite3.Connection:
-        # A URI, for the mode; opened here, as SQLAlchemy's own reading of `?` and `%` in a path is not ours to rely on.
+        # SQLite takes the mode from a URI. It is opened here because SQLAlchemy reads `?` and `%` in a path in its own way.
         # `timeout` is how long to wait for a driver's write lock.
         return sqlite3.connect(f"file:{quote(str(path.resolve()))}?{mode}", uri=True, timeout=30, check_same_thread=False)
 
@@ -68,7 +68,7 @@ def _read(path: Path, mode: str) -> tuple[tuple[str, ...], list[FrozenTrial]]:
 
 
 def in_memory(directions: Sequence[str], trials: Sequence[FrozenTrial]) -> Study:
-    """A study of these finished trials' parameters and values, without their curves and attributes, that lives nowhere.
+    """A study of these finished trials' parameters and values, in memory only, without their curves and attributes.
 
     Made without Optuna's announcement on stderr."""
     import optuna
@@ -79,6 +79,6 @@ def in_memory(directions: Sequence[str], trials: Sequence[FrozenTrial]) -> Study
         study = optuna.create_study(directions=[optuna.study.StudyDirection[d.upper()] for d in directions])
     finally:
         optuna.logging.set_verbosity(level)
-    # Optuna copies every trial it is given, and attributes and curves are most of a trial.
+    # Optuna copies every trial it is given; without attributes and curves there is little to copy.
     study.add_trials([optuna.trial.create_trial(state=t.state, params=t.params, distributions=t.distributions, values=t.values) for t in trials])
     return study

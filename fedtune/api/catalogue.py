@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from search_spaces import presets
+from search_spaces.dimension import Dimension
 from search_spaces.parameter import Parameter, parameters
-from search_spaces.space import Dimension, Space
+from search_spaces.space import Space
 
 
 def methods(name: str | None = None) -> list[dict[str, Any]]:

@@ -6,6 +6,15 @@ from typing import Annotated
 
 import typer
 
+EXAMPLES = """\
+# Four images of a run's clients, beside what was rebuilt of them:
+fedtune attack runs/fedavg-final
+# A method without a run, two images, fewer steps:
+fedtune attack fedmdcg --images 2 --steps 100 -o fedmdcg.png
+# The part that is not uploaded is searched for as well:
+fedtune attack runs/fedper-final --private searched
+"""
+
 
 def command(
     target: Annotated[str, typer.Argument(metavar="CONFIG_OR_RUN", help="A run directory, a file written by `fedtune export`, or a method's name.",

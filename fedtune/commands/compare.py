@@ -8,6 +8,16 @@ from typing import Annotated
 
 import typer
 
+EXAMPLES = """\
+# Two methods, tested seed by seed:
+fedtune compare runs/fedavg-final runs/dfrd-final
+# One metric, its best round instead of the last, as a LaTeX table:
+fedtune compare runs/fedavg-final runs/dfrd-final \\
+    --metric global_accuracy --readout best --latex
+# Learning curves laid over each other:
+fedtune compare runs/fedavg-final runs/dfrd-final --figure curves.html
+"""
+
 
 def command(
     runs: Annotated[list[str], typer.Argument(help="Run directories; the first is what the others are tested against.", show_default=False)],

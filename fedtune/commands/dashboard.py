@@ -6,6 +6,13 @@ from typing import Annotated
 
 import typer
 
+EXAMPLES = """\
+# optuna-dashboard at http://127.0.0.1:8080:
+fedtune dashboard runs/dfrd-alpha_lambda
+# On another port:
+fedtune dashboard runs/dfrd-alpha_lambda --port 9000
+"""
+
 
 def command(
     run: Annotated[str, typer.Argument(help="A run directory.", show_default=False)],

@@ -6,6 +6,13 @@ from typing import Annotated
 
 import typer
 
+EXAMPLES = """\
+# All data sets:
+fedtune datasets
+# Where CIFAR-10's files belong on a machine without network:
+fedtune datasets cifar10
+"""
+
 
 def command(
     name: Annotated[str | None, typer.Argument(help="A data set; without it all are listed.", show_default=False)] = None,

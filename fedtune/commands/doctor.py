@@ -7,6 +7,13 @@ from typing import Annotated
 
 import typer
 
+EXAMPLES = """\
+# Before the first search:
+fedtune doctor
+# For a bug report:
+fedtune doctor --json
+"""
+
 
 def command(as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False) -> None:
     """Check the installation; exits with 1 where a search could not run."""

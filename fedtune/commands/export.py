@@ -6,6 +6,13 @@ from typing import Annotated
 
 import typer
 
+EXAMPLES = """\
+# Keep the best configuration:
+fedtune export runs/dfrd-alpha_lambda -o best.yaml
+# Print trial 7 as JSON:
+fedtune export runs/dfrd-alpha_lambda --trial 7 --json
+"""
+
 
 def command(
     run: Annotated[str, typer.Argument(help="A run directory.", show_default=False)],

@@ -6,6 +6,11 @@ from typing import Annotated
 
 import typer
 
+EXAMPLES = """\
+# Thirty further trials:
+fedtune extend runs/dfrd-alpha_lambda --trials 30
+"""
+
 
 def command(
     run: Annotated[str, typer.Argument(help="A run directory.", show_default=False)],

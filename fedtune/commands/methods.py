@@ -6,6 +6,13 @@ from typing import Annotated
 
 import typer
 
+EXAMPLES = """\
+# All methods:
+fedtune methods
+# Every parameter of DFRD: symbol, default, bounds, source:
+fedtune methods dfrd
+"""
+
 
 def command(
     name: Annotated[str | None, typer.Argument(help="A method; without it all are listed.", show_default=False)] = None,

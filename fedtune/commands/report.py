@@ -6,6 +6,15 @@ from typing import Annotated
 
 import typer
 
+EXAMPLES = """\
+# Write runs/dfrd-alpha_lambda/report.html and open it:
+fedtune report runs/dfrd-alpha_lambda --open
+# For a paper: tables as CSV and LaTeX, every figure as PDF:
+fedtune report runs/dfrd-alpha_lambda --csv --latex --images pdf
+# Two runs on one page, also side by side:
+fedtune report runs/dfrd-final runs/fedavg-final -o both.html
+"""
+
 
 def command(
     run: Annotated[list[str], typer.Argument(help="A run directory; with several, they are also set side by side.", show_default=False)],

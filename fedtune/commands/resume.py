@@ -6,6 +6,13 @@ from typing import Annotated
 
 import typer
 
+EXAMPLES = """\
+# Go on after Ctrl-C, a crash or a full disk:
+fedtune resume runs/dfrd-alpha_lambda
+# With another hour, four trials at once:
+fedtune resume runs/dfrd-alpha_lambda --time 1h --concurrency 4
+"""
+
 
 def command(
     run: Annotated[str, typer.Argument(help="A run directory.", show_default=False)],

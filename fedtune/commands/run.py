@@ -6,6 +6,15 @@ from typing import Annotated
 
 import typer
 
+EXAMPLES = """\
+# A configuration that `fedtune export` kept, on five fresh seeds:
+fedtune run best.yaml --seeds 5
+# A method without a search:
+fedtune run fedprox --set mu=0.01 --rounds 20 --name fedprox-20
+# The paper's data set, model and rounds instead of the small profile:
+fedtune run dfrd --space alpha_lambda --paper
+"""
+
 
 def command(
     best: Annotated[str, typer.Argument(help="A configuration written by `fedtune export`, or a method's name.", show_default=False)],

@@ -6,6 +6,20 @@ from typing import Annotated
 
 import typer
 
+EXAMPLES = """\
+# DFRD's α and λ, small, on the embedded digits:
+fedtune search dfrd --space alpha_lambda
+# The plan and an estimate of its time; nothing is created:
+fedtune search dfrd --space alpha_lambda --dry-run
+# Every cell of the paper's grid, three seeds per trial:
+fedtune search dfrd --space alpha_lambda --sampler grid --seeds 3
+# Two hours at most, 20 clients, two metrics at once:
+fedtune search fedavg --time 2h --set clients=20 --sampler nsga2 \\
+    --metric val_global_accuracy --metric val_local_accuracy
+# Data of your own (a folder with one sub-folder per class works too):
+fedtune search fedavg --dataset mydata.npz --trials 10
+"""
+
 
 def command(
     method: Annotated[str, typer.Argument(help="What to tune; `fedtune methods` lists them.", show_default=False)],

@@ -6,6 +6,13 @@ from typing import Annotated
 
 import typer
 
+EXAMPLES = """\
+# The search spaces of all methods:
+fedtune spaces
+# Those of DFRD, for a program:
+fedtune spaces dfrd --json
+"""
+
 
 def command(
     method: Annotated[str | None, typer.Argument(help="A method; without it the spaces of all are listed.", show_default=False)] = None,

@@ -6,6 +6,13 @@ from typing import Annotated
 
 import typer
 
+EXAMPLES = """\
+# How many trials are done, and the best so far:
+fedtune status runs/dfrd-alpha_lambda
+# The same for a program:
+fedtune status runs/dfrd-alpha_lambda --json
+"""
+
 
 def command(
     run: Annotated[str, typer.Argument(help="A run directory.", show_default=False)],

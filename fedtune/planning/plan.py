@@ -16,10 +16,11 @@ from fedtune.record.experiment import MAX_SEED, MAX_SEEDS, Experiment, looks_bac
 from fedtune.record.run_directory import absolute
 from fedtune.trials.early_stopping import SCHEDULERS, default_grace
 from fedtune.trials.samplers import SAMPLERS
+from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError, sentence
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value, canonical
-from search_spaces.space import Dimension, Space
+from search_spaces.space import Space
 
 TRIALS = 30
 

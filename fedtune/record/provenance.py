@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import platform
 import socket
@@ -11,6 +12,10 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from analysis import machines
+from fedtune.record.run_directory import write_json
+from search_spaces import run_folder
 
 PACKAGES = ("fedtune", "ray", "optuna", "torch", "torchvision", "numpy", "scikit-learn")
 
@@ -45,16 +50,45 @@ def git_revision() -> str | None:
     return None if revision is None else revision + ("+changes" if changed else "")
 
 
-def provenance(**more: Any) -> dict[str, Any]:
+def provenance(*, device: str = "cpu", **more: Any) -> dict[str, Any]:
     """What a run needs to be repeated elsewhere, and to explain a difference if it is not repeated exactly."""
     return {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
         "versions": versions(),
         "git": git_revision(),
-        "machine": {"host": socket.gethostname(), "system": platform.platform(), "processor": _processor(), "cores": os.cpu_count()},
+        "machine": machine(device),
+        "device": device,
         **more,
     }
+
+
+def machine(device: str = "cpu") -> dict[str, Any]:
+    """Where this runs. `processor`, `instructions` and `gpu` decide the last digits of numbers (see `analysis.machines`)."""
+    import torch
+
+    limit = os.environ.get("ONEDNN_MAX_CPU_ISA")
+    instructions = torch.backends.cpu.get_cpu_capability() + (f", oneDNN {limit}" if limit else "")
+    found = {"host": socket.gethostname(), "system": platform.platform(), "processor": _processor(),
+             "instructions": instructions, "cores": os.cpu_count()}
+    return found | ({"gpu": torch.cuda.get_device_name()} if device == "cuda" and torch.cuda.is_available() else {})
+
+
+def went_on(folder: Path) -> str | None:
+    """Called before a run computes. The sentence where this is another kind of machine than it began on, or has other versions;
+    the provenance then names this one too."""
+    path = folder / run_folder.PROVENANCE
+    try:
+        begun = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    if not isinstance(begun, dict):
+        return None
+    here = {"created": datetime.now(UTC).isoformat(timespec="seconds"), "versions": versions(), "machine": machine(str(begun.get("device", "cpu")))}
+    told = machines.went_on(begun, here)
+    if told and all(machines.apart(part, here) for part in machines.parts(begun)):
+        write_json(path, begun | {"continued": [*begun.get("continued", []), here]})
+    return told
 
 
 def _processor() -> str:
@@ -64,4 +98,4 @@ def _processor() -> str:
                 return line.split(":", 1)[1].strip()
     except OSError:
         pass
-    return platform.processor()
+    return platform.processor() or platform.machine()

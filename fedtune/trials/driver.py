@@ -26,6 +26,7 @@ from typing import Any
 from fedtune.console.progress import ProgressDisplay
 from fedtune.machine import cluster, resources
 from fedtune.record.experiment import Experiment
+from fedtune.record.provenance import went_on
 from fedtune.record.run_directory import write_yaml
 from fedtune.trials.queue import TrialQueue
 from search_spaces import run_folder
@@ -63,6 +64,9 @@ def drive(folder: Path, experiment: Experiment, watch: ProgressDisplay, *, simul
                 watch.past(trial.number, trial.state.name, trial.values, space.values(trial.params))
         if queue.finished:
             return Outcome(finished=True)
+        elsewhere = went_on(folder)
+        if elsewhere is not None:
+            watch.say(elsewhere)
         session = _Session(folder, experiment, queue, watch, deadline, simulate)
         with cluster.joined(experiment), _sigterm_is_ctrl_c():
             session.fit()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from analysis.compare import compare
 from analysis.runs import Run
 from analysis.tables import Column, Table
 from fedtune.cli import app
+from search_spaces import run_folder
 from search_spaces.errors import UserError
 from tests.analysis import synthetic
 
@@ -64,6 +66,38 @@ def test_runs_without_common_seeds_or_of_other_data_say_so(root: Path, tmp_path:
     svhn = synthetic.write(tmp_path / "svhn", keys=(), kind="run", seeds=(50, 51), rounds=4, failures=False, fixed={"dataset": "svhn"})
     notes = " ".join(compare([root / "final", svhn]).notes())
     assert "no paired test is possible" in notes and "digits, svhn" in notes and "different lengths (4, 9 rounds)" in notes
+
+
+def made_on(folder: Path, processor: str, torch: str, **more: object) -> None:
+    """Writes on what a run was computed."""
+    machine = {"host": folder.name, "processor": processor, "instructions": "AVX2"}
+    (folder / run_folder.PROVENANCE).write_text(json.dumps({"machine": machine, "versions": {"torch": torch}} | more))
+
+
+def test_runs_of_another_kind_of_processor_or_of_other_versions_say_so(pair: list[Path], tmp_path: Path) -> None:
+    ours, theirs = (Path(shutil.copytree(run, tmp_path / run.name)) for run in pair)
+
+    def said() -> list[str]:
+        return [note for note in compare([ours, theirs]).notes() if "other last digits" in note]
+
+    made_on(ours, "AMD EPYC", "2.14.1")
+    made_on(theirs, "AMD EPYC", "2.14.1")
+    assert said() == []
+    made_on(theirs, "Intel Xeon", "2.14.1")
+    assert said() == ["fedavg was computed with AMD EPYC (AVX2) and dfrd with Intel Xeon (AVX2), where the same seed gives other last digits: "
+                      "a small Δ may come from that."]
+    made_on(theirs, "AMD EPYC", "2.15.0")
+    assert "fedavg was computed with torch 2.14.1 and dfrd with torch 2.15.0, where" in said()[0] and len(said()) == 1
+    made_on(theirs, "AMD EPYC", "2.14.1", continued=[{"machine": {"processor": "Intel Xeon", "instructions": "AVX512"}, "versions": {"torch": "2.14.1"}}])
+    assert "dfrd with Intel Xeon (AVX512), where" in said()[0]
+    shutil.copy(theirs / run_folder.PROVENANCE, ours / run_folder.PROVENANCE)
+    assert said()[0] == "fedavg was computed in parts, with AMD EPYC (AVX2), Intel Xeon (AVX512): the same seed gives other last digits there."
+    (theirs / run_folder.PROVENANCE).unlink()
+    made_on(ours, "AMD EPYC", "2.14.1")
+    assert said() == [], "what was not recorded is not compared"
+    assert "other last digits" not in CliRunner().invoke(app, ["compare", str(ours), str(theirs)]).output
+    made_on(theirs, "Intel Xeon", "2.14.1")
+    assert "other last digits" in " ".join(CliRunner().invoke(app, ["compare", str(ours), str(theirs)]).output.split())
 
 
 def test_bad_requests_are_told_all_at_once(root: Path) -> None:

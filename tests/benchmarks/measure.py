@@ -39,9 +39,9 @@ def say(text: str) -> None:
 
 @dataclass(frozen=True)
 class Arm:
-    """What one process does: `work` names a function of `tests.benchmarks.work`, `options` are its arguments."""
+    """What one process does: `workload` names a function of `tests.benchmarks.workloads`, `options` are its arguments."""
 
-    work: str
+    workload: str
     options: Mapping[str, Any] = field(default_factory=dict)
     threads: int = 1
     #: With the allocator's settings that `fedtune` gives its workers.
@@ -92,7 +92,7 @@ class Processes:
         self._running[name] = subprocess.Popen(
             list(arm.command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=ROOT, start_new_session=True,
             env={**environment(arm.threads, arm.malloc), **arm.variables})
-        self._tell(name, {"work": arm.work, "options": dict(arm.options), "threads": arm.threads})
+        self._tell(name, {"workload": arm.workload, "options": dict(arm.options), "threads": arm.threads})
         self._starting.append(name)
 
     def ready(self) -> None:

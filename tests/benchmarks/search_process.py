@@ -29,7 +29,7 @@ def main() -> None:
 
     spent: dict[str, float] = {}
     ray.init, ray.shutdown = _timed(ray.init, spent, "init"), _timed(ray.shutdown, spent, "shutdown")
-    simulate = None if task.get("real") else functools.partial(standin.Standin, work=task.get("work", 0), diary=task.get("diary"))
+    simulate = None if task.get("real") else functools.partial(standin.Standin, products=task.get("products", 0), diary=task.get("diary"))
     samples = Samples() if task.get("memory") else None
     started = time.perf_counter()
     result = fedtune.search(task.get("method", "fedavg"), quiet=True, simulate=simulate, **task["options"])

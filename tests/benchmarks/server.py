@@ -1,6 +1,6 @@
 """DFRD's server phase without a framework: the loops of the papers' releases, with and without frozen teachers.
 
-Both take the round's uploads, label law and noise from the same streams as fedtune, so that all arms must reach the same global model up to
+Both take the round's uploads, label distribution and noise from the same streams as fedtune, so that all arms must reach the same global model up to
 rounding. Equations as in `trainables/methods/dfrd.py`, at its defaults (targeted transferability, gradient through the ensemble, mean
 squares in the diversity loss, moving average at the round's end).
 """
@@ -85,7 +85,7 @@ class Naive:
                 teacher.requires_grad_(False)
         counts = torch.stack([u.payload["label_counts"] for u in setup.uploads]).double()
         tau = torch.where(counts.sum(0) > 0, counts / counts.sum(0).clamp(min=1e-300), 1 / len(counts)).float()
-        law = (counts.sum(0) / counts.sum()).float()
+        probabilities = (counts.sum(0) / counts.sum()).float()
         total = sum(fed.sizes)
         averaged = {name: sum(params[name] * (n / total) for params, n in zip(many, fed.sizes, strict=True)) for name in many[0]}
         student = self.student = plain_models.build(fed.model, fed.shape[0], averaged)  # type: ignore[arg-type]
@@ -95,7 +95,7 @@ class Naive:
         ema.eval()
         adam = torch.optim.Adam(generator.parameters(), lr=c.gen_lr, betas=(c.gen_beta1, c.gen_beta2))
         sgd = torch.optim.SGD(student.parameters(), lr=c.distill_lr, weight_decay=c.distill_weight_decay)
-        for_generator, for_student, for_ema = (_Noise(c, law, rng.child(name)) for name in ("generator", "distillation", "ema"))
+        for_generator, for_student, for_ema = (_Noise(c, probabilities, rng.child(name)) for name in ("generator", "distillation", "ema"))
 
         def ensemble(images: Tensor, y: Tensor) -> Tensor:
             return sum(tau[i, y][:, None] * teacher(images) for i, teacher in enumerate(teachers))  # type: ignore[return-value]
@@ -143,13 +143,13 @@ class Naive:
 class _Noise:
     """z ~ N(0, I) and y ~ p(y) of one stream."""
 
-    def __init__(self, config: Any, law: Tensor, rng: Rng) -> None:
-        self.config, self.law, self.generator = config, law, rng.torch("noise")
+    def __init__(self, config: Any, probabilities: Tensor, rng: Rng) -> None:
+        self.config, self.probabilities, self.generator = config, probabilities, rng.torch("noise")
 
     def next(self) -> tuple[Tensor, Tensor]:
         c = self.config
         z = torch.randn(c.server_batch_size, c.noise_dim, generator=self.generator)
-        return z, torch.multinomial(self.law, c.server_batch_size, replacement=True, generator=self.generator)
+        return z, torch.multinomial(self.probabilities, c.server_batch_size, replacement=True, generator=self.generator)
 
 
 def _kl(target: Tensor, other: Tensor, temperature: float) -> Tensor:

@@ -32,11 +32,11 @@ def products(seconds: float) -> int:
 
 
 class Standin:
-    """A trial of `values["rounds"]` rounds of `work` products each; accuracies follow from the parameters."""
+    """A trial of `values["rounds"]` rounds of so many `products` each; accuracies follow from the parameters."""
 
     def __init__(self, method: str, values: Mapping[str, Any], seeds: Sequence[int], *, device: str = "cpu", data_dir: str | None = None,
-                 work: int = 0, diary: str | None = None) -> None:
-        self.values, self.seeds, self.rounds, self.round, self.work, self.diary = dict(values), tuple(seeds), int(values["rounds"]), 0, work, diary
+                 products: int = 0, diary: str | None = None) -> None:
+        self.values, self.seeds, self.rounds, self.round, self.products, self.diary = dict(values), tuple(seeds), int(values["rounds"]), 0, products, diary
         self._note("begin")
 
     def _note(self, what: str) -> None:
@@ -48,9 +48,9 @@ class Standin:
         import torch
 
         self.round += 1
-        if self.work:
+        if self.products:
             a = torch.eye(SIDE)
-            for _ in range(self.work):
+            for _ in range(self.products):
                 a @ a
         value = (1 - (float(self.values.get("momentum", 0.5)) - 0.3) ** 2) * (1 - 0.5 ** self.round)
         self._note("end" if self.round >= self.rounds else "round")

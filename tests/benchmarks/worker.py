@@ -26,13 +26,13 @@ def main() -> None:
     task = json.loads(sys.stdin.readline())
     import torch
 
-    from tests.benchmarks import plain_models, plain_torch, work
+    from tests.benchmarks import plain_models, plain_torch, workloads
 
-    if task["work"] == "plain_rounds":  # before anything of the engine is imported
+    if task["workload"] == "plain_rounds":  # before anything of the engine is imported
         plain_torch.apply()
     plain_models.register()
     torch.set_num_threads(task["threads"])
-    unit = getattr(work, task["work"])(**task["options"])
+    unit = getattr(workloads, task["workload"])(**task["options"])
     answer({"ready": True})
     for line in sys.stdin:
         if json.loads(line)["do"] == "run":

@@ -11,9 +11,15 @@ import torch
 
 from search_spaces.errors import UserError
 from tests.contracts.test_methods import CPU, METHODS, untimed, values_for
+from tests.exact import MARGIN, assert_as_exact
+from tests.float64 import in_float64, to_float32, to_float64
 from trainables import registry
+from trainables.simulation import rounds
 from trainables.simulation.cuda_graphs import Graphs
 from trainables.simulation.rounds import Row, Simulation
+from trainables.wire import ClientResult
+
+pytestmark = pytest.mark.numeric
 
 #: What makes a method stackable that is not by default.
 NEEDED: dict[str, dict[str, Any]] = {"dense": {"beta_bn": 0}}
@@ -33,32 +39,69 @@ def cases() -> list[tuple[str, dict[str, Any]]]:
             ("dhf", {"proto_norm": "l2", "nu": 0.25}), ("fedavg", {"model": "lenet5", "batch_size": 64}), ("fedavg", {"local_epochs": 1})]
 
 
-def close(a: Any, b: Any) -> bool:
-    """Equality within 1e-5, entry by entry."""
-    if isinstance(a, list):
-        return len(a) == len(b) and all(close(x, y) for x, y in zip(a, b, strict=True))
-    return a == b or (None not in (a, b) and a == pytest.approx(b, rel=1e-5, abs=1e-12))
+def exact_round(s: Simulation) -> tuple[dict[int, ClientResult], dict[int, bool]]:
+    """What the clients of the next round of a float64 simulation yield, and whether each one's work was decided (`tests.exact`)."""
+    decided: list[bool] = []
+    train = rounds._client
+    with in_float64() as mode, pytest.MonkeyPatch.context() as patch:
+
+        def client(*work: Any) -> ClientResult:
+            mode.margin = 1.0
+            result = train(*work)
+            decided.append(mode.margin > MARGIN)
+            return result
+
+        patch.setattr(rounds, "_client", client)
+        _, results = s.exchange()
+    return results, dict(zip(results, decided, strict=True))
 
 
-def assert_same_rows(ours: Row, theirs: Row) -> None:
-    assert ours.keys() == theirs.keys()
-    apart = {key: (ours[key], theirs[key]) for key in ours if not close(ours[key], theirs[key])}
-    assert not apart
+def wide(name: str, values: dict[str, Any], seed: int = 3, device: torch.device = CPU) -> Simulation:
+    """The simulation in float64; its clients are trained one after the other."""
+    with in_float64():
+        return Simulation(name, values | {"executor": "loop"}, seed, device)
+
+
+def start_alike(exact: Simulation, *others: Simulation) -> None:
+    """The others, in float32, begin where the float64 simulation stands, and so does it: on every processor at the same place."""
+    start = to_float32(exact.save())
+    exact.load(to_float64(start))
+    for other in others:
+        other.load(start)
+
+
+def assert_clients_as_exact(fast: dict[int, ClientResult], plain: dict[int, ClientResult], exact: Simulation) -> list[bool]:
+    """Every client's upload, state, model, loss and metrics against the next round of `exact`; which of them were decided."""
+    results, decided = exact_round(exact)
+    assert fast.keys() == plain.keys() == results.keys()
+    for client, result in results.items():
+        assert_as_exact(fast[client], plain[client], result, decided=decided[client])
+    return list(decided.values())
+
+
+def counts(row: Row) -> Row:
+    """What a row holds besides measured numbers: its keys, and under them the whole numbers, and for lists their lengths."""
+    return {key: len(value) if isinstance(value, list) else None if isinstance(value, float) else value for key, value in row.items()}
 
 
 @pytest.mark.parametrize(("name", "more"), cases(), ids=[f"{name}-{'-'.join(map(str, more))}" for name, more in cases()])
 def test_stacked_clients_give_the_records_of_the_loop(name: str, more: dict[str, Any], toy: Path) -> None:
-    """Each round starts from the loop's state: a rounding that tips a ReLU in one round would be magnified by the next."""
+    """Each round starts anew from float64: a rounding that tips a ReLU in one round would be magnified by the next."""
     loop, stacked = (Simulation(name, values_for(name, toy, executor=e, **more), 3, CPU) for e in ("loop", "vmap"))
     assert (loop.executor, stacked.executor) == ("loop", "vmap")
+    exact = wide(name, values_for(name, toy, **more))
+    decided: list[bool] = []
     for _ in range(2):
-        stacked.load(loop.save())
-        assert_same_rows(untimed(stacked.run_round()), untimed(loop.run_round()))
+        start_alike(exact, loop, stacked)
+        (row, ours), (expected, theirs) = stacked.exchange(), loop.exchange()
+        decided += assert_clients_as_exact(ours, theirs, exact)
+        assert counts(stacked._measured(row, ours)) == counts(loop._measured(expected, theirs))
+    assert any(decided)  # or none was looked at closely
 
 
 @pytest.mark.parametrize(("name", "more"), cases(), ids=[f"{name}-{'-'.join(map(str, more))}" for name, more in cases()])
 def test_recorded_steps_give_the_records_of_the_loop(name: str, more: dict[str, Any], toy: Path) -> None:
-    """Bit for bit. Replaying is calling here; that runs before the first leave no trace is part of it."""
+    """Bit for bit, as they are the same operations: replaying is calling here; that runs before the first leave no trace is part of it."""
     def record(step: Callable[[], None]) -> Callable[[], None]:
         step()
         step()

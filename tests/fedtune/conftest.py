@@ -18,8 +18,9 @@ from fedtune.record.experiment import Experiment
 from fedtune.record.run_directory import create
 from fedtune.record.study import StudyFile
 from search_spaces import run_folder
+from search_spaces.dimension import Dimension
 from search_spaces.parameter import Parameter
-from search_spaces.space import Dimension, Space
+from search_spaces.space import Space
 from tests.fedtune import fake
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from search_spaces import presets
+from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError
 from search_spaces.parameter import Parameter
-from search_spaces.space import Dimension
 
 ALL = sorted((folder.name, path.stem) for folder in presets.FOLDER.iterdir() if folder.is_dir() for path in folder.glob("*.yaml"))
 
@@ -32,7 +32,7 @@ def test_every_preset_loads_and_its_profiles_are_possible(method: str, name: str
     registry = importlib.import_module("trainables.registry")
     space = presets.load(method, name, declared)
     assert space.title and space.source and space.name == name
-    assert set(space.figures) <= set(importlib.import_module("analysis.figure").figures())
+    assert set(space.figures) <= set(importlib.import_module("analysis.figures").figures())
     assert space.published is None or importlib.resources.files("analysis").joinpath("published", f"{space.published}.csv").is_file()
     for profile in presets.PROFILES:
         chosen = {key: value for key, value in space.profiles[profile].items() if key in declared}

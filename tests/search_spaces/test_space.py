@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
+from search_spaces.dimension import Dimension, reachable
 from search_spaces.parameter import Parameter, parameters
-from search_spaces.space import Dimension, Space, reachable
+from search_spaces.space import Space
 from tests.search_spaces.conftest import Config
 
 DECLARED = parameters(Config)

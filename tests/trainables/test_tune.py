@@ -7,8 +7,6 @@ import errno
 import json
 import math
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,8 +17,10 @@ import torch
 from fedtune.trials.early_stopping import Halving, Never
 from search_spaces import files
 from tests.fedtune.fake import Fake
-from trainables import tune
-from trainables.tune import Ending, Job, Trial, means, read_rows
+from trainables.tune import Ending, Job, Trial
+from trainables.worker import trial_folder
+from trainables.worker.rounds_jsonl import read_rows
+from trainables.worker.trial_values import means
 
 
 def job(folder: Path, rule: Any = None, seeds: tuple[int, ...] = (0, 1), **values: Any) -> Job:
@@ -90,7 +90,7 @@ def test_smaller_is_better_for_a_loss(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cut", [1, 2, 3])
 def test_going_on_gives_the_same_rows(tmp_path: Path, cut: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tune, "CHECKPOINT_SHARE", math.inf)  # a checkpoint every round
+    monkeypatch.setattr(trial_folder, "CHECKPOINT_SHARE", math.inf)  # a checkpoint every round
     whole, _ = run(Trial({"job": job(tmp_path / "whole")}))
     trial = Trial({"job": job(tmp_path / "cut")})
     for _ in range(cut):
@@ -131,7 +131,7 @@ def test_a_disk_that_fills_up_interrupts(tmp_path: Path, monkeypatch: pytest.Mon
         raise RuntimeError("PytorchStreamWriter failed writing file")  # torch's way of saying it
 
     monkeypatch.setattr(Fake, "save", full)
-    monkeypatch.setattr(tune, "CHECKPOINT_SHARE", math.inf)
+    monkeypatch.setattr(trial_folder, "CHECKPOINT_SHARE", math.inf)
     ending, _ = run(trial)
     assert ending.stop_reason == "interrupted" and "checkpoint" in str(ending.error)
 
@@ -166,7 +166,7 @@ def test_prints_go_to_the_trials_log(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_the_real_engine_goes_on_bit_for_bit(tmp_path: Path, toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tune, "CHECKPOINT_SHARE", math.inf)
+    monkeypatch.setattr(trial_folder, "CHECKPOINT_SHARE", math.inf)
     values = {"dataset": str(toy), "rounds": 3, "clients": 3, "local_steps": 2, "model": "lenet5", "partition": "iid"}
 
     def made(folder: str) -> Job:
@@ -196,7 +196,7 @@ def test_a_metric_one_seed_lost_has_no_mean() -> None:
     torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."), OSError(errno.ENOMEM, "Cannot allocate memory"),
 ])
 def test_memory_that_does_not_suffice_interrupts_and_is_not_scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    monkeypatch.setattr(tune, "CHECKPOINT_SHARE", math.inf)
+    monkeypatch.setattr(trial_folder, "CHECKPOINT_SHARE", math.inf)
     whole, _ = run(Trial({"job": job(tmp_path / "whole")}))
     true = Fake.step
 
@@ -220,7 +220,7 @@ def test_another_error_is_no_lack_of_memory(tmp_path: Path) -> None:
 
 
 def test_seconds_are_those_of_all_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tune, "CHECKPOINT_SHARE", math.inf)
+    monkeypatch.setattr(trial_folder, "CHECKPOINT_SHARE", math.inf)
     trial = Trial({"job": job(tmp_path / "t")})
     for _ in range(3):
         trial.step()
@@ -263,27 +263,3 @@ def test_a_trial_has_the_threads_it_was_given(tmp_path: Path, monkeypatch: pytes
     finally:
         torch.set_num_threads(before)
     assert seen == [2] * 4 + [1] * 4
-
-
-_WITHOUT = """
-import hashlib, sys, torch
-from trainables import process
-if sys.argv[1] == "without": process.without_compiler()
-torch.manual_seed(0)
-def steps(kind, **more):
-    net = torch.nn.Linear(5, 3); optimiser = kind(net.parameters(), fused=True, **more); x = torch.randn(7, 5)
-    for _ in range(5):
-        optimiser.zero_grad(set_to_none=True); net(x).square().mean().backward(); optimiser.step()
-    assert torch.is_grad_enabled()
-    return net.weight.detach().numpy().tobytes()
-digest = hashlib.sha256(steps(torch.optim.SGD, lr=0.1, momentum=0.9, weight_decay=0.01) + steps(torch.optim.Adam, lr=0.1)).hexdigest()
-print(digest, "torch._dynamo" in sys.modules)
-"""
-
-
-def test_without_the_compiler_the_bits_are_the_same() -> None:
-    def call(word: str) -> list[str]:
-        return subprocess.run([sys.executable, "-c", _WITHOUT, word], capture_output=True, text=True, check=True).stdout.split()
-
-    (with_, _), (without, imported) = call("with"), call("without")
-    assert without == with_ and imported == "False"

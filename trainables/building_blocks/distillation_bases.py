@@ -7,7 +7,7 @@ the global model is made by distillation alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,19 +16,21 @@ from torch import Tensor
 
 from search_spaces.errors import sentence
 from search_spaces.parameter import choice, integer
-from trainables.building_blocks import partial_training, submodels
-from trainables.building_blocks.server_distillation import LabelLaw, ServerDistillation, generator_module, label_law
+from trainables.building_blocks import partial_training
+from trainables.building_blocks.server_distillation import LabelDistribution, ServerDistillation, generator_module, label_distribution
+from trainables.building_blocks.submodels import Channels
 from trainables.federation import ClientData, Federation, FederationConfig
 from trainables.generators.image import initialise
-from trainables.local import LocalJob, LocalWork, alone
+from trainables.local import LocalJob, LocalResult
 from trainables.method import Limit
-from trainables.params import pack, take, unpack
+from trainables.params import pack, take
 from trainables.rng import Rng
-from trainables.wire import ClientResult, Params, Payload, Upload
+from trainables.wire import ClientResult, Params, Upload
 
-#: How each base cuts sub-models; fedavg's clients all have width 1, for which every extraction is the whole model.
-EXTRACTION = {"fedavg": "static", "heterofl": "static", "feddropout": "random", "fedrolex": "rolling", "none": "static"}
+BASES = ("fedavg", "heterofl", "feddropout", "fedrolex", "none")
 
+#: `(fed, round, client) -> channels`, with rounds 1, 2, …: the channels of the global model that a client trains.
+ChannelRule = Callable[[Federation, int, int], Channels]
 
 #: Without server steps a method on a base is that base.
 WITHOUT_SERVER_STEPS = (
@@ -38,10 +40,10 @@ WITHOUT_SERVER_STEPS = (
 
 
 @dataclass(frozen=True)
-class Based(partial_training.PartialTraining):
+class DistillationBase(partial_training.PartialTraining):
     """The base and its own settings."""
 
-    base: str = choice("fedavg", tuple(EXTRACTION), doc="What makes the preliminary global model; none: data-free mode.", source="DFRD Tables 1, 2")
+    base: str = choice("fedavg", BASES, doc="What makes the preliminary global model; none: data-free mode.", source="DFRD Tables 1, 2")
 
 
 @dataclass(frozen=True)
@@ -73,14 +75,14 @@ class HasModel(Protocol):
 
 
 @dataclass(frozen=True)
-class Memory:
+class ClientState:
     """What a client keeps: its model in data-free mode, the samples drawn so far for cumulative counts `(n,)`."""
 
     model: Params | None
     seen: Tensor | None
 
 
-def check(config: Based, federation: FederationConfig) -> list[str]:
+def check(config: DistillationBase, federation: FederationConfig) -> list[str]:
     """FedAvg as a base needs clients of equal width."""
     if config.base == "fedavg" and federation.rho > 0:
         return [sentence("rho", "0 when base is fedavg, whose clients all train the same model", federation.rho,
@@ -100,64 +102,60 @@ def init(config: ServerDistillation, fed: Federation, rng: Rng) -> State:
     return State(0, fed.initial_params(), initial_generator(config, fed))
 
 
-def download(config: Based, fed: Federation, state: HasModel, client: int) -> Payload:
-    """The base's download; in data-free mode a model in the first round and nothing after."""
-    if config.base == "none" and state.round > 0:
-        return {}
-    chosen = submodels.channels(fed, EXTRACTION[config.base], state.round + 1, client)
-    return pack("model", submodels.extract(fed, state.model, chosen))
+def base_job(config: DistillationBase, fed: Federation, received: Params, client_state: ClientState | None, data: ClientData,
+             counting: LabelCounting | None = None) -> LocalJob:
+    """The base's local training from the model `received`; uploads the model and, with `counting`, the label counts `(C,)`.
 
+    In data-free mode nothing is received after the first round, and the client goes on training its own model."""
 
-def job(config: Based, fed: Federation, payload: Payload, memory: Memory | None, data: ClientData, rng: Rng) -> LocalJob:
-    """The base's local training; uploads the model and, where the method counts labels, the counts `(C,)`."""
-    start = unpack("model", payload)
-    if not start:
-        # A client whose first round comes later in data-free mode is never sent a model: it draws its own.
-        own = memory.model if memory is not None else None
-        start = own if own is not None else fed.initial_params("late", data.client, width=fed.widths[data.client])
-
-    def finish(model: Params, work: LocalWork) -> ClientResult:
-        counts, seen = label_counts(config, data, work, memory) if isinstance(config, LabelCounting) else (None, None)
-        owned = {"owned": data.label_counts() > 0} if config.own_class_rows_only else {}
-        kept = Memory(model if config.base == "none" else None, seen)
+    def finish(model: Params, trained: LocalResult) -> ClientResult:
+        before = client_state.seen if client_state is not None else None
+        counts, seen = label_counts(counting, data, trained, before) if counting is not None else (None, None)
+        kept = ClientState(model if config.base == "none" else None, seen)
         return ClientResult(
-            upload=pack("model", model) | ({} if counts is None else {"label_counts": counts}) | owned,
-            memory=kept if kept != Memory(None, None) else None, model=model, loss=work.loss,
+            upload=pack("model", model) | ({} if counts is None else {"label_counts": counts}) | partial_training.owned_classes(config, data),
+            client_state=kept if kept != ClientState(None, None) else None, model=model, loss=trained.loss,
         )
 
-    return partial_training.submodel_job(config, fed, start, data, finish)
+    return partial_training.submodel_job(config, fed, received or _own_model(fed, client_state, data.client), data, finish)
 
 
-client = alone(job)
+def _own_model(fed: Federation, client_state: ClientState | None, client: int) -> Params:
+    """The model that a client of data-free mode keeps. One whose first round comes later is never sent any: it draws its own."""
+    own = client_state.model if client_state is not None else None
+    return own if own is not None else fed.initial_params("late", client, width=fed.widths[client])
 
 
-def label_counts(config: LabelCounting, data: ClientData, work: LocalWork, memory: Memory | None) -> tuple[Tensor | None, Tensor | None]:
-    """n_i^y `(C,)` of the configured weighting (None: not counted), and the mask of samples drawn so far (cumulative window)."""
+def label_counts(config: LabelCounting, data: ClientData, trained: LocalResult, before: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    """n_i^y `(C,)` of the configured weighting (None: not counted), and the mask `(n,)` of samples drawn so far (None unless
+    the window is cumulative). `before` is that mask after the client's last round."""
     if config.label_weighting == "average":
         return None, None
     if config.label_weighting == "static":
         return data.label_counts() + config.label_smoothing_count, None
     seen = torch.zeros(len(data), dtype=torch.bool)
-    if config.counter_window == "cumulative" and memory is not None and memory.seen is not None:
-        seen = memory.seen.clone()
-    seen[work.drawn.flatten()] = True
+    if config.counter_window == "cumulative" and before is not None:
+        seen = before.clone()
+    seen[trained.drawn.flatten()] = True
     counts = torch.bincount(data.y[seen], minlength=data.classes) + config.label_smoothing_count
     return counts, seen if config.counter_window == "cumulative" else None
 
 
-def preliminary(config: Based, fed: Federation, state: HasModel, uploads: Sequence[Upload]) -> Params:
-    """The global model before distillation: the base's aggregate of the uploads; in data-free mode the last round's."""
+def preliminary(config: DistillationBase, fed: Federation, state: HasModel, uploads: Sequence[Upload], channels: ChannelRule) -> Params:
+    """The global model before distillation: the base's aggregate of the uploads, each of which holds the `channels` of its client;
+    in data-free mode the last round's global model."""
     if config.base == "none":
         return state.model
-    return partial_training.aggregate(config, fed, EXTRACTION[config.base], state.round + 1, state.model, uploads)
+    now = state.round + 1
+    return partial_training.aggregate(config, fed, state.model, uploads, [channels(fed, now, u.client) for u in uploads])
 
 
-def law_of(fed: Federation, uploads: Sequence[Upload]) -> LabelLaw:
+def label_distribution_of(fed: Federation, uploads: Sequence[Upload]) -> LabelDistribution:
     """τ and p(y) from the uploaded label counts; all equal where none were uploaded."""
     counts = [u.payload["label_counts"] for u in uploads if "label_counts" in u.payload]
-    return label_law(torch.stack(counts) if counts else None, len(uploads), fed.classes)
+    return label_distribution(torch.stack(counts) if counts else None, len(uploads), fed.classes)
 
 
-def global_model(config: Based, fed: Federation, state: HasModel) -> Params:
+def global_model(config: DistillationBase, fed: Federation, state: HasModel) -> Params:
     """θ."""
     return state.model

@@ -26,6 +26,7 @@ from trainables.building_blocks.losses import kl_rows
 from trainables.building_blocks.split_model import feature_generator, head_module, put_head, take_head
 from trainables.federation import Federation
 from trainables.generators.feature import FeatureGenerator
+from trainables.kernels.optimisers import Adam
 from trainables.local import LocalTraining
 from trainables.params import average, on, put, take, unpack
 from trainables.rng import Rng
@@ -38,13 +39,13 @@ _CHUNK = 1024
 
 
 @dataclass(frozen=True)
-class Crossed(LocalTraining):
+class GeneratorAggregation(LocalTraining):
     """Local training in FedMD-CG's set-up, generators of features, and the server's distillation."""
 
     lr: float = real(0.05, low=1e-6, high=10.0, log=True, symbol="η_c^l", doc="Learning rate of the clients' SGD on the local model.",
                      source="FedMD-CG App. E.1", tune=(5e-3, 0.2))
     noise_dim: int = integer(128, low=1, high=4096, log=True, symbol="dim z", doc="Width of the generators' noise.", source="FedMD-CG App. E.1")
-    noise: str = choice("normal", ("normal", "uniform"), doc="Law of the noise: N(0, I), or U[0, 1) as in the code.", source="FedMD-CG Eq. 2")
+    noise: str = choice("normal", ("normal", "uniform"), doc="Distribution of the noise: N(0, I), or U[0, 1) as in the code.", source="FedMD-CG Eq. 2")
     gen_lr: float = real(3e-4, low=1e-7, high=1.0, log=True, symbol="η_c^w", doc="Adam learning rate of the local generator.",
                          source="FedMD-CG App. E.1", tune=(1e-5, 1e-2))
     gen_weight_decay: float = real(1e-4, low=0.0, high=0.1, doc="Weight decay of all Adam optimisers.", source="FedMD-CG App. E.1")
@@ -59,10 +60,10 @@ class Crossed(LocalTraining):
                                  source="FedMD-CG code")
 
 
-def draw_noise(config: Crossed, samples: int, generator: torch.Generator, device: torch.device) -> Tensor:
-    """z `(samples, d)` of the configured law."""
-    law = torch.randn if config.noise == "normal" else torch.rand
-    return law(samples, config.noise_dim, generator=generator).to(device)
+def draw_noise(config: GeneratorAggregation, samples: int, generator: torch.Generator, device: torch.device) -> Tensor:
+    """z `(samples, d)` of the configured distribution."""
+    draw = torch.randn if config.noise == "normal" else torch.rand
+    return draw(samples, config.noise_dim, generator=generator).to(device)
 
 
 def ramp(round_: int, rounds: int, power: float) -> float:
@@ -70,17 +71,18 @@ def ramp(round_: int, rounds: int, power: float) -> float:
     return float(((round_ - 1) / rounds) ** power)
 
 
-def gd_loss(config: Crossed, generator: FeatureGenerator, head: nn.Module, y: Tensor, random: torch.Generator) -> float:
+def gd_loss(config: GeneratorAggregation, generator: FeatureGenerator, head: nn.Module, y: Tensor, random: torch.Generator) -> float:
     """Mean `CE(D_i(G_i(z, y)), y)` over labels `(B,)`: how far a client's classifier and its generator agree (FedMD-CG Fig. 5)."""
     with torch.no_grad():
         made = generator.eval()(draw_noise(config, len(y), random, y.device), y)
         return float(F.cross_entropy(head(made), y))
 
 
-def aggregate(config: Crossed, fed: Federation, uploads: Sequence[Upload], tau: Tensor | None, law: Tensor, rng: Rng) -> tuple[Params, Params]:
+def aggregate(config: GeneratorAggregation, fed: Federation, uploads: Sequence[Upload], tau: Tensor | None, probabilities: Tensor,
+              rng: Rng) -> tuple[Params, Params]:
     """The global generator and classifier made of the round's uploads (entries `generator/…` and `head/…`).
 
-    `tau` `(S, C)`: weight of each client per class, needed for kdc. `law` `(C,)`: of the labels drawn."""
+    `tau` `(S, C)`: weight of each client per class, needed for kdc. `probabilities` `(C,)`: p(y) of the labels drawn."""
     sizes = [fed.sizes[u.client] for u in uploads]
     generator, head = (average((unpack(part, u.payload), n) for u, n in zip(uploads, sizes, strict=True)) for part in ("generator", "head"))
     if config.server_agg in ("ave", "ave_star") or config.server_steps == 0:
@@ -90,10 +92,10 @@ def aggregate(config: Crossed, fed: Federation, uploads: Sequence[Upload], tau: 
     put_head(classifier, on(fed.device, head))
     learner.train().requires_grad_(True)
     classifier.train().requires_grad_(True)
-    adam = torch.optim.Adam([*learner.parameters(), *classifier.parameters()], lr=config.server_lr, weight_decay=config.gen_weight_decay, fused=True)
+    adam = Adam([*learner.parameters(), *classifier.parameters()], lr=config.server_lr, weight_decay=config.gen_weight_decay, fused=True)
     shares = torch.tensor(sizes, dtype=torch.float32, device=fed.device) / sum(sizes)
     teachers = _Teachers(config, fed, uploads)
-    for z, y, made, rho in teachers.batches(law, rng):
+    for z, y, made, rho in teachers.batches(probabilities, rng):
         own = learner(z, y)
         if config.server_agg == "kd":
             loss = kd_loss(rho, classifier(own), shares, config.kd_temperature_server)
@@ -130,7 +132,7 @@ def kdc_losses(own: Tensor, made: Tensor, rho: Tensor, classifier: nn.Module, he
 class _Teachers:
     """The round's local generators and classifiers, frozen, in evaluation mode."""
 
-    def __init__(self, config: Crossed, fed: Federation, uploads: Sequence[Upload]) -> None:
+    def __init__(self, config: GeneratorAggregation, fed: Federation, uploads: Sequence[Upload]) -> None:
         self.config, self.fed = config, fed
         self.generators = [unpack("generator", u.payload) for u in uploads]
         self.heads = [head_module(fed, f"teacher {place}") for place in range(len(uploads))]
@@ -138,7 +140,7 @@ class _Teachers:
             put_head(head, unpack("head", upload.payload))
             head.eval().requires_grad_(False)
 
-    def batches(self, law: Tensor, rng: Rng) -> Iterable[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    def batches(self, probabilities: Tensor, rng: Rng) -> Iterable[tuple[Tensor, Tensor, Tensor, Tensor]]:
         """For every server step: z `(B, d)`, y `(B,)`, the local generators' features `(S, B, p)` and logits ρ `(S, B, C)`.
 
         Frozen teachers answer for several steps at once: generators in evaluation mode treat each sample by itself."""
@@ -149,7 +151,7 @@ class _Teachers:
         for first in range(0, config.server_steps, at_once):
             samples = min(at_once, config.server_steps - first) * batch
             z = draw_noise(config, samples, noise, self.fed.device)
-            y = torch.multinomial(law, samples, replacement=True, generator=labels).to(self.fed.device)
+            y = torch.multinomial(probabilities, samples, replacement=True, generator=labels).to(self.fed.device)
             features, logits = [], []
             with torch.no_grad():
                 for params, head in zip(self.generators, self.heads, strict=True):

@@ -22,7 +22,7 @@ def kl_rows(target_logits: Tensor, logits: Tensor, temperature: float = 1.0) -> 
 def kd_kl(student: Tensor, teacher: Tensor, temperature: float = 1.0, direction: str = "teacher_first") -> Tensor:
     """Distillation with the teacher as target: mean over the batch of `KL(softmax_T(teacher) || softmax_T(student))`.
 
-    `direction="literal"` swaps the two slots (the papers write the student first). No `T²` factor. An empty batch
+    `direction="literal"` swaps the two arguments (the papers write the student first). No `T²` factor. An empty batch
     gives 0, not NaN."""
     if student.shape[0] == 0:
         return student.sum() * 0.0

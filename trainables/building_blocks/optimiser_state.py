@@ -1,4 +1,4 @@
-"""Optimiser state that outlives a round, as named tensors: taken from an optimiser, kept in a memory, put back."""
+"""Optimiser state that outlives a round, as named tensors: taken from an optimiser, kept in a client's state, put back."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Partial training: clients train width-scaled sub-models of one global model (shared by HeteroFL, Federated Dropout, FedRolex).
+"""Partial training: clients train width-scaled sub-models of one global model.
 
-The three methods differ in one word, how channels are chosen; see `trainables.building_blocks.submodels.channels`.
+HeteroFL, Federated Dropout and FedRolex share what is here. They differ in which channels a client trains, which is
+`channels` in each method's file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from search_spaces.parameter import choice, flag
 from trainables.building_blocks import submodels
+from trainables.building_blocks.submodels import Channels
 from trainables.federation import ClientData, Federation
-from trainables.local import LocalJob, LocalTraining, LocalWork, Objective, alone
-from trainables.method import Method
+from trainables.local import LocalJob, LocalResult, LocalTraining, Objective
 from trainables.models import Model
 from trainables.params import pack, unpack
 from trainables.rng import Rng
@@ -47,22 +47,13 @@ def init(config: PartialTraining, fed: Federation, rng: Rng) -> State:
     return State(0, fed.initial_params())
 
 
-def download_with(extraction: str) -> Callable[..., Payload]:
-    """The download of one extraction: the client's sub-model of the coming round."""
-
-    def download(config: PartialTraining, fed: Federation, state: State, client: int) -> Payload:
-        return pack("model", submodels.extract(fed, state.model, submodels.channels(fed, extraction, state.round + 1, client)))
-
-    return download
-
-
 def client_module(config: PartialTraining, fed: Federation, client: int) -> Model:
     """The module that client trains in; its weights are to be loaded with `params.put`."""
     return fed.network(fed.widths[client], scaler=config.scaler)
 
 
 def submodel_job(config: PartialTraining, fed: Federation, model: Params, data: ClientData,
-                 finish: Callable[[Params, LocalWork], ClientResult]) -> LocalJob:
+                 finish: Callable[[Params, LocalResult], ClientResult]) -> LocalJob:
     """Trains the client's sub-model from `model` on its data."""
     module = client_module(config, fed, data.client)
     if config.masked_ce:
@@ -70,33 +61,25 @@ def submodel_job(config: PartialTraining, fed: Federation, model: Params, data: 
     return LocalJob(module, model, finish)
 
 
-def job(config: PartialTraining, fed: Federation, payload: Payload, memory: None, data: ClientData, rng: Rng) -> LocalJob:
-    """Trains the received sub-model and returns it (and, for own_class_rows_only, which classes the client holds)."""
+def returned(config: PartialTraining, data: ClientData) -> Callable[[Params, LocalResult], ClientResult]:
+    """What is made of the trained sub-model: it is uploaded, for own_class_rows_only with the classes that the client holds."""
 
-    def finish(model: Params, work: LocalWork) -> ClientResult:
-        owned = {"owned": data.label_counts() > 0} if config.own_class_rows_only else {}
-        return ClientResult(upload=pack("model", model) | owned, model=model, loss=work.loss)
+    def finish(model: Params, trained: LocalResult) -> ClientResult:
+        return ClientResult(upload=pack("model", model) | owned_classes(config, data), model=model, loss=trained.loss)
 
-    return submodel_job(config, fed, unpack("model", payload), data, finish)
-
-
-client = alone(job)
+    return finish
 
 
-def aggregate(config: PartialTraining, fed: Federation, extraction: str, round_: int, model: Params, uploads: Sequence[Upload]) -> Params:
-    """Eq. (1) over the round's uploads."""
-    parts = [(submodels.channels(fed, extraction, round_, u.client), unpack("model", u.payload),
-              float(fed.sizes[u.client]) if config.agg_weight == "samples" else 1.0) for u in uploads]
+def owned_classes(config: PartialTraining, data: ClientData) -> Payload:
+    """The entry `owned`, boolean `(C,)`: which classes the client holds. Nothing unless own_class_rows_only asks for it."""
+    return {"owned": data.label_counts() > 0} if config.own_class_rows_only else {}
+
+
+def aggregate(config: PartialTraining, fed: Federation, model: Params, uploads: Sequence[Upload], chosen: Sequence[Channels]) -> Params:
+    """Eq. (1): the global model `model` with the round's sub-models put back into it. `chosen` are the channels of each upload."""
+    parts = [(channels, unpack("model", u.payload), float(fed.sizes[u.client]) if config.agg_weight == "samples" else 1.0)
+             for u, channels in zip(uploads, chosen, strict=True)]
     return submodels.merge(fed, model, parts, [u.payload["owned"] for u in uploads] if config.own_class_rows_only else None)
-
-
-def server_with(extraction: str) -> Callable[..., State]:
-    """The server step of one extraction."""
-
-    def server(config: PartialTraining, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
-        return State(state.round + 1, aggregate(config, fed, extraction, state.round + 1, state.model, uploads))
-
-    return server
 
 
 def global_model(config: PartialTraining, fed: Federation, state: State) -> Params:
@@ -112,9 +95,3 @@ def masked_cross_entropy(held: Tensor) -> Objective:
         return F.cross_entropy(torch.where(held.to(logits.device), logits, 0.0), y)
 
     return objective
-
-
-def partial_method(extraction: str, Config: type, **record: Any) -> Method:
-    """The method record of one extraction."""
-    return Method(Config=Config, State=State, init=init, download=download_with(extraction), client=client, job=job, server=server_with(extraction),
-                  global_model=global_model, widths="any", **record)

@@ -1,7 +1,7 @@
 """Server-side data-free distillation: what DFRD, FedFTG, DENSE and DHF share.
 
 A conditional generator makes images `s = G(o(z, y))`; the round's local models, frozen, teach on them. Here are the
-declared settings, the label law and class weights from clients' label counts, the frozen teachers, the draws and the two
+declared settings, the label distribution and class weights from clients' label counts, the frozen teachers, the draws and the two
 alternating phases. What the generator and the student minimise is each method's own.
 """
 
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from search_spaces.parameter import choice, flag, integer, real
 from trainables.federation import Federation
 from trainables.generators import MERGE_OPS, Generator
+from trainables.kernels.optimisers import SGD, Adam
 from trainables.models import Model
 from trainables.params import on, put, unpack
 from trainables.rng import Rng
@@ -43,41 +44,41 @@ class ServerDistillation:
     server_batch_size: int = integer(64, low=2, high=4096, symbol="B", doc="Synthetic images per server step.", source="DFRD code")
     merge_op: str = choice("mul", MERGE_OPS, symbol="o", doc="How noise and label embedding are merged.", source="DFRD Table 4", tune=True)
     diversity_norm: str = choice("mean_sq", ("mean_sq", "mean_abs", "l2"), doc="Distance inside the diversity loss.", source="DFRD code")
-    kl_direction: str = choice("teacher_first", ("teacher_first", "literal"), doc="Slot of the teacher in the distillation KL.", source="DFRD code")
+    kl_direction: str = choice("teacher_first", ("teacher_first", "literal"), doc="Position of the teacher in the distillation KL.", source="DFRD code")
     renormalise_synthetic: bool = flag(False, doc="Map images from [-1, 1] to the data set's normalisation before any model sees them.")
     resample_noise: bool = flag(True, doc="Draw noise and labels anew at every step; else once per alternation and phase.", source="DFRD code")
     reset_optim_each_phase: bool = flag(False, doc="Rebuild the optimisers at every phase, as the releases do.", source="DFRD code")
 
 
 @dataclass(frozen=True)
-class LabelLaw:
-    """`weights` (S, C): τ_{i,y} of the round's clients, columns sum to 1. `law` (C,): p(y), sums to 1."""
+class LabelDistribution:
+    """`weights` (S, C): τ_{i,y} of the round's clients, columns sum to 1. `probabilities` (C,): p(y), sums to 1."""
 
     weights: Tensor
-    law: Tensor
+    probabilities: Tensor
 
 
-def label_law(counts: Tensor | None, clients: int, classes: int) -> LabelLaw:
+def label_distribution(counts: Tensor | None, clients: int, classes: int) -> LabelDistribution:
     """`τ_{i,y} = n_i^y / Σ_j n_j^y` and `p(y) = Σ_j n_j^y / Σ_y Σ_j n_j^y` from counts `(S, C)`; without counts all are equal.
 
     A class that nobody counted is never drawn (p = 0); its weights are set equal only to avoid 0/0."""
     if counts is None or not bool(counts.sum() > 0):
-        return LabelLaw(torch.full((clients, classes), 1.0 / clients), torch.full((classes,), 1.0 / classes))
+        return LabelDistribution(torch.full((clients, classes), 1.0 / clients), torch.full((classes,), 1.0 / classes))
     counts = counts.double()
     total = counts.sum(dim=0)
     weights = torch.where(total > 0, counts / total.clamp(min=1e-300), 1.0 / clients)
-    return LabelLaw(weights.float(), (total / total.sum()).float())
+    return LabelDistribution(weights.float(), (total / total.sum()).float())
 
 
 class Teachers:
     """The round's local models, frozen, in evaluation mode; one working module per upload."""
 
     def __init__(self, fed: Federation, uploads: Iterable[Upload], network: Callable[[int, str], Model] | None = None) -> None:
-        """`network(client, slot)` is the module of a client's architecture; by default the federation's at the client's width."""
+        """`network(client, role)` is the module of a client's architecture; by default the federation's at the client's width."""
         self.modules: list[Model] = []
         for place, upload in enumerate(uploads):
-            slot = f"teacher {place}"
-            module = fed.network(fed.widths[upload.client], slot=slot) if network is None else network(upload.client, slot)
+            role = f"teacher {place}"
+            module = fed.network(fed.widths[upload.client], role=role) if network is None else network(upload.client, role)
             put(module, unpack("model", upload.payload))
             module.eval().requires_grad_(False)
             self.modules.append(module)
@@ -113,7 +114,7 @@ class Draws:
 
     batch: int
     noise_dim: int
-    law: Tensor
+    probabilities: Tensor
     device: torch.device
     rng: Rng
     resample: bool
@@ -127,7 +128,7 @@ class Draws:
         """The next pair; the same one until `renew` where noise is not resampled."""
         if self._held is None or self.resample:
             z = torch.randn(self.batch, self.noise_dim, generator=self._generator)
-            y = torch.multinomial(self.law, self.batch, replacement=True, generator=self._generator)
+            y = torch.multinomial(self.probabilities, self.batch, replacement=True, generator=self._generator)
             self._held = z.to(self.device), y.to(self.device)
         return self._held
 
@@ -136,9 +137,9 @@ class Draws:
         self._held = None
 
 
-def generator_module(config: ServerDistillation, fed: Federation, slot: str) -> Generator:
-    """The federation's generator module named `slot`; its weights are to be loaded with `params.put`."""
-    return fed.cached(("generator", slot, config.noise_dim, config.merge_op),
+def generator_module(config: ServerDistillation, fed: Federation, role: str) -> Generator:
+    """The federation's generator module named `role`; its weights are to be loaded with `params.put`."""
+    return fed.cached(("generator", role, config.noise_dim, config.merge_op),
                       lambda: Generator(fed.shape, fed.classes, config.noise_dim, config.merge_op))
 
 
@@ -174,9 +175,10 @@ class Phases:
     generator: G with its label embedding, likewise.
     A phase is given its loss as a function of a batch."""
 
-    def __init__(self, config: ServerDistillation, fed: Federation, student: nn.Module, model: Params, generator: Params, law: Tensor, rng: Rng) -> None:
-        """`student` is the global model's module and `model` its weights, `generator` the generator's, `law` p(y) `(C,)`."""
-        self.config, self.fed, self.law, self.rng = config, fed, law, rng
+    def __init__(self, config: ServerDistillation, fed: Federation, student: nn.Module, model: Params, generator: Params, probabilities: Tensor,
+                 rng: Rng) -> None:
+        """`student` is the global model's module and `model` its weights, `generator` the generator's, `probabilities` p(y) `(C,)`."""
+        self.config, self.fed, self.probabilities, self.rng = config, fed, probabilities, rng
         self.student = student
         self.generator = generator_module(config, fed, "G")
         put(self.student, model)
@@ -188,7 +190,7 @@ class Phases:
     def draws(self, name: str) -> Draws:
         """Noise and labels of the stream `name`."""
         c = self.config
-        return Draws(c.server_batch_size, c.noise_dim, self.law, self.fed.device, self.rng.child(name), c.resample_noise)
+        return Draws(c.server_batch_size, c.noise_dim, self.probabilities, self.fed.device, self.rng.child(name), c.resample_noise)
 
     def synthesise(self, generator: Generator, draws: Draws) -> Batch:
         """A batch of images of `generator`."""
@@ -228,5 +230,5 @@ class Phases:
 
     def _new_optimisers(self) -> None:
         c = self.config
-        self.adam = torch.optim.Adam(self.generator.parameters(), lr=c.gen_lr, betas=(c.gen_beta1, c.gen_beta2), fused=True)
-        self.sgd = torch.optim.SGD(self.student.parameters(), lr=c.distill_lr, momentum=c.distill_momentum, weight_decay=c.distill_weight_decay, fused=True)
+        self.adam = Adam(self.generator.parameters(), lr=c.gen_lr, betas=(c.gen_beta1, c.gen_beta2), fused=True)
+        self.sgd = SGD(self.student.parameters(), lr=c.distill_lr, momentum=c.distill_momentum, weight_decay=c.distill_weight_decay, fused=True)

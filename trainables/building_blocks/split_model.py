@@ -36,9 +36,9 @@ def body_of(params: Mapping[str, Tensor]) -> Params:
     return {name: tensor for name, tensor in params.items() if not name.startswith(HEAD)}
 
 
-def head_module(fed: Federation, slot: str) -> nn.Module:
+def head_module(fed: Federation, role: str) -> nn.Module:
     """The classifier D of the federation's architecture alone, to be loaded with `put_head` before use."""
-    return fed.cached(("head", slot), lambda: models.build(fed.model, fed.shape, fed.classes).head)
+    return fed.cached(("head", role), lambda: models.build(fed.model, fed.shape, fed.classes).head)
 
 
 def put_head(head: nn.Module, params: Mapping[str, Tensor]) -> None:
@@ -51,9 +51,9 @@ def take_head(head: nn.Module) -> Params:
     return {HEAD + name: tensor for name, tensor in take(head).items()}
 
 
-def feature_generator(fed: Federation, slot: str, noise_dim: int, hidden: tuple[int, ...] = (512, 256)) -> FeatureGenerator:
-    """The generator module named `slot` for the federation's features; its weights are to be loaded with `params.put`."""
-    return fed.cached(("feature generator", slot, noise_dim, hidden),
+def feature_generator(fed: Federation, role: str, noise_dim: int, hidden: tuple[int, ...] = (512, 256)) -> FeatureGenerator:
+    """The generator module named `role` for the federation's features; its weights are to be loaded with `params.put`."""
+    return fed.cached(("feature generator", role, noise_dim, hidden),
                       lambda: FeatureGenerator(fed.network().feature_width, fed.classes, noise_dim, hidden))
 
 

@@ -6,7 +6,7 @@ of channel indices per group; a residual stream is one group, so additions alway
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -20,23 +20,15 @@ from trainables.wire import Params
 Channels = dict[str, Tensor]
 
 
-def channels(fed: Federation, extraction: str, round_: int, client: int) -> Channels:
-    """The channels client `client` trains in round `round_` (1, 2, ...), `k = ceil(R_i n)` of each group's n.
+def choose(fed: Federation, client: int, rule: Callable[[str, int, int], Tensor]) -> Channels:
+    """The channels that client `client` trains: `rule(group, n, k)` gives k = ceil(R_i n) indices out of a group's n channels.
 
-    `static` takes the first k (HeteroFL), `random` a fresh subset per client and round (Federated Dropout), `rolling`
-    k consecutive ones from an offset that advances by one each round, wrapping around (FedRolex)."""
+    A client of full width takes all of them in order. The rules themselves are the methods' own: see `channels` in
+    `trainables.methods.heterofl`, `feddropout` and `fedrolex`."""
     chosen: Channels = {}
     for group, n in sorted(fed.network().group_sizes.items()):
         k = channels_at(n, fed.widths[client])
-        if extraction == "static" or k == n:
-            chosen[group] = torch.arange(k)
-        elif extraction == "random":
-            generator = fed.rng.torch("submodel", "round", round_, "client", client, group)
-            chosen[group] = torch.randperm(n, generator=generator)[:k].sort().values
-        elif extraction == "rolling":
-            chosen[group] = (torch.arange(k) + (round_ - 1)) % n
-        else:
-            raise ValueError(f"extraction {extraction!r}")
+        chosen[group] = torch.arange(n) if k == n else rule(group, n, k)
     return chosen
 
 

@@ -4,7 +4,7 @@
 |----------------|----------|---------------------------------------------------------------------------------------------|
 | `iid`          | -        | equal shares, drawn uniformly                                                               |
 | `dir_class`    | DFRD     | every class is split over the clients by Dir(ω·1_N); full clients get nothing more          |
-| `dir_client`   | FedMD-CG | every client draws its label law from Dir(ω·1_C); equal client sizes                        |
+| `dir_client`   | FedMD-CG | every client draws its label distribution from Dir(ω·1_C); equal client sizes                        |
 | `dir_dominant` | FedKF    | Dir(ω·1) per class, redrawn until the clients take turns in holding the largest share       |
 | `dir_pfl`      | DHF      | `dir_class` with a minimum size of 40; meant for train and test data merged                 |
 | `pathological` | DHF      | every client sees k classes, in unequal shares                                              |
@@ -137,7 +137,7 @@ def dir_class(task: Task, rng: np.random.Generator) -> Counts | None:
 
 
 def dir_client(task: Task, rng: np.random.Generator) -> Counts:
-    """FedMD-CG. Client after client: label law ~ Dir(ω·1_C), then its equal share is drawn from the pool without
+    """FedMD-CG. Client after client: label distribution ~ Dir(ω·1_C), then its equal share is drawn from the pool without
     replacement, every sample weighted by its class. Where the classes of positive weight hold less than the share, all
     of them are taken and the rest comes uniformly from the other classes, so that sizes stay equal."""
     left, rows = task.sizes.copy(), []

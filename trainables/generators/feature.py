@@ -42,7 +42,7 @@ class _Norm(nn.BatchNorm1d):
 
 
 def initialise(generator: FeatureGenerator, random: torch.Generator) -> None:
-    """Redraws all parameters from `random` with PyTorch's default laws (weights and biases ~ U(±1/√fan_in); normalisation
+    """Redraws all parameters from `random` with PyTorch's default distributions (weights and biases ~ U(±1/√fan_in); normalisation
     weight 1, bias 0) and resets the running statistics. The same state of `random` gives the same bits."""
     with torch.no_grad():
         for part in generator.modules():

@@ -73,9 +73,9 @@ class Generator(nn.Module):
     def forward(self, h: Tensor) -> Tensor:
         """Merged vectors `(B, d')` to images `(B, ch, H, W)` in [−1, 1]."""
         images: Tensor = self.layers(h[:, :, None, None])
-        height, breadth = self.shape[1:]
-        top, left = (images.shape[2] - height) // 2, (images.shape[3] - breadth) // 2
-        return images[:, :, top:top + height, left:left + breadth]
+        height, image_width = self.shape[1:]
+        top, left = (images.shape[2] - height) // 2, (images.shape[3] - image_width) // 2
+        return images[:, :, top:top + height, left:left + image_width]
 
 
 def initialise(generator: Generator, random: torch.Generator) -> None:
@@ -94,10 +94,10 @@ def initialise(generator: Generator, random: torch.Generator) -> None:
 
 
 def _layers(width: int, shape: tuple[int, int, int]) -> list[nn.Module]:
-    channels, height, breadth = shape
-    paper = {(32, 32): [512, 256, 128], (64, 64): [512, 256, 128, 64]}.get((height, breadth))
-    doublings = max(min(height, breadth).bit_length() - 3, 0)
-    start = (-(-height // 2**doublings), -(-breadth // 2**doublings))
+    channels, image_height, image_width = shape
+    paper = {(32, 32): [512, 256, 128], (64, 64): [512, 256, 128, 64]}.get((image_height, image_width))
+    doublings = max(min(image_height, image_width).bit_length() - 3, 0)
+    start = (-(-image_height // 2**doublings), -(-image_width // 2**doublings))
     sizes = paper or [min(64 * 2**(doublings - i), 512) for i in range(doublings + 1)]
 
     layers: list[nn.Module] = [Upsampling(width, sizes[0], start, bias=False), nn.ReLU()]

@@ -12,10 +12,10 @@
 
 32×32 starts at 8×8 as published, 28×28 at 7×7, 8×8 at 2×2. Below 28 pixels all widths are halved: the published ones cost
 three times what a classifier for such images does. BatchNorm uses the batch's statistics and keeps none: the
-generator is never used outside training. Convolution weights are He's, the rest follows PyTorch's default laws
+generator is never used outside training. Convolution weights are He's, the rest follows PyTorch's default distributions
 (`models.initialise` draws them).
 
-Differs from the authors' code: BN's eps is the usual 1e-5; theirs passes 0.8 into that slot.
+Differs from the authors' code: BN's eps is the usual 1e-5; theirs passes 0.8 for it.
 """
 
 from __future__ import annotations
@@ -60,6 +60,6 @@ class NoiseGenerator(nn.Module):
         x = F.leaky_relu(self.norm1(self.conv1(F.interpolate(x, scale_factor=2))), 0.2)
         x = F.leaky_relu(self.norm2(self.conv2(F.interpolate(x, scale_factor=2))), 0.2)
         images = torch.sigmoid(self.conv3(x))
-        height, breadth = self.shape[1:]
-        top, left = (images.shape[2] - height) // 2, (images.shape[3] - breadth) // 2
-        return (images[:, :, top:top + height, left:left + breadth] - self.mean) / self.std
+        height, width = self.shape[1:]
+        top, left = (images.shape[2] - height) // 2, (images.shape[3] - width) // 2
+        return (images[:, :, top:top + height, left:left + width] - self.mean) / self.std

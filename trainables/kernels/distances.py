@@ -33,7 +33,7 @@ def mean_squares(values: Tensor) -> Tensor:
 class _MeanSquares(torch.autograd.Function):
     """`mean_i (v_ji - v_ki)²` of all pairs of rows `(B, n)`, `(B, B)`, a few rows at a time.
 
-    The same operations as in `plain`. So many rows are taken that sums run over whole vectors and give the same bits."""
+    The same operations as in `plain`. So many rows are taken that sums run over whole vectors. Results agree to rounding."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor) -> Tensor:

@@ -28,11 +28,11 @@ FEWEST, AT_ONCE = 64, 128
 
 def padded(x: Tensor, pad: tuple[int, int, int, int]) -> Tensor:
     """Images `(B, C, H, W)` within zeros, `pad` of them on the left, on the right, above and below."""
-    batch, channels, height, breadth = x.shape
+    batch, channels, height, width = x.shape
     if x.device.type != "cpu" or batch < FEWEST or channels > 1:
         return F.pad(x, pad) if any(pad) else x
     # As a matrix: its transpose is written in blocks, not value by value.
-    return F.pad(x.reshape(batch, -1).t().contiguous().view(channels, height, breadth, batch), (0, 0, *pad)).permute(3, 0, 1, 2)
+    return F.pad(x.reshape(batch, -1).t().contiguous().view(channels, height, width, batch), (0, 0, *pad)).permute(3, 0, 1, 2)
 
 
 def pooled(conv: nn.Conv2d, x: Tensor) -> Tensor:
@@ -51,13 +51,13 @@ def pooled(conv: nn.Conv2d, x: Tensor) -> Tensor:
 def _largest(kernels: Tensor, x: Tensor, k: int) -> Tensor:
     """Kernels `(4·O, C·(k+1)²)` and maps `(C, H, W, B)` to pooled maps `(O, h, w, B)`."""
     channels, batch, half = x.shape[0], x.shape[3], (k + 1) // 2
-    height, breadth = ((side - k + 1) // 2 for side in x.shape[1:3])
-    rows, columns = height + half - 1, breadth + half - 1
+    height, width = ((side - k + 1) // 2 for side in x.shape[1:3])
+    rows, columns = height + half - 1, width + half - 1
     # Every other row and column is a plane of its own: windows two pixels apart become neighbouring ones of half the side.
     planes = x[:, : 2 * rows, : 2 * columns].reshape(channels, rows, 2, columns, 2, batch).permute(0, 2, 4, 1, 3, 5).reshape(-1, rows, columns, batch)
-    products = torch.mm(kernels, _Windows.apply(planes, half)).view(4, -1, height * breadth * batch)
+    products = torch.mm(kernels, _Windows.apply(planes, half)).view(4, -1, height * width * batch)
     largest: Tensor = _Largest.apply(products)
-    return largest.view(-1, height, breadth, batch)
+    return largest.view(-1, height, width, batch)
 
 
 @cache
@@ -96,10 +96,10 @@ class _Windows(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        (channels, height, breadth, batch), size = ctx.shape, ctx.size
-        rows, columns = height - size + 1, breadth - size + 1
+        (channels, height, width, batch), size = ctx.shape, ctx.size
+        rows, columns = height - size + 1, width - size + 1
         gradient = gradient.view(channels, size, size, rows, columns * batch)
-        total = gradient.new_zeros(channels, height, breadth * batch)
+        total = gradient.new_zeros(channels, height, width * batch)
         for down in range(size):
             for right in range(size):
                 total[:, down : down + rows, right * batch : (right + columns) * batch].add_(gradient[:, down, right])
@@ -139,6 +139,6 @@ def max_pool(x: Tensor) -> Tensor:
         return x
     if x.device.type != "cpu" or (x.requires_grad and torch.is_grad_enabled()):
         return F.max_pool2d(x, 2)
-    height, breadth = x.shape[2] // 2 * 2, x.shape[3] // 2 * 2
-    rows = torch.maximum(x[:, :, 0:height:2, :breadth], x[:, :, 1:height:2, :breadth])
+    height, width = x.shape[2] // 2 * 2, x.shape[3] // 2 * 2
+    rows = torch.maximum(x[:, :, 0:height:2, :width], x[:, :, 1:height:2, :width])
     return torch.maximum(rows[..., 0::2], rows[..., 1::2])

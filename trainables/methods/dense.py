@@ -38,18 +38,30 @@ from search_spaces.parameter import choice, flag, real
 from trainables import models
 from trainables.building_blocks import distillation_bases, partial_training
 from trainables.building_blocks.batch_statistics import layers, tracking, watching
-from trainables.building_blocks.distillation_bases import WITHOUT_SERVER_STEPS, Based, Memory, State, download, global_model, init, preliminary
+from trainables.building_blocks.distillation_bases import (
+    WITHOUT_SERVER_STEPS,
+    ClientState,
+    DistillationBase,
+    State,
+    base_job,
+    global_model,
+    init,
+    preliminary,
+)
 from trainables.building_blocks.losses import kd_kl, kl_rows
-from trainables.building_blocks.server_distillation import Batch, Phases, ServerDistillation, Teachers, label_law
+from trainables.building_blocks.server_distillation import Batch, Phases, ServerDistillation, Teachers, label_distribution
+from trainables.building_blocks.submodels import extract
 from trainables.federation import ClientData, Federation, FederationConfig
+from trainables.local import LocalJob, client_of
 from trainables.method import Method
+from trainables.methods.dfrd import CHANNELS
 from trainables.params import pack, take, unpack
 from trainables.rng import Rng
 from trainables.wire import ClientResult, Params, Payload, Upload
 
 
 @dataclass(frozen=True)
-class Config(ServerDistillation, Based):
+class Config(ServerDistillation, DistillationBase):
     """DENSE's weights and switches, on top of its base and of server-side distillation."""
 
     beta_bn: float = real(1.0, low=0.0, high=100.0, log=True, symbol="β_bn", doc="Weight of the batch statistics loss.", source="DENSE", tune=(0.01, 10))
@@ -72,24 +84,37 @@ def without_statistics(config: Config) -> bool:
     return config.beta_bn == 0
 
 
-def client(config: Config, fed: Federation, payload: Payload, memory: Memory | None, data: ClientData, rng: Rng) -> ClientResult:
-    """The base's local training; uploads the model and, for L_bn, the statistics of the client's data."""
+def download(config: Config, fed: Federation, state: State, client: int) -> Payload:
+    """The client's sub-model of the base, θ[K_i,t]; in data-free mode a model in the first round and nothing after."""
+    if config.base == "none" and state.round > 0:
+        return {}
+    return pack("model", extract(fed, state.model, CHANNELS[config.base](fed, state.round + 1, client)))
+
+
+def job(config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng) -> LocalJob:
+    """Trains the received sub-model, in data-free mode the client's own, and uploads it."""
+    return base_job(config, fed, unpack("model", payload), client_state, data)
+
+
+def client(config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng) -> ClientResult:
+    """Does the job; for L_bn it also follows the statistics of the client's data during training and uploads them."""
+    train = client_of(job)
     if without_statistics(config):
-        return distillation_bases.client(config, fed, payload, memory, data, rng)
+        return train(config, fed, payload, client_state, data, rng)
     with tracking(partial_training.client_module(config, fed, data.client), config.bn_momentum) as statistics:
-        result = distillation_bases.client(config, fed, payload, memory, data, rng)
+        result = train(config, fed, payload, client_state, data, rng)
     return replace(result, upload=result.upload | pack("statistics", statistics))
 
 
 def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
     """Aggregates with the base, then alternates generator and distillation phases."""
-    model = preliminary(config, fed, state, uploads)
+    model = preliminary(config, fed, state, uploads, CHANNELS[config.base])
     if config.server_iters == 0:
         return State(state.round + 1, model, state.generator)
-    teachers, law = Teachers(fed, uploads), label_law(None, len(uploads), fed.classes)
-    tau = law.weights.to(fed.device)
+    teachers, labels = Teachers(fed, uploads), label_distribution(None, len(uploads), fed.classes)
+    tau = labels.weights.to(fed.device)
     reported = [unpack("statistics", u.payload) for u in uploads]
-    phases = Phases(config, fed, fed.network(slot="student"), model, state.generator, law.law, rng)
+    phases = Phases(config, fed, fed.network(role="student"), model, state.generator, labels.probabilities, rng)
 
     def of_generator(batch: Batch) -> Tensor:
         seen: list[Params] = [{} for _ in reported]
@@ -147,12 +172,12 @@ METHOD = Method(
     family="server-side data-free distillation",
     Config=Config,
     State=State,
-    Memory=Memory,
+    ClientState=ClientState,
     init=init,
     download=download,
     client=client,
-    job=distillation_bases.job,
-    batches=without_statistics,
+    job=job,
+    job_applies=without_statistics,
     server=server,
     global_model=global_model,
     widths="any",

@@ -12,8 +12,8 @@ model is wrong; the global model is distilled on its images and on those of its 
     L_tran    -ε KL(softmax(u_S/T) ‖ softmax(u_T/T)),   u_S = f(s; θ)                          (3)
     L_div     exp(-mean_jk d(s_j, s_k) d(h_j, h_k))                                            (4)
     L_gen     L_fid + β_tran L_tran + β_div L_div                                              (5)
-    w̃        λ w̃ + (1-λ) w                                                                  (6)
-    L_md      KL(u_T(s) ‖ f(s; θ)) + α KL(u_T(s̃) ‖ f(s̃; θ)),   s̃ = G(o(z̃, ỹ); w̃)          (7)
+    w̃         λ w̃ + (1-λ) w                                                                    (6)
+    L_md      KL(u_T(s) ‖ f(s; θ)) + α KL(u_T(s̃) ‖ f(s̃; θ)),   s̃ = G(o(z̃, ỹ); w̃)               (7)
     τ, p      τ_(i,y) = n_i^y / Σ_j n_j^y,  p(y) = Σ_j n_j^y / Σ_y Σ_j n_j^y                   (8)
 
     α alpha    λ lambda    β_tran beta_tran    β_div beta_div    o merge_op    T kd_temperature
@@ -36,29 +36,36 @@ from torch import Tensor
 from search_spaces.parameter import choice, flag, real
 from trainables.building_blocks.distillation_bases import (
     WITHOUT_SERVER_STEPS,
-    Based,
+    ChannelRule,
+    ClientState,
+    DistillationBase,
     LabelCounting,
-    Memory,
+    base_job,
     check,
-    client,
-    download,
     global_model,
     initial_generator,
-    job,
-    law_of,
+    label_distribution_of,
     preliminary,
 )
 from trainables.building_blocks.losses import diversity, kd_kl, kl_rows
-from trainables.building_blocks.server_distillation import Batch, LabelLaw, Phases, ServerDistillation, Teachers, generator_module, moving_average
-from trainables.federation import Federation
+from trainables.building_blocks.server_distillation import Batch, LabelDistribution, Phases, ServerDistillation, Teachers, generator_module, moving_average
+from trainables.building_blocks.submodels import extract
+from trainables.federation import ClientData, Federation
+from trainables.local import LocalJob, client_of
 from trainables.method import Limit, Method
-from trainables.params import on, put, take
+from trainables.methods import feddropout, fedrolex, heterofl
+from trainables.params import on, pack, put, take, unpack
 from trainables.rng import Rng
-from trainables.wire import Params, Upload
+from trainables.wire import Params, Payload, Upload
+
+#: The channels that a client trains under each base. With fedavg every client has full width and trains all of them.
+CHANNELS: dict[str, ChannelRule] = {
+    "fedavg": heterofl.channels, "heterofl": heterofl.channels, "feddropout": feddropout.channels, "fedrolex": fedrolex.channels, "none": heterofl.channels,
+}
 
 
 @dataclass(frozen=True)
-class Config(ServerDistillation, LabelCounting, Based):
+class Config(ServerDistillation, LabelCounting, DistillationBase):
     """DFRD's own weights and switches, on top of its base and of server-side distillation."""
 
     alpha: float = real(0.5, low=0.0, high=2.0, symbol="α", doc="Weight of distillation on the averaged generator's images.", source="DFRD Eq. 7", tune=True)
@@ -91,33 +98,48 @@ def init(config: Config, fed: Federation, rng: Rng) -> State:
     return State(0, fed.initial_params(), generator, generator)
 
 
+def download(config: Config, fed: Federation, state: State, client: int) -> Payload:
+    """The client's sub-model of the base, θ[K_i,t]; in data-free mode a model in the first round and nothing after."""
+    if config.base == "none" and state.round > 0:
+        return {}
+    return pack("model", extract(fed, state.model, CHANNELS[config.base](fed, state.round + 1, client)))
+
+
+def job(config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng) -> LocalJob:
+    """Trains the received sub-model, in data-free mode the client's own; uploads it and the label counts n_i^y `(C,)`."""
+    return base_job(config, fed, unpack("model", payload), client_state, data, counting=config)
+
+
+client = client_of(job)
+
+
 def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
     """Aggregates with the base, then alternates generator and distillation phases."""
     now = state.round + 1
-    model = preliminary(config, fed, state, uploads)
+    model = preliminary(config, fed, state, uploads, CHANNELS[config.base])
     if config.server_iters == 0:
         return State(now, model, state.generator, moving_average(state.ema, state.generator, config.lambda_))
-    work = _Work(config, fed, Teachers(fed, uploads), law_of(fed, uploads), model, state, rng)
+    distillation = _Distillation(config, fed, Teachers(fed, uploads), label_distribution_of(fed, uploads), model, state, rng)
     ema = state.ema
     for iteration in range(config.server_iters):
-        work.phases.generator_phase(work.generator_loss)
+        distillation.phases.generator_phase(distillation.generator_loss)
         if iteration == 0 and config.ema_update == "before_distillation":
-            ema = moving_average(ema, take(work.phases.generator), config.lambda_)
-            put(work.averaged, ema)
-        work.for_ema.renew()
-        work.phases.distillation_phase(work.student_loss)
-    generator = take(work.phases.generator)
+            ema = moving_average(ema, take(distillation.phases.generator), config.lambda_)
+            put(distillation.averaged, ema)
+        distillation.for_ema.renew()
+        distillation.phases.distillation_phase(distillation.student_loss)
+    generator = take(distillation.phases.generator)
     if config.ema_update == "round_end":
         ema = moving_average(ema, generator, config.lambda_)
-    return State(now, take(work.phases.student), generator, ema)
+    return State(now, take(distillation.phases.student), generator, ema)
 
 
-class _Work:
+class _Distillation:
     """One round's working modules and what the two phases minimise on them: step 7 of the algorithm."""
 
-    def __init__(self, config: Config, fed: Federation, teachers: Teachers, law: LabelLaw, model: Params, state: State, rng: Rng) -> None:
-        self.config, self.teachers, self.tau = config, teachers, law.weights.to(fed.device)
-        self.phases = Phases(config, fed, fed.network(slot="student"), model, state.generator, law.law, rng)
+    def __init__(self, config: Config, fed: Federation, teachers: Teachers, labels: LabelDistribution, model: Params, state: State, rng: Rng) -> None:
+        self.config, self.teachers, self.tau = config, teachers, labels.weights.to(fed.device)
+        self.phases = Phases(config, fed, fed.network(role="student"), model, state.generator, labels.probabilities, rng)
         self.averaged = generator_module(config, fed, "averaged G").eval().requires_grad_(False)
         put(self.averaged, on(fed.device, state.ema))
         self.for_ema = self.phases.draws("ema")
@@ -188,7 +210,7 @@ METHOD = Method(
     family="server-side data-free distillation",
     Config=Config,
     State=State,
-    Memory=Memory,
+    ClientState=ClientState,
     init=init,
     download=download,
     client=client,

@@ -4,7 +4,7 @@ Clients of any architecture with features of one width keep a model of their own
 guided by class prototypes lets the server distil all of them into a larger global model (GME).
 
     L_k       CE(h_k(φ_k(x)), y) + λ mean_p (φ_k(x) - C̄^y)²                                                  (5)
-    C_k^j     mean of φ_k(x) over client k's samples of class j;   C̄^j = Σ_k |D_k^j|/|D^j| C_k^j            (6) (7)
+    C_k^j     mean of φ_k(x) over client k's samples of class j;   C̄^j = Σ_k |D_k^j|/|D^j| C_k^j             (6) (7)
     w_(k,i)   Σ_j |D_k^j|/|D_k| CE(h_i(C_k^j), j),   w'_(k,i) = softmax_i(-τ w_(k,i)),   h'_k = Σ_i w'_(k,i) h_i   (8)-(10)
     u_T, v_T  Σ_k |D_k^y|/|D^y| f_k(x),  Σ_k |D_k^y|/|D^y| φ_k(x),   x = G(z, y);   u_S = ω(x),  v_S = φ(x)  (11)
     L_aut     mean_p (v_T - C̄^y)²                                                                            (12)
@@ -41,11 +41,11 @@ from trainables import models
 from trainables.building_blocks import prototypes
 from trainables.building_blocks.distillation_bases import initial_generator
 from trainables.building_blocks.losses import diversity, kd_kl, kl_rows
-from trainables.building_blocks.server_distillation import Batch, Phases, ServerDistillation, Teachers, label_law
+from trainables.building_blocks.server_distillation import Batch, Phases, ServerDistillation, Teachers, label_distribution
 from trainables.data.partition import RECIPES
 from trainables.federation import ClientData, Federation
 from trainables.generators import MERGE_OPS
-from trainables.local import LocalJob, LocalTraining, LocalWork, Objective, alone
+from trainables.local import LocalJob, LocalResult, LocalTraining, Objective, client_of
 from trainables.method import Limit, Method
 from trainables.models import Model
 from trainables.params import pack, put, take, unpack
@@ -98,27 +98,27 @@ class State:
 
 
 @dataclass(frozen=True)
-class Memory:
+class ClientState:
     """A client's own model ω_k."""
 
     model: Params
 
 
-def client_network(config: Config, fed: Federation, client: int, slot: str = "") -> Model:
+def client_network(config: Config, fed: Federation, client: int, role: str = "") -> Model:
     """The module of a client's architecture. The deep clients are spread evenly over the numbers, as partitions follow them."""
     deep = int((client + 1) * config.nu + 1e-9) > int(client * config.nu + 1e-9)
-    return _network(fed, config.deep_model if deep else config.model, slot)
+    return _network(fed, config.deep_model if deep else config.model, role)
 
 
-def global_network(config: Config, fed: Federation, slot: str = "") -> Model:
+def global_network(config: Config, fed: Federation, role: str = "") -> Model:
     """The module of the global model ω."""
-    return _network(fed, config.server_model, slot)
+    return _network(fed, config.server_model, role)
 
 
-def _network(fed: Federation, name: str, slot: str) -> Model:
+def _network(fed: Federation, name: str, role: str) -> Model:
     if name == fed.model:
-        return fed.network(slot=slot)
-    return fed.cached(("network", name, slot), lambda: models.build(name, fed.shape, fed.classes))
+        return fed.network(role=role)
+    return fed.cached(("network", name, role), lambda: models.build(name, fed.shape, fed.classes))
 
 
 def init(config: Config, fed: Federation, rng: Rng) -> State:
@@ -144,28 +144,28 @@ def download(config: Config, fed: Federation, state: State, client: int) -> Payl
     return found | pack("head", state.heads.get(client, {})) | asked
 
 
-def job(config: Config, fed: Federation, payload: Payload, memory: Memory | None, data: ClientData, rng: Rng) -> LocalJob:
+def job(config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng) -> LocalJob:
     """Trains the client's own model near the prototypes; uploads its prototypes, their counts and the head, and the rest if asked."""
     module = client_network(config, fed, data.client)
-    if memory is None:
+    if client_state is None:
         models.initialise(module, fed.rng.torch("init"))
-    own_model = take(module) if memory is None else memory.model
+    own_model = take(module) if client_state is None else client_state.model
     start = own_model | {f"head.{name}": tensor for name, tensor in unpack("head", payload).items()}
     targets = {int(j): prototype for j, prototype in unpack("prototype", payload).items()}
 
-    def finish(model: Params, work: LocalWork) -> ClientResult:
+    def finish(model: Params, trained: LocalResult) -> ClientResult:
         put(module, model)
         own, counts = prototypes.class_means(module, data), data.label_counts()
         owned = counts.nonzero().flatten().tolist()
         upload = {f"prototype/{j}": own[j].clone() for j in owned} | {f"count/{j}": counts[j].to(torch.int32) for j in owned} | pack("head", _head(model))
         if "request" in payload:
             upload |= pack("model", {name: tensor for name, tensor in model.items() if not name.startswith("head.")})
-        return ClientResult(upload=upload, memory=Memory(model), model=model, loss=work.loss)
+        return ClientResult(upload=upload, client_state=ClientState(model), model=model, loss=trained.loss)
 
     return LocalJob(module, start, finish, partial(objective, config, fed), (targets,))
 
 
-client = alone(job)
+client = client_of(job)
 
 
 def _head(model: Params) -> Params:
@@ -228,8 +228,8 @@ def enhance(config: Config, fed: Federation, generator: Params, model: Params, m
             rng: Rng) -> tuple[Params, Params]:
     """GME: alternates phases of the generator and of the global model; returns both. `merged` C̄ `(C, p)`, `counts` `(S, C)`."""
     whole = [Upload(u.client, pack("model", unpack("model", u.payload) | {f"head.{k}": v for k, v in unpack("head", u.payload).items()})) for u in uploads]
-    teachers = Teachers(fed, whole, lambda client, slot: client_network(config, fed, client, slot))
-    weights = label_law(counts, len(uploads), fed.classes).weights.to(fed.device)
+    teachers = Teachers(fed, whole, lambda client, role: client_network(config, fed, client, role))
+    weights = label_distribution(counts, len(uploads), fed.classes).weights.to(fed.device)
     held = (counts.sum(dim=0) > 0).float()
     student = global_network(config, fed, "student")
     phases = Phases(config, fed, student, model, generator, held / held.sum(), rng)
@@ -287,7 +287,7 @@ METHOD = Method(
     family="personalised, with server-side data-free distillation",
     Config=Config,
     State=State,
-    Memory=Memory,
+    ClientState=ClientState,
     init=init,
     download=download,
     client=client,

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from trainables.building_blocks.model_cache import Cache, ModelCache, caching
 from trainables.federation import ClientData, Federation
-from trainables.local import LocalJob, LocalTraining, LocalWork, alone
+from trainables.local import LocalJob, LocalResult, LocalTraining, client_of
 from trainables.method import Limit, Method
 from trainables.params import average, pack, unpack
 from trainables.rng import Rng
@@ -51,17 +51,17 @@ def download(config: LocalTraining, fed: Federation, state: State, client: int) 
     return pack("model", state.model)
 
 
-def job(config: LocalTraining, fed: Federation, payload: Payload, memory: None, data: ClientData, rng: Rng) -> LocalJob:
+def job(config: LocalTraining, fed: Federation, payload: Payload, client_state: None, data: ClientData, rng: Rng) -> LocalJob:
     """Trains the received model on the client's data and returns it."""
     return LocalJob(fed.network(), unpack("model", payload), returned)
 
 
-client = alone(job)
+client = client_of(job)
 
 
-def returned(model: Params, work: LocalWork) -> ClientResult:
+def returned(model: Params, trained: LocalResult) -> ClientResult:
     """The trained model goes back."""
-    return ClientResult(upload=pack("model", model), model=model, loss=work.loss)
+    return ClientResult(upload=pack("model", model), model=model, loss=trained.loss)
 
 
 def server(config: LocalTraining, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:

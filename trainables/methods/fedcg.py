@@ -38,10 +38,11 @@ from torch import Tensor, nn
 from search_spaces.parameter import choice, integer, real
 from trainables import models
 from trainables.building_blocks import distillation_bases
-from trainables.building_blocks.generator_aggregation import AGGREGATIONS, Crossed, aggregate, draw_noise, gd_loss, ramp
+from trainables.building_blocks.generator_aggregation import AGGREGATIONS, GeneratorAggregation, aggregate, draw_noise, gd_loss, ramp
 from trainables.building_blocks.optimiser_state import put_state, take_state
 from trainables.building_blocks.split_model import body_of, feature_generator, head_of, initial_generator
 from trainables.federation import ClientData, Federation
+from trainables.kernels.optimisers import Adam
 from trainables.local import draw_batches, train
 from trainables.method import Limit, Method, no_global_model
 from trainables.params import on, pack, put, take, unpack
@@ -53,7 +54,7 @@ _GD_SAMPLES = 256
 
 
 @dataclass(frozen=True)
-class Config(Crossed):
+class Config(GeneratorAggregation):
     """FedCG's one weight, its ramp, and what the comparison in FedMD-CG sets otherwise."""
 
     gamma: float = real(1.0, low=0.0, high=100.0, symbol="γ", doc="Weight of the extractor's squared distance to the global generator's features.",
@@ -79,7 +80,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class Memory:
+class ClientState:
     """What a client keeps: its extractor, its discriminator and the states of the two Adams."""
 
     body: Params
@@ -105,26 +106,26 @@ def download(config: Config, fed: Federation, state: State, client: int) -> Payl
     return pack("generator", state.generator) | pack("head", state.head) | {"round": torch.tensor(state.round + 1)}
 
 
-def discriminator(fed: Federation, slot: str) -> nn.Module:
+def discriminator(fed: Federation, role: str) -> nn.Module:
     """Q's module: the classifier of the federation's architecture with a single output, the logit of "real"."""
-    return fed.cached(("discriminator", slot), lambda: models.build(fed.model, fed.shape, 1).head)
+    return fed.cached(("discriminator", role), lambda: models.build(fed.model, fed.shape, 1).head)
 
 
-def client(config: Config, fed: Federation, payload: Payload, memory: Memory | None, data: ClientData, rng: Rng) -> ClientResult:
+def client(config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng) -> ClientResult:
     """Both stages; uploads generator, classifier and, for kdc, the counts of labels drawn in stage 1 `(C,)`."""
-    if memory is None:
+    if client_state is None:
         fresh = discriminator(fed, "initial")
         models.initialise(fresh, fed.rng.torch("init", "discriminator"))
-        memory = Memory(body_of(fed.initial_params()), take(fresh), {}, {})
+        client_state = ClientState(body_of(fed.initial_params()), take(fresh), {}, {})
     module = fed.network()
-    put(module, memory.body | unpack("head", payload))
+    put(module, client_state.body | unpack("head", payload))
     objective = _LocalObjective(config, fed, payload, rng.child("stage 1"))
-    work = train(config, module, data, rng, objective)
+    trained = train(config, module, data, rng, objective)
     model = take(module)
-    generator, kept, agreement = _train_gan(config, fed, model, unpack("generator", payload), memory, data, rng)
-    counts, _ = distillation_bases.label_counts(distillation_bases.LabelCounting(), data, work, None) if config.server_agg == "kdc" else (None, None)
+    generator, kept, agreement = _train_gan(config, fed, model, unpack("generator", payload), client_state, data, rng)
+    counts, _ = distillation_bases.label_counts(distillation_bases.LabelCounting(), data, trained, None) if config.server_agg == "kdc" else (None, None)
     upload = pack("generator", generator) | pack("head", head_of(model)) | ({} if counts is None else {"label_counts": counts})
-    return ClientResult(upload=upload, memory=kept, model=model, loss=float(objective.data_loss) / len(work.drawn), metrics={"gd_loss": agreement})
+    return ClientResult(upload=upload, client_state=kept, model=model, loss=float(objective.data_loss) / len(trained.drawn), metrics={"gd_loss": agreement})
 
 
 class _LocalObjective:
@@ -147,21 +148,22 @@ class _LocalObjective:
         return loss
 
 
-def _train_gan(config: Config, fed: Federation, model: Params, start: Params, memory: Memory, data: ClientData, rng: Rng) -> tuple[Params, Memory, float]:
+def _train_gan(config: Config, fed: Federation, model: Params, start: Params, client_state: ClientState, data: ClientData,
+               rng: Rng) -> tuple[Params, ClientState, float]:
     """Stage 2: the trained generator, what the client keeps, and the G+D loss."""
-    module = fed.network(slot="frozen")
+    module = fed.network(role="frozen")
     put(module.eval().requires_grad_(False), model)
     generator = feature_generator(fed, "local", config.noise_dim).train().requires_grad_(True)
     critic = discriminator(fed, "local").train()
     put(generator, on(fed.device, start))
-    put(critic, on(fed.device, memory.discriminator))
-    adam_g = torch.optim.Adam(generator.parameters(), lr=config.gen_lr, weight_decay=config.gen_weight_decay, fused=True)
-    adam_q = torch.optim.Adam(critic.parameters(), lr=config.dis_lr, weight_decay=config.gen_weight_decay, fused=True)
-    put_state(adam_g, generator, memory.generator_adam)
-    put_state(adam_q, critic, memory.discriminator_adam)
+    put(critic, on(fed.device, client_state.discriminator))
+    adam_g = Adam(generator.parameters(), lr=config.gen_lr, weight_decay=config.gen_weight_decay, fused=True)
+    adam_q = Adam(critic.parameters(), lr=config.dis_lr, weight_decay=config.gen_weight_decay, fused=True)
+    put_state(adam_g, generator, client_state.generator_adam)
+    put_state(adam_q, critic, client_state.discriminator_adam)
     rng = rng.child("stage 2")
     noise = rng.torch("noise")
-    for chosen in draw_batches(config, len(data), data.work, rng):
+    for chosen in draw_batches(config, len(data), data.step_share, rng):
         x, y = data.batch(chosen)
         with torch.no_grad():
             features = module.features(x)
@@ -177,7 +179,7 @@ def _train_gan(config: Config, fed: Federation, model: Params, start: Params, me
         adam_g.step()
     random = rng.torch("agreement")
     labels = data.y[torch.randint(len(data), (_GD_SAMPLES,), generator=random)].to(fed.device)
-    kept = Memory(body_of(model), take(critic), take_state(adam_g, generator), take_state(adam_q, critic))
+    kept = ClientState(body_of(model), take(critic), take_state(adam_g, generator), take_state(adam_q, critic))
     return take(generator), kept, gd_loss(config, generator, module.head, labels, random)
 
 
@@ -193,8 +195,8 @@ def generator_loss(made_logits: Tensor) -> Tensor:
 
 def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
     """The averages, then distillation on uniformly drawn labels (kdc: on p(y), with weights per class)."""
-    law = distillation_bases.law_of(fed, uploads)
-    generator, head = aggregate(config, fed, uploads, law.weights, law.law, rng)
+    labels = distillation_bases.label_distribution_of(fed, uploads)
+    generator, head = aggregate(config, fed, uploads, labels.weights, labels.probabilities, rng)
     return State(state.round + 1, generator, head)
 
 
@@ -205,7 +207,7 @@ METHOD = Method(
     family="model decoupling with generators of features",
     Config=Config,
     State=State,
-    Memory=Memory,
+    ClientState=ClientState,
     init=init,
     download=download,
     client=client,

@@ -38,31 +38,32 @@ from torch import Tensor
 from search_spaces.parameter import choice, integer, real
 from trainables.building_blocks.distillation_bases import (
     WITHOUT_SERVER_STEPS,
-    Based,
+    ClientState,
+    DistillationBase,
     LabelCounting,
-    Memory,
     State,
+    base_job,
     check,
-    client,
-    download,
     global_model,
     init,
-    job,
-    law_of,
+    label_distribution_of,
     preliminary,
 )
 from trainables.building_blocks.losses import diversity, kl_rows
 from trainables.building_blocks.server_distillation import Batch, Phases, ServerDistillation, Teachers
-from trainables.federation import Federation
+from trainables.building_blocks.submodels import extract
+from trainables.federation import ClientData, Federation
 from trainables.generators import MERGE_OPS
+from trainables.local import LocalJob, client_of
 from trainables.method import Method
-from trainables.params import take
+from trainables.methods.dfrd import CHANNELS
+from trainables.params import pack, take, unpack
 from trainables.rng import Rng
-from trainables.wire import Upload
+from trainables.wire import Payload, Upload
 
 
 @dataclass(frozen=True)
-class Config(ServerDistillation, LabelCounting, Based):
+class Config(ServerDistillation, LabelCounting, DistillationBase):
     """FedFTG's weights and switches, on top of its base and of server-side distillation."""
 
     beta_md: float = real(1.0, low=0.0, high=100.0, log=True, symbol="β_md", doc="Weight of the model discrepancy loss.", source="FedFTG", tune=(0.1, 10))
@@ -75,14 +76,29 @@ class Config(ServerDistillation, LabelCounting, Based):
     merge_op: str = choice("cat", MERGE_OPS, symbol="o", doc="How noise and label embedding are merged.", source="DFRD code", tune=True)
 
 
+def download(config: Config, fed: Federation, state: State, client: int) -> Payload:
+    """The client's sub-model of the base, θ[K_i,t]; in data-free mode a model in the first round and nothing after."""
+    if config.base == "none" and state.round > 0:
+        return {}
+    return pack("model", extract(fed, state.model, CHANNELS[config.base](fed, state.round + 1, client)))
+
+
+def job(config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng) -> LocalJob:
+    """Trains the received sub-model, in data-free mode the client's own; uploads it and the label counts n_i^y `(C,)`."""
+    return base_job(config, fed, unpack("model", payload), client_state, data, counting=config)
+
+
+client = client_of(job)
+
+
 def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
     """Aggregates with the base, then alternates generator and distillation phases."""
-    model = preliminary(config, fed, state, uploads)
+    model = preliminary(config, fed, state, uploads, CHANNELS[config.base])
     if config.server_iters == 0:
         return State(state.round + 1, model, state.generator)
-    teachers, law = Teachers(fed, uploads), law_of(fed, uploads)
-    tau = law.weights.to(fed.device)
-    phases = Phases(config, fed, fed.network(slot="student"), model, state.generator, law.law, rng)
+    teachers, labels = Teachers(fed, uploads), label_distribution_of(fed, uploads)
+    tau = labels.weights.to(fed.device)
+    phases = Phases(config, fed, fed.network(role="student"), model, state.generator, labels.probabilities, rng)
 
     def of_generator(batch: Batch) -> Tensor:
         with torch.set_grad_enabled(config.discrepancy == "l1"):
@@ -144,7 +160,7 @@ METHOD = Method(
     family="server-side data-free distillation",
     Config=Config,
     State=State,
-    Memory=Memory,
+    ClientState=ClientState,
     init=init,
     download=download,
     client=client,

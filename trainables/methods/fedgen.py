@@ -38,6 +38,7 @@ from trainables.building_blocks.losses import kd_kl, pair_distances
 from trainables.building_blocks.optimiser_state import put_state, take_state
 from trainables.building_blocks.split_model import body_of, feature_generator, head_module, head_of, initial_generator, put_head
 from trainables.federation import ClientData, Federation
+from trainables.kernels.optimisers import Adam
 from trainables.local import LocalTraining, train
 from trainables.method import Limit, Method
 from trainables.models import Model
@@ -83,11 +84,11 @@ class State:
     model: Params
     generator: Params
     adam: Params
-    law: Tensor
+    label_probabilities: Tensor
 
 
 @dataclass(frozen=True)
-class Memory:
+class ClientState:
     """What a client keeps: with share = head its extractor, for cumulative counts the mask of samples drawn so far `(n,)`."""
 
     body: Params | None
@@ -103,26 +104,26 @@ def init(config: Config, fed: Federation, rng: Rng) -> State:
 
 def download(config: Config, fed: Federation, state: State, client: int) -> Payload:
     """The shared parameters; from round 2 on also the generator, p(y) and the number of the coming round."""
-    guide = pack("generator", state.generator) | {"law": state.law, "round": torch.tensor(state.round + 1)}
+    guide = pack("generator", state.generator) | {"label_probabilities": state.label_probabilities, "round": torch.tensor(state.round + 1)}
     return pack("model", state.model) | (guide if state.round > 0 else {})
 
 
-def client(config: Config, fed: Federation, payload: Payload, memory: Memory | None, data: ClientData, rng: Rng) -> ClientResult:
+def client(config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng) -> ClientResult:
     """Guided local training; uploads the shared parameters and, unless label_weighting is `average`, label counts `(C,)`."""
     module = fed.network()
     start = unpack("model", payload)
     if config.share == "head":
-        start |= memory.body if memory is not None and memory.body is not None else body_of(fed.initial_params())
+        start |= client_state.body if client_state is not None and client_state.body is not None else body_of(fed.initial_params())
     put(module, start)
     objective = _LocalObjective(config, fed, payload, rng.child("guide"))
-    work = train(config, module, data, rng, objective)
+    trained = train(config, module, data, rng, objective)
     model = take(module)
     shared = model if config.share == "full" else head_of(model)
-    counts, seen = distillation_bases.label_counts(config, data, work, distillation_bases.Memory(None, memory.seen if memory is not None else None))
-    kept = Memory(body_of(model) if config.share == "head" else None, seen)
+    counts, seen = distillation_bases.label_counts(config, data, trained, client_state.seen if client_state is not None else None)
+    kept = ClientState(body_of(model) if config.share == "head" else None, seen)
     return ClientResult(
         upload=pack("model", shared) | ({} if counts is None else {"label_counts": counts}), model=model,
-        memory=kept if kept != Memory(None, None) else None, loss=float(objective.data_loss) / len(work.drawn),
+        client_state=kept if kept != ClientState(None, None) else None, loss=float(objective.data_loss) / len(trained.drawn),
     )
 
 
@@ -135,7 +136,7 @@ class _LocalObjective:
         if self.left == 0:
             return
         factor = config.gen_decay ** int(payload["round"])
-        self.alpha, self.beta, self.law = factor * config.gen_alpha, factor * config.gen_beta, payload["law"].cpu()
+        self.alpha, self.beta, self.probabilities = factor * config.gen_alpha, factor * config.gen_beta, payload["label_probabilities"].cpu()
         self.generator = feature_generator(fed, "frozen", config.noise_dim, (config.gen_hidden,)).eval().requires_grad_(False)
         put(self.generator, on(fed.device, unpack("generator", payload)))
         self.same, self.free, self.labels = (rng.torch(name) for name in ("noise", "free noise", "free labels"))
@@ -149,7 +150,7 @@ class _LocalObjective:
             return loss
         self.left -= 1
         if self.alpha > 0:
-            free_y = torch.multinomial(self.law, self.config.guide_batch_size, replacement=True, generator=self.labels).to(x.device)
+            free_y = torch.multinomial(self.probabilities, self.config.guide_batch_size, replacement=True, generator=self.labels).to(x.device)
             loss = loss + self.alpha * F.cross_entropy(module.head(self._features(free_y, self.free)), free_y)
         if self.beta > 0:
             with torch.no_grad():
@@ -163,14 +164,14 @@ class _LocalObjective:
 
 
 def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
-    """The average and the label law, then the generator's steps."""
+    """The average and the label distribution, then the generator's steps."""
     model = average((unpack("model", u.payload), fed.sizes[u.client]) for u in uploads)
-    found = distillation_bases.law_of(fed, uploads)
-    seen = (found.law > 0).float()
-    law = found.law if config.label_draw == "counts" else seen / seen.sum()
+    found = distillation_bases.label_distribution_of(fed, uploads)
+    seen = (found.probabilities > 0).float()
+    probabilities = found.probabilities if config.label_draw == "counts" else seen / seen.sum()
     generator = feature_generator(fed, "learning", config.noise_dim, (config.gen_hidden,)).train().requires_grad_(True)
     put(generator, on(fed.device, state.generator))
-    adam = torch.optim.Adam(generator.parameters(), lr=config.gen_lr * config.gen_lr_decay**state.round, weight_decay=config.gen_weight_decay, fused=True)
+    adam = Adam(generator.parameters(), lr=config.gen_lr * config.gen_lr_decay**state.round, weight_decay=config.gen_weight_decay, fused=True)
     put_state(adam, generator, state.adam)
     heads = [head_module(fed, f"teacher {place}") for place in range(len(uploads))]
     for head, upload in zip(heads, uploads, strict=True):
@@ -181,13 +182,13 @@ def server(config: Config, fed: Federation, state: State, uploads: Sequence[Uplo
     noise, labels = rng.torch("noise"), rng.torch("labels")
     for _ in range(config.gen_steps):
         z = torch.randn(config.server_batch_size, config.noise_dim, generator=noise).to(fed.device)
-        y = torch.multinomial(law, config.server_batch_size, replacement=True, generator=labels).to(fed.device)
+        y = torch.multinomial(probabilities, config.server_batch_size, replacement=True, generator=labels).to(fed.device)
         made = generator(z, y)
         loss = generator_loss(config, torch.stack([head(made) for head in heads]), y, tau[:, y], sizes / sizes.sum(), made, z)
         adam.zero_grad(set_to_none=True)
         loss.backward()
         adam.step()
-    return State(state.round + 1, model, take(generator), take_state(adam, generator), law)
+    return State(state.round + 1, model, take(generator), take_state(adam, generator), probabilities)
 
 
 def generator_loss(config: Config, logits: Tensor, y: Tensor, tau: Tensor, shares: Tensor, made: Tensor, z: Tensor) -> Tensor:
@@ -217,7 +218,7 @@ METHOD = Method(
     family="server-side generator of features",
     Config=Config,
     State=State,
-    Memory=Memory,
+    ClientState=ClientState,
     init=init,
     download=download,
     client=client,

@@ -30,7 +30,7 @@ from search_spaces.parameter import choice, flag, integer, real
 from trainables.building_blocks.losses import kd_kl
 from trainables.building_blocks.model_cache import Cache, ModelCache, caching
 from trainables.federation import ClientData, Federation
-from trainables.local import LocalJob, Objective, alone
+from trainables.local import LocalJob, Objective, client_of
 from trainables.method import Limit, Method
 from trainables.methods import fedavg
 from trainables.params import average, pack, unpack
@@ -49,7 +49,7 @@ class Config(ModelCache):
                           source="FedGKD, FedGKD-VOTE", tune=True)
     wait_for_buffer: bool = flag(True, doc="Distil only once M models exist.", source="FedKF code")
     kd_temperature: float = real(1.0, low=0.1, high=100.0, log=True, symbol="T", doc="Temperature of both softmaxes in the KL.", source="FedKF code")
-    kl_direction: str = choice("teacher_first", ("teacher_first", "literal"), doc="Slot of the teacher in the KL.", source="FedKF code")
+    kl_direction: str = choice("teacher_first", ("teacher_first", "literal"), doc="Position of the teacher in the KL.", source="FedKF code")
 
 
 @dataclass(frozen=True)
@@ -79,17 +79,17 @@ def download(config: Config, fed: Federation, state: State, client: int) -> Payl
     return payload
 
 
-def job(config: Config, fed: Federation, payload: Payload, memory: None, data: ClientData, rng: Rng) -> LocalJob:
+def job(config: Config, fed: Federation, payload: Payload, client_state: None, data: ClientData, rng: Rng) -> LocalJob:
     """Trains the received model, taught by what else was received."""
     received = unpack("model", payload)
     teachers = {name: tensor for name, tensor in payload.items() if name.startswith("teacher")}
     if not teachers:
         return LocalJob(fed.network(), received, fedavg.returned)
-    fed.network(slot="teacher")  # built now: nothing may be drawn within a vectorised program
+    fed.network(role="teacher")  # built now: nothing may be drawn within a vectorised program
     return LocalJob(fed.network(), received, fedavg.returned, partial(_taught, config, fed), (teachers,))
 
 
-client = alone(job)
+client = client_of(job)
 
 
 def _taught(config: Config, fed: Federation, teachers: Params) -> Objective:
@@ -98,7 +98,7 @@ def _taught(config: Config, fed: Federation, teachers: Params) -> Objective:
 
 def frozen_teachers(fed: Federation, payload: Mapping[str, Tensor]) -> list[Callable[[Tensor], Tensor]]:
     """The payload's teachers, images to logits, in evaluation mode; none where none was sent."""
-    module = fed.network(slot="teacher").eval()
+    module = fed.network(role="teacher").eval()
     teachers: list[Callable[[Tensor], Tensor]] = []
     while params := unpack(f"teacher{len(teachers)}", payload):
         teachers.append(partial(functional_call, module, params))

@@ -7,13 +7,13 @@ The server caches every client's latest model (T1, `trainables.building_blocks.m
 from the average of that cache, on images of a generator that it keeps and trains at every step (T2).
 
     start    w_k ← w (ACA);   teacher ŵ: the cache's average (OCA), frozen;   x̂ = g(z; θ_k),  z ~ N(0, I)
-    L_OH     CE(h(x̂; ŵ), ŷ),   ŷ = argmax h(x̂; ŵ)                                               (2)
-    L_IE     Σ_c p̄_c log p̄_c,   p̄ = mean_b h(x̂_b; ŵ)                                            (3)
-    L_A      -mean |f(x̂; ŵ)|                                                                      (4)
+    L_OH     CE(h(x̂; ŵ), ŷ),   ŷ = argmax h(x̂; ŵ)                                                  (2)
+    L_IE     Σ_c p̄_c log p̄_c,   p̄ = mean_b h(x̂_b; ŵ)                                               (3)
+    L_A      -mean |f(x̂; ŵ)|                                                                       (4)
     L_G      L_IE + λ1 L_OH + λ2 L_A                          one Adam step on θ_k                 (5)
-    L_KL     KL(h(x̂; ŵ) ‖ h(x̂; w_k))                                                             (6)
+    L_KL     KL(h(x̂; ŵ) ‖ h(x̂; w_k))                                                               (6)
     L        CE(h(x; w_k), y) + γ L_KL                        one SGD step on w_k                  (7, 8)
-    server   ŵ_k ← w_k;   w ← Σ_(k∈S) n_k w_k / Σ n_k;   ŵ ← Σ_k n_k ŵ_k / Σ n_k                  (Alg. 1)
+    server   ŵ_k ← w_k;   w ← Σ_(k∈S) n_k w_k / Σ n_k;   ŵ ← Σ_k n_k ŵ_k / Σ n_k                   (Alg. 1)
 
     λ1 lambda1    λ2 lambda2    γ gamma    β gen_lr    d noise_dim (of z)    η lr    B batch_size    E local_epochs
     h   class probabilities     f   features, the input of the last layers
@@ -44,6 +44,7 @@ from trainables.building_blocks.model_cache import Cache, Readout, both, chosen,
 from trainables.building_blocks.optimiser_state import put_state, take_state
 from trainables.federation import ClientData, Federation
 from trainables.generators.noise import NoiseGenerator
+from trainables.kernels.optimisers import Adam
 from trainables.local import cross_entropy, train
 from trainables.method import Limit, Method
 from trainables.params import average, on, pack, put, take, unpack
@@ -66,7 +67,7 @@ class Config(Readout):
     noise_dim: int = integer(100, low=1, high=4096, symbol="d", doc="Width of the generator's noise; the code takes 1000 for CIFAR.", source="FedKF code")
     kd_from_round: int = integer(2, low=1, high=100_000, doc="First round with distillation; before it a client trains on its data alone.", source="FedKF code")
     kd_temperature: float = real(1.0, low=0.1, high=100.0, log=True, symbol="T", doc="Temperature of both softmaxes in L_KL.", source="FedKF code")
-    kl_direction: str = choice("teacher_first", ("teacher_first", "literal"), doc="Slot of the teacher in L_KL.", source="FedKF Eq. 6")
+    kl_direction: str = choice("teacher_first", ("teacher_first", "literal"), doc="Position of the teacher in L_KL.", source="FedKF Eq. 6")
     gen_adversarial: bool = flag(False, doc="Subtract γ L_KL from L_G: the generator seeks images on which student and teacher differ.", source="FedKF code")
     entropy_scale: str = choice("nats", ("nats", "unit"), doc="L_IE as printed, or divided by log C.", source="FedKF Eq. 3; code")
     activation_norm: str = choice("mean", ("mean", "sum"), doc="L_A: mean over a sample's features, or their sum as printed.",
@@ -84,7 +85,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class Memory:
+class ClientState:
     """What a client keeps: its generator θ_k and the state of its Adam."""
 
     generator: Params
@@ -107,16 +108,16 @@ def download(config: Config, fed: Federation, state: State, client: int) -> Payl
     return payload | pack("teacher", state.model if state.cache is None else state.cache.overall)
 
 
-def client(config: Config, fed: Federation, payload: Payload, memory: Memory | None, data: ClientData, rng: Rng) -> ClientResult:
+def client(config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng) -> ClientResult:
     """Trains the received model on the client's data and, in rounds with distillation, on its generator's images."""
     model = unpack("model", payload)
     module = fed.network()
     put(module, model)
     taught_by = model if "model_teaches" in payload else unpack("teacher", payload)
-    fusion = Fusion(config, fed, taught_by, memory, rng) if taught_by else None
-    work = train(planned(config, fed), module, data, rng, fusion or cross_entropy)
+    fusion = Fusion(config, fed, taught_by, client_state, rng) if taught_by else None
+    trained = train(planned(config, fed), module, data, rng, fusion or cross_entropy)
     model = take(module)
-    return ClientResult(upload=pack("model", model), memory=fusion.memory() if fusion else memory, model=model, loss=work.loss)
+    return ClientResult(upload=pack("model", model), client_state=fusion.client_state() if fusion else client_state, model=model, loss=trained.loss)
 
 
 def planned(config: Config, fed: Federation) -> Config:
@@ -130,20 +131,20 @@ def planned(config: Config, fed: Federation) -> Config:
 class Fusion:
     """The objective of Eq. (8) for `local.train`; every call also makes the generator's step on the same images."""
 
-    def __init__(self, config: Config, fed: Federation, teacher: Mapping[str, Tensor], memory: Memory | None, rng: Rng) -> None:
+    def __init__(self, config: Config, fed: Federation, teacher: Mapping[str, Tensor], client_state: ClientState | None, rng: Rng) -> None:
         self.config = config
-        self.teacher = fed.network(slot="teacher")
+        self.teacher = fed.network(role="teacher")
         put(self.teacher, teacher)
         self.teacher.eval().requires_grad_(False)
         self.generator = fed.cached(("noise generator", config.noise_dim), lambda: NoiseGenerator(fed.shape, config.noise_dim, fed.mean, fed.std))
         self.generator.train()
-        if memory is None:  # every client starts from the same θ
+        if client_state is None:  # every client starts from the same θ
             models.initialise(self.generator, fed.rng.torch("init", "noise generator"))
         else:
-            put(self.generator, on(fed.device, memory.generator))
-        self.adam = torch.optim.Adam(self.generator.parameters(), lr=config.gen_lr, fused=True)
-        if memory is not None:
-            put_state(self.adam, self.generator, memory.adam)
+            put(self.generator, on(fed.device, client_state.generator))
+        self.adam = Adam(self.generator.parameters(), lr=config.gen_lr, fused=True)
+        if client_state is not None:
+            put_state(self.adam, self.generator, client_state.adam)
         self.noise = rng.torch("noise")
         self.device = fed.device
 
@@ -163,9 +164,9 @@ class Fusion:
         distilled = kd_kl(student(images.detach()), logits, c.kd_temperature, c.kl_direction)
         return F.cross_entropy(student(x), y) + c.gamma * distilled
 
-    def memory(self) -> Memory:
+    def client_state(self) -> ClientState:
         """What is left of the round on the client."""
-        return Memory(take(self.generator), take_state(self.adam, self.generator))
+        return ClientState(take(self.generator), take_state(self.adam, self.generator))
 
 
 def one_hot_loss(logits: Tensor) -> Tensor:
@@ -221,7 +222,7 @@ METHOD = Method(
     family="one global model",
     Config=Config,
     State=State,
-    Memory=Memory,
+    ClientState=ClientState,
     init=init,
     download=download,
     client=client,

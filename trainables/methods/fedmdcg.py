@@ -38,11 +38,12 @@ from torch import Tensor, nn
 
 from search_spaces.parameter import choice, real
 from trainables.building_blocks import distillation_bases
-from trainables.building_blocks.generator_aggregation import Crossed, aggregate, draw_noise, gd_loss, ramp
+from trainables.building_blocks.generator_aggregation import GeneratorAggregation, aggregate, draw_noise, gd_loss, ramp
 from trainables.building_blocks.losses import kd_kl, pair_distances
 from trainables.building_blocks.optimiser_state import put_state, take_state
 from trainables.building_blocks.split_model import body_of, feature_generator, head_of, initial_generator
 from trainables.federation import ClientData, Federation
+from trainables.kernels.optimisers import Adam
 from trainables.local import draw_batches, train
 from trainables.method import Limit, Method, no_global_model
 from trainables.models import Model
@@ -55,7 +56,7 @@ _GD_SAMPLES = 256
 
 
 @dataclass(frozen=True)
-class Config(distillation_bases.LabelCounting, Crossed):
+class Config(distillation_bases.LabelCounting, GeneratorAggregation):
     """FedMD-CG's loss weights, ramp and diversity."""
 
     lambda1: float = real(1.0, low=0.0, high=10.0, symbol="λ₁", doc="Weight of the classifier's cross-entropy on the global generator's features.",
@@ -83,16 +84,16 @@ class Config(distillation_bases.LabelCounting, Crossed):
 
 @dataclass(frozen=True)
 class State:
-    """The global generator and classifier (`head.…`) after `round` rounds, and the label law p(y) `(C,)`."""
+    """The global generator and classifier (`head.…`) after `round` rounds, and the label distribution p(y) `(C,)`."""
 
     round: int
     generator: Params
     head: Params
-    law: Tensor
+    label_probabilities: Tensor
 
 
 @dataclass(frozen=True)
-class Memory:
+class ClientState:
     """What a client keeps: its extractor, its generator, the state of the generator's Adam, and for cumulative counts the
     mask of samples drawn so far `(n,)`."""
 
@@ -117,27 +118,28 @@ def init(config: Config, fed: Federation, rng: Rng) -> State:
 
 def download(config: Config, fed: Federation, state: State, client: int) -> Payload:
     """G, D, p(y) and the number of the coming round."""
-    return pack("generator", state.generator) | pack("head", state.head) | {"law": state.law, "round": torch.tensor(state.round + 1)}
+    public = {"label_probabilities": state.label_probabilities, "round": torch.tensor(state.round + 1)}
+    return pack("generator", state.generator) | pack("head", state.head) | public
 
 
-def client(config: Config, fed: Federation, payload: Payload, memory: Memory | None, data: ClientData, rng: Rng) -> ClientResult:
+def client(config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng) -> ClientResult:
     """Both stages; uploads the local generator, the local classifier and, unless label_weighting is `average`, label counts `(C,)`."""
-    if memory is None:
-        memory = Memory(body_of(fed.initial_params()), initial_generator(fed, config.noise_dim), {}, None)
+    if client_state is None:
+        client_state = ClientState(body_of(fed.initial_params()), initial_generator(fed, config.noise_dim), {}, None)
     module = fed.network()
-    put(module, memory.body | unpack("head", payload))
+    put(module, client_state.body | unpack("head", payload))
     factor = ramp(int(payload["round"]), fed.rounds, config.ramp_power)
     logits_too = config.server_agg != "ave_star"
     weights = Weights(logits_too * factor * config.lambda1, factor * config.lambda2, logits_too * factor * config.lambda3)
     objective = _LocalObjective(config, fed, payload, weights, rng.child("stage 1"))
-    work = train(config, module, data, rng, objective)
+    trained = train(config, module, data, rng, objective)
     model = take(module)
-    generator, adam, agreement = _train_generator(config, fed, model, memory, data, rng)
-    counts, seen = distillation_bases.label_counts(config, data, work, distillation_bases.Memory(None, memory.seen))
+    generator, adam, agreement = _train_generator(config, fed, model, client_state, data, rng)
+    counts, seen = distillation_bases.label_counts(config, data, trained, client_state.seen)
     return ClientResult(
         upload=pack("generator", generator) | pack("head", head_of(model)) | ({} if counts is None else {"label_counts": counts}),
-        memory=Memory(body_of(model), generator, adam, seen), model=model,
-        loss=float(objective.data_loss) / len(work.drawn), metrics={"gd_loss": agreement},
+        client_state=ClientState(body_of(model), generator, adam, seen), model=model,
+        loss=float(objective.data_loss) / len(trained.drawn), metrics={"gd_loss": agreement},
     )
 
 
@@ -145,7 +147,7 @@ class _LocalObjective:
     """Eq. (4) of one round; terms without weight draw nothing. `data_loss` sums up CE(D_i(F_i(x)), y)."""
 
     def __init__(self, config: Config, fed: Federation, payload: Payload, weights: Weights, rng: Rng) -> None:
-        self.config, self.weights, self.law = config, weights, payload["law"].cpu()
+        self.config, self.weights, self.probabilities = config, weights, payload["label_probabilities"].cpu()
         self.generator = feature_generator(fed, "frozen", config.noise_dim).eval().requires_grad_(False)
         put(self.generator, on(fed.device, unpack("generator", payload)))
         self.same, self.free, self.labels = (rng.torch(name) for name in ("noise", "free noise", "free labels"))
@@ -162,7 +164,7 @@ class _LocalObjective:
             with torch.no_grad():
                 made_logits = module.head(made)
         if self.weights.ce > 0:
-            free_y = torch.multinomial(self.law, len(y), replacement=True, generator=self.labels).to(x.device)
+            free_y = torch.multinomial(self.probabilities, len(y), replacement=True, generator=self.labels).to(x.device)
             free_logits = module.head(self.generator(draw_noise(self.config, len(y), self.free, x.device), free_y))
         self.data_loss += F.cross_entropy(logits, y).detach()
         return model_loss(self.config, self.weights, features, logits, y, made, made_logits, free_logits, free_y)
@@ -181,17 +183,17 @@ def model_loss(config: Config, weights: Weights, features: Tensor, logits: Tenso
     return loss
 
 
-def _train_generator(config: Config, fed: Federation, model: Params, memory: Memory, data: ClientData, rng: Rng) -> tuple[Params, Params, float]:
+def _train_generator(config: Config, fed: Federation, model: Params, client_state: ClientState, data: ClientData, rng: Rng) -> tuple[Params, Params, float]:
     """Stage 2: the trained generator, its Adam's state, and the G+D loss."""
-    module = fed.network(slot="frozen")
+    module = fed.network(role="frozen")
     put(module.eval().requires_grad_(False), model)
     generator = feature_generator(fed, "local", config.noise_dim).train().requires_grad_(True)
-    put(generator, on(fed.device, memory.generator))
-    adam = torch.optim.Adam(generator.parameters(), lr=config.gen_lr, weight_decay=config.gen_weight_decay, fused=True)
-    put_state(adam, generator, memory.adam)
+    put(generator, on(fed.device, client_state.generator))
+    adam = Adam(generator.parameters(), lr=config.gen_lr, weight_decay=config.gen_weight_decay, fused=True)
+    put_state(adam, generator, client_state.adam)
     rng = rng.child("stage 2")
     noise = rng.torch("noise")
-    for chosen in draw_batches(config, len(data), data.work, rng):
+    for chosen in draw_batches(config, len(data), data.step_share, rng):
         x, y = data.batch(chosen)
         z = draw_noise(config, len(y), noise, x.device)
         with torch.no_grad():
@@ -229,10 +231,10 @@ def diversity_loss(config: Config, made: Tensor, z: Tensor, labels: Tensor) -> T
 
 
 def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
-    """The averages and the label law, then distillation."""
-    law = distillation_bases.law_of(fed, uploads)
-    generator, head = aggregate(config, fed, uploads, law.weights, law.law, rng)
-    return State(state.round + 1, generator, head, law.law)
+    """The averages and the label distribution, then distillation."""
+    labels = distillation_bases.label_distribution_of(fed, uploads)
+    generator, head = aggregate(config, fed, uploads, labels.weights, labels.probabilities, rng)
+    return State(state.round + 1, generator, head, labels.probabilities)
 
 
 METHOD = Method(
@@ -242,7 +244,7 @@ METHOD = Method(
     family="model decoupling with generators of features",
     Config=Config,
     State=State,
-    Memory=Memory,
+    ClientState=ClientState,
     init=init,
     download=download,
     client=client,

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from search_spaces.parameter import real
 from trainables.building_blocks.model_cache import ModelCache, caching
 from trainables.federation import ClientData, Federation
-from trainables.local import LocalJob, Objective, alone
+from trainables.local import LocalJob, Objective, client_of
 from trainables.method import Limit, Method
 from trainables.methods import fedavg
 from trainables.params import unpack
@@ -40,7 +40,7 @@ class Config(ModelCache):
                      tune=(1e-5, 10.0))
 
 
-def job(config: Config, fed: Federation, payload: Payload, memory: None, data: ClientData, rng: Rng) -> LocalJob:
+def job(config: Config, fed: Federation, payload: Payload, client_state: None, data: ClientData, rng: Rng) -> LocalJob:
     """Trains the received model, held near what was received."""
     module, received = fed.network(), unpack("model", payload)
     if config.mu == 0:
@@ -49,7 +49,7 @@ def job(config: Config, fed: Federation, payload: Payload, memory: None, data: C
     return LocalJob(module, received, fedavg.returned, partial(proximal_cross_entropy, config.mu), (anchor,))
 
 
-client = alone(job)
+client = client_of(job)
 
 
 def proximal_cross_entropy(mu: float, anchor: Sequence[Tensor]) -> Objective:

@@ -17,10 +17,16 @@ Differs from the paper: the rounds of FedAvg it starts from are left out, as in 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainables.building_blocks.shared_part import sharing_method
-from trainables.local import LocalTraining
+from trainables.building_blocks.split_model import body_of, head_of
+from trainables.federation import ClientData, Federation
+from trainables.local import LocalJob, LocalResult, LocalTraining, client_of
+from trainables.method import Limit, Method, no_global_model
+from trainables.params import average, pack, unpack
+from trainables.rng import Rng
+from trainables.wire import ClientResult, Params, Payload, Upload
 
 
 @dataclass(frozen=True)
@@ -28,11 +34,64 @@ class Config(LocalTraining):
     """Local training is all there is to set."""
 
 
-METHOD = sharing_method(
-    "head",
-    Config,
+@dataclass(frozen=True)
+class State:
+    """The head φ after `round` rounds."""
+
+    round: int
+    shared: Params
+
+
+@dataclass(frozen=True)
+class ClientState:
+    """A client's extractor `θ_i`."""
+
+    private: Params
+
+
+def init(config: Config, fed: Federation, rng: Rng) -> State:
+    """The head φ of the initial model."""
+    return State(0, head_of(fed.initial_params()))
+
+
+def download(config: Config, fed: Federation, state: State, client: int) -> Payload:
+    """The head φ."""
+    return pack("model", state.shared)
+
+
+def job(config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng) -> LocalJob:
+    """Trains the received φ together with the client's own θ_i."""
+    own = client_state.private if client_state is not None else body_of(fed.initial_params())
+    return LocalJob(fed.network(), unpack("model", payload) | own, _shared_and_kept)
+
+
+client = client_of(job)
+
+
+def _shared_and_kept(model: Params, trained: LocalResult) -> ClientResult:
+    """φ_i is uploaded, θ_i stays."""
+    return ClientResult(upload=pack("model", head_of(model)), client_state=ClientState(body_of(model)), model=model, loss=trained.loss)
+
+
+def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
+    """The average of the heads, weighted by client sizes."""
+    return State(state.round + 1, average((unpack("model", u.payload), fed.sizes[u.client]) for u in uploads))
+
+
+METHOD = Method(
     name="lgfedavg",
     title="LG-FedAvg",
     reference="Liang et al., 2020",
     family="shared head, personal features",
+    Config=Config,
+    State=State,
+    ClientState=ClientState,
+    init=init,
+    download=download,
+    client=client,
+    job=job,
+    server=server,
+    global_model=no_global_model,
+    virtual=True,
+    limits=(Limit({"clients": 1}, equals="local", other={"clients": 1}),),
 )

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainables.federation import ClientData, Federation
-from trainables.local import LocalJob, LocalTraining, LocalWork, alone
+from trainables.local import LocalJob, LocalResult, LocalTraining, client_of
 from trainables.method import Method, no_global_model
 from trainables.rng import Rng
 from trainables.wire import ClientResult, Params, Payload, Upload
@@ -39,7 +39,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class Memory:
+class ClientState:
     """A client's own model `w_i`."""
 
     model: Params
@@ -55,16 +55,16 @@ def download(config: Config, fed: Federation, state: State, client: int) -> Payl
     return {}
 
 
-def job(config: Config, fed: Federation, payload: Payload, memory: Memory | None, data: ClientData, rng: Rng) -> LocalJob:
+def job(config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng) -> LocalJob:
     """Goes on training the client's own model; uploads nothing."""
-    return LocalJob(fed.network(), memory.model if memory is not None else fed.initial_params(), _kept)
+    return LocalJob(fed.network(), client_state.model if client_state is not None else fed.initial_params(), _kept)
 
 
-client = alone(job)
+client = client_of(job)
 
 
-def _kept(model: Params, work: LocalWork) -> ClientResult:
-    return ClientResult(upload={}, memory=Memory(model), model=model, loss=work.loss)
+def _kept(model: Params, trained: LocalResult) -> ClientResult:
+    return ClientResult(upload={}, client_state=ClientState(model), model=model, loss=trained.loss)
 
 
 def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
@@ -79,7 +79,7 @@ METHOD = Method(
     family="no communication",
     Config=Config,
     State=State,
-    Memory=Memory,
+    ClientState=ClientState,
     init=init,
     download=download,
     client=client,

@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from search_spaces.parameter import real
 from trainables.building_blocks.model_cache import ModelCache, caching
 from trainables.federation import ClientData, Federation
-from trainables.local import LocalJob, LocalWork, alone
+from trainables.local import LocalJob, LocalResult, client_of
 from trainables.method import Limit, Method
 from trainables.methods import fedavg
 from trainables.params import average, pack, put, unpack
@@ -52,19 +52,19 @@ class Config(ModelCache):
                     source="q-FFL Eq. 2; FedKF Sec. VI-A", tune=(1e-5, 10.0))
 
 
-def job(config: Config, fed: Federation, payload: Payload, memory: None, data: ClientData, rng: Rng) -> LocalJob:
+def job(config: Config, fed: Federation, payload: Payload, client_state: None, data: ClientData, rng: Rng) -> LocalJob:
     """Measures the received model on all samples, trains it, uploads both."""
     module, received = fed.network(), unpack("model", payload)
     put(module, received)
     loss = {"loss": mean_loss(module, data, rng)} if config.q > 0 else {}
 
-    def finish(model: Params, work: LocalWork) -> ClientResult:
-        return ClientResult(upload=pack("model", model) | loss, model=model, loss=work.loss)
+    def finish(model: Params, trained: LocalResult) -> ClientResult:
+        return ClientResult(upload=pack("model", model) | loss, model=model, loss=trained.loss)
 
     return LocalJob(module, received, finish)
 
 
-client = alone(job)
+client = client_of(job)
 
 
 @torch.no_grad()

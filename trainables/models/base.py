@@ -50,7 +50,7 @@ class Model(nn.Module):
     feature_width: int
     #: The name it was built by.
     name: str
-    #: Law of convolution weights, see `initialise`.
+    #: Distribution of convolution weights, see `initialise`.
     convolutions: Literal["default", "he"] = "default"
 
     def __init__(self, shape: Shape, classes: int, rate: float, scaler: bool) -> None:
@@ -88,7 +88,7 @@ class Model(nn.Module):
 
 
 def initialise(module: nn.Module, generator: torch.Generator) -> None:
-    """Redraws every parameter of `module` from `generator` with PyTorch's default laws, in the order of `modules()`.
+    """Redraws every parameter of `module` from `generator` with PyTorch's default distributions, in the order of `modules()`.
 
     Convolution and linear weights and biases ~ U(−b, b) with b = 1/sqrt(fan_in); normalisation weight 1, bias 0. A module
     with `convolutions = "he"` draws convolution weights from N(0, 2/(k·k·out)) instead (He et al. 2015, fan out).
@@ -106,4 +106,4 @@ def initialise(module: nn.Module, generator: torch.Generator) -> None:
         elif isinstance(part, nn.BatchNorm2d | nn.GroupNorm):
             part.reset_parameters()
         elif next(part.parameters(recurse=False), None) is not None:
-            raise TypeError(f"initialise does not know {type(part).__name__} ({name}): give it a law here")
+            raise TypeError(f"initialise does not know {type(part).__name__} ({name}): give it a distribution here")

@@ -22,7 +22,7 @@ class BatchNorm(nn.BatchNorm2d):
         """`(B, C, H, W)` to the same shape, or with `pool` to that of `max_pool`.
 
         Without gradients, on a CPU, only what pooling leaves is normalised, by the statistics of the whole map: the largest stays the
-        largest where weights are positive. In float32 to the same bits."""
+        largest where weights are positive. To rounding; in float32 to the same bits where it was compared."""
         if x.shape[0] * x.shape[2] * x.shape[3] == 1:
             return x * 0 + self.bias.view(1, -1, 1, 1)
         if pool and self._after_pooling(x):

@@ -23,12 +23,12 @@ class LeNet5(Model):
 
     def __init__(self, shape: Shape, classes: int, rate: float, scaler: bool) -> None:
         super().__init__(shape, classes, rate, scaler)
-        channels, height, breadth = shape
+        channels, height, width = shape
         first, second, third = (self.channels(f"conv{i + 1}", n) for i, n in enumerate((6, 16, 120)))
         hidden = self.channels("fc", 84)
-        top, left = max(32 - height, 0), max(32 - breadth, 0)
+        top, left = max(32 - height, 0), max(32 - width, 0)
         self.pad = (left // 2, left - left // 2, top // 2, top - top // 2)
-        area = _map_side(height + top) * _map_side(breadth + left)
+        area = _map_side(height + top) * _map_side(width + left)
 
         self.conv1 = nn.Conv2d(channels, first, 5)
         self.conv2 = nn.Conv2d(first, second, 5)

@@ -20,11 +20,11 @@ class LeNet5Paper(Model):
 
     def __init__(self, shape: Shape, classes: int, rate: float, scaler: bool) -> None:
         super().__init__(shape, classes, rate, scaler)
-        channels, height, breadth = shape
+        channels, height, width = shape
         conv1, conv2, fc1, fc2 = (self.channels(name, n) for name, n in (("conv1", 6), ("conv2", 16), ("fc1", 120), ("fc2", 84)))
-        top, left = max(28 - height, 0), max(28 - breadth, 0)
+        top, left = max(28 - height, 0), max(28 - width, 0)
         self.pad = (left // 2, left - left // 2, top // 2, top - top // 2)
-        area = _map_side(height + top) * _map_side(breadth + left)
+        area = _map_side(height + top) * _map_side(width + left)
 
         self.conv1, self.conv2 = nn.Conv2d(channels, conv1, 5), nn.Conv2d(conv1, conv2, 5)
         self.feature_width = conv2 * area

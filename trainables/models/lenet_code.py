@@ -24,10 +24,10 @@ class LeNetCode(Model):
 
     def __init__(self, shape: Shape, classes: int, rate: float, scaler: bool, *, hidden: int) -> None:
         super().__init__(shape, classes, rate, scaler)
-        channels, height, breadth = shape
+        channels, height, width = shape
         first, second, middle = self.channels("conv1", 16), self.channels("conv2", 32), self.channels("fc", hidden)
-        stride = 1 if min(height, breadth) < 16 else 2
-        area = _map_side(height, stride) * _map_side(breadth, stride)
+        stride = 1 if min(height, width) < 16 else 2
+        area = _map_side(height, stride) * _map_side(width, stride)
 
         self.conv1, self.norm1 = nn.Conv2d(channels, first, 3, stride, padding=1), BatchNorm(first)
         self.conv2, self.norm2 = nn.Conv2d(first, second, 3, stride, padding=1), BatchNorm(second)

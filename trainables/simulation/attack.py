@@ -35,6 +35,7 @@ from torch import Tensor, nn
 
 from trainables.building_blocks.split_model import HEAD
 from trainables.federation import ClientData, Federation
+from trainables.kernels.optimisers import LBFGS
 from trainables.rng import Rng
 
 #: Is told of every victim's number, step and mismatch.
@@ -63,10 +64,10 @@ class Network(nn.Module):
 
     def __init__(self, shape: tuple[int, int, int], classes: int) -> None:
         super().__init__()
-        channels, height, breadth = shape
+        channels, height, width = shape
         convs = [nn.Conv2d(before, _CHANNELS, 5, stride=stride, padding=2) for before, stride in ((channels, 2), (_CHANNELS, 2), (_CHANNELS, 1))]
         self.convs = nn.ModuleList(convs)
-        self.head = nn.Linear(_CHANNELS * math.ceil(height / 4) * math.ceil(breadth / 4), classes)
+        self.head = nn.Linear(_CHANNELS * math.ceil(height / 4) * math.ceil(width / 4), classes)
 
     def forward(self, x: Tensor) -> Tensor:
         """Images `(B, ch, H, W)` to logits `(B, C)`."""
@@ -119,8 +120,8 @@ def recover(
     """The attacker's image for the victim `x` `(1, ch, H, W)` of label `y` `(1,)`, clamped to [0, 1], and its mismatch.
 
     L-BFGS has no line search here and may leave the numbers; the last finite image is then the result."""
-    _, channels, height, breadth = x.shape
-    network = Network((channels, height, breadth), classes).to(x.device)
+    _, channels, height, width = x.shape
+    network = Network((channels, height, width), classes).to(x.device)
     draw(network, PARTS, rng.torch("weights"))
     known = [p for name, p in network.named_parameters() if part_of(name) in shared]
     truth = [g.detach() for g in torch.autograd.grad(F.cross_entropy(network(x), y), known)] if known else []
@@ -134,7 +135,7 @@ def recover(
     unknown = [image, label]
     if private == "searched":
         unknown += [p for name, p in network.named_parameters() if part_of(name) not in shared]
-    optimiser = torch.optim.LBFGS(unknown)
+    optimiser = LBFGS(unknown)
     asked = 0
 
     def distance() -> Tensor:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainables.local import LocalJob, LocalTraining, LocalWork, batches, draw_batches, sgd
+from trainables.local import LocalJob, LocalResult, LocalTraining, batches, draw_batches, sgd
 from trainables.params import put, take
 from trainables.simulation.executors import Task, shapes
 from trainables.wire import ClientResult
@@ -51,7 +51,7 @@ class Graphs:
 
     def train(self, task: Task) -> ClientResult:
         """The result of the task's client, to rounding what the loop gives."""
-        drawn = draw_batches(self._config, len(task.data), task.data.work, task.rng)
+        drawn = draw_batches(self._config, len(task.data), task.data.step_share, task.rng)
         job = task.job
         key = (id(job.module), drawn.shape[1], _identity(job.objective), shapes(job.given))
         if key not in self._programs:
@@ -59,8 +59,8 @@ class Graphs:
             if len(self._programs) == KEPT:
                 del self._programs[next(iter(self._programs))]
             self._programs[key] = _Program(self._config, job, x, y, self._record)
-        work = self._programs[key].run(job, task, drawn)
-        return job.finish(take(job.module), work)
+        trained = self._programs[key].run(job, task, drawn)
+        return job.finish(take(job.module), trained)
 
 
 class _Program:
@@ -83,7 +83,7 @@ class _Program:
         self._optimiser.step()
         self._total += loss.detach()
 
-    def run(self, job: LocalJob, task: Task, drawn: Tensor) -> LocalWork:
+    def run(self, job: LocalJob, task: Task, drawn: Tensor) -> LocalResult:
         """Trains the module from `job.start` on the samples `drawn` `(steps, batch)`."""
         put(self._module, job.start)
         self._module.train()
@@ -97,7 +97,7 @@ class _Program:
             self._x.copy_(x)
             self._y.copy_(y)
             self._replay()
-        return LocalWork(float(self._total) / len(drawn), drawn)
+        return LocalResult(float(self._total) / len(drawn), drawn)
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:

@@ -21,7 +21,7 @@ from torch.func import functional_call, grad_and_value, vmap
 
 from search_spaces.errors import UserError, sentence
 from trainables.federation import ClientData, gather
-from trainables.local import GATHER, LocalJob, LocalTraining, LocalWork, Objective, draw_batches, sgd
+from trainables.local import GATHER, LocalJob, LocalResult, LocalTraining, Objective, draw_batches, sgd
 from trainables.method import Method, stackable
 from trainables.rng import Rng
 from trainables.wire import ClientResult, Params
@@ -53,17 +53,17 @@ def chosen(executor: str, method: Method, config: Any, device: torch.device) -> 
 
 def train_stacked(config: LocalTraining, tasks: Sequence[Task]) -> list[ClientResult]:
     """Every task's result, in order; tasks of equal shape are trained as one program."""
-    drawn = [draw_batches(config, len(t.data), t.data.work, t.rng) for t in tasks]
+    drawn = [draw_batches(config, len(t.data), t.data.step_share, t.rng) for t in tasks]
     groups: dict[object, list[int]] = {}
     for place, (task, batches) in enumerate(zip(tasks, drawn, strict=True)):
         groups.setdefault((tuple(batches.shape), *_architecture(task.job.module), shapes(task.job.given)), []).append(place)
-    trained: dict[int, tuple[Params, LocalWork]] = {}
+    trained: dict[int, tuple[Params, LocalResult]] = {}
     for places in groups.values():
         trained |= zip(places, _train_group(config, [tasks[p] for p in places], torch.stack([drawn[p] for p in places])), strict=True)
     return [task.job.finish(*trained[place]) for place, task in enumerate(tasks)]
 
 
-def _train_group(config: LocalTraining, tasks: Sequence[Task], drawn: Tensor) -> list[tuple[Params, LocalWork]]:
+def _train_group(config: LocalTraining, tasks: Sequence[Task], drawn: Tensor) -> list[tuple[Params, LocalResult]]:
     """Trains K tasks of equal shape on the samples `drawn` `(K, steps, batch)`."""
     clients, steps, batch = drawn.shape
     first = tasks[0].job
@@ -94,7 +94,7 @@ def _train_group(config: LocalTraining, tasks: Sequence[Task], drawn: Tensor) ->
             optimiser.step()
             total += losses
     # A slice would share its memory with the other clients' weights: each client gets tensors of its own.
-    return [({name: tensor[k].clone() for name, tensor in every.items()}, LocalWork(float(total[k]) / steps, drawn[k])) for k in range(clients)]
+    return [({name: tensor[k].clone() for name, tensor in every.items()}, LocalResult(float(total[k]) / steps, drawn[k])) for k in range(clients)]
 
 
 class _Held(nn.Module):

@@ -177,9 +177,9 @@ def even_shares(labels: np.ndarray, clients: int, rng: np.random.Generator) -> t
     return tuple(torch.from_numpy(rng.permutation(order[i::clients])) for i in range(clients))
 
 
-def with_work(client: ClientData, work: float) -> ClientData:
+def with_step_share(client: ClientData, step_share: float) -> ClientData:
     """The same client managing only a share of its steps."""
-    return client if work == 1.0 else replace(client, work=work)
+    return client if step_share == 1.0 else replace(client, step_share=step_share)
 
 
 def _fingerprint(dataset_hash: str, parts: list[Indices]) -> str:

@@ -6,35 +6,21 @@ Seed k fixes partition, initialisation, cohort and batches alike for every confi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from search_spaces.parameter import Value
 from trainables.models import Model
 from trainables.simulation import checkpoint
 from trainables.simulation.rounds import Row, Simulation, run_together
+from trainables.wire import Params
+from trainables.zoo import Card
 
-_VERSION = 1
-
-
-@dataclass(frozen=True)
-class Card:
-    """What is needed to rebuild a saved global model and feed it: stored beside its weights."""
-
-    method: str
-    dataset: str
-    model: str
-    shape: tuple[int, int, int]
-    classes: int
-    class_names: tuple[str, ...]
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    seed: int
-    round: int
+_VERSION = 2
+#: Fields of a saved simulation and of its server's state that had another name in version 1.
+_RENAMED = {"memories": "client_states", "law": "label_probabilities"}
 
 
 class Replicates:
@@ -66,6 +52,8 @@ class Replicates:
     def load(self, path: str | Path) -> None:
         """Continues from a file that `save` wrote for the same configuration and seeds."""
         tree = checkpoint.load(Path(path), self.simulations[0].fed.device)
+        if tree["version"] == 1:
+            tree = tree | {"version": _VERSION, "simulations": [_renamed(saved) for saved in tree["simulations"]]}
         if tree["version"] != _VERSION or tuple(tree["seeds"]) != self.seeds:
             raise ValueError(f"{path} is a checkpoint of version {tree['version']} and seeds {tree['seeds']}")
         for simulation, saved in zip(self.simulations, tree["simulations"], strict=True):
@@ -76,15 +64,23 @@ class Replicates:
         return {str(s.fed.seed): s.data.counts.tolist() for s in self.simulations} | {
             "hash": {str(s.fed.seed): s.data.fingerprint for s in self.simulations}}
 
-    def models(self) -> dict[int, tuple[dict[str, Tensor], dict[str, Any]]]:
+    def models(self) -> dict[int, tuple[Params, Card]]:
         """By seed: the global model's weights and its card. Empty where the method has no global model."""
-        found: dict[int, tuple[dict[str, Tensor], dict[str, Any]]] = {}
+        found: dict[int, tuple[Params, Card]] = {}
         for s in self.simulations:
             params = s.global_model()
             if params is not None:
                 network = s.method.global_network(s.config, s.fed)
-                name = network.name if isinstance(network, Model) else s.fed.model
-                card = Card(s.method.name, s.settings.dataset, name, s.fed.shape, s.fed.classes, s.data.class_names, s.fed.mean, s.fed.std,
-                            s.fed.seed, s.progress.round)
-                found[s.fed.seed] = ({k: v.contiguous().cpu() for k, v in params.items()}, asdict(card))
+                card = Card(
+                    network.name if isinstance(network, Model) else s.fed.model, s.fed.shape, s.fed.classes, s.fed.mean, s.fed.std,
+                    {"method": s.method.name, "dataset": s.settings.dataset, "class_names": s.data.class_names, "seed": s.fed.seed,
+                     "round": s.progress.round},
+                )
+                found[s.fed.seed] = {k: v.contiguous().cpu() for k, v in params.items()}, card
         return found
+
+
+def _renamed(saved: dict[str, Any]) -> dict[str, Any]:
+    """A simulation saved by version 1 under the names of today."""
+    return {_RENAMED.get(name, name): {_RENAMED.get(key, key): item for key, item in value.items()} if name == "state" else value
+            for name, value in saved.items()}

@@ -30,18 +30,16 @@ from trainables.simulation.checkpoint import from_tree, to_tree
 from trainables.simulation.cuda_graphs import Graphs
 from trainables.simulation.executors import Task, train_stacked
 from trainables.wire import ClientResult, Params, Payload, Upload
-
-#: One line of rounds.jsonl.
-Row = dict[str, Any]
+from trainables.worker.rounds_jsonl import Row as Row
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What a simulation has reached: completed rounds, the server's state, the memories of clients that keep one."""
+    """What a simulation has reached: completed rounds, the server's state, the states of clients that keep one."""
 
     round: int
     state: Any
-    memories: dict[int, Any]
+    client_states: dict[int, Any]
     #: First round in which the target was reached, by metric; see `target` in `FederationConfig`.
     reached: dict[str, int] = field(default_factory=dict)
     #: What clients have uploaded so far, sorted; see `trainables.simulation.attack.sent`.
@@ -50,20 +48,20 @@ class Progress:
 
 @dataclass(frozen=True)
 class Cohort:
-    """The clients of one round in ascending order, and the share of its work each manages (0: its upload is lost)."""
+    """The clients of one round in ascending order, and the share of its steps that each manages (0: its upload is lost)."""
 
     clients: tuple[int, ...]
-    work: tuple[float, ...]
+    step_shares: tuple[float, ...]
 
 
 @dataclass(frozen=True)
-class _Work:
+class _ClientCall:
     """One client's part in a round: the arguments of a method's `client`."""
 
     config: Any
     fed: Federation
     payload: Payload
-    memory: Any
+    client_state: Any
     data: ClientData
     rng: Rng
 
@@ -101,30 +99,30 @@ class Simulation:
         return {key: _finite(value) for key, value in row.items()}
 
     def exchange(self) -> tuple[Row, dict[int, ClientResult]]:
-        """Runs the next round without measuring its models; returns the start of its row and what the clients' work yielded."""
+        """Runs the next round without measuring its models; returns the start of its row and the clients' results."""
         return exchange_together([self])[0]
 
-    def _clients(self, down: Counter[str]) -> Iterator[_Work]:
+    def _clients(self, down: Counter[str]) -> Iterator[_ClientCall]:
         """The next round's clients as their turns come, without those whose upload is lost; counts what is sent to them."""
         t = self.progress.round + 1
         cohort = choose_cohort(self.settings, self.fed.rng, t)
-        for client, work in zip(cohort.clients, cohort.work, strict=True):
+        for client, step_share in zip(cohort.clients, cohort.step_shares, strict=True):
             payload = self.method.download(self.config, self.fed, self.progress.state, client)
             down.update(self._bytes("bytes_down", payload))
-            if work > 0:
-                data = federated_data.with_work(self.data.clients[client], work)
+            if step_share > 0:
+                data = federated_data.with_step_share(self.data.clients[client], step_share)
                 rng = self.fed.rng.child("round", t, "client", client)
-                yield _Work(self.config, self.fed, payload, self.progress.memories.get(client), data, rng)
+                yield _ClientCall(self.config, self.fed, payload, self.progress.client_states.get(client), data, rng)
 
     def _served(self, down: Counter[str], results: dict[int, ClientResult], seconds: float) -> Row:
-        """Runs the server on what the clients' work yielded, which took `seconds`, and completes the round."""
+        """Runs the server on the clients' results, which took `seconds`, and completes the round."""
         t, started = self.progress.round + 1, _now(self.fed.device)
         uploads = [Upload(client, result.upload) for client, result in results.items()]
         state = self.method.server(self.config, self.fed, self.progress.state, uploads, self.fed.rng.child("round", t, "server"))
         served = _now(self.fed.device)
-        memories = self.progress.memories | {client: result.memory for client, result in results.items() if result.memory is not None}
+        client_states = self.progress.client_states | {client: result.client_state for client, result in results.items() if result.client_state is not None}
         sent = set(self.progress.sent).union(*(attack.sent(self.method.client_network(self.config, self.fed, u.client), u.payload) for u in uploads))
-        self.progress = replace(self.progress, round=t, state=state, memories=memories, sent=tuple(sorted(sent)))
+        self.progress = replace(self.progress, round=t, state=state, client_states=client_states, sent=tuple(sorted(sent)))
         up = Counter(self._bytes("bytes_up", {}))
         for upload in uploads:
             up.update(self._bytes("bytes_up", upload.payload))
@@ -196,8 +194,8 @@ class Simulation:
     def load(self, tree: Any) -> None:
         """Continues from a tree that `save` made."""
         progress = from_tree(Progress, tree)
-        memories = {int(client): from_tree(self.method.Memory, memory) for client, memory in progress.memories.items()}
-        self.progress = replace(progress, state=from_tree(self.method.State, progress.state), memories=memories)
+        client_states = {int(client): from_tree(self.method.ClientState, client_state) for client, client_state in progress.client_states.items()}
+        self.progress = replace(progress, state=from_tree(self.method.State, progress.state), client_states=client_states)
 
 
 def run_together(simulations: Sequence[Simulation]) -> list[Row]:
@@ -218,12 +216,12 @@ def exchange_together(simulations: Sequence[Simulation]) -> list[tuple[Row, dict
     downs = [Counter(s._bytes("bytes_down", {})) for s in simulations]
     clients = (simulation._clients(down) for simulation, down in zip(simulations, downs, strict=True))
     if stacked:
-        works = [list(iterator) for iterator in clients]
-        done = iter(train_stacked(simulations[0].config, [_task(method, w) for w in chain(*works)]))
-        results = [{w.data.client: next(done) for w in own} for own in works]
+        calls = [list(iterator) for iterator in clients]
+        done = iter(train_stacked(simulations[0].config, [_task(method, call) for call in chain(*calls)]))
+        results = [{call.data.client: next(done) for call in own} for own in calls]
     else:
         graphs = simulations[0].graphs
-        results = [{w.data.client: _client(method, w, graphs) for w in own} for own in clients]
+        results = [{call.data.client: _client(method, call, graphs) for call in own} for own in clients]
     seconds = (_now(simulations[0].fed.device) - started) / len(simulations)
     return [(s._served(down, done, seconds), done) for s, down, done in zip(simulations, downs, results, strict=True)]
 
@@ -235,15 +233,15 @@ def _now(device: torch.device) -> float:
     return time.perf_counter()
 
 
-def _task(method: Method, w: _Work) -> Task:
+def _task(method: Method, call: _ClientCall) -> Task:
     assert method.job is not None
-    return Task(method.job(w.config, w.fed, w.payload, w.memory, w.data, w.rng), w.data, w.rng)
+    return Task(method.job(call.config, call.fed, call.payload, call.client_state, call.data, call.rng), call.data, call.rng)
 
 
-def _client(method: Method, w: _Work, graphs: Graphs | None) -> ClientResult:
+def _client(method: Method, call: _ClientCall, graphs: Graphs | None) -> ClientResult:
     if graphs is not None:
-        return graphs.train(_task(method, w))
-    return method.client(w.config, w.fed, w.payload, w.memory, w.data, w.rng)
+        return graphs.train(_task(method, call))
+    return method.client(call.config, call.fed, call.payload, call.client_state, call.data, call.rng)
 
 
 def choose_cohort(settings: FederationConfig, rng: Any, round_: int) -> Cohort:
@@ -254,10 +252,10 @@ def choose_cohort(settings: FederationConfig, rng: Any, round_: int) -> Cohort:
     draws = rng.child("cohort", round_).numpy()
     order = draws.permutation(settings.clients)[:active]
     slow = draws.random(active) < settings.stragglers
-    work = [settings.straggler_work if s else 1.0 for s in slow]
-    if not any(work):
-        work[0] = 1.0
-    pairs = sorted(zip(order.tolist(), work, strict=True))
+    step_shares = [settings.straggler_work if s else 1.0 for s in slow]
+    if not any(step_shares):
+        step_shares[0] = 1.0
+    pairs = sorted(zip(order.tolist(), step_shares, strict=True))
     return Cohort(tuple(c for c, _ in pairs), tuple(w for _, w in pairs))
 
 

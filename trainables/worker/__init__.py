@@ -1,1 +1,1 @@
-"""The process a trial runs in: its threads and memory, and the files it writes."""
+"""What a trial needs of the process it runs in and of its folder: threads and memory, checkpoint, rounds.jsonl, values."""

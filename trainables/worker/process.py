@@ -1,4 +1,4 @@
-"""What a process that simulates does to itself: its threads, its share of a GPU, the memory it keeps, the compiler it has no use for."""
+"""How a process that simulates is set up: its threads, its share of a GPU, the memory it keeps."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import contextlib
 import ctypes
 import gc
 import os
-import sys
-from typing import Any
 
 import torch
 
@@ -68,23 +66,3 @@ def release() -> None:
         torch.cuda.empty_cache()
     with contextlib.suppress(OSError, AttributeError):  # not the GNU C library
         ctypes.CDLL(None).malloc_trim(0)
-
-
-def without_compiler() -> None:
-    """SGD and Adam step without torch's compiler, to the same bits.
-
-    The first step of any torch optimiser imports the compiler, only to ask it to leave the optimiser alone: about 150 MiB and a
-    second or more per process, though nothing here is compiled. Where torch is built otherwise, or the compiler is there already,
-    nothing is changed."""
-    if "torch._dynamo" in sys.modules:
-        return
-    for kind in (torch.optim.SGD, torch.optim.Adam):
-        step: Any = kind.step
-        plain = getattr(step, "__wrapped__", None)
-        if plain is not None and step.__code__.co_name == "_use_grad":
-            kind.step = torch.no_grad()(plain)  # type: ignore[method-assign]
-    for name in ("add_param_group", "zero_grad", "state_dict", "load_state_dict"):
-        method: Any = getattr(torch.optim.Optimizer, name)
-        plain = getattr(method, "__wrapped__", None)
-        if plain is not None:
-            plain.__dynamo_disable = plain

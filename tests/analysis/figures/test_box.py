@@ -26,8 +26,10 @@ def line(root: Path, tmp_path: Path) -> Run:
 
 
 def test_one_box_per_parameter_holds_the_trials_that_vary_it_alone(line: Run) -> None:
-    table = box.data([line])
-    assert table.attrs["keys"] == [None] and table.attrs["boxes"] == [["alpha", "lambda"]] and table.attrs["metrics"] == ["global_accuracy", "local_accuracy"]
+    drawing = box.data([line])
+    table = drawing.table
+    assert [(panel.key, [b.label for b in panel.boxes]) for panel in drawing.panels] == [(None, ["alpha", "lambda"])]
+    assert drawing.metrics == ["global_accuracy", "local_accuracy"]
     for key, other, default in (("alpha", "lambda", 0.5), ("lambda", "alpha", 0.75)):
         numbers = set(table.loc[table["box"] == key, "number"])
         assert numbers == {t.number for t in line.frozen if t.params[other] == default} and len(numbers) in (5, 6)
@@ -37,8 +39,9 @@ def test_one_box_per_parameter_holds_the_trials_that_vary_it_alone(line: Run) ->
 
 
 def test_global_and_local_accuracy_stand_side_by_side(line: Run) -> None:
-    table = box.data([line])
-    figure = box.plot(table, Labels.of([line]))
+    drawing = box.data([line])
+    table = drawing.table
+    figure = box.plot(drawing, Labels.of([line]))
     assert [trace.xaxis for trace in figure.data] == ["x", "x", "x2", "x2"]
     assert figure.layout.xaxis.domain[1] < figure.layout.xaxis2.domain[0]
     assert list(figure.layout.xaxis.categoryarray) == ["α", "λ"]
@@ -48,18 +51,19 @@ def test_global_and_local_accuracy_stand_side_by_side(line: Run) -> None:
 
 def test_otherwise_one_box_per_value(loaded: dict[str, Run]) -> None:
     run = loaded["wide"]
-    table = box.data([run])
-    assert table.attrs["keys"] == ["merge_op"], "numbers sampled freely have no boxes"
+    drawing = box.data([run])
+    table = drawing.table
+    assert [panel.key for panel in drawing.panels] == ["merge_op"], "numbers sampled freely have no boxes"
     done = {t.number: t.params["merge_op"] for t in run.frozen if t.state.name == "COMPLETE"}
     assert dict(zip(table["number"], table["box"], strict=True)) == done
-    assert table.attrs["boxes"][0] == [o for o in run.searched[-1]["options"] if o in done.values()], "in the order they were declared"
+    labels = [b.label for b in drawing.panels[0].boxes]
+    assert labels == [o for o in run.searched[-1]["options"] if o in done.values()], "in the order they were declared"
 
 
 def test_the_virtual_model_stands_in_for_the_global_one(line: Run) -> None:
     for path in (line.path / run_folder.TRIALS).rglob(run_folder.ROUNDS):
         path.write_text(path.read_text().replace('"global_accuracy"', '"g_acc_virtual"'))
-    table = box.data([load(line.path)])
-    assert table.attrs["metrics"] == ["g_acc_virtual", "local_accuracy"]
+    assert box.data([load(line.path)]).metrics == ["g_acc_virtual", "local_accuracy"]
 
 
 def test_what_cannot_be_drawn_says_why(loaded: dict[str, Run], line: Run) -> None:

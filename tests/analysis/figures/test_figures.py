@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 import pytest
 
 from analysis.figures import curves, heatmap, history, importance, outcomes, partition, traffic
-from analysis.figures._registry import Drawn, figure, figures
+from analysis.figures._registry import figure, figures
 from analysis.labels import Labels
 from analysis.runs import Run, load
 from search_spaces import run_folder
@@ -22,24 +22,21 @@ from tests.analysis import synthetic
 RUNS = ("grid", "tpe", "wide", "other", "final", "pareto")
 
 
-def drawn(one: Drawn, runs: list[Run]) -> go.Figure:
-    return one.plot(one.data(runs), Labels.of(runs))
-
-
 @pytest.mark.parametrize("name", figures())
 @pytest.mark.parametrize("run_name", RUNS)
 def test_every_figure_draws_or_says_why_not(name: str, run_name: str, loaded: dict[str, Run]) -> None:
     one, runs = figures()[name], [loaded[run_name]]
-    if one.record.many:
+    if one.many:
         runs.append(loaded["other"])
     reason = one.needs(runs)
     if reason is not None:
         assert reason.endswith(".") and len(reason) > 20
         return
-    table = one.data(runs)
-    assert isinstance(table, pd.DataFrame) and len(table)
+    drawing = one.data(runs)
+    table = drawing if isinstance(drawing, pd.DataFrame) else drawing.table
+    assert isinstance(table, pd.DataFrame) and len(table) and not table.attrs
     before = table.copy()
-    picture = one.plot(table, Labels.of(runs))
+    picture = one.plot(drawing, Labels.of(runs))
     pd.testing.assert_frame_equal(table, before)
     assert picture.data and picture.layout.height > 100
     assert {"wide", "narrow"} <= set(picture.layout.meta)
@@ -49,8 +46,8 @@ def test_every_figure_draws_or_says_why_not(name: str, run_name: str, loaded: di
 
 @pytest.mark.parametrize("name", figures())
 def test_every_figure_says_how_to_read_it(name: str) -> None:
-    record = figures()[name].record
-    assert record.title and len(record.read) == 2 and all(s.endswith(".") for s in record.read)
+    one = figures()[name]
+    assert one.title and len(one.read) == 2 and all(s.endswith(".") for s in one.read)
 
 
 @pytest.mark.parametrize("name", figures())
@@ -58,8 +55,9 @@ def test_an_empty_or_unfinished_run_never_breaks_a_figure(name: str, root: Path,
     folder = Path(shutil.copytree(root / "tpe", tmp_path / "bare"))
     shutil.rmtree(folder / run_folder.TRIALS)
     one, run = figures()[name], load(folder)
-    if one.needs([run, run] if one.record.many else [run]) is None:
-        assert drawn(one, [run, run] if one.record.many else [run]).data
+    runs = [run, run] if one.many else [run]
+    if one.needs(runs) is None:
+        assert one.draw(runs, Labels.of(runs)).data
 
 
 def test_an_unknown_figure_is_told_with_the_nearest() -> None:
@@ -69,10 +67,11 @@ def test_an_unknown_figure_is_told_with_the_nearest() -> None:
 
 def test_a_grid_shows_every_cell_with_its_value_and_marks_the_chosen_one(loaded: dict[str, Run]) -> None:
     run = loaded["grid"]
-    table = heatmap.data([run])
-    assert table.attrs["mode"] == "grid" and (table.attrs["x"], table.attrs["y"]) == ("alpha", "lambda")
+    drawing = heatmap.data([run])
+    table = drawing.table
+    assert drawing.mode == "grid" and (drawing.x, drawing.y) == ("alpha", "lambda")
     assert list(dict.fromkeys(table["metric"])) == ["val_global_accuracy", "val_local_accuracy", "global_accuracy", "local_accuracy"]
-    picture = heatmap.plot(table, Labels.of([run]))
+    picture = heatmap.plot(drawing, Labels.of([run]))
     maps = [t for t in picture.data if isinstance(t, go.Heatmap)]
     cells = [t for t in picture.data if isinstance(t, go.Scatter) and t.mode == "text"]
     assert len(maps) == len(cells) == 4 and all(np.asarray(m.z).shape == (5, 6) and len(c.text) == 30 for m, c in zip(maps, cells, strict=True))
@@ -89,9 +88,9 @@ def test_a_grid_shows_every_cell_with_its_value_and_marks_the_chosen_one(loaded:
 
 def test_free_samples_give_a_surface_that_says_it_is_interpolated(loaded: dict[str, Run]) -> None:
     run = loaded["tpe"]
-    table = heatmap.data([run])
-    assert table.attrs["mode"] == "surface" and "interpolated" in table.attrs["note"] and "stopped early" in table.attrs["note"]
-    picture = heatmap.plot(table, Labels.of([run]))
+    drawing = heatmap.data([run])
+    assert drawing.mode == "surface" and "interpolated" in drawing.note and "stopped early" in drawing.note
+    picture = heatmap.plot(drawing, Labels.of([run]))
     surface = next(t for t in picture.data if isinstance(t, go.Contour))
     points = [t for t in picture.data if isinstance(t, go.Scatter) and t.mode == "markers" and t.marker.coloraxis is not None]
     done = run.trials[run.trials["state"] == "COMPLETE"]
@@ -103,14 +102,14 @@ def test_free_samples_give_a_surface_that_says_it_is_interpolated(loaded: dict[s
 
 def test_with_more_than_two_parameters_the_two_most_important_are_drawn(loaded: dict[str, Run]) -> None:
     run = loaded["wide"]
-    table = heatmap.data([run])
+    drawing = heatmap.data([run])
     shares = importance.data([run]).sort_values("importance", ascending=False)["key"].tolist()
-    assert {table.attrs["x"], table.attrs["y"]} == set(shares[:2]) and "most important" in table.attrs["note"]
+    assert {drawing.x, drawing.y} == set(shares[:2]) and "most important" in drawing.note
 
 
 def test_a_choice_and_points_on_one_line_are_drawn_without_a_surface(tmp_path: Path) -> None:
     mixed = load(synthetic.write(tmp_path / "mixed", keys=("alpha", "merge_op"), trials=12))
-    assert heatmap.data([mixed]).attrs["mode"] == "points"
+    assert heatmap.data([mixed]).mode == "points"
     picture = heatmap.plot(heatmap.data([mixed]), Labels.of([mixed]))
     assert picture.layout.yaxis.type == "category" and not any(isinstance(t, go.Contour) for t in picture.data)
 
@@ -118,16 +117,17 @@ def test_a_choice_and_points_on_one_line_are_drawn_without_a_surface(tmp_path: P
 def test_curves_always_hold_the_best_trial_and_stay_few(loaded: dict[str, Run], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(curves, "LIMIT", 5)
     run = loaded["grid"]
-    table = curves.data([run])
+    drawing = curves.data([run])
+    table = drawing.table
     assert table["trial"].nunique() <= 6 and table.loc[table["best"], "trial"].unique().tolist() == [run.best]
-    assert "of 30 trials are drawn" in table.attrs["note"]
-    picture = curves.plot(table, Labels.of([run]))
+    assert "of 30 trials are drawn" in drawing.note
+    picture = curves.plot(drawing, Labels.of([run]))
     assert len(picture.data) <= 4 * 4
 
 
 def test_a_band_is_one_standard_deviation_over_seeds(loaded: dict[str, Run]) -> None:
     run = loaded["tpe"]
-    table = curves.data([run])
+    table = curves.data([run]).table
     row = table[table["best"] & (table["round"] == 9) & (table["metric"] == "global_accuracy")].iloc[0]
     values = list(run.last(run.best or 0, "global_accuracy").values())
     assert row["mean"] == pytest.approx(np.mean(values)) and row["std"] == pytest.approx(np.std(values, ddof=1))
@@ -135,7 +135,7 @@ def test_a_band_is_one_standard_deviation_over_seeds(loaded: dict[str, Run]) -> 
 
 def test_a_final_runs_curve_is_the_mean_of_its_seeds(loaded: dict[str, Run]) -> None:
     run = loaded["final"]
-    table = curves.data([run])
+    table = curves.data([run]).table
     row = table[table["best"] & (table["round"] == 9) & (table["metric"] == "global_accuracy")].iloc[0]
     assert row["seeds"] == 3 and row["mean"] == pytest.approx(np.mean(list(run.over_seeds("global_accuracy").values())))
 
@@ -158,7 +158,7 @@ def test_importance_finds_what_matters_and_refuses_few_trials(loaded: dict[str, 
 def test_partition_counts_are_those_recorded(root: Path, loaded: dict[str, Run]) -> None:
     run = loaded["tpe"]
     stored = json.loads((root / "tpe" / run_folder.trial_folder(run.best or 0) / run_folder.PARTITION).read_text())["0"]
-    table = partition.data([run])
+    table = partition.data([run]).table
     assert table["samples"].sum() == np.sum(stored)
     assert all(stored[c][k] == n for c, k, n in table[["client", "class", "samples"]].to_numpy())
 
@@ -169,7 +169,7 @@ def test_outcomes_count_every_trial(loaded: dict[str, Run]) -> None:
 
 
 def test_traffic_adds_up_both_directions(loaded: dict[str, Run]) -> None:
-    table = traffic.data([loaded["tpe"]])
+    table = traffic.data([loaded["tpe"]]).table
     row = table[(table["trial"] == 0) & (table["round"] == 9)].iloc[0]
     assert row["sent"] == pytest.approx(9 * (1_200_000 + 1_202_000) / 1e6)
 

@@ -21,10 +21,10 @@ import fedtune
 from analysis.compare import compare
 from analysis.figures._registry import figures
 from analysis.report import build
+from analysis.report.best import rerun_command
 from analysis.report.build import document
 from analysis.report.files import write_tables
 from analysis.report.page import script_json, write
-from analysis.report.sections import rerun_command
 from analysis.runs import Run, load
 from fedtune.cli import app
 from search_spaces import run_folder
@@ -80,7 +80,7 @@ def test_the_spaces_own_figures_come_first_and_all_that_can_be_drawn_follow(page
     run = loaded["tpe"]
     order = re.findall(r'data-figure="(\w+)"', page("tpe"))
     assert order[0] == "heatmap"
-    assert set(order) == {n for n, f in figures().items() if not f.record.many and f.needs([run]) is None}
+    assert set(order) == {n for n, f in figures().items() if not f.many and f.needs([run]) is None}
     # Another order where the space asks for it.
     asked = {**run.space, "figures": ["partition", "history"]}
     other = Run(run.path, run.experiment, asked, run.provenance, run.directions, run.metrics, run.frozen)
@@ -240,7 +240,7 @@ def test_a_browser_draws_every_figure_and_the_table_without_an_error(root: Path,
     plots = len(re.findall(r"data-figure=", path.read_text().split('id="page-data"')[0]))
     dom = asyncio.run(_rendered(path, f"document.querySelectorAll('.js-plotly-plot:has(.main-svg)').length === {plots}"))
     assert "<title>BROKEN" not in dom and len(dom) > 1e5
-    assert plots == 1 + sum(f.needs([loaded[n]]) is None for n in ("tpe", "other") for f in figures().values() if not f.record.many)
+    assert plots == 1 + sum(f.needs([loaded[n]]) is None for n in ("tpe", "other") for f in figures().values() if not f.many)
     assert len(re.findall(r'class="plot js-plotly-plot"', dom)) == plots
     assert re.findall(r'role="status">([^<]+)<', dom) == ["1–24 of 24", "1–8 of 8"]
     assert dom.count('aria-sort="descending"') == 2

@@ -54,7 +54,7 @@ def search(title: str, folder: Path, *, quiet_for: str = "", **task: Any) -> dic
 
 def overhead(case: Case, folder: Path, *, trials: int, rounds: int, seconds: float, turns: int, must: float, at: str) -> None:
     """Trials of about `seconds` each, bare and by a search, in turn."""
-    work = standin.products(seconds / rounds)
+    products = standin.products(seconds / rounds)
     bare: list[float] = []
     whole: list[float] = []
     inner: list[float] = []
@@ -62,11 +62,11 @@ def overhead(case: Case, folder: Path, *, trials: int, rounds: int, seconds: flo
     idle: list[float] = []
     with Processes(f"search, {at}") as processes:
         for name in "ab":
-            processes.start(name, Arm("bare_trials", {"trials": trials // 4, "rounds": rounds, "work": work}))
+            processes.start(name, Arm("bare_trials", {"trials": trials // 4, "rounds": rounds, "products": products}))
         for turn in range(turns):
             name = f"{at.split()[0]}-{turn}"
             before = processes.run(["a", "b"])[0]
-            found = search(f"search, {at}: {trials} trials", folder, work=work, diary=str(folder / name) + ".jsonl",
+            found = search(f"search, {at}: {trials} trials", folder, products=products, diary=str(folder / name) + ".jsonl",
                            options={"trials": trials, "rounds": rounds, "concurrency": 2, "name": name})
             bare.append(before + processes.run(["a", "b"])[0])
             whole.append(found["seconds"])

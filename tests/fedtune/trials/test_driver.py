@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import optuna
 import pytest
 
+from analysis import machines
 from fedtune.api.search import Result, extend, resume
+from fedtune.record import provenance, run_directory
 from fedtune.record.study import StudyFile
+from search_spaces import run_folder
 from search_spaces.errors import UserError
-from tests.fedtune.conftest import frozen
+from tests.fedtune.conftest import experiment, frozen, space
 from tests.fedtune.fake import Fake
 
 Conduct = Callable[..., Result]
@@ -101,3 +105,45 @@ def test_a_moved_run_can_be_extended(conduct: Conduct, tmp_path: Path) -> None:
     strange = tmp_path / "a b?c%20#d"
     (tmp_path / "run").rename(strange)
     assert extend(strange, trials=1, quiet=True, simulate=Fake).counts == {"COMPLETE": 3}
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The lines on stderr that say that numbers may differ."""
+    return [line for line in capsys.readouterr().err.splitlines() if "other last digits" in line]
+
+
+def elsewhere(monkeypatch: pytest.MonkeyPatch, **other: str) -> None:
+    """From now on this machine is another."""
+    here = provenance.machine()
+    monkeypatch.setattr(provenance, "machine", lambda device="cpu": here | other)
+
+
+def test_an_extension_on_another_kind_of_processor_says_so(
+    conduct: Conduct, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:
+    conduct("run", trials=1, rounds=1, scheduler="none")
+    here = machines.kind(provenance.machine())
+    elsewhere(monkeypatch, host="another")
+    extend(tmp_path / "run", trials=1, plain=True, simulate=Fake)
+    assert told(capsys) == [], "another machine of the same kind"
+    elsewhere(monkeypatch, processor="Zuse Z3", instructions="DEFAULT")
+    for _ in range(2):
+        extend(tmp_path / "run", trials=1, plain=True, simulate=Fake)
+        assert told(capsys) == [f"This run was begun with {here} and goes on with Zuse Z3 (DEFAULT), where the same seed gives other last digits: "
+                                "its numbers may differ from those of an uninterrupted run."]
+    recorded = json.loads((tmp_path / "run" / run_folder.PROVENANCE).read_text())
+    assert machines.kind(recorded["machine"]) == here
+    assert [part["machine"]["processor"] for part in recorded["continued"]] == ["Zuse Z3"]
+    resume(tmp_path / "run", plain=True, simulate=Fake)
+    assert told(capsys) == [], "a finished run computes nothing"
+
+
+def test_a_resumption_with_other_libraries_says_so(ray_cluster: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    begun = provenance.provenance(device="cpu")
+    begun["versions"] |= {"torch": "1.0"}
+    made = experiment(tmp_path / "run", trials=1, rounds=1, scheduler="none")
+    run_directory.create(tmp_path / "run", made.to_yaml(), space().to_json(), begun, made.directions)
+    resume(tmp_path / "run", plain=True, simulate=Fake)
+    now = provenance.versions()["torch"]
+    assert told(capsys) == [f"This run was begun with torch 1.0 and goes on with torch {now}, where the same seed gives other last digits: "
+                            "its numbers may differ from those of an uninterrupted run."]

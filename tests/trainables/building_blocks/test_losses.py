@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
 
+from tests.exact import assert_as_exact
 from trainables.building_blocks.losses import diversity, kd_kl, pair_distances
 
 
@@ -65,22 +68,37 @@ def test_the_printed_norms_underflow_for_images_and_the_default_does_not() -> No
     assert 0.0 < float(diversity(images, conditions)) < 1.0
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize(("batch", "size"), [(64, 3072), (64, 784), (65, 768), (256, 33)])
-def test_distances_taken_a_few_rows_at_a_time_are_those_of_the_printed_formula(batch: int, size: int) -> None:
-    """What does not fit a cache goes another way; against float64 by autograd, values and gradients."""
-    values = random(batch, size).float().tanh().requires_grad_()
-    weights = random(batch, batch, seed=1)
-    torch.exp(-(pair_distances(values) * weights.float()).mean()).backward()
-    exact = values.detach().double().requires_grad_()
-    apart = (exact[:, None] - exact[None]).square().mean(dim=2)
-    torch.exp(-(apart * weights).mean()).backward()
-    assert values.grad is not None and exact.grad is not None
-    np.testing.assert_allclose(pair_distances(values).detach().numpy(), apart.detach().numpy(), rtol=1e-5, atol=1e-7)
-    scale = float(exact.grad.abs().max())
-    np.testing.assert_allclose(values.grad.numpy(), exact.grad.numpy(), rtol=1e-4, atol=1e-5 * scale)
-    tiny = (0.5 + 1e-4 * random(batch, size).float()).requires_grad_()  # images almost alike: a shortcut would cancel
-    exact = tiny.detach().double().requires_grad_()
-    (pair_distances(tiny) * weights.float()).mean().backward()
-    ((exact[:, None] - exact[None]).square().mean(dim=2) * weights).mean().backward()
-    assert tiny.grad is not None and exact.grad is not None
-    np.testing.assert_allclose(tiny.grad.numpy(), exact.grad.numpy(), rtol=1e-3, atol=1e-5 * float(exact.grad.abs().max()))
+@pytest.mark.parametrize("alike", [False, True])
+def test_distances_taken_a_few_rows_at_a_time_are_those_of_the_printed_formula(batch: int, size: int, alike: bool) -> None:
+    """What does not fit a cache goes another way: values and gradients. Of images almost alike a shortcut would cancel."""
+    values = 0.5 + 1e-4 * random(batch, size).float() if alike else random(batch, size).float().tanh()
+    weights = random(batch, batch, seed=1).float()
+
+    def printed(x: torch.Tensor) -> torch.Tensor:
+        return (x[:, None] - x[None]).square().mean(dim=2)
+
+    def results(distances: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> list[torch.Tensor]:
+        x = x.requires_grad_()
+        apart = distances(x)
+        score = (apart * weights.to(x.dtype)).mean()
+        return [apart.detach(), *torch.autograd.grad(score if alike else torch.exp(-score), x)]
+
+    fast, plain, exact = results(pair_distances, values.clone()), results(printed, values.clone()), results(printed, values.double())
+    assert_as_exact(fast, plain, exact)
+
+
+@pytest.mark.numeric
+def test_the_shortcut_that_cancels_is_found() -> None:
+    """|a|² + |b|² − 2ab of images almost alike."""
+    x = 0.5 + 1e-4 * random(64, 784).float()
+
+    def shortcut(x: torch.Tensor) -> torch.Tensor:
+        squares = x.square().mean(dim=1)
+        return squares[:, None] + squares[None] - 2 * x @ x.T / x.shape[1]
+
+    exact = (x.double()[:, None] - x.double()[None]).square().mean(dim=2)
+    torch.testing.assert_close(shortcut(x.double()), exact, rtol=1e-6, atol=1e-14)
+    with pytest.raises(AssertionError, match="from float64"):
+        assert_as_exact(shortcut(x), (x[:, None] - x[None]).square().mean(dim=2), exact)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from tests.contracts.test_methods import values_for
 from trainables import models
 from trainables.building_blocks import submodels
 from trainables.federation import Federation, budgets
+from trainables.methods import feddropout, fedrolex, heterofl
 from trainables.params import put, take
 from trainables.simulation.rounds import Simulation
 
@@ -35,25 +37,25 @@ def test_budgets(rho: int, expected: list[float]) -> None:
 
 def test_which_channels_each_extraction_takes() -> None:
     fed = federation()
-    static, rolling, late = (submodels.channels(fed, e, t, 2)["conv1"].tolist() for e, t in (("static", 5), ("rolling", 3), ("rolling", 60)))
+    static, rolling, late = (m.channels(fed, t, 2)["conv1"].tolist() for m, t in ((heterofl, 5), (fedrolex, 3), (fedrolex, 60)))
     assert static == list(range(16))
     assert rolling == list(range(2, 18))
     assert late == [(i + 59) % 64 for i in range(16)]
-    random = submodels.channels(fed, "random", 1, 2)["conv1"]
+    random = feddropout.channels(fed, 1, 2)["conv1"]
     assert len(random.unique()) == 16 and int(random.max()) < 64
-    assert not torch.equal(random, submodels.channels(fed, "random", 2, 2)["conv1"])
-    assert torch.equal(random, submodels.channels(fed, "random", 1, 2)["conv1"])
-    assert submodels.channels(fed, "random", 1, 0)["conv1"].tolist() == list(range(64))
+    assert not torch.equal(random, feddropout.channels(fed, 2, 2)["conv1"])
+    assert torch.equal(random, feddropout.channels(fed, 1, 2)["conv1"])
+    assert feddropout.channels(fed, 1, 0)["conv1"].tolist() == list(range(64))
 
 
 @pytest.mark.parametrize("model", models.names())
-@pytest.mark.parametrize("extraction", ["static", "random", "rolling"])
-def test_extracted_tensors_fit_the_narrow_model_and_merging_them_back_changes_nothing(model: str, extraction: str) -> None:
+@pytest.mark.parametrize("method", [heterofl, feddropout, fedrolex])
+def test_extracted_tensors_fit_the_narrow_model_and_merging_them_back_changes_nothing(model: str, method: Any) -> None:
     fed = federation(model, (1.0, 0.5, 0.0625))
     full = fed.initial_params()
     parts = []
     for client in range(3):
-        chosen = submodels.channels(fed, extraction, 2, client)
+        chosen = method.channels(fed, 2, client)
         part = submodels.extract(fed, full, chosen)
         put(fed.network(fed.widths[client]), part)  # raises where names or shapes do not fit
         parts.append((chosen, part, float(fed.sizes[client])))
@@ -66,7 +68,7 @@ def test_merge_is_eq_1_entry_by_entry() -> None:
     """Entries two clients hold are their weighted mean, entries one holds are its own, entries nobody holds stay."""
     fed = federation(widths=(0.5, 0.25, 0.25))
     full = fed.initial_params()
-    chosen = [submodels.channels(fed, "rolling", 40, client) for client in (0, 1)]
+    chosen = [fedrolex.channels(fed, 40, client) for client in (0, 1)]
     trained = [{k: torch.full_like(v, value) for k, v in submodels.extract(fed, full, c).items()} for c, value in zip(chosen, (2.0, 5.0), strict=True)]
     merged = submodels.merge(fed, full, [(chosen[0], trained[0], 1.0), (chosen[1], trained[1], 3.0)])["convs.1.weight"].numpy()
     held = [[set(c["conv2"].tolist()), set(c["conv1"].tolist())] for c in chosen]
@@ -81,7 +83,7 @@ def test_merge_is_eq_1_entry_by_entry() -> None:
 def test_rows_of_classes_can_be_left_to_their_owners() -> None:
     fed = federation(widths=(1.0, 1.0, 1.0))
     full = fed.initial_params()
-    chosen = submodels.channels(fed, "static", 1, 0)
+    chosen = heterofl.channels(fed, 1, 0)
     parts = [(chosen, {k: torch.full_like(v, value) for k, v in full.items()}, 1.0) for value in (2.0, 4.0)]
     owned = [torch.tensor([True, True, False, False]), torch.tensor([False, True, True, False])]
     merged = submodels.merge(fed, full, parts, owned)

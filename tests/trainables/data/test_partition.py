@@ -1,4 +1,4 @@
-"""Partitions: exact cover for every recipe, the recipes' laws computed independently, the size guard."""
+"""Partitions: exact cover for every recipe, the recipes' distributions computed independently, the size guard."""
 
 from __future__ import annotations
 

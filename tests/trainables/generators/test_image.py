@@ -1,14 +1,17 @@
-"""Generators: layer sizes of the paper's tables, merge operators, initialisation laws, running statistics."""
+"""Generators: layer sizes of the paper's tables, merge operators, initial distributions, running statistics."""
 
 from __future__ import annotations
 
+import copy
 import re
+from collections.abc import Callable
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from search_spaces.errors import UserError
+from tests.exact import assert_as_exact
 from trainables.generators import MERGE_OPS, Generator
 from trainables.generators.image import initialise
 from trainables.kernels.upsampling import Upsampling
@@ -42,8 +45,8 @@ def test_output_shape_and_range(shape: tuple[int, int, int]) -> None:
     assert images.std() > 0
 
 
-@pytest.mark.parametrize(("sizes", "side", "kernel", "product"), [
-    # (in, out, batch), the map's sides, (kernel, stride, padding), and what is computed where weights outnumber values.
+#: (in, out, batch), the map's sides, (kernel, stride, padding), and what is computed where weights outnumber values.
+PRODUCTS = [
     ((6, 5, 3), (1, 1), (4, 1, 0), "_rows"),
     ((6, 5, 3), (1, 1), ((7, 6), 1, 0), "_rows"),
     ((24, 5, 2), (2, 3), (4, 2, 1), "_overlapped"),
@@ -52,11 +55,17 @@ def test_output_shape_and_range(shape: tuple[int, int, int]) -> None:
     ((512, 3, 16), (4, 5), (4, 2, 1), "_overlapped"),
     ((6, 5, 3), (4, 4), (4, 2, 1), None),
     ((40, 3, 3), (4, 4), (3, 1, 1), None),
-])
+]
+UPSAMPLINGS = [case[:3] for case in PRODUCTS]
+
+
+@pytest.mark.numeric
+@pytest.mark.parametrize(("sizes", "side", "kernel", "product"), PRODUCTS)
 def test_upsampling_by_other_means_is_the_transposed_convolution(
     sizes: tuple[int, int, int], side: tuple[int, int], kernel: tuple, product: str | None, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whole numbers, so that bfloat16, which products take in, and sums are exact. 512 channels go side by side without gradients."""
+    """Whole numbers, so that bfloat16, which products take in, and sums are exact in whatever order: the bits of float64.
+    512 channels go side by side without gradients."""
     channels, out, batch = sizes
     layer = Upsampling(channels, out, *kernel, bias=False).to(memory_format=torch.channels_last)
     taken: list[str] = []
@@ -66,7 +75,9 @@ def test_upsampling_by_other_means_is_the_transposed_convolution(
     with torch.no_grad():
         layer.weight.copy_(torch.randn_like(layer.weight).round().clamp(-1, 1))
     x = torch.randn(batch, channels, *side).round().clamp(-1, 1).requires_grad_()
-    expected = nn.functional.conv_transpose2d(x, layer.weight, None, *kernel[1:])
+    exact = nn.functional.conv_transpose2d(x.double(), layer.weight.double(), None, *kernel[1:])
+    expected = exact.float()
+    assert torch.equal(expected.bfloat16().double(), exact)
     assert torch.equal(layer(x), expected) and not taken
     with torch.no_grad():
         assert torch.equal(layer(x), expected)
@@ -81,17 +92,52 @@ def test_upsampling_by_other_means_is_the_transposed_convolution(
     assert torch.equal(made.float(), expected)
     assert torch.equal(stacked.float(), torch.stack([expected, 2 * expected]))
     weights = torch.randn_like(expected).round().clamp(-1, 1)
-    for ours, theirs in zip(*(torch.autograd.grad((y * weights).sum(), (x, layer.weight)) for y in (made, expected)), strict=True):
+    for ours, theirs in zip(*(torch.autograd.grad((y * weights).sum(), (x, layer.weight)) for y in (made, exact)), strict=True):
         assert torch.equal(ours, theirs)
 
 
+@pytest.mark.numeric
+@pytest.mark.parametrize(("sizes", "side", "kernel"), UPSAMPLINGS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_upsampling_by_other_means_rounds_no_worse(sizes: tuple[int, int, int], side: tuple[int, int], kernel: tuple, dtype: torch.dtype) -> None:
+    """The plain way is PyTorch's transposed convolution; under bfloat16 both are given what that rounds to. Gradients where they can be had."""
+    channels, out, batch = sizes
+    layer = Upsampling(channels, out, *kernel, bias=False).to(memory_format=torch.channels_last)
+    generator = torch.Generator().manual_seed(0)
+    low = dtype == torch.bfloat16
+    with torch.no_grad():
+        layer.weight.copy_(torch.randn(layer.weight.shape, generator=generator).to(dtype))
+    x = torch.randn(batch, channels, *side, generator=generator).to(dtype).float().requires_grad_()
+
+    def results(run: Callable[[Tensor, Tensor], Tensor], x: Tensor, weight: Tensor) -> list[Tensor]:
+        x, weight = x.detach().requires_grad_(), weight.detach().requires_grad_()
+        y = run(x, weight)
+        slopes = torch.randn(y.shape, generator=torch.Generator().manual_seed(1)).to(dtype).to(y.dtype)
+        return [y, *torch.autograd.grad(y, (x, weight), slopes)]
+
+    def plain(x: Tensor, weight: Tensor) -> Tensor:
+        return nn.functional.conv_transpose2d(x, weight, None, *kernel[1:])
+
+    def ours(x: Tensor, weight: Tensor) -> Tensor:
+        return torch.func.functional_call(layer, {"weight": weight}, (x,))
+
+    exact = results(plain, x.double(), layer.weight.double())
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=low):
+        made, expected = results(ours, x, layer.weight), results(plain, x, layer.weight)
+        with torch.no_grad():
+            without = layer(x)
+    assert without.dtype == made[0].dtype == dtype
+    assert_as_exact([without, *made], [expected[0], *expected], [exact[0], *exact], eps=torch.finfo(dtype).eps)
+
+
+@pytest.mark.numeric
 @pytest.mark.parametrize("noise_dim", [64, 100, 200])
 def test_images_are_the_same_with_gradients_and_without(noise_dim: int) -> None:
     model = Generator((3, 32, 32), 10, noise_dim, "mul").to(memory_format=torch.channels_last).eval()
     h = torch.randn(16, noise_dim, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         made = model(h)
-    torch.testing.assert_close(made, model(h).detach())
+    assert_as_exact(made, model(h), copy.deepcopy(model).double()(h.double()))
 
 
 @pytest.mark.parametrize("op", MERGE_OPS)
@@ -144,7 +190,7 @@ def test_running_statistics_move_in_training_are_used_in_evaluation_and_reset() 
     model.train()(z)
     assert not norm.running_var.eq(1).any()
     whole, half = model.eval()(z), model(z[:16])
-    torch.testing.assert_close(whole[:16], half)
+    assert_as_exact(half, whole[:16], copy.deepcopy(model).double()(z.double())[:16])
     initialise(model, torch.Generator().manual_seed(0))
     assert norm.running_var.eq(1).all() and norm.num_batches_tracked == 0
 

@@ -109,16 +109,17 @@ def test_qffl_stays_finite_for_a_large_q_and_leans_to_the_worst_client() -> None
     assert bool(torch.isfinite(got).all()) and float(got[0]) > 1e6 * float(got[1])
 
 
+@pytest.mark.usefixtures("float64")
 def test_qffl_measures_the_received_model_on_all_samples(toy: Path) -> None:
     s = Simulation("qffl", values_for("qffl", toy, q=1.0), 3, CPU)
     data, rng = s.data.clients[0], s.fed.rng.child("x")
-    module = s.fed.network(slot="by hand").eval()
+    module = s.fed.network(role="by hand").eval()
     put(module, s.progress.state.model)
     x, y = data.batch(torch.arange(len(data)))
     with torch.no_grad():
         expected = float(F.cross_entropy(module(x), y))
     upload = s.method.client(s.config, s.fed, pack("model", s.progress.state.model), None, data, rng).upload
-    assert float(upload["loss"]) == pytest.approx(expected, rel=1e-4)
+    assert float(upload["loss"]) == pytest.approx(expected, rel=1e-9)
     assert draw_batches(s.config, len(data), 1.0, rng).shape == (2, 16)
 
 

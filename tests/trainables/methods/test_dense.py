@@ -52,6 +52,7 @@ def test_generator_loss_without_statistics() -> None:
     assert float(generator_loss(replace(config, beta_adv=0.0), ENSEMBLE, STUDENT, Y)) == pytest.approx(fidelity, rel=1e-9)
 
 
+@pytest.mark.usefixtures("float64")
 def test_statistics_loss() -> None:
     """L_bn = 1/N Σ_i Σ_l (‖μ - μ_i‖ + ‖σ² - σ²_i‖); two clients of different width, two layers each."""
     sizes = ({"a": 3, "b": 5}, {"a": 2, "b": 4})
@@ -59,10 +60,11 @@ def test_statistics_loss() -> None:
                        for i, size in enumerate(sizes)] for side in (0, 100))
     expected = sum(np.linalg.norm(ours[k].numpy() - theirs[k].numpy()) for ours, theirs in zip(seen, reported, strict=True) for k in ours) / 2
     assert expected > 0
-    assert float(statistics_loss(Config(), seen, reported)) == pytest.approx(expected, rel=1e-6)
-    assert float(statistics_loss(Config(bn_norm="mean"), seen, reported)) == pytest.approx(expected / 2, rel=1e-6)
+    assert float(statistics_loss(Config(), seen, reported)) == pytest.approx(expected, rel=1e-9)
+    assert float(statistics_loss(Config(bn_norm="mean"), seen, reported)) == pytest.approx(expected / 2, rel=1e-9)
 
 
+@pytest.mark.usefixtures("float64")
 def test_statistics_are_those_of_the_layers_inputs_with_the_scaler_divided_out() -> None:
     model = models.build("cnn_small", (1, 8, 8), 4, 0.5, scaler=True)
     x = torch.randn(6, 1, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -71,13 +73,14 @@ def test_statistics_are_those_of_the_layers_inputs_with_the_scaler_divided_out()
     with watching(model.train(), lambda name, mean, var: found.__setitem__(name, (mean, var))):
         model(x)
     assert list(found) == layers(model) == ["norms.0", "norms.1", "norms.2"]
-    np.testing.assert_allclose(found["norms.0"][0].detach().numpy(), inside.mean((0, 2, 3)), rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(found["norms.0"][1].detach().numpy(), inside.var((0, 2, 3)), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found["norms.0"][0].detach().numpy(), inside.mean((0, 2, 3)), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found["norms.0"][1].detach().numpy(), inside.var((0, 2, 3)), rtol=1e-9, atol=1e-12)
     found.clear()
     model(x)
     assert not found
 
 
+@pytest.mark.usefixtures("float64")
 def test_tracking_starts_at_the_first_batch_and_forgets_with_its_momentum() -> None:
     model = models.build("cnn_small", (1, 8, 8), 4)
     batches = [torch.randn(4, 1, 8, 8, generator=torch.Generator().manual_seed(i)) for i in range(3)]
@@ -85,7 +88,7 @@ def test_tracking_starts_at_the_first_batch_and_forgets_with_its_momentum() -> N
     with tracking(model, 0.5) as statistics:
         for x in batches:
             model(x)
-    torch.testing.assert_close(statistics["norms.0.mean"], 0.25 * means[0] + 0.25 * means[1] + 0.5 * means[2])
+    torch.testing.assert_close(statistics["norms.0.mean"], 0.25 * means[0] + 0.25 * means[1] + 0.5 * means[2], rtol=1e-12, atol=1e-12)
     assert not statistics["norms.0.mean"].requires_grad
 
 

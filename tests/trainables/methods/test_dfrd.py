@@ -11,10 +11,10 @@ import torch
 
 from tests.contracts.test_methods import simulate, values_for
 from tests.trainables.building_blocks.test_losses import random, softmax
-from trainables.building_blocks.distillation_bases import Memory, download, label_counts
-from trainables.building_blocks.server_distillation import Teachers, label_law, moving_average, to_models
-from trainables.local import LocalWork
-from trainables.methods.dfrd import Config, embedding_hinge, generator_loss, transfer_mask, transferability_loss
+from trainables.building_blocks.distillation_bases import label_counts
+from trainables.building_blocks.server_distillation import Teachers, label_distribution, moving_average, to_models
+from trainables.local import LocalResult
+from trainables.methods.dfrd import Config, download, embedding_hinge, generator_loss, transfer_mask, transferability_loss
 from trainables.simulation.rounds import Simulation
 from trainables.wire import Upload
 
@@ -24,8 +24,8 @@ def kl(p: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 
 # y = 0 throughout; columns: ensemble right & student wrong, both right, both wrong alike, both wrong differently, ensemble wrong & student right
-ENSEMBLE = torch.tensor([[3.0, 0, 0], [3, 1, 0], [0, 3, 0], [0, 3, 0], [0, 3, 1]])
-STUDENT = torch.tensor([[0.0, 3, 0], [2, 0, 0], [0, 2, 0], [0, 0, 3], [3, 0, 0]])
+ENSEMBLE = torch.tensor([[3.0, 0, 0], [3, 1, 0], [0, 3, 0], [0, 3, 0], [0, 3, 1]], dtype=torch.float64)
+STUDENT = torch.tensor([[0.0, 3, 0], [2, 0, 0], [0, 2, 0], [0, 0, 3], [3, 0, 0]], dtype=torch.float64)
 Y = torch.zeros(5, dtype=torch.long)
 
 
@@ -40,9 +40,9 @@ def test_transferability_loss_is_eq_3(rule: str) -> None:
     config = Config(transferability=rule, kd_temperature=2.0)
     mask = transfer_mask(rule, ENSEMBLE, STUDENT, Y).numpy()
     rows = kl(softmax(STUDENT.numpy(), 2.0), softmax(ENSEMBLE.numpy(), 2.0))
-    assert float(transferability_loss(config, ENSEMBLE, STUDENT, Y)) == pytest.approx(-(mask * rows).sum() / 5, rel=1e-5)
+    assert float(transferability_loss(config, ENSEMBLE, STUDENT, Y)) == pytest.approx(-(mask * rows).sum() / 5, rel=1e-9)
     selected = transferability_loss(replace(config, tran_norm="selected"), ENSEMBLE, STUDENT, Y)
-    assert float(selected) == pytest.approx(-(mask * rows).sum() / mask.sum(), rel=1e-5)
+    assert float(selected) == pytest.approx(-(mask * rows).sum() / mask.sum(), rel=1e-9)
 
 
 def test_transferability_loss_moves_the_ensemble_alone_unless_asked_and_is_finite_on_an_empty_mask() -> None:
@@ -82,27 +82,27 @@ def test_zero_momentum_makes_the_average_equal_the_generator(toy: Path) -> None:
 def test_label_law_weights_and_sampling() -> None:
     """Sec. 3.2: τ_{i,y} = n_i^y / Σ_j n_j^y, p(y) = Σ_j n_j^y / n; class 2 has no data."""
     counts = torch.tensor([[1, 4, 0], [3, 0, 0]])
-    law = label_law(counts, 2, 3)
-    np.testing.assert_allclose(law.weights.numpy(), [[0.25, 1.0, 0.5], [0.75, 0.0, 0.5]])
-    np.testing.assert_allclose(law.law.numpy(), [0.5, 0.5, 0.0])
-    uniform = label_law(None, 4, 2)
-    assert uniform.weights.tolist() == [[0.25, 0.25]] * 4 and uniform.law.tolist() == [0.5, 0.5]
+    labels = label_distribution(counts, 2, 3)
+    np.testing.assert_allclose(labels.weights.numpy(), [[0.25, 1.0, 0.5], [0.75, 0.0, 0.5]])
+    np.testing.assert_allclose(labels.probabilities.numpy(), [0.5, 0.5, 0.0])
+    uniform = label_distribution(None, 4, 2)
+    assert uniform.weights.tolist() == [[0.25, 0.25]] * 4 and uniform.probabilities.tolist() == [0.5, 0.5]
 
 
 def test_label_counters(toy: Path) -> None:
     """Distinct samples drawn this round, drawn so far, held; nothing for `average`."""
     simulation = Simulation("dfrd", values_for("dfrd", toy), 0, torch.device("cpu"))
     data = simulation.data.clients[0]
-    work = LocalWork(0.0, torch.tensor([[0, 1], [1, 2]]))
+    trained = LocalResult(0.0, torch.tensor([[0, 1], [1, 2]]))
     expected = np.bincount(data.y[:3].numpy(), minlength=4)
-    counts, seen = label_counts(Config(), data, work, None)
+    counts, seen = label_counts(Config(), data, trained, None)
     assert counts is not None and counts.tolist() == expected.tolist() and seen is None
-    _, seen = label_counts(Config(counter_window="cumulative"), data, work, None)
-    later, seen = label_counts(Config(counter_window="cumulative", label_smoothing_count=1), data, LocalWork(0.0, torch.tensor([[3]])), Memory(None, seen))
+    _, seen = label_counts(Config(counter_window="cumulative"), data, trained, None)
+    later, seen = label_counts(Config(counter_window="cumulative", label_smoothing_count=1), data, LocalResult(0.0, torch.tensor([[3]])), seen)
     assert later is not None and later.tolist() == (np.bincount(data.y[:4].numpy(), minlength=4) + 1).tolist()
-    held, _ = label_counts(Config(label_weighting="static"), data, work, None)
+    held, _ = label_counts(Config(label_weighting="static"), data, trained, None)
     assert held is not None and held.tolist() == np.bincount(data.y.numpy(), minlength=4).tolist()
-    assert label_counts(Config(label_weighting="average"), data, work, None) == (None, None)
+    assert label_counts(Config(label_weighting="average"), data, trained, None) == (None, None)
 
 
 def test_embedding_hinge() -> None:
@@ -110,6 +110,7 @@ def test_embedding_hinge() -> None:
     assert float(embedding_hinge(embedded, 1.0)) == pytest.approx((5 - np.sqrt(2)) / 2)
 
 
+@pytest.mark.usefixtures("float64")
 def test_ensemble_is_the_weighted_sum_of_logits(toy: Path) -> None:
     """u_T[b] = Σ_i τ_{i,y_b} f_i(s_b), and its gradient reaches the images but no teacher's weight."""
     simulation, _ = simulate("dfrd", toy, 1)
@@ -121,17 +122,18 @@ def test_ensemble_is_the_weighted_sum_of_logits(toy: Path) -> None:
     weights = torch.tensor([[0.1, 0.5, 0.0], [0.2, 0.5, 0.0], [0.3, 0.0, 0.0], [0.4, 0.0, 1.0]])
     together = teachers.logits(images, weights)
     expected = sum(w.numpy()[:, None] * m(images).detach().numpy() for m, w in zip(teachers.modules, weights, strict=True))
-    np.testing.assert_allclose(together.detach().numpy(), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(together.detach().numpy(), expected, rtol=1e-9, atol=1e-12)
     together.sum().backward()
     assert images.grad is not None and float(images.grad.abs().sum()) > 0
     assert all(p.grad is None for m in teachers.modules for p in m.parameters())
 
 
+@pytest.mark.usefixtures("float64")
 def test_synthetic_images_can_take_the_data_sets_normalisation(toy: Path) -> None:
     simulation = Simulation("dfrd", values_for("dfrd", toy, renormalise_synthetic=True), 0, torch.device("cpu"))
     image = torch.full((1, 1, 8, 8), 0.5)
     mean, std = simulation.fed.mean[0], simulation.fed.std[0]
-    assert float(to_models(simulation.config, simulation.fed, image)[0, 0, 0, 0]) == pytest.approx((0.75 - mean) / std, rel=1e-5)
+    assert float(to_models(simulation.config, simulation.fed, image)[0, 0, 0, 0]) == pytest.approx((0.75 - mean) / std, rel=1e-9)
     assert to_models(Config(), simulation.fed, image) is image
 
 
@@ -140,15 +142,15 @@ def test_data_free_mode_sends_a_model_once_and_never_aggregates(toy: Path) -> No
     assert rows[0]["bytes_down"] > 0 and rows[1]["bytes_down"] == 0 and rows[1]["bytes_up"] > 0
     fresh = Simulation("dfrd", values_for("dfrd", toy, base="none"), 3, torch.device("cpu"))
     assert all(torch.equal(simulation.progress.state.model[k], fresh.progress.state.model[k]) for k in fresh.progress.state.model)
-    assert set(simulation.progress.memories) == {0, 1, 2, 3}
+    assert set(simulation.progress.client_states) == {0, 1, 2, 3}
 
 
 def test_noise_is_drawn_per_step_or_held_for_a_phase(toy: Path) -> None:
     from trainables.building_blocks.server_distillation import Draws
     from trainables.rng import Rng
 
-    law = torch.tensor([0.0, 0.5, 0.5])
-    held, fresh = (Draws(8, 2, law, torch.device("cpu"), Rng(0), resample) for resample in (False, True))
+    probabilities = torch.tensor([0.0, 0.5, 0.5])
+    held, fresh = (Draws(8, 2, probabilities, torch.device("cpu"), Rng(0), resample) for resample in (False, True))
     a, b = held.next(), held.next()
     held.renew()
     c = held.next()

@@ -43,22 +43,22 @@ def test_the_gan_leaves_the_local_model_alone(toy: Path) -> None:
     simulation, _ = simulate("fedcg", toy, 1)
     s, m = simulation, simulation.method
     payload = m.download(s.config, s.fed, s.progress.state, 0)
-    slow, fast = (m.client(type(s.config)(**{**vars(s.config), "gen_lr": lr, "dis_lr": lr}), s.fed, payload, s.progress.memories[0], s.data.clients[0],
+    slow, fast = (m.client(type(s.config)(**{**vars(s.config), "gen_lr": lr, "dis_lr": lr}), s.fed, payload, s.progress.client_states[0], s.data.clients[0],
                            s.fed.rng.child(5)) for lr in (1e-7, 1e-2))
     assert slow.model is not None and fast.model is not None and all(torch.equal(slow.model[k], fast.model[k]) for k in slow.model)
     assert not torch.equal(slow.upload["generator/layers.0.weight"], fast.upload["generator/layers.0.weight"])
-    assert not torch.equal(slow.memory.discriminator["weight"], fast.memory.discriminator["weight"])
+    assert not torch.equal(slow.client_state.discriminator["weight"], fast.client_state.discriminator["weight"])
 
 
 def test_the_local_generator_starts_from_the_global_one_and_adams_live_on(toy: Path) -> None:
     simulation, _ = simulate("fedcg", toy, 2, local_steps=3)
-    memory = simulation.progress.memories[0]
-    for adam in (memory.generator_adam, memory.discriminator_adam):
+    client_state = simulation.progress.client_states[0]
+    for adam in (client_state.generator_adam, client_state.discriminator_adam):
         assert {int(v) for k, v in adam.items() if k.endswith("step")} == {6}
     s, m = simulation, simulation.method
     payload = m.download(s.config, s.fed, s.progress.state, 0)
     still = type(s.config)(**{**vars(s.config), "gen_lr": 1e-7, "gen_weight_decay": 0.0})
-    upload = m.client(still, s.fed, payload, memory, s.data.clients[0], s.fed.rng.child(9)).upload
+    upload = m.client(still, s.fed, payload, client_state, s.data.clients[0], s.fed.rng.child(9)).upload
     torch.testing.assert_close(upload["generator/layers.0.weight"], payload["generator/layers.0.weight"], atol=1e-5, rtol=0)
 
 

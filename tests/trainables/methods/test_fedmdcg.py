@@ -126,13 +126,13 @@ def test_a_clients_generator_and_its_adam_live_on_while_the_classifier_is_replac
     simulation = Simulation("fedmdcg", values_for("fedmdcg", toy, local_steps=3), 3, torch.device("cpu"))
     s, m = simulation, simulation.method
     simulation.run_round()
-    first = simulation.progress.memories[0]
+    first = simulation.progress.client_states[0]
     assert {int(v) for k, v in first.adam.items() if k.endswith("step")} == {3}
     payload = m.download(s.config, s.fed, s.progress.state, 0)
     result = m.client(replace(s.config, gen_lr=1e-7, gen_weight_decay=0.0), s.fed, payload, first, s.data.clients[0], s.fed.rng.child(9))
-    drift = max(float((result.memory.generator[k] - v).abs().max()) for k, v in first.generator.items() if v.is_floating_point() and "running" not in k)
+    drift = max(float((result.client_state.generator[k] - v).abs().max()) for k, v in first.generator.items() if v.is_floating_point() and "running" not in k)
     assert drift < 1e-5, "the local generator starts from itself, not from the global one"
-    assert {int(v) for k, v in result.memory.adam.items() if k.endswith("step")} == {6}
+    assert {int(v) for k, v in result.client_state.adam.items() if k.endswith("step")} == {6}
     assert not any(torch.allclose(first.generator[k], s.progress.state.generator[k]) for k in first.generator if k.endswith("0.weight"))
 
 
@@ -150,7 +150,7 @@ def test_average_weighting_sends_no_counts_and_draws_labels_evenly(toy: Path) ->
     simulation, rows = simulate("fedmdcg", toy, 1, label_weighting="average")
     _, counted = simulate("fedmdcg", toy, 1)
     assert rows[0]["bytes_up"] == counted[0]["bytes_up"] - 4 * 4 * 8
-    assert simulation.progress.state.law.tolist() == [0.25] * 4
+    assert simulation.progress.state.label_probabilities.tolist() == [0.25] * 4
 
 
 def test_the_gd_loss_falls_as_generators_learn_their_classifiers(toy: Path) -> None:
@@ -162,6 +162,6 @@ def test_rows_do_not_depend_on_who_used_the_modules_before(toy: Path) -> None:
     """Cached modules are loaded, never trusted: a federation that ran other clients first gives the same."""
     s = Simulation("fedmdcg", values_for("fedmdcg", toy), 3, torch.device("cpu"))
     used = Simulation("fedmdcg", values_for("fedmdcg", toy), 3, torch.device("cpu"))
-    for module in (used.fed.network(), used.fed.network(slot="frozen")):
+    for module in (used.fed.network(), used.fed.network(role="frozen")):
         nn.init.constant_(module.head.weight, 5.0)
     assert untimed(s.run_round()) == untimed(used.run_round()) and same(s.save(), used.save())

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from search_spaces.errors import UserError
+from tests.exact import assert_as_exact
 from trainables import models
 from trainables.kernels.pooling import max_pool
 from trainables.models.base import initialise
@@ -74,6 +75,7 @@ def test_axes_describe_every_dimension(name: str, rate: float) -> None:
     assert {a.group for axes in cut.axes.values() for a in axes if a} == set(cut.group_sizes)
 
 
+@pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_sub_model_that_ignores_the_rest_computes_what_the_full_model_does(name: str) -> None:
     """Channels outside the index set are made dead in the full model (their outgoing weights are zero); the sub-model cut
@@ -100,7 +102,7 @@ def test_a_sub_model_that_ignores_the_rest_computes_what_the_full_model_does(nam
     full.load_state_dict(wide)
     cut.load_state_dict(narrow)
     x = torch.randn(6, *shape, generator=random)
-    torch.testing.assert_close(cut(x), full(x), atol=2e-4, rtol=1e-4)
+    torch.testing.assert_close(cut(x), full(x), atol=1e-9, rtol=1e-9)
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -115,6 +117,7 @@ def test_shapes_features_and_head(name: str, shape: tuple[int, int, int]) -> Non
     assert any(k.startswith("head.") for k in model.axes)
 
 
+@pytest.mark.usefixtures("float64")
 def test_lenet5_on_28_is_the_same_as_a_first_layer_padding_of_two() -> None:
     model = models.build("lenet5", (1, 28, 28), 10)
     assert model.feature_width == 120
@@ -122,7 +125,7 @@ def test_lenet5_on_28_is_the_same_as_a_first_layer_padding_of_two() -> None:
     first = F.conv2d(x, model.conv1.weight, model.conv1.bias, padding=2)
     z = F.max_pool2d(F.relu(first), 2)
     z = F.max_pool2d(F.relu(model.conv2(z)), 2)
-    torch.testing.assert_close(model.features(x), F.relu(model.conv3(z)).flatten(1))
+    torch.testing.assert_close(model.features(x), F.relu(model.conv3(z)).flatten(1), atol=1e-12, rtol=1e-9)
 
 
 @pytest.mark.parametrize(("name", "shape", "width"), [
@@ -135,12 +138,14 @@ def test_the_backbones_of_fedmdcg_have_the_papers_feature_widths(name: str, shap
     assert models.build(name, shape, 10).features(torch.randn(2, *shape)).shape == (2, width)
 
 
+@pytest.mark.usefixtures("float64")
 def test_lenet_code_layer_by_layer_with_relu_before_pooling() -> None:
     model = models.build("lenet_code", (3, 32, 32), 10)
     z = x = torch.randn(4, 3, 32, 32)
     for conv, norm in ((model.conv1, model.norm1), (model.conv2, model.norm2)):
         z = F.max_pool2d(F.relu(norm(F.conv2d(z, conv.weight, conv.bias, stride=2, padding=1))), 2)
-    torch.testing.assert_close(model(x), F.linear(F.linear(z.flatten(1), model.head[0].weight, model.head[0].bias), model.head[1].weight, model.head[1].bias))
+    expected = F.linear(F.linear(z.flatten(1), model.head[0].weight, model.head[0].bias), model.head[1].weight, model.head[1].bias)
+    torch.testing.assert_close(model(x), expected, atol=1e-12, rtol=1e-9)
 
 
 @pytest.mark.parametrize(("shape", "two", "three"), [((1, 28, 28), 1024, 1152), ((3, 32, 32), 1600, 2048), ((1, 8, 8), 256, 128), ((3, 64, 64), 10816, 8192)])
@@ -153,6 +158,7 @@ def test_the_clients_of_dhf_share_a_feature_width_of_512(shape: tuple[int, int, 
     assert round(count, 2) == {(1, 28, 28): 0.58, (3, 32, 32): 0.88}.get(shape, round(count, 2))
 
 
+@pytest.mark.usefixtures("float64")
 def test_cnn_layer_by_layer_with_relu_before_pooling() -> None:
     model = models.build("cnn", (3, 16, 16), 10, 1 / 16)
     z = x = torch.randn(4, 3, 16, 16)
@@ -160,9 +166,10 @@ def test_cnn_layer_by_layer_with_relu_before_pooling() -> None:
         z = conv(z)
         z = (z - z.mean((0, 2, 3), keepdim=True)) / (z.var((0, 2, 3), keepdim=True, unbiased=False) + norm.eps).sqrt()
         z = F.max_pool2d(F.relu(z), 2)
-    torch.testing.assert_close(model.features(x), F.adaptive_avg_pool2d(z, 1).flatten(1), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(model.features(x), F.adaptive_avg_pool2d(z, 1).flatten(1), atol=1e-12, rtol=1e-9)
 
 
+@pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize("name", SHAPES)
 def test_scaler_multiplies_convolutions_by_one_over_r_in_training_only(name: str) -> None:
     shape = SHAPES[name]
@@ -174,26 +181,27 @@ def test_scaler_multiplies_convolutions_by_one_over_r_in_training_only(name: str
             conv1, conv2, conv3 = plain.conv1, plain.conv2, plain.conv3
             z = F.max_pool2d(F.relu(4 * conv1(F.pad(x, (2, 2, 2, 2)))), 2)
             expected = F.relu(4 * conv3(F.max_pool2d(F.relu(4 * conv2(z)), 2))).flatten(1)
-            torch.testing.assert_close(scaled.features(x), expected)
+            torch.testing.assert_close(scaled.features(x), expected, atol=1e-12, rtol=1e-9)
     elif name in ("cnn2", "cnn3"):
         with torch.no_grad():
             z = x
             for conv in plain.convs:
                 z = F.max_pool2d(F.relu(4 * conv(z)), 2)
-            torch.testing.assert_close(scaled.features(x), F.relu(plain.fc(z.flatten(1))))
+            torch.testing.assert_close(scaled.features(x), F.relu(plain.fc(z.flatten(1))), atol=1e-12, rtol=1e-9)
     elif name == "lenet5_paper":
         with torch.no_grad():
             z = F.max_pool2d(F.relu(4 * plain.conv1(x)), 2)
-            torch.testing.assert_close(scaled.features(x), F.max_pool2d(F.relu(4 * plain.conv2(z)), 2).flatten(1))
+            torch.testing.assert_close(scaled.features(x), F.max_pool2d(F.relu(4 * plain.conv2(z)), 2).flatten(1), atol=1e-12, rtol=1e-9)
     else:
         for part, model in (("plain", plain), ("scaled", scaled)):
             norm = next(m for m in model.modules() if isinstance(m, BatchNorm | nn.GroupNorm))
             norm.register_forward_hook(lambda _, inputs, __, part=part: seen.__setitem__(part, inputs[0].abs().mean().item()))
         plain(x), scaled(x)
-        assert seen["scaled"] == pytest.approx(4 * seen["plain"])
+        assert seen["scaled"] == pytest.approx(4 * seen["plain"], rel=1e-9)
     assert torch.equal(scaled.eval()(x), plain.eval()(x))
 
 
+@pytest.mark.usefixtures("float64")
 def test_resnet_scaler_before_norms_equals_scaled_convolutions() -> None:
     model = models.build("resnet18", (3, 8, 8), 10, 1 / 16, scaler=True)
     reference = models.build("resnet18", (3, 8, 8), 10, 1 / 16)
@@ -201,9 +209,10 @@ def test_resnet_scaler_before_norms_equals_scaled_convolutions() -> None:
         if isinstance(conv, nn.Conv2d):
             conv.register_forward_hook(lambda _, __, out: 16 * out)
     x = torch.randn(4, 3, 8, 8)
-    torch.testing.assert_close(model(x), reference(x), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(model(x), reference(x), atol=1e-9, rtol=1e-9)
 
 
+@pytest.mark.usefixtures("float64")
 def test_resnet8_layer_by_layer() -> None:
     """Post-activation blocks; every channel of every sample is normalised over its own map, so samples do not see each other."""
     model = models.build("resnet8", (3, 8, 8), 10, 1 / 16)
@@ -219,8 +228,8 @@ def test_resnet8_layer_by_layer() -> None:
         inner = F.relu(normed(F.conv2d(z, weights[f"stages.{stage}.conv1.weight"], stride=stride, padding=1)))
         inner = normed(F.conv2d(inner, weights[f"stages.{stage}.conv2.weight"], padding=1))
         z = F.relu(inner + (z if stride == 1 else normed(F.conv2d(z, weights[f"stages.{stage}.shortcut.weight"], stride=stride))))
-    torch.testing.assert_close(model.features(x), z.mean((2, 3)), atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(model(x)[:1], model(x[:1]), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(model.features(x), z.mean((2, 3)), atol=1e-9, rtol=1e-9)
+    torch.testing.assert_close(model(x)[:1], model(x[:1]), atol=1e-9, rtol=1e-9)
 
 
 def test_resnet8_draws_convolutions_from_he() -> None:
@@ -280,32 +289,35 @@ def norm_and_maps(shape: tuple[int, ...], negative: bool) -> tuple[BatchNorm, to
     return norm, torch.randn(shape, generator=generator) * 2 + 1
 
 
-@pytest.mark.parametrize("negative", [False, True])
-@pytest.mark.parametrize("shape", [(16, 8, 8, 8), (5, 3, 9, 7)])
-def test_what_is_normalised_and_pooled_in_bfloat16_without_gradients(shape: tuple[int, ...], negative: bool) -> None:
-    """Against float64; the statistics are those of the whole map, an odd last row included. bfloat16 has 8 bits."""
-    norm, x = norm_and_maps(shape, negative)
-    x = x.bfloat16()
+def normalised_and_pooled(norm: BatchNorm, x: torch.Tensor) -> torch.Tensor:
+    """In float64, by the formula; the statistics are those of the whole map, an odd last row included."""
     values = x.double()
     apart = (values - values.mean((0, 2, 3), keepdim=True)) / (values.var((0, 2, 3), correction=0, keepdim=True) + norm.eps).sqrt()
-    expected = F.max_pool2d(apart * norm.weight.double()[:, None, None] + norm.bias.double()[:, None, None], 2)
-    with torch.no_grad():
-        made = norm(x.contiguous(memory_format=torch.channels_last), pool=True)
-    assert made.dtype == torch.bfloat16
-    torch.testing.assert_close(made.double(), expected, rtol=2**-7, atol=2**-6)
-    torch.testing.assert_close(norm(x, pool=True).detach().double(), expected, rtol=2**-7, atol=2**-6)
+    return F.max_pool2d(apart * norm.weight.double()[:, None, None] + norm.bias.double()[:, None, None], 2)
 
 
+@pytest.mark.numeric
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("negative", [False, True])
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize("shape", [(64, 32, 32, 32), (16, 8, 8, 8), (5, 3, 9, 7), (4, 40, 2, 2)])
-def test_what_is_normalised_and_pooled_without_gradients_has_the_same_bits(shape: tuple[int, ...], layout: torch.memory_format, negative: bool) -> None:
+def test_what_is_normalised_and_pooled_without_gradients(shape: tuple[int, ...], layout: torch.memory_format, negative: bool, dtype: torch.dtype) -> None:
     norm, x = norm_and_maps(shape, negative)
-    x = x.contiguous(memory_format=layout)
+    x = x.to(dtype).contiguous(memory_format=layout)
     with_gradients = norm(x, pool=True)
+    assert torch.equal(with_gradients, F.max_pool2d(norm(x), 2))  # the same operations
     with torch.no_grad():
-        assert torch.equal(norm(x, pool=True), with_gradients)
-    assert torch.equal(with_gradients, F.max_pool2d(norm(x), 2))
+        made = norm(x, pool=True)
+    assert made.dtype == dtype
+    assert_as_exact(made, with_gradients, normalised_and_pooled(norm, x), eps=torch.finfo(dtype).eps)
+
+
+@pytest.mark.numeric
+def test_another_statistic_than_that_of_the_whole_map_is_found() -> None:
+    """As of the rows that are pooled, without the last."""
+    norm, x = norm_and_maps((5, 3, 9, 7), False)
+    with pytest.raises(AssertionError, match="from float64"):
+        assert_as_exact(norm(x[:, :, :8, :6], pool=True), norm(x, pool=True), normalised_and_pooled(norm, x))
 
 
 @pytest.mark.parametrize("shape", [(3, 32, 8, 8), (3, 5, 9, 7), (2, 1, 2, 3)])

@@ -13,7 +13,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from search_spaces.errors import UserError
-from tests.contracts.test_executors import assert_same_rows
+from tests.contracts.test_executors import assert_clients_as_exact, counts, start_alike, wide
 from tests.contracts.test_methods import CPU, untimed, values_for
 from trainables.models.layers import BatchNorm
 from trainables.simulation import cuda_graphs
@@ -21,6 +21,8 @@ from trainables.simulation.cuda_graphs import Graphs, _Program
 from trainables.simulation.rounds import Simulation
 
 Step = Callable[[], None]
+
+pytestmark = pytest.mark.numeric
 
 
 class NoAnswers(TorchDispatchMode):
@@ -106,7 +108,13 @@ def test_a_processor_has_no_graphs(toy: Path) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")
 @pytest.mark.parametrize("executor", ["graph", "vmap"])
 def test_on_a_gpu_the_records_are_those_of_the_loop(executor: str, toy: Path) -> None:
-    loop, other = (Simulation("fedprox", values_for("fedprox", toy, executor=e, momentum=0.9), 3, torch.device("cuda")) for e in ("loop", executor))
-    for _ in range(2):
-        other.load(loop.save())
-        assert_same_rows(untimed(other.run_round()), untimed(loop.run_round()))
+    cuda = torch.device("cuda")
+    values = values_for("fedprox", toy, momentum=0.9)
+    loop, other = (Simulation("fedprox", values | {"executor": e}, 3, cuda) for e in ("loop", executor))
+    exact = wide("fedprox", values, device=cuda)
+    with torch.backends.cudnn.flags(benchmark=False, deterministic=True, allow_tf32=False):  # as trials compute
+        for _ in range(2):
+            start_alike(exact, loop, other)
+            (row, ours), (expected, theirs) = other.exchange(), loop.exchange()
+            assert any(assert_clients_as_exact(ours, theirs, exact))
+            assert counts(other._measured(row, ours)) == counts(loop._measured(expected, theirs))

@@ -7,18 +7,19 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from search_spaces.errors import UserError
-from tests.contracts.test_executors import assert_same_rows
+from tests.contracts.test_executors import assert_clients_as_exact, counts, start_alike, wide
 from tests.contracts.test_methods import CPU, same, untimed, values_for
 from trainables import registry
 from trainables.simulation import executors
 from trainables.simulation.executors import Task, chosen, stack, train_stacked
-from trainables.simulation.rounds import Simulation, run_together
+from trainables.simulation.rounds import Simulation, exchange_together, run_together
 from trainables.wire import ClientResult
+
+pytestmark = pytest.mark.numeric
 
 
 def simulation(name: str, toy: Path, seed: int = 3, **more: Any) -> Simulation:
@@ -27,11 +28,12 @@ def simulation(name: str, toy: Path, seed: int = 3, **more: Any) -> Simulation:
 
 def results_of(s: Simulation, executor: str) -> list[ClientResult]:
     """What the clients of the next round yield."""
-    works = list(s._clients(Counter()))
+    calls = list(s._clients(Counter()))
     if executor == "loop":
-        return [s.method.client(w.config, w.fed, w.payload, w.memory, w.data, w.rng) for w in works]
+        return [s.method.client(call.config, call.fed, call.payload, call.client_state, call.data, call.rng) for call in calls]
     assert s.method.job is not None
-    return train_stacked(s.config, [Task(s.method.job(w.config, w.fed, w.payload, w.memory, w.data, w.rng), w.data, w.rng) for w in works])
+    return train_stacked(s.config, [Task(s.method.job(call.config, call.fed, call.payload, call.client_state, call.data, call.rng), call.data, call.rng)
+                                    for call in calls])
 
 
 def test_auto_is_the_loop_on_a_cpu_and_stacks_on_cuda_what_can_be_stacked() -> None:
@@ -52,7 +54,7 @@ def test_dense_is_stacked_only_without_batch_statistics(toy: Path) -> None:
 
 @pytest.mark.parametrize("executor", ["loop", "vmap"])
 def test_clients_never_share_a_tensor(executor: str, toy: Path) -> None:
-    """Uploads, memories and the server's state stand in memory of their own: changing one changes no other."""
+    """Uploads, client states and the server's state stand in memory of their own: changing one changes no other."""
     s = simulation("local", toy)
     s.run_round()
     t = simulation("fedavg", toy)
@@ -73,14 +75,19 @@ def test_clients_never_share_a_tensor(executor: str, toy: Path) -> None:
 def test_a_client_alone_gets_what_it_gets_in_company(executor: str, toy: Path) -> None:
     """Each client trains on the weights it was sent, whoever trained before it or beside it: an alias would show here."""
     s = simulation("fedavg", toy, momentum=0.9)
-    together = results_of(s, executor)
+    exact = wide("fedavg", values_for("fedavg", toy, momentum=0.9))
+    start_alike(exact, s)
     start = s.progress.state.model
-    for place, (work, result) in enumerate(zip(list(s._clients(Counter())), together, strict=True)):
-        alone = s.method.client(work.config, work.fed, work.payload, None, work.data, work.rng)
-        assert result.model is not None and alone.model is not None
-        for name, tensor in alone.model.items():
-            np.testing.assert_allclose(result.model[name].numpy(), tensor.numpy(), rtol=1e-5, atol=1e-7, err_msg=f"client {place}")
-            assert not torch.equal(tensor, start[name])
+    together = dict(enumerate(results_of(s, executor)))
+    alone = {}
+    for call in s._clients(Counter()):
+        t = simulation("fedavg", toy, momentum=0.9)  # with modules of its own
+        alone[call.data.client] = s.method.client(call.config, t.fed, call.payload, None, call.data, call.rng)
+    for client, result in alone.items():
+        assert result.model is not None and not any(torch.equal(tensor, start[name]) for name, tensor in result.model.items())
+        if executor == "loop":  # the same operations
+            assert same(together[client].model, result.model)
+    assert any(assert_clients_as_exact(together, alone, exact))
 
 
 def test_simulations_in_threads_do_not_touch_each_other(toy: Path) -> None:
@@ -103,21 +110,23 @@ def test_simulations_in_threads_do_not_touch_each_other(toy: Path) -> None:
 
 @pytest.mark.parametrize(("name", "more"), [("fedavg", {}), ("fedprox", {}), ("fedgkd", {"buffer": 1}), ("heterofl", {"rho": 5})])
 def test_seeds_are_one_more_batch_dimension(name: str, more: dict[str, Any], toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two seeds stacked give the rows of each by itself, in as many programs as there are shapes."""
+    """Two seeds stacked give what each gives by itself, in as many programs as there are shapes."""
     groups: list[int] = []
     train_group = executors._train_group
     monkeypatch.setattr(executors, "_train_group", lambda config, tasks, drawn: groups.append(len(tasks)) or train_group(config, tasks, drawn))
-    values = {"executor": "vmap", "partition": "iid", **more}
-    pair = [simulation(name, toy, seed, **values) for seed in (1, 2)]
-    single = [simulation(name, toy, seed, **values) for seed in (1, 2)]
+    values = {"partition": "iid", **more}
+    pair, loops = ([simulation(name, toy, seed, executor=e, **values) for seed in (1, 2)] for e in ("vmap", "loop"))
+    exact = [wide(name, values_for(name, toy, **values), seed) for seed in (1, 2)]
     for _ in range(2):
-        for s, t in zip(pair, single, strict=True):
-            s.load(t.save())
+        for e, s, t in zip(exact, pair, loops, strict=True):
+            start_alike(e, s, t)
         groups.clear()
-        rows = run_together(pair)
+        exchanged = exchange_together(pair)
         assert sum(groups) == 8 and all(size % 2 == 0 for size in groups)
-        for row, expected in zip(rows, [s.run_round() for s in single], strict=True):
-            assert_same_rows(untimed(row), untimed(expected))
+        for e, t, s, (row, results) in zip(exact, loops, pair, exchanged, strict=True):
+            expected, clients = t.exchange()
+            assert any(assert_clients_as_exact(results, clients, e))
+            assert counts(s._measured(row, results)) == counts(t._measured(expected, clients))
 
 
 def test_a_loop_of_several_simulations_is_each_by_itself(toy: Path) -> None:

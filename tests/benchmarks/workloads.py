@@ -74,10 +74,7 @@ class Rounds:
 
 
 def rounds(method: str, values: Mapping[str, Any], rounds: int = 1, device: str = "cpu", seeds: Sequence[int] = (0,)) -> Unit:
-    """Whole rounds of a method, in a process prepared as fedtune's workers are."""
-    from trainables.worker import process
-
-    process.without_compiler()
+    """Whole rounds of a method."""
     return Rounds(method, values, rounds, device, seeds)
 
 
@@ -107,14 +104,14 @@ def beside(values: Mapping[str, Any]) -> Unit:
 class BareTrials:
     """Stand-in trials one after the other, without anything around them."""
 
-    def __init__(self, trials: int, rounds: int, work: int) -> None:
-        self.trials, self.rounds, self.work = trials, rounds, work
+    def __init__(self, trials: int, rounds: int, products: int) -> None:
+        self.trials, self.rounds, self.products = trials, rounds, products
 
     def run(self) -> None:
         from tests.benchmarks.standin import Standin
 
         for _ in range(self.trials):
-            trial = Standin("fedavg", {"rounds": self.rounds}, (0,), work=self.work)
+            trial = Standin("fedavg", {"rounds": self.rounds}, (0,), products=self.products)
             for _ in range(self.rounds):
                 trial.step()
 
@@ -122,9 +119,9 @@ class BareTrials:
         return {}
 
 
-def bare_trials(trials: int, rounds: int, work: int) -> Unit:
+def bare_trials(trials: int, rounds: int, products: int) -> Unit:
     """What a search runs, without the search."""
-    return BareTrials(trials, rounds, work)
+    return BareTrials(trials, rounds, products)
 
 
 class GpuRounds(Rounds):
@@ -133,7 +130,6 @@ class GpuRounds(Rounds):
     def __init__(self, values: Mapping[str, Any], share: float) -> None:
         from trainables.worker import process
 
-        process.without_compiler()
         process.use_gpu(share)
         super().__init__("fedavg", values, device="cuda")
 

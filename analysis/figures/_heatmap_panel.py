@@ -1,0 +1,41 @@
+"""One panel of the heat map: two parameters and one metric. How it is drawn is in `_heatmap_cells` and `_heatmap_surface`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from analysis import style
+from analysis.labels import Labels
+
+
+@dataclass(frozen=True)
+class Panel:
+    """`part` holds the rows of one metric, in the columns of `heatmap.Drawing.table`, with values as they are displayed."""
+
+    #: 1, 2, … in the order in which panels stand in the figure.
+    number: int
+    part: pd.DataFrame
+    labels: Labels
+    #: Keys of the parameters on the axes.
+    x: str
+    y: str
+
+    @property
+    def done(self) -> pd.DataFrame:
+        """The rows of completed trials that measured the metric."""
+        return self.part[(self.part["state"] == "COMPLETE") & self.part["value"].notna()]
+
+    @property
+    def axes(self) -> dict[str, str]:
+        return style.axes(self.number)
+
+    @property
+    def coloraxis(self) -> str:
+        return f"coloraxis{'' if self.number == 1 else self.number}"
+
+    @property
+    def hover(self) -> str:
+        """The two lines of a hover text that say where the pointer is."""
+        return f"{self.labels.symbol(self.x)} = %{{x}}<br>{self.labels.symbol(self.y)} = %{{y}}<br>"

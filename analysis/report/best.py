@@ -1,0 +1,117 @@
+"""The card of the best configuration: its values, its results, and how to run it again."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from analysis.figures._common import finals
+from analysis.labels import Labels, number
+from analysis.report.page import Page, command, definition, html_table
+from analysis.report.values import one_line, shown_path
+from analysis.runs import Run
+from analysis.stats import summarise
+from analysis.tables import Column, Table
+
+
+def best(page: Page, run: Run, labels: Labels, prefix: str) -> None:
+    """Adds the card, where there is a best configuration."""
+    if run.best is None:
+        return
+    measured = _measured(run)
+    seeds = len(run.over_seeds(measured[0])) if measured else 0
+    over = f"mean{' ± standard deviation' if seeds > 1 else ''} over {seeds} seed{'s' if seeds != 1 else ''}"
+    results = f'<p class="small">Last round, {over}</p>{_results(run, labels, measured)}'
+    columns = f'<div class="two"><div>{_searched(run, run.best, labels)}{_fixed(run, run.best)}</div><div>{results}</div></div>'
+    if run.kind == "run":
+        title = "Configuration"
+    else:
+        title = f"{'Best' if len(run.directions) == 1 else 'A best'} configuration: trial {run.best}"
+    page.card(f"{prefix}best", title, columns + _front(run) + _again(run), "Best" if not prefix else "")
+
+
+def rerun_command(run: Run, seeds: int = 3) -> str:
+    """The command that exports the best configuration and runs it on fresh seeds."""
+    return f"fedtune export {shlex.quote(shown_path(run))} -o best.yaml && fedtune run best.yaml --seeds {seeds}"
+
+
+def _searched(run: Run, trial: int, labels: Labels) -> str:
+    """The searched parameters: their values, where they were searched, and what they mean."""
+    values = run.parameters(trial)
+    known = {item["key"]: item for item in run.searched}
+    rows = [
+        {
+            "parameter": labels.parameter(key),
+            "value": values[key],
+            "searched": _range(known.get(key, {}), run.sampler),
+            "meaning": _meaning(known.get(key, {})),
+        }
+        for key in run.keys
+        if key in values
+    ]
+    columns = [
+        Column("parameter", "parameter", right=False),
+        Column("value", "value"),
+        Column("searched", "searched", str),
+        Column("meaning", "meaning", str, right=False),
+    ]
+    return html_table(Table(columns, rows)) if rows else ""
+
+
+def _meaning(item: Mapping[str, Any]) -> str:
+    source = f"({item['source']})" if item.get("source") else ""
+    return " ".join(filter(None, [item.get("doc"), source]))
+
+
+def _range(item: Mapping[str, Any], sampler: str) -> str:
+    if item.get("grid") and (sampler == "grid" or item.get("options")):
+        return ", ".join(number(v) for v in item["grid"])
+    if item.get("options"):
+        return ", ".join(map(str, item["options"]))
+    if item.get("low") is not None and item.get("high") is not None:
+        return f"{number(item['low'])} to {number(item['high'])}" + (", log" if item.get("log") else "")
+    return "yes, no" if item.get("kind") == "flag" else ""
+
+
+def _fixed(run: Run, trial: int) -> str:
+    """Every other setting of the trial, folded away."""
+    values = run.parameters(trial)
+    rest = {k: number(v, 6) for k, v in sorted(run.config(trial).items()) if k not in values}
+    if not rest:
+        return ""
+    return f"<details><summary>{len(rest)} further settings</summary>{definition(rest)}</details>"
+
+
+def _measured(run: Run) -> list[str]:
+    """The metrics to show: what was selected on, then accuracies and fairness, as far as they were measured."""
+    shown = ("val_global_accuracy", "global_accuracy", "val_local_accuracy", "local_accuracy", "amp", "wlp", "fm")
+    last = finals(run)
+    return [m for m in dict.fromkeys([*run.metrics, *shown]) if m in last.columns and run.over_seeds(m)]
+
+
+def _results(run: Run, labels: Labels, measured: Sequence[str]) -> str:
+    rows = []
+    for metric in measured:
+        selected = " · selected on" if metric in run.metrics and run.kind != "run" else ""
+        scale = labels.scale(metric)
+        value = summarise(list(run.over_seeds(metric).values())).shown(scale, 2 if scale == 100 else 4)
+        rows.append((labels.metric(metric, split=True) + selected, value))
+    return definition(rows)
+
+
+def _front(run: Run) -> str:
+    """Which trials are Pareto-optimal, where there are several objectives."""
+    if len(run.directions) == 1:
+        return ""
+    trials = ", ".join(map(str, run.front))
+    return f'<p class="small">Trials {trials} are Pareto-optimal: no other one is better in every objective.</p>'
+
+
+def _again(run: Run) -> str:
+    """How a final run was made, or how to make one of this search."""
+    if run.kind == "run":
+        line = one_line(run.provenance.get("command") or "fedtune run best.yaml", "command")
+        return "<h3>How it was run</h3>" + command(line)
+    why = '<p class="small">Final numbers come from seeds the search never saw.</p>'
+    return "<h3>Run it again on fresh seeds</h3>" + command(rerun_command(run)) + why

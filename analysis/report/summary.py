@@ -1,0 +1,132 @@
+"""The top of a run's report: what a reader must know first, and the facts about the run in short."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from analysis import style
+from analysis.labels import Labels, duration, number
+from analysis.report.page import escape
+from analysis.report.values import shown_path, spread
+from analysis.runs import Run
+from search_spaces.metrics import twin
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One fact: a title, its value, and a smaller line below."""
+
+    title: str
+    value: str
+    small: str = ""
+    #: Whether it stands out.
+    key: bool = False
+
+
+def searched(run: Run, labels: Labels) -> str:
+    """Which parameters were searched, as HTML."""
+    if not run.keys:
+        return "no parameter searched"
+    more = f" and {len(run.keys) - 6} more" if len(run.keys) > 6 else ""
+    return "searched " + escape(", ".join(labels.symbol(k) for k in run.keys[:6])) + more
+
+
+def notices(run: Run) -> list[str]:
+    """What a reader must know before looking at any number."""
+    found = []
+    if run.selects_on_test:
+        found.append(
+            "Trials were selected on test data, as the paper did. The best value is therefore optimistic; "
+            "without --paper, searches select on a validation share."
+        )
+    running = int(run.trials["state"].isin(["RUNNING", "WAITING"]).sum())
+    if running:
+        found.append(
+            f"{running} {'trial is' if running == 1 else 'trials are'} unfinished: the search is still going on or was "
+            f"interrupted. `fedtune resume {shown_path(run)}` continues it."
+        )
+    if run.best is None:
+        found.append("No trial has completed yet, so there is no best configuration.")
+    return found
+
+
+def facts(run: Run, labels: Labels) -> str:
+    """The facts as HTML."""
+    found = [*_results(run, labels), _trials(run), *_budget(run), _data(run), _time(run), *_strategy(run)]
+    return '<dl class="facts">' + "".join(map(_html, found)) + "</dl>"
+
+
+def _html(fact: Fact) -> str:
+    small = f"<small>{escape(fact.small)}</small>" if fact.small else ""
+    title, value = escape(fact.title), escape(fact.value)
+    return f'<div class="fact{" key" if fact.key else ""}"><dt>{title}</dt><dd>{value}{small}</dd></div>'
+
+
+def _results(run: Run, labels: Labels) -> list[Fact]:
+    """What was selected on, the same on test data, and the local accuracy, of the trials that stand for the run."""
+    if run.best is None:
+        return []
+    final = run.kind == "run"
+    found = []
+    for metric in run.metrics:
+        for name in dict.fromkeys([metric, twin(metric)]):
+            values = run.over_seeds(name)
+            if (final and name.startswith("val_")) or not (name == metric or values):
+                continue
+            text = spread(labels, name, values) if values else labels.shown(name, run.trials.set_index("number")["value"].get(run.best))
+            small = f"trial {run.best}, " + ("selected on" if name == metric else "only reported")
+            found.append(_result(labels, name, text, f"{len(values)} fresh seeds" if final else small, final or name == metric))
+    local = run.over_seeds("local_accuracy")
+    if local and not {"local_accuracy", "val_local_accuracy"} & set(run.metrics):
+        small = f"{len(local)} fresh seeds" if final else f"trial {run.best}, only reported"
+        found.append(_result(labels, "local_accuracy", spread(labels, "local_accuracy", local), small, False))
+    return found
+
+
+def _result(labels: Labels, metric: str, text: str, small: str, key: bool) -> Fact:
+    return Fact(labels.metric(metric, split=True, unit=False), text, small, key)
+
+
+def _trials(run: Run) -> Fact:
+    """How many trials, and how they ended."""
+    endings = [style.outcome(s, r) for s, r in zip(run.trials["state"], run.trials["stop_reason"], strict=True)]
+    kinds = pd.Series(endings, dtype=object).value_counts()
+    counted = ", ".join(f"{kinds[k]} {style.OUTCOMES[k][2]}" for k in style.OUTCOMES if k in kinds)
+    return Fact("Trials", str(len(run.trials)), counted)
+
+
+def _budget(run: Run) -> list[Fact]:
+    """Rounds and seeds."""
+    used = sorted(run.rounds["seed"].unique().tolist()) if len(run.rounds) else []
+    asked = run.experiment.get("seeds")
+    seeds = len(used) if (used and run.kind != "run") or not isinstance(asked, int) else asked
+    listed = "seed " + ", ".join(map(str, used[:6])) if used else ""
+    return [
+        Fact("Rounds per trial", number(run.value("rounds")), f"{int(run.trials['rounds'].sum())} rounds run in all"),
+        Fact("Seeds per trial", str(seeds), listed),
+    ]
+
+
+def _data(run: Run) -> Fact:
+    """The data set, and how it is spread over clients."""
+    settings = [f"{k} {number(run.value(k))}" for k in ("clients", "omega", "rho") if run.value(k) is not None]
+    return Fact("Data set", str(run.value("dataset", "–")), " · ".join(settings))
+
+
+def _time(run: Run) -> Fact:
+    """From the first start to the last end, and the sum over trials."""
+    start, end = pd.to_datetime(run.trials["start"]).min(), pd.to_datetime(run.trials["end"]).max()
+    wall = (end - start).total_seconds() if pd.notna(start) and pd.notna(end) else None
+    seconds = run.trials["seconds"]
+    return Fact("Time", duration(wall), f"{duration(float(seconds.sum()))} in trials" if seconds.notna().any() else "")
+
+
+def _strategy(run: Run) -> list[Fact]:
+    """Who proposed configurations and who stopped trials, for a search."""
+    strategy = " · ".join(str(v) for v in (run.experiment.get("sampler"), run.experiment.get("scheduler")) if v)
+    if not strategy or run.kind == "run":
+        return []
+    seed = f"search seed {run.experiment['seed']}" if "seed" in run.experiment else ""
+    return [Fact("Sampler · scheduler", strategy, seed)]

@@ -1,0 +1,37 @@
+"""Recorded values as text on the page."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from analysis.labels import Labels, number
+from analysis.runs import Run, when
+from analysis.stats import summarise
+
+
+def spread(labels: Labels, metric: str, values: Mapping[int, float]) -> str:
+    """A metric's mean over seeds, with its standard deviation where it is shown in per cent: `87.31 ± 0.42 %`."""
+    found = summarise(list(values.values()))
+    scale = labels.scale(metric)
+    return f"{found.shown(scale)} %" if scale == 100 else labels.shown(metric, found.mean)
+
+
+def shown_path(run: Run) -> str:
+    """The run's folder as a reader would type it: relative where it lies below the current one."""
+    try:
+        relative = os.path.relpath(run.path)
+    except ValueError:  # another drive
+        return str(run.path)
+    return str(run.path) if relative.startswith("..") else relative
+
+
+def one_line(value: Any, key: str = "") -> str:
+    """What was recorded under `key`, on one line."""
+    if isinstance(value, dict):
+        return ", ".join(f"{k} {one_line(v)}" for k, v in value.items())
+    if isinstance(value, list):
+        return shlex.join(map(str, value)) if key == "command" else ", ".join(map(one_line, value))
+    return when(value) if key in ("started", "finished", "created") else number(value, 8)

@@ -1,0 +1,202 @@
+"""The entries under `search:` of a space file: what each may say, and how it narrows the declared parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from search_spaces.dimension import Dimension, on_step, reachable
+from search_spaces.documents import Node
+from search_spaces.errors import Shown, nearest
+from search_spaces.parameter import Parameter
+from search_spaces.reader import Reader
+
+#: What an entry about a number may say.
+NUMBER = ("low", "high", "log", "step", "grid")
+
+Number = float | int
+
+
+def read_dimension(reader: Reader, parameter: Parameter, node: Node) -> Dimension | None:
+    """The dimension that one entry describes; None after a complaint."""
+    at = reader.document.at_key
+    if parameter.kind == "text":
+        reader.problems.append(f"{parameter.key} is a text and cannot be searched ({at(node)}). Put it under `fix`.")
+        return None
+    if node.value is not None and not node.is_mapping:
+        forms = {"choice": "{options: [...]}", "flag": "{}"}
+        form = forms.get(parameter.kind, "{low: ..., high: ...} or {grid: [...]}")
+        reader.complain(node, parameter.key, f"written as {form}", node.value)
+        return None
+    allowed = {"choice": ("options",), "flag": ()}.get(parameter.kind, NUMBER)
+    before = len(reader.problems)
+    for key, item in node.items.items():
+        if key not in allowed:
+            takes = f"It takes {', '.join(allowed)}. {nearest(key, allowed)}" if allowed else "It is true or false; write {}."
+            reader.problems.append(f"Unknown key {key!r} of {parameter.key} ({at(item)}). {takes}")
+    if parameter.kind == "flag":
+        dimension: Dimension | None = Dimension(parameter)
+    elif parameter.kind == "choice":
+        dimension = _choice(reader, parameter, node)
+    else:
+        dimension = _number(reader, parameter, node)
+    return dimension if len(reader.problems) == before else None
+
+
+def _choice(reader: Reader, parameter: Parameter, node: Node) -> Dimension | None:
+    options = node.items.get("options")
+    if options is None:
+        return Dimension.of(parameter)
+    entries = _options(options)
+    if not entries:
+        reader.complain(options, f"options of {parameter.key}", "a list of at least one option", options.value)
+    chosen: list[str] = []
+    children: dict[str, tuple[Dimension, ...]] = {}
+    for written, item in entries:
+        value = reader.convert(parameter, replace(item, value=written))
+        if value is None:
+            continue
+        option = str(value)
+        if option in chosen:
+            where = reader.document.at(item)
+            reader.problems.append(f"{option!r} is listed twice for {parameter.key} ({where}). Remove one.")
+            continue
+        chosen.append(option)
+        if options.is_mapping:
+            owned = {child.key: child for child in parameter.children.get(option, ())}
+            entered = reader.keyed(item, option, owned)
+            found = [read_dimension(reader, owned[key], entry) for key, entry in entered.items()]
+            if found:
+                children[option] = tuple(child for child in found if child is not None)
+    return Dimension(parameter, options=tuple(chosen), children=children)
+
+
+def _options(node: Node) -> list[tuple[Any, Node]]:
+    """The options as they were written, each with the node to name in a complaint."""
+    if node.is_mapping:
+        return list(node.items.items())
+    # YAML reads `null` as None; it names the option `none`.
+    return [("none" if item.value is None else item.value, item) for item in node.elements]
+
+
+def _number(reader: Reader, parameter: Parameter, node: Node) -> Dimension | None:
+    items = node.items
+    grid = _grid(reader, parameter, items["grid"]) if "grid" in items else None
+    low, high = _interval(reader, parameter, items, grid)
+    if low is None or high is None:
+        if "grid" not in items:
+            must = "given low and high here, as it is declared without them"
+            reader.complain(node, parameter.key, must, node.value)
+        return None
+    if low > high:
+        entry = items.get("low") or items["high"]
+        reader.complain(entry, f"low of {parameter.key}", f"at most its high, {high:g}", low)
+        return None
+    log = _log(reader, parameter, items, low)
+    step = _step(reader, parameter, items, low, high, log, grid)
+    top = high if "step" in items or grid else reachable(low, high, step)
+    return Dimension(parameter, low, top, log, step, grid=grid or None)
+
+
+def _interval(
+    reader: Reader, parameter: Parameter, items: Mapping[str, Node], grid: tuple[Number, ...] | None
+) -> tuple[Number | None, Number | None]:
+    """From where to where is searched: what the entry says, what its grid spans, or what a default search covers."""
+    try:
+        declared = Dimension.of(parameter)
+        low, high = declared.low, declared.high
+    except ValueError:  # No finite part is declared, so the space has to name one.
+        low, high = parameter.low, parameter.high
+    given = {end: _bound(reader, parameter, items.get(end), end) for end in ("low", "high")}
+    if grid:
+        low, high = min(grid), max(grid)
+        _check_span(reader, parameter, items, given, low, high)
+    if given["low"] is not None:
+        low = given["low"]
+        # The declared `tune` may end below the given low: then all up to the declared bound is meant.
+        high = parameter.high if high is not None and given["high"] is None and high < low else high
+    if given["high"] is not None:
+        high = given["high"]
+        low = parameter.low if low is not None and given["low"] is None and low > high else low
+    return low, high
+
+
+def _check_span(
+    reader: Reader, parameter: Parameter, items: Mapping[str, Node], given: Mapping[str, Number | None], low: Number, high: Number
+) -> None:
+    """Complains about a given low or high that leaves out a value of the grid, which spans `low` to `high`."""
+    if given["low"] is not None and given["low"] > low:
+        must = f"at most {low:g}, which its grid holds"
+        reader.complain(items["low"], f"low of {parameter.key}", must, given["low"])
+    if given["high"] is not None and given["high"] < high:
+        must = f"at least {high:g}, which its grid holds"
+        reader.complain(items["high"], f"high of {parameter.key}", must, given["high"])
+
+
+def _bound(reader: Reader, parameter: Parameter, node: Node | None, end: str) -> Number | None:
+    """The given low or high, which must lie within the declared bounds."""
+    if node is None:
+        return None
+    value = reader.convert(replace(parameter, name=f"{end} of {parameter.key}"), node)
+    return value if isinstance(value, (int, float)) else None
+
+
+def _grid(reader: Reader, parameter: Parameter, node: Node) -> tuple[Number, ...]:
+    """The listed values, which must lie within the declared bounds."""
+    what = f"grid of {parameter.key}"
+    if not node.is_list or not node.elements:
+        reader.complain(node, what, "a list of at least one number", node.value)
+        return ()
+    values: list[Number] = []
+    for item in node.elements:
+        value = reader.convert(replace(parameter, name=what), item)
+        if isinstance(value, (int, float)):
+            if value in values:
+                reader.complain(item, what, "distinct numbers", Shown(f"{value:g} twice"))
+            values.append(value)
+    return tuple(values)
+
+
+def _log(reader: Reader, parameter: Parameter, items: Mapping[str, Node], low: Number) -> bool:
+    """Whether the scale is logarithmic: as given, else as declared where that is possible."""
+    node = items.get("log")
+    if node is None:
+        return parameter.log and low > 0 and "step" not in items
+    if not isinstance(node.value, bool):
+        reader.complain(node, f"log of {parameter.key}", "true or false", node.value)
+    elif node.value and low <= 0:
+        reader.complain(node, f"low of {parameter.key}", "above 0 on a log scale", low)
+    return node.value is True
+
+
+def _step(
+    reader: Reader,
+    parameter: Parameter,
+    items: Mapping[str, Node],
+    low: Number,
+    high: Number,
+    log: bool,
+    grid: tuple[Number, ...] | None,
+) -> Number | None:
+    """The distance between values, which must divide the interval and reach every value of the grid; None: any value."""
+    node = items.get("step")
+    if node is None:
+        whole = parameter.kind == "integer" and parameter.step == 1
+        return None if log or grid or whole else parameter.step
+    what = f"step of {parameter.key}"
+    step = reader.convert(Parameter(what, parameter.kind, 1, "", low=None), node)
+    if step is None:
+        return None
+    assert isinstance(step, (int, float))
+    if step <= 0:
+        reader.complain(node, what, "above 0", step)
+        return None
+    if log:
+        reader.complain(node, what, "left out on a log scale", step)
+        return None
+    for value in (high, *(grid or ())):
+        if not on_step(low, value, step) or (value == high and reachable(low, high, step) != high):
+            reader.complain(node, what, f"a whole part of the way from {low:g} to {value:g}", step)
+            return None
+    return None if parameter.kind == "integer" and step == 1 else step

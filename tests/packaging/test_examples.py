@@ -1,0 +1,129 @@
+"""Every command's `--help` ends with examples, shown as they are written, and what they name exists."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+
+from fedtune import cli
+from search_spaces import presets
+from search_spaces.metrics import METRICS
+from trainables import data, registry
+
+ROOT = Path(__file__).resolve().parents[2]
+GROUP: Any = typer.main.get_command(cli.app)
+CONTEXT = GROUP.make_context("fedtune", ["doctor"], resilient_parsing=True)
+NAMES = GROUP.list_commands(CONTEXT)
+#: What a line of help may hold beside its indentation, on a terminal of 80 columns.
+COLUMNS = 78
+
+
+def command(name: str) -> Any:
+    return GROUP.get_command(CONTEXT, name)
+
+
+def examples(name: str) -> list[list[str]]:
+    """The words of a command's examples after `fedtune`; a line that ends with a backslash goes on in the next."""
+    lines = command(name).epilog.replace("\\\n", " ").splitlines()
+    return [shlex.split(line)[1:] for line in lines if not line.startswith("#")]
+
+
+EXAMPLES = [words for name in NAMES for words in examples(name)]
+
+
+def parsed(words: list[str]) -> dict[str, Any]:
+    """The arguments as the command would receive them; typer refuses an unknown option or a value of the wrong kind."""
+    context = command(words[0]).make_context(words[0], words[1:])
+    assert not context.args
+    values: dict[str, Any] = context.params
+    return values
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_has_an_example_of_itself(name: str) -> None:
+    assert examples(name)
+    assert all(words[0] == name for words in examples(name))
+    text = command(name).epilog
+    assert all(line.startswith(("fedtune ", "# ", "    ")) for line in text.splitlines()), (
+        "a command, what it is for, or its next line"
+    )
+    assert all(len(line) <= COLUMNS for line in text.splitlines())
+    assert text.count("# ") == len(examples(name)), "every example says what it is for"
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("columns", [80, 60])
+def test_help_ends_with_the_examples_as_they_are_written(name: str, columns: int) -> None:
+    shown = command(name).make_context(name, [], resilient_parsing=True, terminal_width=columns).get_help()
+    wanted = "\n".join(f"  {line}" for line in command(name).epilog.splitlines())
+    assert shown.endswith(f"\nExamples:\n{wanted}")
+
+
+def test_the_real_help_shows_them() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "fedtune", "search", "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "COLUMNS": "80"},
+    )
+    assert all(f"  {line}\n" in done.stdout for line in command("search").epilog.splitlines())
+    assert all(len(line) <= 80 for line in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize("words", EXAMPLES, ids=" ".join)
+def test_every_example_is_accepted(words: list[str]) -> None:
+    values = parsed(words)
+    if words[0] in ("methods", "spaces", "search"):
+        name = values.get("method" if words[0] != "methods" else "name")
+        assert name is None or name in registry.methods()
+    named = next((w for w in words[1:2] if w in registry.methods()), None)
+    if values.get("space", "default") != "default":
+        assert named is not None and values["space"] in presets.names(named)
+    for setting in values.get("set_") or ():
+        key, value = setting.split("=")
+        assert named is not None
+        registry.declared(named)[key].convert(value)
+    for metric in values.get("metric") or ():
+        assert metric in METRICS
+    if words[0] == "datasets" and values["name"] is not None:
+        assert values["name"] in data.names()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        (["search", "dfrd", "--spaces", "alpha"], "--spaces"),
+        (["run"], "best"),
+        (["extend", "runs/a", "--trials", "many"], "integer"),
+    ],
+)
+def test_an_example_that_is_wrong_is_found(wrong: list[str], named: str) -> None:
+    with pytest.raises(Exception, match=named):
+        parsed(wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", examples("search"), ids=" ".join)
+def test_every_search_can_be_planned(words: list[str], tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "mydata.npz", x=rng.integers(0, 255, (400, 8, 8), dtype=np.uint8), y=np.arange(400) % 4)
+    done = subprocess.run(
+        [sys.executable, "-m", "fedtune", *words, "--dry-run"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Nothing was created." in done.stdout

@@ -1,0 +1,213 @@
+"""The site as `make docs` builds it: its pages are whole, its links lead somewhere, it asks the network for nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+import choreographer
+import pytest
+from site_pages import links
+
+import fedtune
+from trainables import registry
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+METHODS = list(registry.methods())
+TAKEN = (
+    "fedtune",
+    "search_spaces",
+    "trainables",
+    "analysis",
+    "docs",
+    "scripts",
+    "mkdocs.yml",
+    "pyproject.toml",
+    *links.TAKEN_IN,
+)
+#: Attributes by which a page makes a browser fetch something (a link that is followed by a click is not one).
+FETCHES = {
+    "script": "src",
+    "img": "src",
+    "iframe": "src",
+    "source": "src",
+    "video": "src",
+    "audio": "src",
+    "embed": "src",
+    "object": "data",
+    "link": "href",
+}
+
+
+class Page(HTMLParser):
+    """What a page fetches, where its links lead, the names a link can lead to, and its words."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.fetched: list[str] = []
+        self.links: list[str] = []
+        self.names: set[str] = set()
+        self.words = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = {name: value or "" for name, value in attrs}
+        self.names |= {found["id"]} if "id" in found else set()
+        if tag in FETCHES and FETCHES[tag] in found:
+            self.fetched.append(found[FETCHES[tag]])
+        if tag == "a" and "href" in found:
+            self.links.append(found["href"])
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+
+def make(folder: Path, site: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(site)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=400,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+    )
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    done = make(ROOT, folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[str, Page]:
+    return {str(path.relative_to(site)): Page(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_methods_page_has_its_equations_and_every_declared_parameter(method: str, pages: dict[str, Page]) -> None:
+    text = words(pages[f"methods/{method}.html"].words)
+    doc = inspect.cleandoc(importlib.import_module(f"trainables.methods.{method}").__doc__ or "")
+    for line in doc.splitlines():
+        if line.startswith("    "):
+            assert words(line) in text
+    for row in fedtune.methods(method):
+        assert row["doc"] in text and row["bounds"] in text and row["source"] in text and row["symbol"] in text, row[
+            "key"
+        ]
+        assert row["key"] in text
+    for space in fedtune.spaces(method):
+        assert space["name"] in pages[f"methods/{method}.html"].names and space["title"] in text
+
+
+def test_every_link_leads_somewhere(site: Path, pages: dict[str, Page]) -> None:
+    assert len(pages) > 50
+    for name, page in pages.items():
+        for link in [*page.links, *page.fetched]:
+            parts = urlparse(link)
+            if parts.scheme or (name == "404.html" and link.startswith("/")):
+                continue
+            target = (site / name).parent / unquote(parts.path) if parts.path else site / name
+            target = target.resolve()
+            assert target.is_file(), f"{name} leads to {link}"
+            if parts.fragment and target.suffix == ".html" and not parts.fragment.startswith("__"):
+                assert unquote(parts.fragment) in pages[str(target.relative_to(site))].names, f"{name} leads to {link}"
+
+
+def test_nothing_is_fetched_from_the_network(site: Path, pages: dict[str, Page]) -> None:
+    for name, page in pages.items():
+        assert page.fetched, name
+        assert [
+            found for found in page.fetched if urlparse(found).scheme not in ("", "data") or found.startswith("//")
+        ] == [], name
+    for style in site.rglob("*.css"):
+        assert re.findall(r"@import|url\(\s*['\"]?(?:https?:)?//", style.read_text(encoding="utf-8")) == [], style.name
+    # With these, mkdocs-material's script would ask GitHub or a mirror of npm.
+    assert not any(
+        "data-md-component=source" in text or 'class="mermaid"' in text
+        for text in (path.read_text(encoding="utf-8") for path in site.rglob("*.html"))
+    )
+
+
+def test_a_broken_link_fails_the_build(tmp_path: Path) -> None:
+    for name in TAKEN:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, tmp_path / name)
+    with (tmp_path / "docs" / "add-a-space.md").open("a", encoding="utf-8") as file:
+        file.write("\n\n[a](nowhere.md) [b](../trainables/lost.py) [c](results.md#gone) [d](../README.md)\n")
+    done = make(tmp_path, tmp_path / "site")
+    assert done.returncode != 0
+    complaints = [line for line in done.stderr.splitlines() if line.startswith("WARNING") and "add-a-space.md" in line]
+    assert len(complaints) == 3
+    assert all(any(link in line for line in complaints) for link in ("nowhere.md", "lost.py", "#gone"))
+
+
+#: Types a word into the search field and starts the search.
+TYPE = """(() => {
+  const field = document.querySelector('.md-search__input');
+  if (!field) return [];
+  field.focus();
+  field.value = 'WORD';
+  field.dispatchEvent(new Event('keyup', {bubbles: true}));
+  return [];
+})()"""
+FOUND = "[...document.querySelectorAll('.md-search-result__article :is(h1, h2)')].map(e => e.textContent)"
+
+
+def _chromium() -> str | None:
+    names = ("chromium", "chromium-browser", "google-chrome")
+    return next((found for name in names if (found := shutil.which(name))), None)
+
+
+async def _looked_at(path: Path, word: str, seconds: float = 60.0) -> tuple[list[str], list[str]]:
+    """What the browser fetched for the page, and the titles that its search finds for `word`."""
+    async with choreographer.Browser(_chromium(), proxy_server="127.0.0.1:9") as browser:
+        tab = await browser.create_tab()
+        fetched: list[str] = []
+
+        async def note(event: Any) -> None:
+            fetched.append(event["params"]["request"]["url"])
+
+        async def value(script: str) -> list[str]:
+            found = await tab.send_command("Runtime.evaluate", {"expression": script, "returnByValue": True})
+            return list(found.get("result", {}).get("result", {}).get("value") or [])
+
+        tab.subscribe("Network.requestWillBeSent", note, repeating=True)
+        await tab.send_command("Network.enable")
+        await tab.send_command("Page.navigate", {"url": path.as_uri()})
+        titles: list[str] = []
+        until = time.monotonic() + seconds
+        while not titles and time.monotonic() < until:
+            await value(TYPE.replace("WORD", word))
+            await asyncio.sleep(0.5)
+            titles = await value(FOUND)
+        return fetched, titles
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(_chromium() is None, reason="no Chromium here")
+def test_opened_from_the_disk_it_is_whole_and_can_be_searched(site: Path) -> None:
+    fetched, titles = asyncio.run(_looked_at(site / "methods" / "fedprox.html", "fedrolex"))
+    assert "FedRolex" in titles
+    assert any(name.endswith("site.css") for name in fetched)
+    assert [name for name in fetched if not name.startswith(("file:", "data:", "blob:"))] == []

@@ -1,0 +1,46 @@
+"""Saved models: the card that is written is the card that is read, and what is missing or too new is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from search_spaces.errors import UserError
+from trainables import models
+from trainables.params import take
+from trainables.zoo import Card, load_model, save_model
+
+CARD = Card("cnn_small", (1, 8, 8), 3, (0.1306604762738429,), (0.3,), {"method": "fedavg", "seed": 7, "round": 2, "metrics": {"global_accuracy": 0.5}})
+
+
+def saved(folder: Path) -> Path:
+    path = folder / "model-7.safetensors"
+    save_model(path, take(models.build(CARD.model, CARD.shape, CARD.classes)), CARD)
+    return path
+
+
+def test_a_model_and_its_card_come_back_as_they_were(tmp_path: Path) -> None:
+    model, card = load_model(saved(tmp_path))
+    assert card == CARD and card.mean.shape == (1, 1, 1) and float(card.mean) == pytest.approx(0.1306604762738429)
+    original = models.build(CARD.model, CARD.shape, CARD.classes)
+    assert not model.training and all(torch.equal(tensor, original.state_dict()[name]) for name, tensor in model.state_dict().items())
+    assert {path.name for path in tmp_path.iterdir()} == {"model-7.safetensors", "model-7.json"}
+
+
+def test_a_missing_half_a_newer_version_and_another_kind_of_file_are_named(tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    note = path.with_suffix(".json")
+    content = json.loads(note.read_text())
+    assert content["version"] == 1 and content["mean"] == [0.1306604762738429] and content["round"] == 2
+    note.write_text(json.dumps(content | {"version": 99}))
+    with pytest.raises(UserError, match="has version 99 and this fedtune reads versions up to 1"):
+        load_model(path)
+    note.write_text(json.dumps({"version": 1, "shape": [1, 8]}))
+    with pytest.raises(UserError, match="cannot be read as a model"):
+        load_model(path)
+    note.unlink()
+    with pytest.raises(UserError, match="There is no file"):
+        load_model(path)

@@ -1,0 +1,123 @@
+"""The folder of a trial: who may write to it, its checkpoint, its rounds, its log and its saved models.
+
+Rows are appended to `rounds.jsonl` before the checkpoint that contains them is swapped in. So after a kill at any moment
+the checkpoint's round and the rows up to it are complete.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import io
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from search_spaces import files
+from search_spaces.run_folder import CHECKPOINT, LOG, PARTITION, ROUNDS
+from trainables.wire import Params
+from trainables.worker import rounds_jsonl
+from trainables.worker.process import is_out_of_memory
+from trainables.worker.rounds_jsonl import Row
+from trainables.zoo import Card, save_model
+
+#: Share of the running time that writing checkpoints may take; rounds much faster than a checkpoint are not all saved.
+CHECKPOINT_SHARE = 0.05
+#: How long a trial waits for the process of a killed driver to let go of its folder, in seconds.
+LOCK_SECONDS = 60.0
+
+
+class Resumable(Protocol):
+    """What a trial simulates, as far as its folder is concerned (see `trainables.simulation.replicates.Replicates`)."""
+
+    @property
+    def round(self) -> int: ...
+
+    def save(self, path: str | Path) -> None: ...
+
+    def load(self, path: str | Path) -> None: ...
+
+    def partition(self) -> Mapping[str, Any]: ...
+
+
+class TrialFolder:
+    """The folder at `path`, made where there is none, and held until `close`.
+
+    Raises `OSError` where it cannot be made or another process goes on writing to it."""
+
+    def __init__(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self.log = _locked(path / LOG)
+        self._saved_at, self._save_cost = time.monotonic(), 0.0
+
+    def close(self) -> None:
+        """Lets go of the folder."""
+        self.log.close()
+
+    def resume(self, simulation: Resumable) -> list[Row]:
+        """Puts `simulation` where the folder's checkpoint stands, if there is one, and returns the rows of the rounds up to it."""
+        for left in self.path.glob(".*"):  # what a killed process was writing
+            left.unlink()
+        checkpoint = self.path / CHECKPOINT
+        rows: list[Row] = []
+        if checkpoint.exists():
+            simulation.load(checkpoint)
+            rows = [row for row in rounds_jsonl.read_rows(self.path / ROUNDS) if row["round"] <= simulation.round]
+        # Rounds after the checkpoint are run again, to the same numbers. If their rows stayed, they would be there twice.
+        rounds_jsonl.rewrite(self.path / ROUNDS, rows)
+        files.replace(self.path / PARTITION, json.dumps(simulation.partition()))
+        return rows
+
+    def append(self, rows: Sequence[Row]) -> None:
+        """Adds a round's rows to `rounds.jsonl`."""
+        rounds_jsonl.append(self.path / ROUNDS, rows)
+
+    def save_checkpoint(self, simulation: Resumable, *, last: bool) -> None:
+        """Saves the round that has just ended: always where it is the trial's `last`, else as often as `CHECKPOINT_SHARE` allows."""
+        due = time.monotonic() - self._saved_at >= self._save_cost / CHECKPOINT_SHARE
+        if not due and not last:
+            return
+        started = time.monotonic()
+        path = self.path / CHECKPOINT
+        with _disk(path), files.replacing(path, durable=True) as temporary:
+            simulation.save(temporary)
+            # The rows first: a power cut must not leave a checkpoint without the rounds before it.
+            files.sync(self.path / ROUNDS)
+        self._saved_at, self._save_cost = time.monotonic(), time.monotonic() - started
+
+    def save_model(self, seed: int, params: Params, card: Card) -> None:
+        """Saves a seed's global model in place of the one that was there."""
+        path = self.path / f"model-{seed}.safetensors"
+        with _disk(path):
+            save_model(path, params, card)
+
+
+@contextlib.contextmanager
+def _disk(path: Path) -> Iterator[None]:
+    """torch and safetensors report a full disk as errors of their own; within, those are an `OSError` too."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise
+        raise OSError(f"{path.name} cannot be written ({str(error).splitlines()[0]})") from error
+
+
+def _locked(path: Path) -> io.TextIOBase:
+    """The trial's log, held against a worker of a killed driver that may still be finishing its round."""
+    file = path.open("a", encoding="utf-8", buffering=1)
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return file
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                file.close()
+                raise OSError(f"another process still writes {path}") from None
+            time.sleep(0.1)

@@ -1,0 +1,67 @@
+"""What a trial has measured so far: its rows, the means over its seeds round by round, and each seed's best round."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trainables.worker.rounds_jsonl import Row
+
+
+class TrialValues:
+    """The values of one trial. `metrics` are those it is judged by, `signs` +1 where a metric is maximised and -1 where minimised."""
+
+    def __init__(self, metrics: Sequence[str], signs: Sequence[int]) -> None:
+        self._metrics, self._signs = tuple(metrics), tuple(signs)
+        self.rows: list[Row] = []
+        #: Means over seeds of the metrics by round, where all were measured and are finite.
+        self.curve: dict[int, tuple[float, ...]] = {}
+        #: The same with signs, so that larger is better.
+        self.signed: dict[int, tuple[float, ...]] = {}
+        self._best: dict[int, float] = {}
+
+    def add(self, rows: Sequence[Row]) -> list[int]:
+        """Takes a round's rows, one per seed. Returns the seeds for which this round is the best so far by the first metric (of two
+        equal rounds the first)."""
+        self.rows += rows
+        if all(isinstance(row.get(name), (int, float)) and math.isfinite(row[name]) for row in rows for name in self._metrics):
+            curve = tuple(math.fsum(row[name] for row in rows) / len(rows) for name in self._metrics)
+            self.curve[rows[0]["round"]] = curve
+            self.signed[rows[0]["round"]] = tuple(sign * mean for sign, mean in zip(self._signs, curve, strict=True))
+        improved = []
+        for row in rows:
+            value = row.get(self._metrics[0])
+            if value is not None and (score := self._signs[0] * value) > self._best.get(row["seed"], -math.inf):
+                self._best[row["seed"]] = score
+                improved.append(row["seed"])
+        return improved
+
+    def broken(self, rows: Sequence[Row]) -> str | None:
+        """The name of a value that a trial cannot do without and that is not finite in `rows`; None where all are."""
+        return min((name for row in rows for name, value in row.items() if self._is_broken(name, value)), default=None)
+
+    def _is_broken(self, name: str, value: object) -> bool:
+        if name not in (*self._metrics, "train_loss"):
+            return False
+        return value is None or (isinstance(value, float) and not math.isfinite(value))  # None: in a row that was read back
+
+    def of_last_round(self, seed: int) -> Row:
+        """The newest row of a seed."""
+        return next(row for row in reversed(self.rows) if row["seed"] == seed)
+
+
+def means(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The last measured value of every metric, averaged over seeds. A metric that is not finite for one seed in its last
+    round is left out: the mean over the others would flatter a configuration that diverged in part."""
+    last: dict[str, list[object]] = {}
+    for round_ in sorted({row["round"] for row in rows}):
+        now: dict[str, list[object]] = {}
+        for row in rows:
+            if row["round"] == round_:
+                for name, value in row.items():
+                    if name not in ("round", "seed") and not isinstance(value, (list, str)):
+                        now.setdefault(name, []).append(value)
+        last |= now
+    finite = {name: [float(v) for v in values if isinstance(v, (int, float)) and math.isfinite(v)] for name, values in last.items()}
+    return {name: math.fsum(values) / len(values) for name, values in finite.items() if len(values) == len(last[name])}
