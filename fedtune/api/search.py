@@ -101,22 +101,16 @@ def resume(
     found = load(run)
     folder, experiment = found.path, Experiment.of(found)
     problems: list[str] = []
-    placed = dataclasses.replace(
-        experiment, time=seconds_of(time, problems) if time is not None else experiment.time,
-        concurrency=experiment.concurrency if concurrency is None else concurrency,
-        cpus_per_trial=experiment.cpus_per_trial if cpus_per_trial is None else cpus_per_trial,
-        gpus_per_trial=experiment.gpus_per_trial if gpus_per_trial is None else gpus_per_trial,
-        address=experiment.address if address is None else address,
-    )
+    asked: dict[str, Any] = {
+        "time": None if time is None else seconds_of(time, problems), "concurrency": concurrency, "cpus_per_trial": cpus_per_trial,
+        "gpus_per_trial": gpus_per_trial, "address": address,
+    }
+    placed = dataclasses.replace(experiment, **{key: value for key, value in asked.items() if value is not None})
     if bool(placed.gpus_per_trial) != bool(experiment.gpus_per_trial):
         had = "on a GPU" if experiment.gpus_per_trial else "without a GPU"
         problems.append(f"{folder} was begun {had}, and its numbers would change elsewhere. Leave out --gpus-per-trial, or begin a new run.")
     _check_placement(placed, problems)
-    cores = resources.cores()
-    crowded = resources.crowding(placed.concurrency, placed.threads, cores) if placed.address is None else None
-    if crowded and concurrency is not None and cpus_per_trial is not None:
-        problems.append(sentence("concurrency", f"at most {max(1, cores // placed.threads)}, as each trial of this run has "
-                                 f"{placed.threads} thread{'s' * (placed.threads > 1)} and there are {cores} cores", concurrency, "--concurrency"))
+    crowded = _crowded(placed, problems, asked=concurrency if cpus_per_trial is not None else None)
     if problems:
         raise UserError(*problems)
     watch = progress.ProgressDisplay(placed, progress.style(plain, quiet))
@@ -177,6 +171,18 @@ def _driven(folder: Path, experiment: Experiment, watch: progress.ProgressDispla
             # Before Ray took over the signal: nothing was under way.
             outcome = driver.Outcome(finished=False, interrupted=True)
     return result_of(folder, outcome, time.monotonic() - started)
+
+
+def _crowded(placed: Experiment, problems: list[str], asked: int | None) -> str | None:
+    """The warning where trials of a resumed run will have more threads than there are cores; a problem where as many were `asked` for."""
+    if placed.address is not None:
+        return None
+    cores, threads = resources.cores(), placed.threads
+    crowded = resources.crowding(placed.concurrency, threads, cores)
+    if crowded and asked is not None:
+        why = f"as each trial of this run has {threads} thread{'s' * (threads > 1)} and there are {cores} cores"
+        problems.append(sentence("concurrency", f"at most {max(1, cores // threads)}, {why}", asked, "--concurrency"))
+    return crowded
 
 
 def _check_placement(experiment: Experiment, problems: list[str]) -> None:
