@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -119,11 +119,14 @@ def stack(values: Sequence[Nested]) -> Nested:
     """Equally built values (tensors, or tuples, lists and dictionaries of them) as one whose tensors have a first dimension more."""
     first: Any = values[0]
     many: Any = values
+    stacked: Any
     if isinstance(first, Tensor):
-        return torch.stack(many)  # type: ignore[return-value]
-    if isinstance(first, dict):
-        return {key: stack([value[key] for value in many]) for key in first}  # type: ignore[return-value]
-    return type(first)(stack(list(parts)) for parts in zip(*many, strict=True))
+        stacked = torch.stack(many)
+    elif isinstance(first, dict):
+        stacked = {key: stack([value[key] for value in many]) for key in first}
+    else:
+        stacked = type(first)(stack(list(parts)) for parts in zip(*many, strict=True))
+    return cast(Nested, stacked)
 
 
 def shapes(value: Any) -> object:
