@@ -34,7 +34,7 @@ def parts(provenance: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def went_on(begun: Mapping[str, Any], here: Mapping[str, Any]) -> str | None:
-    """The sentence for a run that goes on where numbers come out otherwise; None where they do not."""
+    """The sentence for a run that goes on where its numbers may differ in their last digits; None where they do not."""
     found = apart(begun, here)
     if not found:
         return None
@@ -44,7 +44,7 @@ def went_on(begun: Mapping[str, Any], here: Mapping[str, Any]) -> str | None:
 
 
 def side_by_side(runs: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """A sentence for each run that was computed otherwise than the first, in part or whole; `runs` are provenances by name."""
+    """A sentence for each run that was not computed like the first one, as a whole or in part; `runs` are provenances by name."""
     (first, basis), *rest = runs.items()
     sentences = []
     for name, provenance in ((first, basis), *rest):

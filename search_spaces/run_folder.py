@@ -1,4 +1,4 @@
-"""The run directory: names of its files and of their fields. `fedtune.record.run_directory.run_directory` writes it, `analysis.runs` reads it.
+"""The run directory: names of its files and of their fields. `fedtune.record.run_directory` writes it, `analysis.runs` reads it.
 
     runs/<name>/
       experiment.yaml      the frozen request; all that is needed to repeat the run

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from analysis.runs import Run
 from analysis.runs.study import in_memory
@@ -31,11 +30,6 @@ def metric_rows(runs: Sequence[Run], measured: Callable[[str], bool]) -> list[li
     rows = [[f"val_{b}" if twin(b) != b else b for b in bases], bases]
     kept = [[m for m in row if measured(m)] for row in rows]
     return [row for i, row in enumerate(kept) if row and row not in kept[:i]]
-
-
-def finals(run: Run) -> pd.DataFrame:
-    """The last measured value of every metric (mean over seeds) by trial number, for trials that measured any."""
-    return run.finals
 
 
 def importances(run: Run, target: int = 0, trials: Sequence[FrozenTrial] | None = None) -> dict[str, float]:

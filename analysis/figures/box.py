@@ -46,10 +46,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Drawing:
-    """What is drawn.
-
-    `table` has one row per dot: panel (0, 1, …, a position in `panels`), metric, box (its label), key, value (of that
-    parameter), number (trial), seed, y (the metric as recorded)."""
+    """What `plot` needs to know; `data` says what the columns of `table` are."""
 
     table: pd.DataFrame
     panels: Sequence[Panel]
@@ -66,6 +63,8 @@ def needs(runs: Sequence[Run]) -> str | None:
 
 
 def data(runs: Sequence[Run]) -> Drawing:
+    """One row per dot: panel (0, 1, …, a position in `panels`), metric, box (its label), key, value (of that
+    parameter), number (trial), seed, y (the metric as recorded)."""
     run = runs[0]
     metrics, found = _metrics(run), _panels(run)
     rows = [

@@ -23,11 +23,7 @@ MEAN = -1
 
 @dataclass(frozen=True)
 class Drawing:
-    """What is drawn.
-
-    `table` has one row per trial, round and metric: trial, round, metric, mean, std (over seeds; nan for one seed), seeds,
-    state, best (whether it is the chosen trial). At most `LIMIT` trials, evenly spread over their numbers, and always the
-    chosen one."""
+    """What `plot` needs to know; `data` says what the columns of `table` are."""
 
     table: pd.DataFrame
     #: Panels side by side.
@@ -39,6 +35,9 @@ def needs(runs: Sequence[Run]) -> str | None:
 
 
 def data(runs: Sequence[Run]) -> Drawing:
+    """One row per trial, round and metric: trial, round, metric, mean, std (over seeds; nan for one seed), seeds,
+    state, best (whether it is the chosen trial). At most `LIMIT` trials, evenly spread over their numbers, and always the
+    chosen one."""
     run = runs[0]
     numbers = sorted(int(n) for n in run.curves["trial"].unique())
     best = run.best

@@ -9,7 +9,6 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.figures._common import finals
 from analysis.labels import Labels
 from analysis.runs import Run
 from search_spaces.metrics import twin
@@ -28,7 +27,7 @@ def data(runs: Sequence[Run]) -> pd.DataFrame:
     best = done["value"].cummax() if run.maximise else done["value"].cummin()
     leader = done["number"].where(done["value"] == best).groupby(best).transform("min").ffill()
     other = twin(run.metrics[0])
-    last = finals(run)
+    last = run.finals
     shown = leader.map(last[other]) if other in last.columns and other != run.metrics[0] else float("nan")
     return pd.DataFrame(
         {

@@ -13,7 +13,7 @@ from plotly.colors import sample_colorscale
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.figures._common import finals, sample
+from analysis.figures._common import sample
 from analysis.labels import Labels, number
 from analysis.runs import Run
 from search_spaces.metrics import twin
@@ -24,10 +24,7 @@ LIMIT, BINS = 300, 12
 
 @dataclass(frozen=True)
 class Drawing:
-    """What is drawn.
-
-    `table` has one row per completed trial: number, best (whether it is the chosen one), every searched parameter under its
-    key, every metric under its name. At most `LIMIT` trials, evenly spread over their results."""
+    """What `plot` needs to know; `data` says what the columns of `table` are."""
 
     table: pd.DataFrame
     #: The axes: first the searched parameters, then what was selected on and its twin on test data.
@@ -56,10 +53,12 @@ def needs(runs: Sequence[Run]) -> str | None:
 
 
 def data(runs: Sequence[Run]) -> Drawing:
+    """One row per completed trial: number, best (whether it is the chosen one), every searched parameter under its
+    key, every metric under its name. At most `LIMIT` trials, evenly spread over their results."""
     run = runs[0]
     done = run.trials[(run.trials["state"] == "COMPLETE") & run.trials["value"].notna()].sort_values("value")
     part = done.iloc[sample(list(range(len(done))), LIMIT, keep=[0, len(done) - 1])]
-    last = finals(run)
+    last = run.finals
     metrics = [m for m in dict.fromkeys([*run.metrics, *(twin(m) for m in run.metrics)]) if m in last.columns]
     table = part[["number", *run.keys]].copy()
     table["best"] = table["number"] == run.best

@@ -20,9 +20,7 @@ LIMIT = 100
 
 @dataclass(frozen=True)
 class Drawing:
-    """What is drawn: the partition of the chosen trial's first seed.
-
-    `table` has one row per client and class of which it holds samples: client, class, samples."""
+    """What `plot` needs to know; `data` says what the columns of `table` are."""
 
     table: pd.DataFrame
     clients: int
@@ -42,6 +40,7 @@ def needs(runs: Sequence[Run]) -> str | None:
 
 
 def data(runs: Sequence[Run]) -> Drawing:
+    """One row per client and class of which it holds samples: client, class, samples; of the chosen trial's first seed."""
     run = runs[0]
     number = _trial(run)
     assert number is not None, "needs() was not asked"

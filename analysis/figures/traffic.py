@@ -20,10 +20,7 @@ LIMIT = 60
 
 @dataclass(frozen=True)
 class Drawing:
-    """What is drawn.
-
-    `table` has one row per trial, round and metric: trial, round, sent (10^6 bytes, cumulated, both ways), metric, value,
-    best (whether it is the chosen trial). At most `LIMIT` trials, the chosen one among them."""
+    """What `plot` needs to know; `data` says what the columns of `table` are."""
 
     table: pd.DataFrame
     note: str
@@ -36,6 +33,8 @@ def needs(runs: Sequence[Run]) -> str | None:
 
 
 def data(runs: Sequence[Run]) -> Drawing:
+    """One row per trial, round and metric: trial, round, sent (10^6 bytes, cumulated, both ways), metric, value,
+    best (whether it is the chosen trial). At most `LIMIT` trials, the chosen one among them."""
     run = runs[0]
     curves = run.curves.copy()
     curves["sent"] = (curves["bytes_up"].fillna(0) + curves["bytes_down"].fillna(0)).groupby(curves["trial"]).cumsum() / 1e6

@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.figures._common import finals
 from analysis.labels import Labels, number
 from analysis.report.page import Page, command, definition, html_table
 from analysis.report.values import one_line, shown_path
@@ -86,7 +85,7 @@ def _fixed(run: Run, trial: int) -> str:
 def _measured(run: Run) -> list[str]:
     """The metrics to show: what was selected on, then accuracies and fairness, as far as they were measured."""
     shown = ("val_global_accuracy", "global_accuracy", "val_local_accuracy", "local_accuracy", "amp", "wlp", "fm")
-    last = finals(run)
+    last = run.finals
     return [m for m in dict.fromkeys([*run.metrics, *shown]) if m in last.columns and run.over_seeds(m)]
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import pandas as pd
 
 from analysis import style
-from analysis.figures._common import finals
 from analysis.labels import Labels, number
 from analysis.report.page import escape
 from analysis.runs import Run
@@ -17,7 +16,7 @@ from search_spaces.metrics import twin
 
 def trials(run: Run) -> Table:
     """Every trial as a row: number, outcome, rounds, seconds, searched parameters, the metrics shown in figures."""
-    last = finals(run)
+    last = run.finals
     wanted = [m for m in dict.fromkeys([*run.metrics, *(twin(m) for m in run.metrics), "local_accuracy"]) if m in last.columns]
     labels = Labels.of([run], markup=False)
     rows = []

@@ -59,9 +59,9 @@ def _read(path: Path, mode: str) -> tuple[tuple[str, ...], list[FrozenTrial]]:
         studies = storage.get_all_studies()
         if not studies:
             raise UserError(f"{path} holds no study yet. Wait until the search has started its first trial.")
-        study = studies[0]
-        directions = tuple(d.name.lower() for d in storage.get_study_directions(study._study_id))
-        trials = storage.get_all_trials(study._study_id, deepcopy=False)
+        number = storage.get_study_id_from_name(studies[0].study_name)
+        directions = tuple(d.name.lower() for d in storage.get_study_directions(number))
+        trials = storage.get_all_trials(number, deepcopy=False)
     finally:
         storage.engine.dispose()
     return directions, sorted(trials, key=lambda t: t.number)

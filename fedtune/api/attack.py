@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from analysis.runs import load as load_run
 from fedtune.api.export import export, load
 from fedtune.console import progress
-from fedtune.planning.plan import whole
+from fedtune.planning.checks import whole
 from fedtune.planning.request import Request, configuration
 from fedtune.record.experiment import MAX_SEED, Experiment
 from search_spaces.errors import UserError, sentence

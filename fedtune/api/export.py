@@ -24,9 +24,10 @@ from fedtune.api.search import Best
 from fedtune.record.experiment import Experiment
 from fedtune.record.run_directory import write_json, write_yaml
 from search_spaces import documents, run_folder
+from search_spaces.documents import Document, Node
 from search_spaces.errors import Shown, UserError, sentence, unknown
 from search_spaces.files import cannot_write
-from search_spaces.parameter import Value, canonical, convert_all
+from search_spaces.parameter import Parameter, Value, canonical, convert_all
 
 VERSION = 1
 #: What can be done about an output that cannot be written.
@@ -99,16 +100,8 @@ def load(path: str | Path) -> tuple[str, dict[str, Value], dict[str, Any]]:
     from trainables import registry
 
     document = documents.read(path, "exported configuration")
-    items, where = document.root.items, document.name
-    if "fedtune" not in items:
-        raise UserError(f"{where} is not an exported configuration: it lacks `fedtune: {VERSION}`. Make one with `fedtune export RUN -o best.yaml`.")
-    version = items["fedtune"].value
-    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        raise UserError(sentence("fedtune", f"a whole number, the version of the format, at most {VERSION}", version, document.at(items["fedtune"])))
-    if version > VERSION:
-        raise UserError(sentence("fedtune", f"at most {VERSION}, the version this fedtune reads", version, document.at(items["fedtune"]), "Update fedtune."))
-    problems = [unknown("key", key, _KEYS, document.at_key(node)) for key, node in items.items() if key not in _KEYS]
-    problems += [f"{where} lacks the key `{key}`." for key in ("method", "parameters") if key not in items]
+    items = document.root.items
+    problems = _unknown_format(document)
     if problems:
         raise UserError(*problems)
     name, parameters = items["method"].value, items["parameters"]
@@ -120,18 +113,38 @@ def load(path: str | Path) -> tuple[str, dict[str, Value], dict[str, Any]]:
         declared = registry.declared(name)
     except UserError:
         raise UserError(*problems, unknown("method", name, registry.methods(), document.at(items["method"]))) from None
+    values = _parameters(document, parameters, declared, problems)
+    if problems:
+        raise UserError(*problems)
+    return name, registry.resolve(name, values, document.name), dict(document.root.value)
+
+
+def _unknown_format(document: Document) -> list[str]:
+    """What keeps the file from being read as an exported configuration of this version."""
+    items, where = document.root.items, document.name
+    if "fedtune" not in items:
+        return [f"{where} is not an exported configuration: it lacks `fedtune: {VERSION}`. Make one with `fedtune export RUN -o best.yaml`."]
+    version, at = items["fedtune"].value, document.at(items["fedtune"])
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        return [sentence("fedtune", f"a whole number, the version of the format, at most {VERSION}", version, at)]
+    if version > VERSION:
+        return [sentence("fedtune", f"at most {VERSION}, the version this fedtune reads", version, at, "Update fedtune.")]
+    problems = [unknown("key", key, _KEYS, document.at_key(node)) for key, node in items.items() if key not in _KEYS]
+    return problems + [f"{where} lacks the key `{key}`." for key in ("method", "parameters") if key not in items]
+
+
+def _parameters(document: Document, given: Node, declared: Mapping[str, Parameter], problems: list[str]) -> dict[str, Value]:
+    """The file's parameters, each valid by itself."""
     values: dict[str, Value] = {}
-    for key, node in parameters.items.items():
+    for key, node in given.items.items():
         try:
             if canonical(key) not in declared:
                 problems.append(unknown("parameter", key, declared, document.at_key(node)))
             elif node.items or node.elements:
-                problems.append(sentence(key, declared[canonical(key)].must(), Shown("a list" if node.is_list else "a mapping"), document.at(node)))
+                got = Shown("a list" if node.is_list else "a mapping")
+                problems.append(sentence(key, declared[canonical(key)].must(), got, document.at(node)))
             else:
                 values |= convert_all(declared, {key: node.value}, document.at(node))
         except UserError as error:
             problems.extend(error.problems)
-    if problems:
-        raise UserError(*problems)
-    data: Mapping[str, Any] = document.root.value
-    return name, registry.resolve(name, values, where), dict(data)
+    return values

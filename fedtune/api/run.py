@@ -17,9 +17,9 @@ from typing import Any
 from analysis.runs import load as load_run
 from fedtune.api.export import load
 from fedtune.api.search import Result, carry_out
-from fedtune.machine import shares
+from fedtune.machine import resources
 from fedtune.planning.checks import runs_folder, whole
-from fedtune.planning.plan import Plan, device_of
+from fedtune.planning.plan import Plan, device_of, placement
 from fedtune.planning.preflight import preflight
 from fedtune.planning.request import Request, configuration, overrides
 from fedtune.record.experiment import MAX_SEED, MAX_SEEDS, Experiment, final_seeds
@@ -69,47 +69,51 @@ def run(
     that space would search has its default. `dataset`, `rounds` and `set` change single values of either.
 
     Raises `UserError`, before anything is created, with every problem of the file and the request."""
+    request = Request(
+        str(best), space, dataset, data_dir, paper, rounds=rounds, seeds=seeds, seed=seed, set=set if isinstance(set, Mapping) else tuple(set),
+        name=name, runs_dir=runs_dir, concurrency=concurrency, cpus_per_trial=cpus_per_trial, gpus_per_trial=gpus_per_trial, address=address,
+    )
+    return report(carry_out(_plan(request, seeds), plain=plain, quiet=quiet, simulate=simulate))
+
+
+def _plan(request: Request, count: int) -> Plan:
+    """A final run over `count` seeds of what the request calls its method: an exported file, or a method."""
     problems: list[str] = []
-    whole("seeds", seeds, 1, MAX_SEEDS, problems)
-    whole("seed", seed, 0, MAX_SEED, problems)
+    whole("seeds", count, 1, MAX_SEEDS, problems)
+    whole("seed", request.seed, 0, MAX_SEED, problems)
     try:
-        method, values, data = _configuration(str(best), space, paper, dataset, rounds, set, problems)
+        method, values, data = _configuration(request, problems)
     except UserError as error:
         raise UserError(*problems, *error.problems) from None
     origin = data.get("provenance") or {}
-    folder = runs_folder(runs_dir, name if name is not None else _free(runs_dir, f"{origin.get('run', method)}-final"), problems)
-    packed, lag = shares.pack(shares.machine() if address is None else None, problems, trials=seeds if not problems else 1, lag=None, looks_back=False,
-                               concurrency=concurrency, cpus=cpus_per_trial, gpus=gpus_per_trial)
-    chosen = final_seeds(seed, seeds) if not problems else (0,)
-    metric = _metric(data or _selected_by(method, space), float(values["validation_fraction"]))
-    checked = preflight(method, values, chosen, data_dir, problems, (metric,), device_of(packed.gpus, address))
+    name = request.name if request.name is not None else _free(request.runs_dir, f"{origin.get('run', method)}-final")
+    folder = runs_folder(request.runs_dir, name, problems)
+    seeds = final_seeds(request.seed, count) if not problems else (0,)
+    packing, lag = placement(request, problems, trials=len(seeds), lag=None, looks_back=False)
+    metric = _metric(data or _selected_by(method, request.space), float(values["validation_fraction"]))
+    checked = preflight(method, values, seeds, request.data_dir, problems, (metric,), device_of(packing.gpus, request.address))
     if problems:
         raise UserError(*problems)
     experiment = Experiment(
-        name=folder.name, kind="run", method=method, space=str(data.get("space", space)),
-        profile="export" if data else "paper" if paper else "small", values=checked.values, metric=(metric,),
-        select_on="validation" if metric.startswith("val_") else "test", trials=seeds, rounds=int(values["rounds"]), seed=seed, seeds=chosen,
-        sampler="random", scheduler="none", lag=lag, data_dir=absolute(data_dir), concurrency=packed.concurrency,
-        cpus_per_trial=packed.cpus, gpus_per_trial=packed.gpus, threads=packed.threads, address=address, source=data,
+        name=folder.name, kind="run", method=method, space=str(data.get("space", request.space)),
+        profile="export" if data else "paper" if request.paper else "small", values=checked.values, metric=(metric,),
+        select_on="validation" if metric.startswith("val_") else "test", trials=count, rounds=int(checked.values["rounds"]), seed=request.seed, seeds=seeds,
+        sampler="random", scheduler="none", lag=lag, data_dir=absolute(request.data_dir), concurrency=packing.concurrency,
+        cpus_per_trial=packing.cpus, gpus_per_trial=packing.gpus, threads=packing.threads, address=request.address, source=data,
     )
-    title = f"Final run of {origin.get('run', Path(best).name)}"
+    title = f"Final run of {origin.get('run', Path(request.method).name)}"
     fixed = Space(name=experiment.space, method=method, search={}, title=title, fix=checked.values, metric=(metric,))
-    planned = Plan(folder, experiment, fixed, checked.facts, _notes(experiment, checked.facts, origin), checked.values)
-    return report(carry_out(planned, plain=plain, quiet=quiet, simulate=simulate))
+    return Plan(folder, experiment, fixed, checked.facts, _notes(experiment, checked.facts, origin), checked.values)
 
 
-def _configuration(
-    best: str, space: str, paper: bool, dataset: str | None, rounds: int | None, set: Sequence[str] | Mapping[str, object], problems: list[str],
-) -> tuple[str, dict[str, Value], dict[str, Any]]:
+def _configuration(request: Request, problems: list[str]) -> tuple[str, dict[str, Value], dict[str, Any]]:
     """Method, every parameter, and the exported file's content (empty for a method's own configuration)."""
     from trainables import registry
 
-    request = Request(best, space, paper=paper, dataset=dataset, rounds=rounds, set=set if isinstance(set, Mapping) else tuple(set))
-    if best in registry.methods():
-        chosen = configuration(request, problems)
-        return best, chosen, {}
-    method, values, data = load(best)
-    if paper or space != "default":
+    if request.method in registry.methods():
+        return request.method, configuration(request, problems), {}
+    method, values, data = load(request.method)
+    if request.paper or request.space != "default":
         problems.append("--paper and --space belong to a method's own run; an exported configuration is complete. Leave them out.")
     values |= overrides(dataclasses.replace(request, method=method), problems)
     return method, values, data
@@ -150,7 +154,7 @@ def _free(runs_dir: str, name: str) -> str:
 
 def _notes(experiment: Experiment, facts: Mapping[str, Any], origin: Mapping[str, Any]) -> tuple[str, ...]:
     notes = [f"{experiment.trials} fresh seeds ({experiment.seeds[0]} …), {experiment.rounds} rounds each, {experiment.concurrency} at once."]
-    crowded = shares.crowding(experiment.concurrency, experiment.threads, shares.cores()) if experiment.address is None else None
+    crowded = resources.crowding(experiment.concurrency, experiment.threads, resources.cores()) if experiment.address is None else None
     if crowded:
         notes.append(crowded)
     searched = (origin.get("dataset") or {}).get("hash") if isinstance(origin.get("dataset"), Mapping) else None

@@ -12,7 +12,7 @@ from typing import Any
 
 from analysis.runs import Run, load
 from fedtune.console import progress
-from fedtune.machine import shares
+from fedtune.machine import resources
 from fedtune.planning.checks import seconds_of
 from fedtune.planning.pack_auto import packed
 from fedtune.planning.plan import Plan, plan
@@ -80,7 +80,7 @@ def search(
 
 def carry_out(planned: Plan, *, plain: bool = False, quiet: bool = False, simulate: Callable[..., Any] | None = None) -> Result:
     """Creates the run directory of a plan and drives it to its end."""
-    watch = progress.Watch(planned.experiment, progress.style(plain, quiet))
+    watch = progress.ProgressDisplay(planned.experiment, progress.style(plain, quiet))
     for note in planned.notes:
         watch.say(note)
     create(
@@ -112,14 +112,14 @@ def resume(
         had = "on a GPU" if experiment.gpus_per_trial else "without a GPU"
         problems.append(f"{folder} was begun {had}, and its numbers would change elsewhere. Leave out --gpus-per-trial, or begin a new run.")
     _check_placement(placed, problems)
-    cores = shares.cores()
-    crowded = shares.crowding(placed.concurrency, placed.threads, cores) if placed.address is None else None
+    cores = resources.cores()
+    crowded = resources.crowding(placed.concurrency, placed.threads, cores) if placed.address is None else None
     if crowded and concurrency is not None and cpus_per_trial is not None:
         problems.append(sentence("concurrency", f"at most {max(1, cores // placed.threads)}, as each trial of this run has "
                                  f"{placed.threads} thread{'s' * (placed.threads > 1)} and there are {cores} cores", concurrency, "--concurrency"))
     if problems:
         raise UserError(*problems)
-    watch = progress.Watch(placed, progress.style(plain, quiet))
+    watch = progress.ProgressDisplay(placed, progress.style(plain, quiet))
     if crowded:
         watch.say(crowded)
     return _drive(folder, placed, watch, simulate)
@@ -133,7 +133,7 @@ def extend(run: str | Path, *, trials: int, plain: bool = False, quiet: bool = F
     _longer(folder, trials)  # what is no search is left without a lock file
     with lock(folder):
         longer = _longer(folder, trials)  # read again: another extension may just have ended
-        watch = progress.Watch(longer, progress.style(plain, quiet))
+        watch = progress.ProgressDisplay(longer, progress.style(plain, quiet))
         write_yaml(folder / run_folder.EXPERIMENT, longer.to_yaml())
         watch.say(f"{longer.trials - trials} + {trials} = {longer.trials} trials.")
         return _driven(folder, longer, watch, simulate)
@@ -162,12 +162,12 @@ def result_of(folder: Path, outcome: driver.Outcome, seconds: float = 0.0) -> Re
     return Result(folder, counts, best, outcome.finished, outcome.interrupted, outcome.out_of_time, seconds)
 
 
-def _drive(folder: Path, experiment: Experiment, watch: progress.Watch, simulate: Callable[..., Any] | None) -> Result:
+def _drive(folder: Path, experiment: Experiment, watch: progress.ProgressDisplay, simulate: Callable[..., Any] | None) -> Result:
     with lock(folder):
         return _driven(folder, experiment, watch, simulate)
 
 
-def _driven(folder: Path, experiment: Experiment, watch: progress.Watch, simulate: Callable[..., Any] | None) -> Result:
+def _driven(folder: Path, experiment: Experiment, watch: progress.ProgressDisplay, simulate: Callable[..., Any] | None) -> Result:
     """Drives a run whose lock is held."""
     started = time.monotonic()
     with watch:
@@ -184,7 +184,7 @@ def _check_placement(experiment: Experiment, problems: list[str]) -> None:
     if experiment.concurrency < 1 or experiment.looks_back and experiment.concurrency > experiment.lag:
         problems.append(sentence("concurrency", f"a whole number in [1, {experiment.lag}], the run's lag", experiment.concurrency, "--concurrency"))
     if experiment.address is None:
-        here = shares.machine()
+        here = resources.machine()
         if experiment.gpus_per_trial > here.gpus:
             problems.append(sentence("gpus-per-trial", f"at most {here.gpus}, the GPUs there are", Shown(f"{experiment.gpus_per_trial:g}"), "",
                                      "Give --gpus-per-trial 0 to go on without."))

@@ -11,10 +11,11 @@ import typer
 import yaml
 
 from fedtune.api.run import Final, report
-from fedtune.api.search import Experiment, Result
+from fedtune.api.search import Result
 from fedtune.console import tables
 from fedtune.console.progress import duration
 from fedtune.planning.estimate import Estimate
+from fedtune.record.experiment import Experiment
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value
 

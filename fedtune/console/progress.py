@@ -1,6 +1,6 @@
 """What a person sees while trials run, on stderr: a live panel in a terminal, else a line now and then.
 
-A watcher is told of events by the driver; a thread of its own draws, so starting Ray or a long round leaves no silence.
+The display is told of events by the driver. A thread of its own draws, so that something is shown while Ray starts or a round is long.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Running:
 
 
 @dataclass
-class Watch:
-    """The state of a search as events told it."""
+class ProgressDisplay:
+    """The state of a search as events have told it, and how it is shown."""
 
     experiment: Experiment
     style: Style
@@ -123,7 +123,7 @@ class Watch:
 
     # -- drawing ---------------------------------------------------------------------------------------------------
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> ProgressDisplay:
         if self.style == "live":
             from rich.console import Console
             from rich.live import Live

@@ -46,7 +46,7 @@ class Experiment:
     scheduler: str
     reduction_factor: int = 3
     grace: int = 1
-    #: Trial n is decided by trials 0 … n - lag, so at most `lag` run at once (see `fedtune.trials.ledger`).
+    #: Trial n is decided by trials 0 … n - lag, so at most `lag` run at once (see `fedtune.trials.queue`).
     lag: int = 4
     #: Wall-clock budget in seconds.
     time: float | None = None

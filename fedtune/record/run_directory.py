@@ -1,4 +1,4 @@
-"""Writes the run directory described in `search_spaces.run_folder`: creation, lock, study, provenance.
+"""Writes the run directory described in `search_spaces.run_folder`: its creation, its lock, whole files in it.
 
 A run directory is created under a temporary name and renamed when it is complete, so a command that fails or is killed
 leaves either a whole run or none. All later writes are whole files swapped in place, lines appended to a trial's log,
@@ -21,7 +21,7 @@ from typing import IO, Any
 
 import yaml
 
-from fedtune.record.study import ELSEWHERE, Direction, _create_study
+from fedtune.record.study import ELSEWHERE, Direction, create_study
 from search_spaces import files, run_folder
 from search_spaces.errors import UserError
 
@@ -57,7 +57,7 @@ def create(folder: Path, experiment: Mapping[str, Any], space: Mapping[str, Any]
         write_yaml(temporary / run_folder.EXPERIMENT, experiment)
         write_json(temporary / run_folder.SPACE, space)
         write_json(temporary / run_folder.PROVENANCE, provenance)
-        _create_study(temporary, folder.name, directions)
+        create_study(temporary, folder.name, directions)
         if folder.exists():
             raise exists(folder)
         temporary.rename(folder)
@@ -86,7 +86,7 @@ def lock(folder: Path) -> Iterator[None]:
             file.seek(0)
             owner = file.read().strip()
             raise UserError(f"{folder} is being driven by another process{f' ({owner})' if owner else ''}. "
-                            f"Watch it with `fedtune status {folder}`, or end that process first.")
+                            f"ProgressDisplay it with `fedtune status {folder}`, or end that process first.")
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}")
         file.flush()

@@ -224,8 +224,9 @@ def write(
     )
     rng = np.random.default_rng(seed)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
+    storage = optuna.storages.RDBStorage(f"sqlite:///{folder / run_folder.STUDY}")
     study = optuna.create_study(
-        storage=f"sqlite:///{folder / run_folder.STUDY}", study_name=folder.name, directions=["maximize" if "accuracy" in m else "minimize" for m in metric]
+        storage=storage, study_name=folder.name, directions=["maximize" if "accuracy" in m else "minimize" for m in metric]
     )
     grid = [{"alpha": a, "lambda": b} for a in ALPHA for b in LAMBDA] if sampler == "grid" else []
     distributions = {k: distribution(SEARCH[k]) for k in keys}
@@ -268,7 +269,7 @@ def write(
         frozen.datetime_complete = None if state == TrialState.RUNNING else frozen.datetime_start + timedelta(seconds=0.5 + planned)
         made.append(frozen)
     study.add_trials(made)
-    study._storage.remove_session()
+    storage.remove_session()
     return folder
 
 

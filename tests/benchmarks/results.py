@@ -65,14 +65,14 @@ def machine() -> dict[str, Any]:
     """What the figures belong to."""
     import torch
 
-    from fedtune.machine import shares
+    from fedtune.machine import resources
 
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     flags = next((line.split() for line in lines if line.startswith("flags")), [])
     revision = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT, check=False).stdout.strip()
     return {
-        "processor": names[0] if names else platform.processor(), "cores": shares.cores(), "load": round(os.getloadavg()[0], 2),
+        "processor": names[0] if names else platform.processor(), "cores": resources.cores(), "load": round(os.getloadavg()[0], 2),
         "extensions": [flag for flag in ("avx512f", "avx512_bf16", "amx_bf16") if flag in flags],
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30), "torch": torch.__version__.split("+")[0],
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,

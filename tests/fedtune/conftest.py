@@ -16,7 +16,7 @@ from fedtune.machine import cluster
 from fedtune.planning.plan import Plan
 from fedtune.record.experiment import Experiment
 from fedtune.record.run_directory import create
-from fedtune.record.study import open_study
+from fedtune.record.study import StudyFile
 from search_spaces import run_folder
 from search_spaces.dimension import Dimension
 from search_spaces.parameter import Parameter
@@ -82,14 +82,14 @@ def start(folder: Path, **changes: Any) -> Experiment:
     return made
 
 
-def watch(made: Experiment) -> progress.Watch:
-    return progress.Watch(made, "quiet")
+def watch(made: Experiment) -> progress.ProgressDisplay:
+    return progress.ProgressDisplay(made, "quiet")
 
 
 def frozen(folder: Path) -> list[dict[str, Any]]:
     """Everything a run records of its trials that is not a timing: states, values, curves, parameters, attributes, rows."""
     found = []
-    for trial in open_study(folder).get_trials(deepcopy=False):
+    for trial in StudyFile(folder).study.get_trials(deepcopy=False):
         rows = (folder / run_folder.trial_folder(trial.number) / run_folder.ROUNDS).read_text().splitlines()
         found.append({
             "number": trial.number, "state": trial.state.name, "values": trial.values, "params": trial.params, "system": trial.system_attrs,

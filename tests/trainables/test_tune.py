@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from fedtune.trials.schedulers import Halving, Never
+from fedtune.trials.early_stopping import Halving, Never
 from search_spaces import files
 from tests.fedtune.fake import Fake
 from trainables.tune import Ending, Job, Trial

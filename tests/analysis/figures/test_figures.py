@@ -47,7 +47,7 @@ def test_every_figure_draws_or_says_why_not(name: str, run_name: str, loaded: di
 @pytest.mark.parametrize("name", figures())
 def test_every_figure_says_how_to_read_it(name: str) -> None:
     one = figures()[name]
-    assert one.title and len(one.read) == 2 and all(s.endswith(".") for s in one.read)
+    assert one.title and one.data.__doc__ and len(one.read) == 2 and all(s.endswith(".") for s in one.read)
 
 
 @pytest.mark.parametrize("name", figures())

@@ -20,7 +20,7 @@ round. Whether the processes' kernels overlap depends on whether NVIDIA's MPS ru
 def run(quick: bool) -> Case | None:
     import torch
 
-    from fedtune.machine import shares
+    from fedtune.machine import resources
 
     if not torch.cuda.is_available():
         print("There is no GPU here that PyTorch can use, so there is nothing to measure; run `make bench-gpu` on a machine with one.", file=sys.stderr)
@@ -37,7 +37,7 @@ def run(quick: bool) -> Case | None:
                 with Processes(f"gpu, {model}, {executor}, {n} trials") as processes:
                     names = [f"trial {i}" for i in range(n)]
                     for name in names:
-                        threads = max(1, shares.cores() // n)
+                        threads = max(1, resources.cores() // n)
                         processes.start(name, Arm("gpu_rounds", {"values": values | {"executor": executor}, "share": 1 / n}, threads=threads))
                     found = interleave(processes, {"all": names}, repeats=2 if quick else 5)["all"]
                     memory = max(processes.describe(name)["gpu_mib"] for name in names)

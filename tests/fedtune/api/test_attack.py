@@ -19,7 +19,7 @@ from fedtune.cli import app
 from fedtune.planning.plan import plan
 from fedtune.planning.request import Request
 from fedtune.record.run_directory import write_yaml
-from fedtune.record.study import open_study
+from fedtune.record.study import StudyFile
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from tests.fedtune.conftest import start
@@ -40,7 +40,7 @@ def run_with_one_trial(folder: Path, toy: Path) -> Path:
     trial = folder / run_folder.trial_folder(0)
     trial.mkdir(parents=True)
     (trial / run_folder.CONFIG).write_text(yaml.safe_dump(SMALL | {"dataset": str(toy)}))
-    open_study(folder).add_trial(optuna.trial.create_trial(value=0.5, state=optuna.trial.TrialState.COMPLETE))
+    StudyFile(folder).study.add_trial(optuna.trial.create_trial(value=0.5, state=optuna.trial.TrialState.COMPLETE))
     return folder
 
 

@@ -36,13 +36,3 @@ def test_paths_hold_in_processes_that_start_elsewhere(ray_cluster: None, tmp_pat
         assert os.environ["FEDTUNE_METHODS"] == os.pathsep.join([str(tmp_path / "mine.py"), "/elsewhere/other.py"])
         assert os.environ["FEDTUNE_CACHE"] == str(tmp_path / "cache")
         assert Path.cwd() == tmp_path
-
-
-def test_servers_are_spared_only_while_ray_starts() -> None:
-    from ray._private.node import Node
-
-    before = [getattr(Node, name) for name in cluster.SPARED]  # all three are there in this Ray, or nothing is spared
-    with pytest.raises(KeyError), cluster._fewer_servers():
-        assert all(getattr(Node, name) is not start for name, start in zip(cluster.SPARED, before, strict=True))
-        raise KeyError
-    assert [getattr(Node, name) for name in cluster.SPARED] == before

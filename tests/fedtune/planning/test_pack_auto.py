@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from fedtune.api import search as searching
-from fedtune.machine import shares
-from fedtune.planning import federations as measuring
+from fedtune.machine import resources
 from fedtune.planning import pack_auto as probe
-from fedtune.planning.federations import MIB, Footprint, OutOfMemory, rate, typical
+from fedtune.planning import timed_federations as measuring
 from fedtune.planning.pack_auto import Bounds, Sample, explore, pick
 from fedtune.planning.plan import plan
 from fedtune.planning.request import Request
+from fedtune.planning.timed_federations import MIB, Footprint, OutOfMemory, rate, typical
 from fedtune.record.experiment import Experiment
 from search_spaces.errors import UserError
 from tests.fedtune.conftest import start
@@ -144,21 +144,21 @@ def test_a_round_costs_what_it_does_on_average(interval: int, eval_every: int, r
 
 @pytest.mark.parametrize("trials", range(1, 65))
 def test_parts_of_a_gpu_fit_as_often_as_they_say(trials: int) -> None:
-    share = shares.part(trials)
+    share = resources.part(trials)
     assert round(share, 4) == share and trials * share <= 1 < (trials + 1) * share
 
 
 def test_a_larger_share() -> None:
-    assert shares.larger((1.0, 0.25), 16) == (1.0, 0.5) and shares.larger((1.0, 0.5), 16) == (1.0, 1.0)
-    assert shares.larger((1.0, 0.3333), 16) == (1.0, 0.6666) and shares.larger((1.0, 0.6666), 16) == (1.0, 1.0)
-    assert shares.larger((1.0, 1.0), 16) is None and shares.larger((1.0, 2.0), 16) is None
-    assert shares.larger((1.0, 0.0), 16) == (16, 0.0) and shares.larger((16.0, 0.0), 16) is None
+    assert resources.larger((1.0, 0.25), 16) == (1.0, 0.5) and resources.larger((1.0, 0.5), 16) == (1.0, 1.0)
+    assert resources.larger((1.0, 0.3333), 16) == (1.0, 0.6666) and resources.larger((1.0, 0.6666), 16) == (1.0, 1.0)
+    assert resources.larger((1.0, 1.0), 16) is None and resources.larger((1.0, 2.0), 16) is None
+    assert resources.larger((1.0, 0.0), 16) == (16, 0.0) and resources.larger((16.0, 0.0), 16) is None
 
 
 def test_a_crowd_is_told() -> None:
-    assert shares.crowding(2, 1, 2) is None and shares.crowding(1, 2, 2) is None
-    assert "4 threads on 2 cores" in str(shares.crowding(2, 2, 2)) and "--concurrency 1" in str(shares.crowding(2, 2, 2))
-    assert "no faster than --concurrency 2" in str(shares.crowding(4, 1, 2))
+    assert resources.crowding(2, 1, 2) is None and resources.crowding(1, 2, 2) is None
+    assert "4 threads on 2 cores" in str(resources.crowding(2, 2, 2)) and "--concurrency 1" in str(resources.crowding(2, 2, 2))
+    assert "no faster than --concurrency 2" in str(resources.crowding(4, 1, 2))
 
 
 @pytest.fixture
@@ -177,7 +177,7 @@ def test_a_real_federation_is_measured(small: Callable[..., Request], monkeypatc
     found = probe.packed(planned, plain=True)
     e, facts = found.experiment, found.facts["packing"]
     assert (e.concurrency, e.threads, e.cpus_per_trial) == (facts["concurrency"], facts["threads"], facts["cpus_per_trial"])
-    assert e.concurrency * e.threads <= shares.cores() and e.concurrency <= e.lag
+    assert e.concurrency * e.threads <= resources.cores() and e.concurrency <= e.lag
     assert [row["trials"] for row in facts["table"]][:2] == [1, 1] and all(row["trials_per_hour"] > 0 for row in facts["table"])
     assert 50 < facts["private_mib"] < facts["peak_mib"]
     text = "\n".join(found.notes)
@@ -208,7 +208,7 @@ class Roomy:
 
 def test_more_at_once_than_fit_are_refused(small: Callable[..., Request], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "Federations", Roomy)
-    monkeypatch.setattr(shares, "machine", lambda: shares.Machine(8, 0))
+    monkeypatch.setattr(resources, "machine", lambda: resources.Machine(8, 0))
     monkeypatch.setattr(probe, "available", lambda: 100)
     with pytest.raises(UserError) as error:
         probe.packed(plan(small(trials=7, concurrency=4)), quiet=True)
@@ -239,7 +239,7 @@ def test_fixed_is_left_as_planned(small: Callable[..., Request]) -> None:
 
 def test_a_resumed_run_keeps_its_threads_and_is_not_crowded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     start(tmp_path / "run", threads=2, trials=2)
-    monkeypatch.setattr(shares, "cores", lambda: 2)
+    monkeypatch.setattr(resources, "cores", lambda: 2)
     with pytest.raises(UserError, match=r"concurrency must be at most 1, as each trial of this run has 2 threads and there are 2 cores, got 2"):
         searching.resume(tmp_path / "run", concurrency=2, cpus_per_trial=1.0)
     driven: list[Any] = []

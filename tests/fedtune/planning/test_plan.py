@@ -15,8 +15,8 @@ import yaml
 
 import fedtune
 from fedtune.api.export import load
-from fedtune.machine import shares
-from fedtune.machine.shares import Machine, pack
+from fedtune.machine import resources
+from fedtune.machine.resources import Machine, pack
 from fedtune.planning.checks import seconds_of
 from fedtune.planning.plan import _recorded, plan
 from fedtune.planning.request import Request
@@ -292,15 +292,15 @@ def test_help_is_fast_and_imports_nothing_heavy() -> None:
 
 
 def test_cores_are_those_we_may_use() -> None:
-    assert 1 <= shares.cores() <= (os.cpu_count() or 1)
+    assert 1 <= resources.cores() <= (os.cpu_count() or 1)
 
 
 def test_on_a_cluster_shares_are_taken_as_asked_for() -> None:
     """What this machine has says nothing about a cluster, for searches and for final runs."""
     problems: list[str] = []
-    packed, lag = shares.pack(None, problems, trials=3, lag=None, looks_back=False, gpus=1.0)
-    assert (packed.concurrency, packed.cpus, packed.gpus) == (3, 1.0, 1.0) and lag == shares.LAG
-    packed, lag = shares.pack(None, problems, trials=30, lag=4, looks_back=True, cpus=2.5)
+    packed, lag = resources.pack(None, problems, trials=3, lag=None, looks_back=False, gpus=1.0)
+    assert (packed.concurrency, packed.cpus, packed.gpus) == (3, 1.0, 1.0) and lag == resources.LAG
+    packed, lag = resources.pack(None, problems, trials=30, lag=4, looks_back=True, cpus=2.5)
     assert (packed.concurrency, packed.cpus, packed.gpus, lag) == (4, 2.5, 0.0, 4) and not problems
-    shares.pack(None, problems, trials=30, lag=4, looks_back=True, cpus=-1.0, concurrency=9)
+    resources.pack(None, problems, trials=30, lag=4, looks_back=True, cpus=-1.0, concurrency=9)
     assert len(problems) == 1 and "cpus-per-trial must be a number above 0" in problems[0]

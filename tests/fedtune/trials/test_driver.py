@@ -12,7 +12,7 @@ import pytest
 from analysis import machines
 from fedtune.api.search import Result, extend, resume
 from fedtune.record import provenance, run_directory
-from fedtune.record.study import open_study
+from fedtune.record.study import StudyFile
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from tests.fedtune.conftest import experiment, frozen, space
@@ -52,7 +52,7 @@ def test_a_finished_run_is_left_alone(conduct: Conduct, tmp_path: Path) -> None:
 def test_trouble_ends_trials_not_the_search(conduct: Conduct, tmp_path: Path, trouble: str, state: str, reason: str) -> None:
     result = conduct("run", trials=3, scheduler="none", sampler="random", rounds=3, values={"trouble": trouble})
     assert result.finished and result.counts == {state: 3} and result.best is None
-    for trial in open_study(tmp_path / "run").trials:
+    for trial in StudyFile(tmp_path / "run").study.trials:
         assert trial.user_attrs["stop_reason"] == reason and trial.user_attrs["error"]
 
 
@@ -67,7 +67,7 @@ def test_a_process_that_dies_is_replaced_and_goes_on(conduct: Conduct, tmp_path:
 def test_a_process_that_keeps_dying_is_one_failed_trial(conduct: Conduct, tmp_path: Path) -> None:
     result = conduct("run", trials=1, scheduler="none", sampler="random", rounds=5, values={"trouble": "die always"})
     assert result.finished and result.counts == {"FAIL": 1}
-    assert "died" in open_study(tmp_path / "run").trials[0].user_attrs["error"]
+    assert "died" in StudyFile(tmp_path / "run").study.trials[0].user_attrs["error"]
 
 
 @pytest.mark.slow

@@ -67,6 +67,7 @@ def test_counts_travel_for_kdc_alone(toy: Path) -> None:
     assert sent["ave_star"] == sent["kd"] == sent["kdc"] - 4 * 4 * 8
 
 
+@pytest.mark.usefixtures("float64")
 def test_the_local_loss(toy: Path) -> None:
     """CE + γ_r mean (F(x) - G(z, y))² with G detached; nothing but CE in the first round."""
     simulation, _ = simulate("fedcg", toy, 1, gamma=3.0, ramp="polynomial", ramp_power=1.0)
@@ -79,7 +80,7 @@ def test_the_local_loss(toy: Path) -> None:
     with torch.no_grad():
         g = objective.generator(torch.randn(5, 8, generator=s.fed.rng.child("stage 1").torch("noise")), y).double().numpy()
         f, logits = module.features(x).double().numpy(), module(x).double().numpy()
-    assert float(loss) == pytest.approx(ce(logits, y.numpy()) + 3 * (1 / 4) * ((f - g) ** 2).mean(), rel=1e-4)
+    assert float(loss) == pytest.approx(ce(logits, y.numpy()) + 3 * (1 / 4) * ((f - g) ** 2).mean(), rel=1e-9)
     loss.backward()
     assert all(p.grad is None for p in objective.generator.parameters())
     first = s.method.download(s.config, s.fed, s.method.init(s.config, s.fed, s.fed.rng), 0)

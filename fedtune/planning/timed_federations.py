@@ -1,7 +1,7 @@
-"""Federations in processes of their own, run side by side and timed: what `--pack auto` judges by, and a round's typical cost.
+"""Federations run side by side, each in a process of its own, and timed: the measurements of `--pack auto`, and a round's typical cost.
 
-A process here is what a trial's process is: it imports the same, sets its threads the same and keeps memory the same. It
-reads one JSON line per order from its standard input and answers with one.
+Such a process is set up as a trial's process is: the same imports, the same number of threads, the same handling of freed memory. It
+reads one order per line of its standard input, as JSON, and answers each with a line of JSON.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from typing import Any
 from search_spaces.errors import UserError
 from search_spaces.parameter import Value
 
-#: An answer that has not come by then, in seconds, will not come. A round of the papers' largest setting takes minutes on a core.
+#: After so many seconds an answer is no longer waited for. A round of the papers' largest setting takes minutes on a core.
 PATIENCE = 3600.0
-#: At least so long, in seconds, and at least a whole round, is timed per arrangement.
+#: Each arrangement is timed for at least so many seconds, and for at least a whole round.
 WINDOW = 3.0
 MIB = 1 << 20
 
@@ -99,7 +99,7 @@ class Federations:
         if self._order["device"] == "cuda":
             environment["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
         process = subprocess.Popen(
-            [sys.executable, "-P", "-c", f"import sys; sys.path[:] = {path!r}; from fedtune.planning.federations import serve; serve()"],
+            [sys.executable, "-P", "-c", f"import sys; sys.path[:] = {path!r}; from fedtune.planning.timed_federations import serve; serve()"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True, env=environment,
         )
         self._tell(process, {**self._order, "threads": threads})
@@ -202,21 +202,25 @@ def serve() -> None:
         simulation = Replicates(order["method"], {**values, "rounds": 2}, order["seeds"], device=order["device"], data_dir=order["data_dir"])
         mean, base = typical(simulation, values)
         answer({**_peak(), "surcharge": mean / base if base > 0 else 1.0, "gpu": _reserved(order["device"]), "gpu_total": total, "gpu_free": free})
-        apart = intervals(values)
         for line in sys.stdin:
             order = json.loads(line)
             process.set_threads(order["threads"])
-            while _is_heavy(simulation.round + 1, apart):
-                simulation.step()
-            marks = [time.monotonic()]
-            while len(marks) < 2 or marks[-1] - marks[0] < order["seconds"] and not _is_heavy(simulation.round + 1, apart):
-                simulation.step()
-                marks.append(time.monotonic())
-            answer({"marks": marks[1:] if len(marks) > 3 else marks})  # the first round of several may have had to warm up
+            answer({"marks": _timed(simulation, intervals(values), order["seconds"])})
     except UserError as error:
         answer({"error": " ".join(error.problems)})
     except Exception as error:
         answer({"error": f"{type(error).__name__}: {error}".splitlines()[0], "out_of_memory": process.is_out_of_memory(error)})
+
+
+def _timed(simulation: Any, apart: Sequence[int], seconds: float) -> list[float]:
+    """Runs rounds for `seconds`, without those in which more is done; when the first began and when each ended."""
+    while _is_heavy(simulation.round + 1, apart):
+        simulation.step()
+    marks = [time.monotonic()]
+    while len(marks) < 2 or marks[-1] - marks[0] < seconds and not _is_heavy(simulation.round + 1, apart):
+        simulation.step()
+        marks.append(time.monotonic())
+    return marks[1:] if len(marks) > 3 else marks  # the first round of several may have had to warm up
 
 
 def _peak() -> dict[str, int]:

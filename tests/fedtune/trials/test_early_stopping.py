@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from fedtune.trials import schedulers
-from fedtune.trials.schedulers import Halving, History, Median, Never, ahead, default_grace, dominates, rule, rungs, value_at
+from fedtune.trials import early_stopping
+from fedtune.trials.early_stopping import Halving, History, Median, Never, ahead, default_grace, dominates, rule, rungs, value_at
 
 
 def test_rungs_are_powers_in_the_first_two_thirds_of_the_planned_rounds() -> None:
@@ -84,7 +84,7 @@ def test_median_of_running_means() -> None:
 
 
 def test_median_waits_for_enough_trials() -> None:
-    histories = [History(9, {1: (1.0,)})] * (schedulers.MEDIAN_TRIALS - 1)
+    histories = [History(9, {1: (1.0,)})] * (early_stopping.MEDIAN_TRIALS - 1)
     assert not rule("median", histories, rounds=9, grace=1, reduction=3).stops(1, {1: (0.0,)})
 
 

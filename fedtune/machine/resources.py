@@ -105,11 +105,7 @@ def pack(
     here: None is a cluster that is joined later; shares are then taken as asked for, and Ray places what fits.
     lag: as asked for; None is `LAG`. No more trials run at once than that, where trials look back."""
     room_to_look_back = LAG if lag is None else lag
-    for name, value in (("concurrency", concurrency), ("cpus-per-trial", cpus), ("gpus-per-trial", gpus), ("lag", lag)):
-        whole = name in ("concurrency", "lag")
-        if value is not None and (not math.isfinite(value) or (value < 1 if whole else value < 0 if name == "gpus-per-trial" else value <= 0)):
-            must = "a whole number of at least 1" if whole else "a number of at least 0" if name == "gpus-per-trial" else "a number above 0"
-            problems.append(sentence(name, must, value, f"--{name}"))
+    _check_amounts(problems, concurrency=concurrency, cpus=cpus, gpus=gpus, lag=lag)
     if problems:
         return Packing(1, 1.0, 0.0), room_to_look_back
     if here is None:
@@ -118,6 +114,35 @@ def pack(
         here, concurrency = Machine(at_once * math.ceil(cpus), at_once * math.ceil(gpus)), at_once
     if gpus is None:
         gpus = 1 / TRIALS_PER_GPU if here.gpus else 0.0
+    _check_fit(here, cpus, gpus, problems)
+    share = cpus if cpus is not None else 1.0
+    room = _room(here, share, gpus)
+    if concurrency is None:
+        concurrency = min(room, trials, room_to_look_back) if looks_back else min(room, trials)
+    elif cpus is not None and concurrency > room:
+        each = f"{share:g} of {here.cores} cores" + (f" and {gpus:g} GPU" if gpus else "")
+        problems.append(sentence("concurrency", f"at most {room} with {each} per trial", concurrency, "--concurrency"))
+    elif gpus > 0 and concurrency > room and gpus * concurrency > here.gpus:
+        problems.append(sentence("concurrency", f"at most {room} with {gpus:g} GPU per trial", concurrency, "--concurrency"))
+    elif concurrency * share > here.cores:
+        share = here.cores / concurrency
+    if looks_back and concurrency > room_to_look_back:
+        fix = f"Give --lag {concurrency} as well; it changes what is proposed."
+        problems.append(sentence("concurrency", f"at most the lag, {room_to_look_back}", concurrency, "--concurrency", fix))
+    return Packing(concurrency, share, gpus), room_to_look_back
+
+
+def _check_amounts(problems: list[str], *, concurrency: int | None, cpus: float | None, gpus: float | None, lag: int | None) -> None:
+    """Each number that was asked for, by itself."""
+    asked = (("concurrency", concurrency, 1, "a whole number of at least 1"), ("cpus-per-trial", cpus, None, "a number above 0"),
+             ("gpus-per-trial", gpus, 0, "a number of at least 0"), ("lag", lag, 1, "a whole number of at least 1"))
+    for name, value, least, must in asked:
+        if value is not None and not (math.isfinite(value) and (value > 0 if least is None else value >= least)):
+            problems.append(sentence(name, must, value, f"--{name}"))
+
+
+def _check_fit(here: Machine, cpus: float | None, gpus: float, problems: list[str]) -> None:
+    """Whether one trial fits on the machine."""
     if gpus > here.gpus:
         must = f"at most {here.gpus}, the GPUs there are" if here.gpus else "0, as no GPU was found"
         problems.append(sentence("gpus-per-trial", must, Shown(f"{gpus:g}"), "--gpus-per-trial"))
@@ -125,21 +150,12 @@ def pack(
         problems.append(sentence("gpus-per-trial", "a whole number where it is above 1", Shown(f"{gpus:g}"), "--gpus-per-trial"))
     if cpus is not None and cpus > here.cores:
         problems.append(sentence("cpus-per-trial", f"at most {here.cores}, the cores there are", Shown(f"{cpus:g}"), "--cpus-per-trial"))
-    share = cpus if cpus is not None else 1.0
-    room = max(1, int(here.cores / share + 1e-9))
+
+
+def _room(here: Machine, cpus: float, gpus: float) -> int:
+    """How many trials of that size the machine has room for; at least one."""
+    room = max(1, int(here.cores / cpus + 1e-9))
     if gpus > 0:
         per_gpu = int(1 / gpus + 1e-9) if gpus <= 1 else 0
         room = min(room, max(1, here.gpus * per_gpu if per_gpu else here.gpus // int(gpus)))
-    if concurrency is None:
-        concurrency = min(room, trials, room_to_look_back) if looks_back else min(room, trials)
-    elif cpus is not None and concurrency > room:
-        problems.append(sentence("concurrency", f"at most {room} with {share:g} of {here.cores} cores" + (f" and {gpus:g} GPU" if gpus else "") + " per trial",
-                                 concurrency, "--concurrency"))
-    elif gpus > 0 and concurrency > room and gpus * concurrency > here.gpus:
-        problems.append(sentence("concurrency", f"at most {room} with {gpus:g} GPU per trial", concurrency, "--concurrency"))
-    elif concurrency * share > here.cores:
-        share = here.cores / concurrency
-    if looks_back and concurrency > room_to_look_back:
-        problems.append(sentence("concurrency", f"at most the lag, {room_to_look_back}", concurrency, "--concurrency",
-                                 f"Give --lag {concurrency} as well; it changes what is proposed."))
-    return Packing(concurrency, share, gpus), room_to_look_back
+    return room
