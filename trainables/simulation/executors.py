@@ -45,7 +45,7 @@ def check(executor: str, device: torch.device) -> None:
 
 
 def chosen(executor: str, method: Method, config: Any, device: torch.device) -> str:
-    """What `auto` stands for on this device; the others stand for themselves."""
+    """The executor that `auto` means on this device; every other name means itself."""
     if executor != "auto":
         return executor
     return "vmap" if device.type == "cuda" and stackable(method, config) else "loop"
@@ -88,9 +88,9 @@ def _train_group(config: LocalTraining, tasks: Sequence[Task], drawn: Tensor) ->
         for xb, yb in zip(x.split(batch, dim=1), y.split(batch, dim=1), strict=True):
             gradients, losses = step(weights, fixed, given, xb, yb)
             for name, tensor in weights.items():
-                # The fused optimiser takes weights and gradients to lie alike, which `backward` sees to and `grad` does not.
-                lies_alike = gradients[name].stride() == tensor.stride()
-                tensor.grad = gradients[name] if lies_alike else torch.empty_like(tensor).copy_(gradients[name])
+                # The fused optimiser needs weights and gradients of one memory layout. `backward` gives that, `grad` does not.
+                same_layout = gradients[name].stride() == tensor.stride()
+                tensor.grad = gradients[name] if same_layout else torch.empty_like(tensor).copy_(gradients[name])
             optimiser.step()
             total += losses
     # A slice would share its memory with the other clients' weights: each client gets tensors of its own.

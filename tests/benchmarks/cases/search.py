@@ -88,7 +88,7 @@ def overhead(case: Case, folder: Path, *, trials: int, rounds: int, seconds: flo
 
 
 def under_way(diary: Path) -> float:
-    """Seconds of all trials together, from a stand-in's diary: each begins once and ends once, whoever else does between."""
+    """Seconds of all trials together, from a stand-in's diary: each begins once and ends once, whatever others do in between."""
     sign = {"begin": -1, "end": 1, "round": 0}
     events: list[tuple[str, float]] = [json.loads(text) for text in diary.read_text().splitlines()]
     return sum(sign[what] * when for what, when in events)
