@@ -97,7 +97,9 @@ def _note(table: pd.DataFrame, mode: Mode) -> str:
     if mode == "grid" and _completed(table).groupby(["x", "y", "metric"]).size().max() > 1:
         note += " A cell holds the mean of its trials."
     if mode == "surface":
-        note += " The surface is interpolated linearly between completed trials (dots): between dots nothing was measured."
+        note += (
+            " The surface is interpolated linearly between completed trials (dots): between dots nothing was measured."
+        )
     if (table["state"] == "PRUNED").any() and mode == "grid":
         note += " Cells of trials stopped early stay empty: their last value is from an earlier round."
     elif (table["state"] == "PRUNED").any():
@@ -119,7 +121,9 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
             draw_cells(figure, panel) if mode == "grid" else draw_surface(figure, panel, interpolated=mode == "surface")
         )
         quiet = {"showgrid": False}
-        style.title_axes(figure, n, labels.parameter(x), labels.parameter(y), xaxis=quiet | kinds[0], yaxis=quiet | kinds[1])
+        style.title_axes(
+            figure, n, labels.parameter(x), labels.parameter(y), xaxis=quiet | kinds[0], yaxis=quiet | kinds[1]
+        )
     height = 340 if mode != "grid" else 300
     return style.panels(figure, titles, columns=drawing.columns, height=height, bars=True, note=drawing.note)
 

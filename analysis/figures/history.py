@@ -16,7 +16,11 @@ from search_spaces.metrics import twin
 
 def needs(runs: Sequence[Run]) -> str | None:
     done = runs[0].trials
-    return None if ((done["state"] == "COMPLETE") & done["value"].notna()).any() else "The history needs a completed trial; there is none yet."
+    return (
+        None
+        if ((done["state"] == "COMPLETE") & done["value"].notna()).any()
+        else "The history needs a completed trial; there is none yet."
+    )
 
 
 def data(runs: Sequence[Run]) -> pd.DataFrame:
@@ -87,7 +91,8 @@ FIGURE = Figure(
     title="Optimisation history",
     read=(
         "Each dot is a completed trial in the order trials were proposed; the line is the best one so far.",
-        "The dashed line is the test value of that best-so-far trial: it was never looked at while searching, so it may fall while the solid line rises.",
+        "The dashed line is the test value of that best-so-far trial: it was never looked at while searching, so it "
+        "may fall while the solid line rises.",
     ),
     needs=needs,
     data=data,

@@ -49,7 +49,11 @@ def needs(runs: Sequence[Run]) -> str | None:
     if not run.keys:
         return "Parallel coordinates need a searched parameter; this run searched none."
     done = int(((run.trials["state"] == "COMPLETE") & run.trials["value"].notna()).sum())
-    return None if done >= 2 else f"Parallel coordinates need two completed trials, there {'is' if done == 1 else 'are'} {done}."
+    return (
+        None
+        if done >= 2
+        else f"Parallel coordinates need two completed trials, there {'is' if done == 1 else 'are'} {done}."
+    )
 
 
 def data(runs: Sequence[Run]) -> Drawing:
@@ -197,8 +201,10 @@ def _draw_axis(figure: go.Figure, position: int, axis: Axis) -> None:
 FIGURE = Figure(
     title="Parallel coordinates",
     read=(
-        "Every line is a completed trial; it crosses each axis at its value there and is coloured by what it was selected on.",
-        "Where bright lines come together on an axis, good trials agree on that parameter; the orange line is the chosen trial.",
+        "Every line is a completed trial; it crosses each axis at its value there and is coloured by what it was "
+        "selected on.",
+        "Where bright lines come together on an axis, good trials agree on that parameter; the orange line is the "
+        "chosen trial.",
     ),
     needs=needs,
     data=data,

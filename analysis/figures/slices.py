@@ -37,7 +37,11 @@ def needs(runs: Sequence[Run]) -> str | None:
     run = runs[0]
     if not run.keys:
         return "Slices need a searched parameter; this run searched none."
-    return None if ((run.trials["state"] == "COMPLETE") & run.trials["value"].notna()).any() else "Slices need a completed trial; there is none yet."
+    return (
+        None
+        if ((run.trials["state"] == "COMPLETE") & run.trials["value"].notna()).any()
+        else "Slices need a completed trial; there is none yet."
+    )
 
 
 def data(runs: Sequence[Run]) -> Drawing:
@@ -128,7 +132,8 @@ FIGURE = Figure(
     title="Each parameter by itself",
     read=(
         "Dots are completed trials, filled by what was selected on and open by the test value of the same trial.",
-        "A clear slope or hill in one panel is an effect that is visible although everything else was varied too; without such a shape no effect is visible.",
+        "A clear slope or hill in one panel is an effect that is visible although everything else was varied too; "
+        "without such a shape no effect is visible.",
     ),
     needs=needs,
     data=data,

@@ -25,6 +25,7 @@ class Drawing:
     table: pd.DataFrame
     note: str
 
+
 def needs(runs: Sequence[Run]) -> str | None:
     curves = runs[0].curves
     if curves.empty or not {"bytes_up", "bytes_down"} <= set(curves.columns):
@@ -37,7 +38,9 @@ def data(runs: Sequence[Run]) -> Drawing:
     best (whether it is the chosen trial). At most `LIMIT` trials, the chosen one among them."""
     run = runs[0]
     curves = run.curves.copy()
-    curves["sent"] = (curves["bytes_up"].fillna(0) + curves["bytes_down"].fillna(0)).groupby(curves["trial"]).cumsum() / 1e6
+    curves["sent"] = (curves["bytes_up"].fillna(0) + curves["bytes_down"].fillna(0)).groupby(
+        curves["trial"]
+    ).cumsum() / 1e6
     numbers = sorted(int(n) for n in curves["trial"].unique())
     kept = sample(numbers, LIMIT, keep=[] if run.best is None else [run.best])
     curves = curves[curves["trial"].isin(kept)]
@@ -97,8 +100,10 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
 FIGURE = Figure(
     title="Accuracy against traffic",
     read=(
-        "A line is one trial: how accurate its model was once that much had been sent to and from the server, in all rounds so far (mean of seeds).",
-        "Up and left is better; the orange line is the chosen trial, and a line that lies below and right of another one wastes traffic.",
+        "A line is one trial: how accurate its model was once that much had been sent to and from the server, in all "
+        "rounds so far (mean of seeds).",
+        "Up and left is better; the orange line is the chosen trial, and a line that lies below and right of another "
+        "one wastes traffic.",
     ),
     needs=needs,
     data=data,

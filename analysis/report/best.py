@@ -22,7 +22,8 @@ def best(page: Page, run: Run, labels: Labels, prefix: str) -> None:
     seeds = len(run.over_seeds(measured[0])) if measured else 0
     over = f"mean{' ± standard deviation' if seeds > 1 else ''} over {seeds} seed{'s' if seeds != 1 else ''}"
     results = f'<p class="small">Last round, {over}</p>{_results(run, labels, measured)}'
-    columns = f'<div class="two"><div>{_searched(run, run.best, labels)}{_fixed(run, run.best)}</div><div>{results}</div></div>'
+    settings = _searched(run, run.best, labels) + _fixed(run, run.best)
+    columns = f'<div class="two"><div>{settings}</div><div>{results}</div></div>'
     if run.kind == "run":
         title = "Configuration"
     else:

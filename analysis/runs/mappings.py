@@ -22,14 +22,18 @@ def read_json(path: Path, missing: dict[str, Any] | None = None) -> dict[str, An
     return _mapping(path, missing, json.loads, ValueError)
 
 
-def _mapping(path: Path, missing: dict[str, Any] | None, parse: Callable[[str], object], failure: type[Exception]) -> dict[str, Any]:
+def _mapping(
+    path: Path, missing: dict[str, Any] | None, parse: Callable[[str], object], failure: type[Exception]
+) -> dict[str, Any]:
     """A file's mapping. A file that may be absent may be half-copied too: both give `missing`."""
     try:
         content = parse(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, failure) as error:
         if missing is not None:
             return missing
-        raise UserError(f"{path} cannot be read: {str(error).splitlines()[0]}. Copy the run directory again or repair the file.") from error
+        raise UserError(
+            f"{path} cannot be read: {str(error).splitlines()[0]}. Copy the run directory again or repair the file."
+        ) from error
     if not isinstance(content, dict):
         if missing is not None:
             return missing

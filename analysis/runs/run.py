@@ -62,7 +62,7 @@ class Run:
 
     @property
     def kind(self) -> str:
-        """`search` (trials are configurations) or `run` (final runs: every trial is the same configuration on other seeds)."""
+        """`search` (trials are configurations) or `run` (final runs: trials are seeds of one configuration)."""
         return str(self.experiment.get("kind") or "search")
 
     @property
@@ -79,7 +79,13 @@ class Run:
             for key, distribution in trial.distributions.items():
                 if key not in known:
                     known.add(key)
-                    listed.append({"key": key, "kind": "choice" if hasattr(distribution, "choices") else "real", "log": getattr(distribution, "log", False)})
+                    listed.append(
+                        {
+                            "key": key,
+                            "kind": "choice" if hasattr(distribution, "choices") else "real",
+                            "log": getattr(distribution, "log", False),
+                        }
+                    )
         return listed
 
     @cached_property
@@ -106,8 +112,8 @@ class Run:
     def trials(self) -> pd.DataFrame:
         """One row per trial, sorted by `number`.
 
-        number, state (COMPLETE, PRUNED, FAIL, RUNNING, WAITING), value (first objective), values (tuple), stop_reason, rounds,
-        seconds, error, start, end (datetimes), and each searched parameter under its key."""
+        number, state (COMPLETE, PRUNED, FAIL, RUNNING, WAITING), value (first objective), values (tuple), stop_reason,
+        rounds, seconds, error, start, end (datetimes), and each searched parameter under its key."""
         rows = []
         for t in self.frozen:
             attributes = t.user_attrs
@@ -133,12 +139,14 @@ class Run:
         unfinished = frame["rounds"].isna()
         if unfinished.any() and not self.rounds.empty:
             # A live trial has not told the study yet how far it is; its file has.
-            frame.loc[unfinished, "rounds"] = frame.loc[unfinished, "number"].map(self.rounds.groupby("trial")["round"].max())
+            frame.loc[unfinished, "rounds"] = frame.loc[unfinished, "number"].map(
+                self.rounds.groupby("trial")["round"].max()
+            )
         return frame
 
     @cached_property
     def rounds(self) -> pd.DataFrame:
-        """Tidy: one row per trial, round and seed, one column per measured metric (nan where not measured or not finite)."""
+        """Tidy: one row per trial, round and seed, one column per metric (nan where not measured or not finite)."""
         return read_rounds(self.path, [t.number for t in self.frozen])
 
     @cached_property
@@ -147,7 +155,11 @@ class Run:
 
         Of a trial whose folder was lost only the objectives are known, which the study holds."""
         found = last_values(self.rounds)
-        lost = {t.number: dict(zip(self.metrics, t.values, strict=False)) for t in self.frozen if t.values and t.number not in found.index}
+        lost = {
+            t.number: dict(zip(self.metrics, t.values, strict=False))
+            for t in self.frozen
+            if t.values and t.number not in found.index
+        }
         return found if not lost else pd.concat([found, pd.DataFrame.from_dict(lost, orient="index")]).sort_index()
 
     def measured(self, number: int) -> dict[str, float]:
@@ -188,7 +200,8 @@ class Run:
         return [] if self.best is None else [self.best]
 
     def over_seeds(self, metric: str, how: str = "last") -> dict[int, float]:
-        """The chosen trials' value of the metric by seed: the last round's (`last`), or the best over rounds (`maximize`, `minimize`)."""
+        """The chosen trials' value of the metric by seed: the last round's (`last`), or the best over rounds
+        (`maximize`, `minimize`)."""
         found: dict[int, float] = {}
         for number in self.chosen:
             found |= readout(self.rounds, number, metric, how)
@@ -208,7 +221,7 @@ class Run:
         return dict(next(t.params for t in self.frozen if t.number == number))
 
     def config(self, number: int) -> dict[str, Any]:
-        """Every parameter of a trial, searched and fixed; from its config.yaml, or what the study and the space know."""
+        """Every parameter of a trial, searched and fixed; from its config.yaml, else from the study and the space."""
         stored = read_yaml(self.path / run_folder.trial_folder(number) / run_folder.CONFIG, missing={})
         inner = stored.get("values", stored) if isinstance(stored.get("values", stored), dict) else stored
         return self.fixed | self.parameters(number) | inner
@@ -216,10 +229,14 @@ class Run:
     def partition(self, number: int) -> dict[int, np.ndarray]:
         """Samples of every class at every client, (clients, classes), by seed; empty where it was not recorded."""
         stored = read_json(self.path / run_folder.trial_folder(number) / run_folder.PARTITION, missing={})
-        return {int(k): np.asarray(v, dtype=np.int64) for k, v in stored.items() if k.lstrip("-").isdigit() and isinstance(v, list)}
+        return {
+            int(k): np.asarray(v, dtype=np.int64)
+            for k, v in stored.items()
+            if k.lstrip("-").isdigit() and isinstance(v, list)
+        }
 
     def value(self, key: str, default: Any = None) -> Any:
-        """A setting such as `dataset` or `rounds` wherever the run states it: the best trial, the fixed values, the request."""
+        """A setting such as `dataset` or `rounds`: of the best trial, else of the fixed values, else of the request."""
         number = self.best if self.best is not None else (self.frozen[0].number if self.frozen else None)
         config = self.config(number) if number is not None else self.fixed
         return config.get(key, self.experiment.get(key, default))

@@ -32,12 +32,21 @@ def load(path: str | os.PathLike[str]) -> Run:
     if missing:
         inner = sorted(p.parent.name for p in folder.glob(f"*/{run_folder.EXPERIMENT}"))
         hint = f" It holds runs: {', '.join(inner[:5])}." if inner else ""
-        raise UserError(f"{what} is not a run directory: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing.{hint}")
+        raise UserError(
+            f"{what} is not a run directory: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} "
+            f"missing.{hint}"
+        )
     experiment = read_yaml(folder / run_folder.EXPERIMENT)
     version = experiment.get("version", run_folder.VERSION)
     if not isinstance(version, int) or version > run_folder.VERSION:
         raise UserError(
-            sentence("version", f"at most {run_folder.VERSION}", version, str(folder / run_folder.EXPERIMENT), "It was written by a later fedtune: upgrade to read it.")
+            sentence(
+                "version",
+                f"at most {run_folder.VERSION}",
+                version,
+                str(folder / run_folder.EXPERIMENT),
+                "It was written by a later fedtune: upgrade to read it.",
+            )
         )
     space = read_json(folder / run_folder.SPACE, missing={})
     directions, frozen = read_study(folder / run_folder.STUDY)
@@ -50,12 +59,20 @@ def load(path: str | os.PathLike[str]) -> Run:
 
 def _beside(folder: Path) -> str:
     """The runs that stand where one was looked for."""
-    near = sorted(p.parent.name for p in folder.parent.glob(f"*/{run_folder.EXPERIMENT}")) if folder.parent.is_dir() else []
-    return f"Runs in {folder.parent.resolve()}: {', '.join(near[:8])}." if near else "Give the folder a search wrote, such as runs/dfrd-alpha_lambda."
+    near = (
+        sorted(p.parent.name for p in folder.parent.glob(f"*/{run_folder.EXPERIMENT}"))
+        if folder.parent.is_dir()
+        else []
+    )
+    return (
+        f"Runs in {folder.parent.resolve()}: {', '.join(near[:8])}."
+        if near
+        else "Give the folder a search wrote, such as runs/dfrd-alpha_lambda."
+    )
 
 
 def load_all(paths: Paths) -> list[Run]:
-    """One or several runs; every problem is told at once, and two runs of one name are told apart by their parent folder."""
+    """One or several runs, opened. Raises one `UserError` with the problems of all."""
     listed = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     if not listed:
         raise UserError("A run must be given, got none. Give the folder a search wrote.")

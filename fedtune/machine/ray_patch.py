@@ -3,13 +3,14 @@
     with without_unused_servers():
         ray.init(...)
 
-Ray starts three servers that nothing here asks, and has no option to leave them out: one that adds machines (`start_monitor`), one
-for its dashboard (`start_api_server`), one that shows other processes' output (`start_log_monitor`; trials have logs of their own).
-With them its start takes 2.9 s instead of 1.3 and its end 1.4 s instead of 0.3.
+Ray starts three servers that nothing here asks, and has no option to leave them out: one that adds machines
+(`start_monitor`), one for its dashboard (`start_api_server`), one that shows other processes' output
+(`start_log_monitor`; trials have logs of their own). With them its start takes 2.9 s instead of 1.3 and its end 1.4 s
+instead of 0.3.
 
-They are started by methods of Ray's private class `ray._private.node.Node`, which do nothing inside the context. Where another Ray has
-no such class or method, it starts all its servers: searches then work as well and begin later. `tests/fedtune/machine/test_ray_patch.py`
-fails then and says what to do.
+They are started by methods of Ray's private class `ray._private.node.Node`, which do nothing inside the context. Where
+another Ray has no such class or method, it starts all its servers: searches then work as well and begin later.
+`tests/fedtune/machine/test_ray_patch.py` fails then and says what to do.
 """
 
 from __future__ import annotations

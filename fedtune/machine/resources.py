@@ -14,8 +14,8 @@ from pathlib import Path
 
 from search_spaces.errors import Shown, sentence
 
-#: Trial n looks at trials 0 … n - LAG unless told otherwise. It follows neither from the machine nor from the length of the
-#: search, as it decides what is proposed: the same request gives the same record everywhere.
+#: Trial n looks at trials 0 … n - LAG unless told otherwise. It follows neither from the machine nor from the length of
+#: the search, as it decides what is proposed: the same request gives the same record everywhere.
 LAG = 4
 #: Trials that share a GPU by default; small models leave most of one idle.
 TRIALS_PER_GPU = 4
@@ -82,14 +82,18 @@ def crowding(concurrency: int, threads: int, cores: int) -> str | None:
     if concurrency * threads <= cores:
         return None
     if threads > 1:
-        return (f"{concurrency} trials at once with {threads} threads each are {concurrency * threads} threads on {cores} cores, which can make all of them "
-                f"several times slower (measured: up to 7.6). Better: --concurrency {max(1, cores // threads)}.")
-    return f"{concurrency} trials at once take turns on {cores} core{'s' * (cores > 1)}; they need more memory and are no faster than --concurrency {cores}."
+        return (
+            f"{concurrency} trials at once with {threads} threads each are {concurrency * threads} threads on "
+            f"{cores} cores, which can make all of them "
+            f"several times slower (measured: up to 7.6). Better: --concurrency {max(1, cores // threads)}."
+        )
+    turns = f"{concurrency} trials at once take turns on {cores} core{'s' * (cores > 1)}"
+    return f"{turns}; they need more memory and are no faster than --concurrency {cores}."
 
 
 def larger(share: tuple[float, float], cores: float) -> tuple[float, float] | None:
-    """The share (cores, GPUs) at which a trial goes on that ran out of memory with `share`: twice the part of a GPU, up to a whole
-    one; without a GPU all `cores`, so that nothing runs beside it. None where there is no larger one."""
+    """The share (cores, GPUs) at which a trial goes on that ran out of memory with `share`: twice the part of a GPU, up
+    to a whole one; without a GPU all `cores`, so that nothing runs beside it. None where there is no larger one."""
     cpus, gpus = share
     if gpus > 0:
         return (cpus, min(1.0, 2 * gpus)) if gpus < 1 else None
@@ -97,8 +101,15 @@ def larger(share: tuple[float, float], cores: float) -> tuple[float, float] | No
 
 
 def pack(
-    here: Machine | None, problems: list[str], *, trials: int, lag: int | None, looks_back: bool,
-    concurrency: int | None = None, cpus: float | None = None, gpus: float | None = None,
+    here: Machine | None,
+    problems: list[str],
+    *,
+    trials: int,
+    lag: int | None,
+    looks_back: bool,
+    concurrency: int | None = None,
+    cpus: float | None = None,
+    gpus: float | None = None,
 ) -> tuple[Packing, int]:
     """The packing and the search's lag. What cannot be is appended to `problems`.
 
@@ -123,19 +134,29 @@ def pack(
         each = f"{share:g} of {here.cores} cores" + (f" and {gpus:g} GPU" if gpus else "")
         problems.append(sentence("concurrency", f"at most {room} with {each} per trial", concurrency, "--concurrency"))
     elif gpus > 0 and concurrency > room and gpus * concurrency > here.gpus:
-        problems.append(sentence("concurrency", f"at most {room} with {gpus:g} GPU per trial", concurrency, "--concurrency"))
+        problems.append(
+            sentence("concurrency", f"at most {room} with {gpus:g} GPU per trial", concurrency, "--concurrency")
+        )
     elif concurrency * share > here.cores:
         share = here.cores / concurrency
     if looks_back and concurrency > room_to_look_back:
         fix = f"Give --lag {concurrency} as well; it changes what is proposed."
-        problems.append(sentence("concurrency", f"at most the lag, {room_to_look_back}", concurrency, "--concurrency", fix))
+        problems.append(
+            sentence("concurrency", f"at most the lag, {room_to_look_back}", concurrency, "--concurrency", fix)
+        )
     return Packing(concurrency, share, gpus), room_to_look_back
 
 
-def _check_amounts(problems: list[str], *, concurrency: int | None, cpus: float | None, gpus: float | None, lag: int | None) -> None:
+def _check_amounts(
+    problems: list[str], *, concurrency: int | None, cpus: float | None, gpus: float | None, lag: int | None
+) -> None:
     """Each number that was asked for, by itself."""
-    asked = (("concurrency", concurrency, 1, "a whole number of at least 1"), ("cpus-per-trial", cpus, None, "a number above 0"),
-             ("gpus-per-trial", gpus, 0, "a number of at least 0"), ("lag", lag, 1, "a whole number of at least 1"))
+    asked = (
+        ("concurrency", concurrency, 1, "a whole number of at least 1"),
+        ("cpus-per-trial", cpus, None, "a number above 0"),
+        ("gpus-per-trial", gpus, 0, "a number of at least 0"),
+        ("lag", lag, 1, "a whole number of at least 1"),
+    )
     for name, value, least, must in asked:
         if value is not None and not (math.isfinite(value) and (value > 0 if least is None else value >= least)):
             problems.append(sentence(name, must, value, f"--{name}"))
@@ -147,9 +168,15 @@ def _check_fit(here: Machine, cpus: float | None, gpus: float, problems: list[st
         must = f"at most {here.gpus}, the GPUs there are" if here.gpus else "0, as no GPU was found"
         problems.append(sentence("gpus-per-trial", must, Shown(f"{gpus:g}"), "--gpus-per-trial"))
     elif gpus > 1 and gpus != int(gpus):
-        problems.append(sentence("gpus-per-trial", "a whole number where it is above 1", Shown(f"{gpus:g}"), "--gpus-per-trial"))
+        problems.append(
+            sentence("gpus-per-trial", "a whole number where it is above 1", Shown(f"{gpus:g}"), "--gpus-per-trial")
+        )
     if cpus is not None and cpus > here.cores:
-        problems.append(sentence("cpus-per-trial", f"at most {here.cores}, the cores there are", Shown(f"{cpus:g}"), "--cpus-per-trial"))
+        problems.append(
+            sentence(
+                "cpus-per-trial", f"at most {here.cores}, the cores there are", Shown(f"{cpus:g}"), "--cpus-per-trial"
+            )
+        )
 
 
 def _room(here: Machine, cpus: float, gpus: float) -> int:

@@ -22,8 +22,8 @@ class Estimate:
 
 
 def estimate(planned: Plan) -> Estimate:
-    """Times a few rounds of one configuration in the middle of the space, for one seed. What is done only every so many rounds
-    counts in proportion (`fedtune.planning.timed_federations.typical`)."""
+    """Times a few rounds of one configuration in the middle of the space, for one seed. What is done only every so many
+    rounds counts in proportion (`fedtune.planning.timed_federations.typical`)."""
     import torch
 
     from trainables.simulation.replicates import Replicates
@@ -34,7 +34,9 @@ def estimate(planned: Plan) -> Estimate:
     try:
         device = "cuda" if e.gpus_per_trial else "cpu"
         with torch.backends.cudnn.flags(benchmark=False, deterministic=True, allow_tf32=False):  # as trials compute
-            simulation = Replicates(e.method, {**planned.middle, "rounds": 2}, e.seeds[:1], device=device, data_dir=e.data_dir)
+            simulation = Replicates(
+                e.method, {**planned.middle, "rounds": 2}, e.seeds[:1], device=device, data_dir=e.data_dir
+            )
             seconds, _ = typical(simulation, planned.middle)
     finally:
         torch.set_num_threads(before)

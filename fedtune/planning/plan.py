@@ -122,7 +122,8 @@ def _options(request: Request, problems: list[str]) -> float | None:
     known("packing", request.pack, resources.PACKS, problems, "--pack")
     if request.pack == "auto" and request.address is not None:
         problems.append(
-            "--pack auto measures the machine it is called on, and --address is another. Give --concurrency, --cpus-per-trial and "
+            "--pack auto measures the machine it is called on, and --address is another. Give --concurrency, "
+            "--cpus-per-trial and "
             "--gpus-per-trial instead."
         )
     for name in request.metric:
@@ -167,7 +168,8 @@ def _selection(request: Request, settings: Settings, problems: list[str]) -> _Se
         and any(name.startswith("val_") for name in metric)
     ):
         problems.append(
-            "validation_fraction is 0, so there is nothing to select on. Raise it with --set validation_fraction=0.1, or give --select-on test."
+            "validation_fraction is 0, so there is nothing to select on. Raise it with --set "
+            "validation_fraction=0.1, or give --select-on test."
         )
     for name in metric:
         needed = METRICS[name].needs if name in METRICS else ""
@@ -215,7 +217,8 @@ def _combination(space: Space, budget: _Budget, selection: _Selection, problems:
         numbers = [d for d in space.search.values() if d.parameter.kind in ("real", "integer")]
         if space.search and len(numbers) < 2:
             problems.append(
-                f"The sampler cmaes needs at least two searched numbers, and this space has {len(numbers)}. Use --sampler tpe."
+                f"The sampler cmaes needs at least two searched numbers, and this space has {len(numbers)}. Use "
+                f"--sampler tpe."
             )
     if budget.scheduler == "median" and several:
         problems.append("The median rule compares one metric. Give one --metric, or use --scheduler asha.")

@@ -44,7 +44,13 @@ def write_json(path: Path, data: object) -> None:
     write_text(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
 
 
-def create(folder: Path, experiment: Mapping[str, Any], space: Mapping[str, Any], provenance: Mapping[str, Any], directions: Sequence[Direction]) -> None:
+def create(
+    folder: Path,
+    experiment: Mapping[str, Any],
+    space: Mapping[str, Any],
+    provenance: Mapping[str, Any],
+    directions: Sequence[Direction],
+) -> None:
     """Makes the run directory `folder` with its frozen request, its space, its provenance and an empty study.
 
     Raises `UserError` where the folder exists or the disk refuses."""
@@ -70,8 +76,10 @@ def create(folder: Path, experiment: Mapping[str, Any], space: Mapping[str, Any]
 
 def exists(folder: Path) -> UserError:
     """The sentence for a run name that is taken."""
-    return UserError(f"A run named {folder.name!r} exists already ({folder}). Continue it with `fedtune resume {folder}`, "
-                     f"lengthen it with `fedtune extend {folder} --trials N`, or choose another --name.")
+    return UserError(
+        f"A run named {folder.name!r} exists already ({folder}). Continue it with `fedtune resume {folder}`, "
+        f"lengthen it with `fedtune extend {folder} --trials N`, or choose another --name."
+    )
 
 
 @contextmanager
@@ -85,8 +93,10 @@ def lock(folder: Path) -> Iterator[None]:
         if not _locked(file):
             file.seek(0)
             owner = file.read().strip()
-            raise UserError(f"{folder} is being driven by another process{f' ({owner})' if owner else ''}. "
-                            f"ProgressDisplay it with `fedtune status {folder}`, or end that process first.")
+            raise UserError(
+                f"{folder} is being driven by another process{f' ({owner})' if owner else ''}. "
+                f"ProgressDisplay it with `fedtune status {folder}`, or end that process first."
+            )
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}")
         file.flush()

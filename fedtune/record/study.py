@@ -1,7 +1,7 @@
 """The run's Optuna study in `study.db`: created, read and written here, and nowhere else.
 
-This is also the only file that knows how Optuna stores a study. `StudyFile` keeps hold of the storage, as Optuna's `Study` has no
-public way to add a value or an attribute to a trial that another process simulates.
+This is also the only file that knows how Optuna stores a study. `StudyFile` keeps hold of the storage, as Optuna's
+`Study` has no public way to add a value or an attribute to a trial that another process simulates.
 """
 
 from __future__ import annotations
@@ -54,7 +54,10 @@ class StudyFile:
             with quiet_optuna():
                 self._storage = _storage(self.path)
                 self.study = optuna.load_study(
-                    study_name=None, storage=self._storage, sampler=optuna.samplers.RandomSampler(0), pruner=optuna.pruners.NopPruner(),
+                    study_name=None,
+                    storage=self._storage,
+                    sampler=optuna.samplers.RandomSampler(0),
+                    pruner=optuna.pruners.NopPruner(),
                 )
             self._id = self._storage.get_study_id_from_name(self.study.study_name)
         except (SQLAlchemyError, optuna.exceptions.StorageInternalError, ValueError, KeyError) as error:
@@ -111,8 +114,9 @@ def _storage(path: Path) -> optuna.storages.RDBStorage:
 
 
 def _unsynchronised(connection: Any, _: object) -> None:
-    """A transaction waits for the disk (10 ms, some 30 times per trial) only where `StudyFile.end` asks for it. SQLite's promise
-    against killed processes does not need that; what a power cut could cost is what came after the last trial that ended."""
+    """A transaction waits for the disk (10 ms, some 30 times per trial) only where `StudyFile.end` asks for it.
+    SQLite's promise against killed processes does not need that; what a power cut could cost is what came after the
+    last trial that ended."""
     connection.execute("PRAGMA synchronous=OFF")
 
 

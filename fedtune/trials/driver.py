@@ -1,9 +1,9 @@
-"""Runs the trials of a run on Ray, and nothing more: the queue says which trial comes next, and a trial itself when it ends
-(`trainables/tune.py` asks the rule of `early_stopping.py` after every round).
+"""Runs the trials of a run on Ray, and nothing more: the queue says which trial comes next, and a trial itself when it
+ends (`trainables/tune.py` asks the rule of `early_stopping.py` after every round).
 
-Ray places trials on cores, GPUs and machines and reuses their processes. Its logs, checkpoints, retries and restore are not
-used; the run directory is the only state. A trial that ran out of memory, or whose process died, is put back and goes on from
-its last checkpoint at a larger share of the machine, without the study seeing a failure.
+Ray places trials on cores, GPUs and machines and reuses their processes. Its logs, checkpoints, retries and restore are
+not used; the run directory is the only state. A trial that ran out of memory, or whose process died, is put back and
+goes on from its last checkpoint at a larger share of the machine, without the study seeing a failure.
 """
 
 from __future__ import annotations
@@ -50,10 +50,13 @@ class Outcome:
     out_of_time: bool = False
 
 
-def drive(folder: Path, experiment: Experiment, watch: ProgressDisplay, *, simulate: Callable[..., Any] | None = None) -> Outcome:
+def drive(
+    folder: Path, experiment: Experiment, watch: ProgressDisplay, *, simulate: Callable[..., Any] | None = None
+) -> Outcome:
     """Runs what is left of the run in `folder`. The caller holds the run's lock.
 
-    Raises `UserError` where the disk is full or more is asked for than the machine has. `simulate` replaces the engine in tests."""
+    Raises `UserError` where the disk is full or more is asked for than the machine has. `simulate` replaces the engine
+    in tests."""
     space = Space.from_json(json.loads((folder / run_folder.SPACE).read_text(encoding="utf-8")))
     deadline = None if experiment.time is None else time.monotonic() + experiment.time
     experiment = _complete(experiment, space)
@@ -72,7 +75,9 @@ def drive(folder: Path, experiment: Experiment, watch: ProgressDisplay, *, simul
             session.fit()
         if session.failure is not None:
             raise session.failure
-        return Outcome(queue.finished, session.interrupted and not queue.finished, session.out_of_time and not queue.finished)
+        return Outcome(
+            queue.finished, session.interrupted and not queue.finished, session.out_of_time and not queue.finished
+        )
     finally:
         queue.close()
 
@@ -82,7 +87,11 @@ def _complete(experiment: Experiment, space: Space) -> Experiment:
     from trainables import registry
 
     declared = registry.declared(experiment.method)
-    missing = {key: parameter.default for key, parameter in declared.items() if key not in experiment.values and key not in space.search}
+    missing = {
+        key: parameter.default
+        for key, parameter in declared.items()
+        if key not in experiment.values and key not in space.search
+    }
     return dataclasses.replace(experiment, values={**missing, **experiment.values}) if missing else experiment
 
 
@@ -90,13 +99,27 @@ class _Session:
     """One call of Tune: its searcher asks the queue, its stopper ends it on a deadline, a failure or an interrupt."""
 
     def __init__(
-        self, folder: Path, experiment: Experiment, queue: TrialQueue, watch: ProgressDisplay, deadline: float | None, simulate: Callable[..., Any] | None,
+        self,
+        folder: Path,
+        experiment: Experiment,
+        queue: TrialQueue,
+        watch: ProgressDisplay,
+        deadline: float | None,
+        simulate: Callable[..., Any] | None,
     ) -> None:
-        self.folder, self.experiment, self.queue, self.watch, self.deadline, self.simulate = folder, experiment, queue, watch, deadline, simulate
+        self.folder, self.experiment, self.queue, self.watch, self.deadline, self.simulate = (
+            folder,
+            experiment,
+            queue,
+            watch,
+            deadline,
+            simulate,
+        )
         self.failure: BaseException | None = None
         self.out_of_time = self.interrupted = False
         self._live: dict[str, int] = {}
-        #: Cores and GPUs of every trial of this session, and the trials with another share than usual that have yet to start.
+        #: Cores and GPUs of every trial of this session, and the trials with another share than usual that have yet to
+        #: start.
         self._shares: dict[int, tuple[float, float]] = {}
         self._awaited: set[int] = set()
         self._deaths: Counter[int] = Counter()
@@ -116,7 +139,11 @@ class _Session:
                 tune.with_resources(Trial, resources),
                 tune_config=tune.TuneConfig(search_alg=AskSession(self), num_samples=-1, reuse_actors=True),
                 run_config=tune.RunConfig(
-                    name="trials", storage_path=scratch, verbose=0, stop=StopWithSession(self), callbacks=[],
+                    name="trials",
+                    storage_path=scratch,
+                    verbose=0,
+                    stop=StopWithSession(self),
+                    callbacks=[],
                     failure_config=tune.FailureConfig(max_failures=0),
                     checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
                 ),
@@ -157,14 +184,15 @@ class _Session:
         return {"job": job}
 
     def _share(self, larger: tuple[float, float] | None) -> tuple[float, float]:
-        """Of a trial to be started: the usual one, or one that it was put back with, which may be more than there is on this machine."""
+        """Of a trial to be started: the usual one, or one that it was put back with, which may be more than there is on
+        this machine."""
         if larger is None:
             return self.experiment.cpus_per_trial, self.experiment.gpus_per_trial
         return min(larger[0], self._largest[0]), min(larger[1], max(1.0, self._largest[1]))
 
     def _has_room(self) -> bool:
-        """Whether there is room for the next trial, where some have larger shares than usual. (Ray would fill every gap with small trials,
-        and a trial that needs more room would wait for ever.)"""
+        """Whether there is room for the next trial, where some have larger shares than usual. (Ray would fill every gap
+        with small trials, and a trial that needs more room would wait for ever.)"""
         larger = self.queue.next_share()
         live = [self._shares[number] for number in self._live.values()]
         if larger is None and all(share == self._share(None) for share in live):
@@ -172,7 +200,9 @@ class _Session:
         if self._awaited:
             return False
         return not live or all(
-            sum(used) + more <= there + 1e-6 for used, more, there in zip(zip(*live, strict=True), self._share(larger), self._largest, strict=True))
+            sum(used) + more <= there + 1e-6
+            for used, more, there in zip(zip(*live, strict=True), self._share(larger), self._largest, strict=True)
+        )
 
     def _job(self, number: int, values: Mapping[str, Value], rule: Any, share: tuple[float, float]) -> Any:
         from trainables.tune import Job
@@ -186,8 +216,19 @@ class _Session:
         if share != self._share(None):
             self._awaited.add(number)
         return Job(
-            number=number, folder=str(folder), method=e.method, values=complete, seeds=e.trial_seeds(number), metrics=e.metric, signs=e.signs,
-            rule=rule, threads=e.threads, cpus=share[0], gpu_share=share[1], data_dir=e.data_dir, keep_models=e.kind == "run",
+            number=number,
+            folder=str(folder),
+            method=e.method,
+            values=complete,
+            seeds=e.trial_seeds(number),
+            metrics=e.metric,
+            signs=e.signs,
+            rule=rule,
+            threads=e.threads,
+            cpus=share[0],
+            gpu_share=share[1],
+            data_dir=e.data_dir,
+            keep_models=e.kind == "run",
             simulate=self.simulate,
         )
 
@@ -219,14 +260,16 @@ class _Session:
                 return
             self.queue.finish(number, self._given_up(number, ending, error) if ending.out_of_memory else ending)
             if ending.stop_reason == "interrupted" and not ending.out_of_memory:
-                raise UserError(f"{ending.error}. The run stopped and keeps what was written; free some space and go on with "
-                                f"`fedtune resume {self.folder}`.")
+                raise UserError(
+                    f"{ending.error}. The run stopped and keeps what was written; free some space and go on with "
+                    f"`fedtune resume {self.folder}`."
+                )
         trial = self.queue.trials()[number]
         self.watch.finished(number, trial.state.name, trial.values, trial.user_attrs.get("error"))
 
     def _put_back(self, number: int, ending: Any, died: bool) -> bool:
-        """Lets a trial that ran out of memory go on later with more of it, if there is more; one whose process died, which may have
-        been for lack of memory, also without, a few times."""
+        """Lets a trial that ran out of memory go on later with more of it, if there is more; one whose process died,
+        which may have been for lack of memory, also without, a few times."""
         share = self._shares[number]
         # Without a GPU a trial that ran alone had the whole machine already.
         more = resources.larger(share, self._largest[0]) if share[1] > 0 or self.experiment.concurrency > 1 else None
@@ -235,8 +278,12 @@ class _Session:
         self.queue.again(number, more)
         self.watch.put_back(number)
         why = "the process died" if died else "memory did not suffice"
-        how = "as before" if more is None else f"with {more[1]:.3g} GPU" if more[1] > 0 else "with the machine to itself"
-        self.watch.say(f"Trial {number} stopped after round {ending.round}, as {why}; it goes on from its last checkpoint {how}.")
+        how = (
+            "as before" if more is None else f"with {more[1]:.3g} GPU" if more[1] > 0 else "with the machine to itself"
+        )
+        self.watch.say(
+            f"Trial {number} stopped after round {ending.round}, as {why}; it goes on from its last checkpoint {how}."
+        )
         return True
 
     def _given_up(self, number: int, ending: Any, died: bool) -> Any:
@@ -244,7 +291,8 @@ class _Session:
             error = f"Its process died {self._deaths[number]} times (out of memory, or ended from outside)."
         else:
             had = f"{self._shares[number][1]:.3g} GPU" if self._shares[number][1] > 0 else "the whole machine"
-            error = f"It ran out of memory with {had} to itself after round {ending.round} ({str(ending.error).rstrip('.')})."
+            why = str(ending.error).rstrip(".")
+            error = f"It ran out of memory with {had} to itself after round {ending.round} ({why})."
         return dataclasses.replace(ending, stop_reason="error", error=error)
 
     @contextlib.contextmanager
@@ -264,7 +312,11 @@ class _Session:
             self.failure = self._disk(str(error.__cause__ or error).splitlines()[0]) if storage else error
 
     def _disk(self, why: str) -> UserError:
-        return cannot_write(self.folder, why, f"What was written is kept; free some space and go on with `fedtune resume {self.folder}`.")
+        return cannot_write(
+            self.folder,
+            why,
+            f"What was written is kept; free some space and go on with `fedtune resume {self.folder}`.",
+        )
 
     def _mark_interrupted(self) -> None:
         with contextlib.suppress(Exception):  # a note for readers, not worth failing for on a full disk
@@ -277,7 +329,8 @@ class _Session:
 def _sigterm_is_ctrl_c() -> Iterator[None]:
     """SIGTERM ends a session as Ctrl-C does; by itself Ray would abort.
 
-    A signal to the whole process group ends Ray's servers too, and Tune would wait for them: after a while we leave without."""
+    A signal to the whole process group ends Ray's servers too, and Tune would wait for them: after a while we leave
+    without."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

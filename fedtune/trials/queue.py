@@ -1,4 +1,5 @@
-"""Which trial comes next: one that was interrupted, or a new one that the sampler proposes. Knows Optuna, and nothing of Ray.
+"""Which trial comes next: one that was interrupted, or a new one that the sampler proposes. Knows Optuna, and nothing
+of Ray.
 
 Trial n is proposed, and later stopped, by what trials 0 … n - lag did and by nothing else; it waits until all of those
 have finished. Its sampler is made fresh, seeded by (seed, n), and asked on a view of the study that holds just them.
@@ -6,8 +7,9 @@ So a search is one fixed sequence of trials, whatever ran side by side and howev
 bounds how many trials can run at once; where neither sampler nor scheduler looks back, nothing waits.
 
 What a sampler is shown of a trial that did not run to its end:
-    TPE, CMA-ES         a stopped trial as stopped, with its last value; a diverged or failed one as stopped at once, the worst there is
-    GP, NSGA-II         they read complete trials only: a stopped one counts as complete with its last value, a diverged or
+    TPE, CMA-ES         a stopped trial as stopped, with its last value; a diverged or failed one as stopped at once,
+                        the worst there is GP, NSGA-II         they read complete trials only: a stopped one counts as
+                        complete with its last value, a diverged or
                         failed one with the worst value seen. With several metrics a stopped trial is not shown, as the
                         rounds and bytes it did not spend would make it look good.
 """
@@ -61,7 +63,8 @@ class TrialQueue:
         self._grid = space.grid_points() if experiment.sampler == "grid" else []
         self._trials: dict[int, FrozenTrial] = {t.number: t for t in self._study.trials()}
         self._reported = {number: set(trial.intermediate_values) for number, trial in self._trials.items()}
-        #: Trials to go on with, oldest first, before anything new: left running by a driver that ended, or put back here.
+        #: Trials to go on with, oldest first, before anything new: left running by a driver that ended, or put back
+        #: here.
         self._waiting = sorted(number for number, trial in self._trials.items() if trial.state == TrialState.RUNNING)
 
     # -- proposing -------------------------------------------------------------------------------------------------
@@ -137,7 +140,8 @@ class TrialQueue:
             warnings.simplefilter("ignore", category=UserWarning)
             view = optuna.create_study(
                 directions=[METRICS[name].direction for name in self.experiment.metric],
-                sampler=make_sampler(self.experiment.sampler, self.experiment.seed, number), pruner=optuna.pruners.NopPruner(),
+                sampler=make_sampler(self.experiment.sampler, self.experiment.seed, number),
+                pruner=optuna.pruners.NopPruner(),
             )
             view.add_trials([shown for shown in self._shown(known) if shown is not None])
             if self._grid:
@@ -148,9 +152,15 @@ class TrialQueue:
         attributes = {key: value for key, value in proposed.system_attrs.items() if key != "fixed_params"}
         # A final run's seed belongs to the trial; a search's seeds are the experiment's.
         user = {"seed": self.experiment.seeds[number]} if self.experiment.kind == "run" else {}
-        self._study.add(optuna.trial.create_trial(
-            state=optuna.trial.TrialState.RUNNING, params=proposed.params, distributions=proposed.distributions, system_attrs=attributes, user_attrs=user,
-        ))
+        self._study.add(
+            optuna.trial.create_trial(
+                state=optuna.trial.TrialState.RUNNING,
+                params=proposed.params,
+                distributions=proposed.distributions,
+                system_attrs=attributes,
+                user_attrs=user,
+            )
+        )
         self._remember(number)
 
     def _shown(self, known: Sequence[FrozenTrial]) -> list[FrozenTrial | None]:
@@ -175,23 +185,33 @@ class TrialQueue:
                 state, values = TrialState.PRUNED, None
             if state == TrialState.PRUNED:
                 values = None
-            shown.append(create_trial(
-                state=state, values=values, params=trial.params, distributions=trial.distributions,
-                system_attrs=trial.system_attrs, intermediate_values=last,
-            ) if state in (TrialState.COMPLETE, TrialState.PRUNED) else None)
+            shown.append(
+                create_trial(
+                    state=state,
+                    values=values,
+                    params=trial.params,
+                    distributions=trial.distributions,
+                    system_attrs=trial.system_attrs,
+                    intermediate_values=last,
+                )
+                if state in (TrialState.COMPLETE, TrialState.PRUNED)
+                else None
+            )
         return shown
 
     # -- remembering -----------------------------------------------------------------------------------------------
 
     def report(self, number: int, round_: int, values: Sequence[float] | None) -> None:
-        """A round's values. Reporting a round twice, or an unmeasured one, changes nothing. (Optuna keeps curves for one metric only.)"""
+        """A round's values. Reporting a round twice, or an unmeasured one, changes nothing. (Optuna keeps curves for
+        one metric only.)"""
         if values is None or len(values) != 1 or round_ in self._reported[number]:
             return
         self._study.set_value(number, round_, float(values[0]))
         self._reported[number].add(round_)
 
     def finish(self, number: int, ending: Ending) -> None:
-        """Writes what became of a trial. One that was interrupted stays to be resumed; one that has ended stays as it is."""
+        """Writes what became of a trial. One that was interrupted stays to be resumed; one that has ended stays as it
+        is."""
         from optuna.trial import TrialState
 
         if self._trials[number].state.is_finished():
@@ -201,8 +221,15 @@ class TrialQueue:
         reason, error = ending.stop_reason, ending.error
         final = list(ending.curve[max(ending.curve)]) if ending.curve else None
         if reason == "completed" and final is None:
-            reason, error = "error", f"{' and '.join(self.experiment.metric)} was never measured in {ending.round} rounds."
-        attributes: dict[str, Any] = {"stop_reason": reason, "rounds": ending.round, "seconds": round(ending.seconds, 3)}
+            reason, error = (
+                "error",
+                f"{' and '.join(self.experiment.metric)} was never measured in {ending.round} rounds.",
+            )
+        attributes: dict[str, Any] = {
+            "stop_reason": reason,
+            "rounds": ending.round,
+            "seconds": round(ending.seconds, 3),
+        }
         if error:
             attributes["error"] = error
         if len(self._signs) > 1:
@@ -216,8 +243,8 @@ class TrialQueue:
         self._remember(number)
 
     def again(self, number: int, share: tuple[float, float] | None) -> None:
-        """Puts a trial that could not go on back in front of those to come, with `share` of the machine (None: as before). The
-        study never sees a failure."""
+        """Puts a trial that could not go on back in front of those to come, with `share` of the machine (None: as
+        before). The study never sees a failure."""
         if share is not None:
             self._study.set_attribute(number, "share", list(share))
             self._remember(number)

@@ -1,4 +1,5 @@
-"""What Ray Tune asks while it runs trials: a `Searcher` for the next one, a `Stopper` for whether to end. Both hand on to a session."""
+"""What Ray Tune asks while it runs trials: a `Searcher` for the next one, a `Stopper` for whether to end. Both hand on
+to a session."""
 
 from __future__ import annotations
 

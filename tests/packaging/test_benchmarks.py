@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
+from trainables.rounds import Simulation
 
 from tests.benchmarks import fingerprint, measure, page
 from tests.benchmarks.cases import ORDER, OTHERS
@@ -24,14 +25,20 @@ from tests.contracts.test_executors import exact_round, wide
 from tests.contracts.test_methods import values_for
 from tests.exact import JUMP, assert_as_exact
 from tests.toy import write_toy
-from trainables.rounds import Simulation
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def benchmarks(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"FEDTUNE_BENCH": str(folder), "CUDA_VISIBLE_DEVICES": ""}
-    return subprocess.run([sys.executable, "-m", "tests.benchmarks", *arguments], capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
+    return subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env=environment,
+    )
 
 
 @pytest.mark.slow
@@ -56,12 +63,14 @@ def test_methods_packing_and_variants_can_be_measured(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "quick.json").read_text())["cases"]
     assert all(case["tables"] for case in found.values())
-    # The first rounds of the methods on plain PyTorch are theirs, up to what rounding turns in a server's many steps (below, without a server).
+    # The first rounds of the methods on plain PyTorch are theirs, up to what rounding turns in a server's many steps
+    # (below, without a server).
     assert all(row[-1] < JUMP for row in found["methods"]["tables"][0]["rows"])
 
 
 def decided_round(values: dict[str, Any]) -> tuple[int, Simulation]:
-    """The first seed for which no client's work in the first FedAvg round comes near a turn, and its float64 simulation after that round."""
+    """The first seed for which no client's work in the first FedAvg round comes near a turn, and its float64 simulation
+    after that round."""
     for seed in range(60):
         exact = wide("fedavg", values, seed)
         if all(exact_round(exact)[1].values()):
@@ -72,8 +81,17 @@ def decided_round(values: dict[str, Any]) -> tuple[int, Simulation]:
 @pytest.mark.numeric
 @pytest.mark.parametrize(("model", "side", "batch"), [("lenet5", 28, 64), ("cnn", 16, 4)])
 def test_the_reference_loops_reach_the_weights_of_fedtune(model: str, side: int, batch: int, tmp_path: Path) -> None:
-    values = {"dataset": str(write_toy(tmp_path, classes=10, size=side)), "model": model, "clients": 2, "partition": "iid", "validation_fraction": 0.0,
-              "local_steps": 1, "batch_size": batch, "lr": 0.05, "rounds": 4}
+    values = {
+        "dataset": str(write_toy(tmp_path, classes=10, size=side)),
+        "model": model,
+        "clients": 2,
+        "partition": "iid",
+        "validation_fraction": 0.0,
+        "local_steps": 1,
+        "batch_size": batch,
+        "lr": 0.05,
+        "rounds": 4,
+    }
     seed, exact = decided_round(values)
     loops = [Plain(values, seed), Optimised(values, seed)]
     fedtune = Simulation("fedavg", values, seed, torch.device("cpu"))
@@ -88,7 +106,10 @@ def test_the_reference_loops_reach_the_weights_of_fedtune(model: str, side: int,
 
 def named(state: Mapping[str, torch.Tensor], exact: Simulation) -> dict[str, torch.Tensor]:
     """A model's weights under the names of fedtune's, which stand in the same order, and in their shapes."""
-    return {name: tensor.reshape(like.shape) for (name, like), tensor in zip((exact.global_model() or {}).items(), state.values(), strict=True)}
+    return {
+        name: tensor.reshape(like.shape)
+        for (name, like), tensor in zip((exact.global_model() or {}).items(), state.values(), strict=True)
+    }
 
 
 PLAIN = """
@@ -107,7 +128,9 @@ torch.save(s.global_model(), sys.argv[3])
 def test_a_round_on_plain_pytorch_reaches_the_weights_of_fedtune(toy: Path, tmp_path: Path) -> None:
     values = values_for("fedavg", toy, momentum=0.5, weight_decay=0.01)
     seed, exact = decided_round(values)
-    subprocess.run([sys.executable, "-c", PLAIN, json.dumps(values), str(seed), str(tmp_path / "model")], check=True, cwd=ROOT)
+    subprocess.run(
+        [sys.executable, "-c", PLAIN, json.dumps(values), str(seed), str(tmp_path / "model")], check=True, cwd=ROOT
+    )
     fedtune = Simulation("fedavg", values, seed, torch.device("cpu"))
     fedtune.exchange()
     assert_as_exact(fedtune.global_model(), torch.load(tmp_path / "model"), exact.global_model())
@@ -155,7 +178,10 @@ def test_ratios_are_taken_within_a_turn() -> None:
 def test_fingerprints_tell_how_far_apart_models_are() -> None:
     a = {"w": torch.arange(600.0).view(20, 30), "b": torch.ones(10)}
     # The same values in another memory layout and another shape are the same model.
-    assert fingerprint.apart(fingerprint.fingerprint(a), fingerprint.fingerprint({"w": a["w"].view(600), "b": a["b"]})) == 0
+    assert (
+        fingerprint.apart(fingerprint.fingerprint(a), fingerprint.fingerprint({"w": a["w"].view(600), "b": a["b"]}))
+        == 0
+    )
     found = []
     for seed in range(40):
         noise = torch.randn(20, 30, generator=torch.Generator().manual_seed(seed))

@@ -44,4 +44,6 @@ def test_entries_are_in_alphabetical_order() -> None:
 @pytest.mark.parametrize("term", terms())
 def test_every_term_is_used(term: str) -> None:
     plain = re.escape(term.lower().replace("_", " "))
-    assert re.search(rf"(?<!\w){plain}s?(?!\w)", everything()), f"{term!r} occurs neither in the code nor in the docs. Remove its line."
+    assert re.search(rf"(?<!\w){plain}s?(?!\w)", everything()), (
+        f"{term!r} occurs neither in the code nor in the docs. Remove its line."
+    )

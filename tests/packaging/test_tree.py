@@ -1,4 +1,4 @@
-"""What a newcomer may rely on in every file: it says what it holds, its functions are short, and the docs name its folder."""
+"""What a newcomer may rely on: every file says what it holds, functions are short, the docs name every folder."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def without_docstring(root: Path) -> list[str]:
     for name, tree in modules(root):
         first = (ast.get_docstring(tree) or "").split("\n\n")[0].strip()
         if not first.endswith((".", "?", ":")):
-            found.append(f"{name}: the first paragraph of the file must be a docstring of whole sentences, got {first!r}")
+            found.append(
+                f"{name}: the first paragraph of the file must be a docstring of whole sentences, got {first!r}"
+            )
     return found
 
 
@@ -60,7 +62,9 @@ def test_no_function_is_long() -> None:
 def test_every_folder_of_modules_is_a_package() -> None:
     """A folder without `__init__.py` is imported all the same, but nothing of it can be re-exported or installed."""
     folders = {path.parent for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
-    assert not (found := [str(f.relative_to(ROOT)) for f in sorted(folders) if not (f / "__init__.py").is_file()]), found
+    assert not (found := [str(f.relative_to(ROOT)) for f in sorted(folders) if not (f / "__init__.py").is_file()]), (
+        found
+    )
 
 
 @pytest.mark.parametrize("room", rooms())

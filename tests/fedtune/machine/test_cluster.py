@@ -1,4 +1,5 @@
-"""Joining a Ray: what it must have, and what its processes are told. (That they start outside the user's folder is an end-to-end test.)"""
+"""Joining a Ray: what it must have, and what its processes are told. (That they start outside the user's folder is an
+end-to-end test.)"""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ def test_more_gpus_than_the_cluster_has_are_refused(ray_cluster: None, tmp_path:
         pass
 
 
-def test_paths_hold_in_processes_that_start_elsewhere(ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_hold_in_processes_that_start_elsewhere(
+    ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FEDTUNE_METHODS", os.pathsep.join(["mine.py", "/elsewhere/other.py"]))
     monkeypatch.setenv("FEDTUNE_CACHE", "cache")

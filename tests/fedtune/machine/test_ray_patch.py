@@ -10,9 +10,12 @@ import ray
 from fedtune.machine.ray_patch import UNUSED_SERVERS, without_unused_servers
 
 BROKEN = (
-    f"Ray {ray.__version__} does not start its monitor, API server and log monitor by ray._private.node.Node.{{}} any more. Nothing fails, but "
-    "every search starts about 1.6 s and ends about 1 s later. Look in ray/_private/node.py for what starts them now, and mend UNUSED_SERVERS in "
-    "fedtune/machine/ray_patch.py; if Ray has got an option for it, use that in fedtune/machine/cluster.py and delete the patch."
+    f"Ray {ray.__version__} does not start its monitor, API server and log monitor by ray._private.node.Node.{{}} "
+    f"any more. Nothing fails, but "
+    "every search starts about 1.6 s and ends about 1 s later. Look in ray/_private/node.py for what starts them "
+    "now, and mend UNUSED_SERVERS in "
+    "fedtune/machine/ray_patch.py; if Ray has got an option for it, use that in fedtune/machine/cluster.py and "
+    "delete the patch."
 )
 
 

@@ -28,7 +28,9 @@ from trainables.tune import Ending
 def test_any_folder_name_holds_a_study(tmp_path: Path, strange: str) -> None:
     start(tmp_path / strange / "run")
     assert StudyFile(tmp_path / strange / "run").study.study_name == "run"
-    assert [path.name for path in tmp_path.iterdir()] == [strange] and (tmp_path / strange / "run" / run_folder.STUDY).stat().st_size > 0
+    assert [path.name for path in tmp_path.iterdir()] == [strange] and (
+        tmp_path / strange / "run" / run_folder.STUDY
+    ).stat().st_size > 0
 
 
 @pytest.mark.parametrize("step", ["write_yaml", "write_json", "create_study"])
@@ -60,8 +62,10 @@ def test_the_old_text_stands_until_the_new_one_is_whole(tmp_path: Path, monkeypa
 
 def test_the_lock_is_let_go_when_its_process_is_killed(tmp_path: Path) -> None:
     start(tmp_path / "run")
-    code = "import sys, time; from pathlib import Path; from fedtune.record import run_directory as record\n" \
-           "with record.lock(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+    code = (
+        "import sys, time; from pathlib import Path; from fedtune.record import run_directory as record\n"
+        "with record.lock(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+    )
     process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "run")], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stdout.readline() == "held\n"
     assert record.is_driven(tmp_path / "run")
@@ -73,9 +77,15 @@ def test_the_lock_is_let_go_when_its_process_is_killed(tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize(("name", "content"), [
-    (run_folder.STUDY, b""), (run_folder.STUDY, b"not a database" * 100), (run_folder.EXPERIMENT, b"\xff"), (run_folder.EXPERIMENT, b"- 1"),
-])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        (run_folder.STUDY, b""),
+        (run_folder.STUDY, b"not a database" * 100),
+        (run_folder.EXPERIMENT, b"\xff"),
+        (run_folder.EXPERIMENT, b"- 1"),
+    ],
+)
 def test_a_damaged_run_is_a_sentence(tmp_path: Path, name: str, content: bytes) -> None:
     start(tmp_path / "run")
     (tmp_path / "run" / name).write_bytes(content)
@@ -154,7 +164,9 @@ def test_the_live_panel_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     told.past(7, "COMPLETE", (0.8,), {"alpha": 1.0})
     console.print(told._panel())
     text = console.export_text()
-    assert "starting Ray" in text and "4/9" in text and "best: trial 7" in text and "Global accuracy (validation)" in text
+    assert (
+        "starting Ray" in text and "4/9" in text and "best: trial 7" in text and "Global accuracy (validation)" in text
+    )
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(5, "5 s"), (120, "2 min"), (9000, "2.5 h")])

@@ -51,16 +51,26 @@ def conduct(folder: Path, width: int, order: int = 1, sessions: int = 1, **chang
             live.clear()
             queue = TrialQueue(folder, made, space())
     queue.close()
-    return [(t.number, t.state, t.params, t.values, t.intermediate_values, t.system_attrs) for t in StudyFile(folder).study.trials]
+    return [
+        (t.number, t.state, t.params, t.values, t.intermediate_values, t.system_attrs)
+        for t in StudyFile(folder).study.trials
+    ]
 
 
-CASES = [(sampler, scheduler, ("val_global_accuracy",)) for sampler in SAMPLERS if sampler != "grid" for scheduler in ("asha", "none")]
+CASES = [
+    (sampler, scheduler, ("val_global_accuracy",))
+    for sampler in SAMPLERS
+    if sampler != "grid"
+    for scheduler in ("asha", "none")
+]
 CASES += [("tpe", "median", ("val_global_accuracy",))]
 CASES += [("nsga2", "asha", ("val_global_accuracy", "bytes_up")), ("tpe", "asha", ("val_global_accuracy", "bytes_up"))]
 
 
 @pytest.mark.parametrize(("sampler", "scheduler", "metrics"), CASES)
-def test_order_width_and_restarts_change_nothing(tmp_path: Path, sampler: str, scheduler: str, metrics: tuple[str, ...]) -> None:
+def test_order_width_and_restarts_change_nothing(
+    tmp_path: Path, sampler: str, scheduler: str, metrics: tuple[str, ...]
+) -> None:
     changes = {"sampler": sampler, "scheduler": scheduler, "metric": metrics, "trials": 18}
     one = conduct(tmp_path / "one", 1, **changes)
     assert len(one) == 18
@@ -93,8 +103,12 @@ def test_with_several_metrics_a_stopped_trial_has_no_values(tmp_path: Path) -> N
 
 def test_the_grid_is_walked_row_by_row(tmp_path: Path) -> None:
     found = conduct(tmp_path / "run", 3, sampler="grid", scheduler="none", trials=6)
-    assert [params for _, _, params, *_ in found] == [{"alpha": a, "lambda": b} for a in (0.0, 1.0, 2.0) for b in (0.0, 0.5)]
-    assert optuna.load_study(study_name=None, storage=f"sqlite:///{tmp_path}/run/study.db").best_value == max(v[0] for _, _, _, v, *_ in found)
+    assert [params for _, _, params, *_ in found] == [
+        {"alpha": a, "lambda": b} for a in (0.0, 1.0, 2.0) for b in (0.0, 0.5)
+    ]
+    assert optuna.load_study(study_name=None, storage=f"sqlite:///{tmp_path}/run/study.db").best_value == max(
+        v[0] for _, _, _, v, *_ in found
+    )
 
 
 def test_cmaes_leaves_its_random_phase(tmp_path: Path) -> None:
@@ -128,14 +142,18 @@ def test_endings_and_states(tmp_path: Path) -> None:
     queue = TrialQueue(folder, made, space())
     proposals = [queue.propose() for _ in range(5)]
     endings = [
-        Ending("completed", 9, None, {8: (0.1,), 9: (0.5,)}, {"global_accuracy": 0.4}, 3.0), Ending("scheduler", 1, None, {1: (0.2,)}),
-        Ending("diverged", 2, "train_loss stopped being a finite number in round 2.", {1: (0.1,)}), Ending("error", 0, "impossible."),
+        Ending("completed", 9, None, {8: (0.1,), 9: (0.5,)}, {"global_accuracy": 0.4}, 3.0),
+        Ending("scheduler", 1, None, {1: (0.2,)}),
+        Ending("diverged", 2, "train_loss stopped being a finite number in round 2.", {1: (0.1,)}),
+        Ending("error", 0, "impossible."),
         Ending("completed", 9, None, {}),
     ]
     for proposal, ending in zip(proposals, endings, strict=True):
         assert proposal is not None
         queue.finish(proposal.number, ending)
-        queue.finish(proposal.number, dataclasses.replace(ending, stop_reason="error"))  # told twice: the first one stands
+        queue.finish(
+            proposal.number, dataclasses.replace(ending, stop_reason="error")
+        )  # told twice: the first one stands
     queue.close()
     trials = StudyFile(folder).study.trials
     assert [t.state.name for t in trials] == ["COMPLETE", "PRUNED", "FAIL", "FAIL", "FAIL"]

@@ -1,5 +1,5 @@
-"""Replays: each method's rounds, once by the method and once by a plain loop written from the equations in its docstring.
+"""Replays: each method's rounds, once by the method, once by a plain loop written from the equations in its docstring.
 
 The plain loops use PyTorch's operations and automatic differentiation, and nothing of `trainables` but the names of the
-random streams and the initial weights. A correct equation that is given the wrong thing therefore shows as a difference.
+random streams and the initial weights. A correct equation that is given the wrong thing therefore shows.
 """

@@ -1,4 +1,4 @@
-"""The method's own side of a replay: a tiny federation in double precision, its rounds call by call, and the comparison."""
+"""The method's own side of a replay: a tiny federation in double precision, its rounds, and the comparison."""
 
 from __future__ import annotations
 
@@ -19,16 +19,26 @@ from trainables.wire import ClientResult, Upload
 
 Params = dict[str, Tensor]
 
-#: Largest difference allowed, as a share of the largest change that the replayed step makes to any entry. Rounding is 1e-16 of
-#: what a gradient is summed from. A bias before normalisation has the gradient 0, of which rounding leaves up to some 1e-14;
-#: Adam divides that by its ε of 1e-8, so such a bias moves by up to 1e-6 of a full step. Wrong steps differ by per cents.
+#: Largest difference allowed, as a share of the largest change that the replayed step makes to any entry. Rounding is
+#: 1e-16 of what a gradient is summed from. A bias before normalisation has gradient 0, of which rounding leaves some
+#: 1e-14; Adam divides that by its ε of 1e-8, so such a bias moves by up to 1e-6 of a full step. Wrong steps differ
+#: by per cents.
 TOLERANCE = 1e-5
 
 #: Seed and concentration that give four clients 91, 60, 44 and 21 samples, no two of them of similar classes.
 SEED = 4
-QUICK: dict[str, Any] = {"clients": 4, "omega": 0.3, "min_samples": 12, "rounds": 4, "local_steps": 2, "batch_size": 10, "lr": 0.05,
-                         "momentum": 0.5, "weight_decay": 1e-3}
-#: Who takes part: never all, and in the second round others than in the first, so that places and clients' numbers differ.
+QUICK: dict[str, Any] = {
+    "clients": 4,
+    "omega": 0.3,
+    "min_samples": 12,
+    "rounds": 4,
+    "local_steps": 2,
+    "batch_size": 10,
+    "lr": 0.05,
+    "momentum": 0.5,
+    "weight_decay": 1e-3,
+}
+#: Who takes part: never all, and others in the second round than in the first, so that places and numbers differ.
 COHORTS = ((0, 2, 3), (0, 1, 3))
 
 
@@ -79,8 +89,13 @@ class World:
         state, kept, played = self.start, dict[int, Any](), list[Round]()
         for number, cohort in enumerate(cohorts, start=1):
             payloads = {i: m.download(config, fed, state, i) for i in cohort}
-            results = {i: m.client(config, fed, payloads[i], kept.get(i), self.clients[i], self.client_rng(number, i)) for i in cohort}
-            after = m.server(config, fed, state, [Upload(i, results[i].upload) for i in cohort], self.server_rng(number))
+            results = {
+                i: m.client(config, fed, payloads[i], kept.get(i), self.clients[i], self.client_rng(number, i))
+                for i in cohort
+            }
+            after = m.server(
+                config, fed, state, [Upload(i, results[i].upload) for i in cohort], self.server_rng(number)
+            )
             played.append(Round(number, state, payloads, dict(kept), results, after))
             state, kept = after, kept | {i: client_state(r) for i, r in results.items() if client_state(r) is not None}
         return played
@@ -108,12 +123,16 @@ def slowed(played: World, client: int, share: float) -> World:
 
 def unpacked(prefix: str, payload: Mapping[str, Tensor]) -> Params:
     """The entries `prefix/name` of a payload by name."""
-    return {key[len(prefix) + 1:]: tensor for key, tensor in payload.items() if key.startswith(prefix + "/")}
+    return {key[len(prefix) + 1 :]: tensor for key, tensor in payload.items() if key.startswith(prefix + "/")}
 
 
-def assert_step(actual: Mapping[str, Tensor], expected: Mapping[str, Tensor], start: Mapping[str, Tensor], what: str) -> None:
-    """That `actual` is `expected`, up to `TOLERANCE` of the largest change from `start`; and that there was a change."""
-    reach = max(float((expected[name] - start[name]).abs().max()) for name in expected if expected[name].is_floating_point())
+def assert_step(
+    actual: Mapping[str, Tensor], expected: Mapping[str, Tensor], start: Mapping[str, Tensor], what: str
+) -> None:
+    """That `actual` is `expected`, up to `TOLERANCE` of the largest change from `start`, and that there is one."""
+    reach = max(
+        float((expected[name] - start[name]).abs().max()) for name in expected if expected[name].is_floating_point()
+    )
     assert reach > 1e-5, f"{what}: the replay changes nothing, so it shows nothing"
     assert_equal(actual, expected, what, reach)
 
@@ -133,8 +152,16 @@ def assert_equal(actual: Mapping[str, Tensor], expected: Mapping[str, Tensor], w
 def assert_adam(actual: Mapping[str, Tensor], expected: Mapping[str, Tensor], what: str) -> None:
     """That two states of Adam agree; each of its quantities is measured by its own largest entry."""
     for quantity in ("step", "exp_avg", "exp_avg_sq"):
-        ours, theirs = ({name: value for name, value in state.items() if name.endswith(f"/{quantity}")} for state in (actual, expected))
-        assert_equal(ours, theirs, f"{what}, {quantity}", max((float(value.abs().max()) for value in theirs.values()), default=1.0))
+        ours, theirs = (
+            {name: value for name, value in state.items() if name.endswith(f"/{quantity}")}
+            for state in (actual, expected)
+        )
+        assert_equal(
+            ours,
+            theirs,
+            f"{what}, {quantity}",
+            max((float(value.abs().max()) for value in theirs.values()), default=1.0),
+        )
     assert actual.keys() == expected.keys(), what
 
 

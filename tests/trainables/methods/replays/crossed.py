@@ -23,24 +23,37 @@ def noise(config: Any, samples: int, random: torch.Generator) -> Tensor:
     return (torch.randn if config.noise == "normal" else torch.rand)(samples, config.noise_dim, generator=random)
 
 
-def aggregated(config: Any, generators: Sequence[Params], heads: Sequence[Params], sizes: Sequence[int], tau: Tensor, p_y: Tensor,
-               rng: Rng) -> tuple[Params, Params]:
-    """[G, D]: the averages by n_i, then `server_agg`. One pass of G per step; teachers D_i(G_i(z, y)) in evaluation mode."""
+def aggregated(
+    config: Any,
+    generators: Sequence[Params],
+    heads: Sequence[Params],
+    sizes: Sequence[int],
+    tau: Tensor,
+    p_y: Tensor,
+    rng: Rng,
+) -> tuple[Params, Params]:
+    """[G, D]: the averages by n_i, then `server_agg`. One pass of G per step; the G_i are in evaluation mode."""
     average = weighted_mean(generators, sizes) | weighted_mean(heads, sizes)
     if config.server_agg in ("kd", "kdc"):
         adam, temperature = Adam(config.server_lr, decay=config.gen_weight_decay), config.kd_temperature_server
         samples = config.server_steps * config.server_batch_size
         zs = noise(config, samples, rng.torch("noise")).split(config.server_batch_size)
-        ys = torch.multinomial(p_y, samples, replacement=True, generator=rng.torch("labels")).split(config.server_batch_size)
+        ys = torch.multinomial(p_y, samples, replacement=True, generator=rng.torch("labels")).split(
+            config.server_batch_size
+        )
         for z, y in zip(zs, ys, strict=True):
             made = [features_of(g, z, y, False) for g in generators]
             rho = [head(d, g) for d, g in zip(heads, made, strict=True)]
 
-            def loss_of(here: Params, z: Tensor = z, y: Tensor = y, made: list[Tensor] = made, rho: list[Tensor] = rho) -> Tensor:
+            def loss_of(
+                here: Params, z: Tensor = z, y: Tensor = y, made: list[Tensor] = made, rho: list[Tensor] = rho
+            ) -> Tensor:
                 own = features_of(here, z, y, True)
                 if config.server_agg == "kd":
                     shares = torch.tensor(sizes, dtype=torch.float32) / sum(sizes)  # handed on in single precision
-                    loss = kl(sum(share * r for share, r in zip(shares, rho, strict=True)), head(here, own), temperature)  # type: ignore[arg-type]
+                    loss = kl(
+                        sum(share * r for share, r in zip(shares, rho, strict=True)), head(here, own), temperature
+                    )  # type: ignore[arg-type]
                 else:
                     first = [kl_rows(r, head(here, own), temperature) for r in rho]
                     second = [kl_rows(r, head(here, g), temperature) for r, g in zip(rho, made, strict=True)]

@@ -15,6 +15,7 @@ SHAPE, CLASSES = (1, 8, 8), 4
 
 def batch_norm(x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor) -> Tensor:
     """`(x - mean)/√(var + 1e-5) · weight + bias` along dimension 1."""
+
     def along(v: Tensor) -> Tensor:
         return v.view(1, -1, *[1] * (x.dim() - 2))
 
@@ -29,8 +30,8 @@ def statistics(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def cnn_features(p: Params, x: Tensor, factor: float = 1.0, entering: list[Tensor] | None = None) -> Tensor:
-    """`cnn_small` without its head: three times conv 3×3, times `factor`, normalised by the batch, ReLU, max-pool 2; the mean of
-    what is left. What enters the normalisation layers is appended to `entering`."""
+    """`cnn_small` without its head: three times conv 3×3, times `factor`, normalised by the batch, ReLU, max-pool 2;
+    then the mean over what is left. What enters the normalisation layers is appended to `entering`."""
     for i in range(3):
         x = F.conv2d(x, p[f"convs.{i}.weight"], p[f"convs.{i}.bias"], padding=1) * factor
         if entering is not None:
@@ -52,7 +53,7 @@ def cnn(p: Params, x: Tensor, factor: float = 1.0) -> Tensor:
 
 
 def normalised(p: Params, layer: str, x: Tensor, training: bool) -> Tensor:
-    """A normalisation layer with running statistics, which follow the batch with momentum 0.1 in training (in `p` itself)."""
+    """A normalisation layer with running statistics, which follow the batch by 0.1 in training (in `p` itself)."""
     mean, var = p[f"{layer}.running_mean"], p[f"{layer}.running_var"]
     if training:
         mean, var = statistics(x)

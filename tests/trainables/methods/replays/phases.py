@@ -1,4 +1,4 @@
-"""What DFRD, FedFTG, DENSE and DHF have in common, as plain loops: sub-model training, a base's average, alternating phases."""
+"""What DFRD, FedFTG, DENSE and DHF have in common: sub-model training, a base's average, alternating phases."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHOICE = {"none": "static", "fedavg": "static", "heterofl": "static", "feddropou
 
 @dataclass(frozen=True)
 class Part:
-    """What a client made of its sub-model: the channels, the trained weights, the batches it drew, and the classes it holds."""
+    """What a client made of its sub-model: channels, trained weights, the batches it drew, the classes it holds."""
 
     kept: Kept
     trained: Params
@@ -29,11 +29,18 @@ class Part:
     held: Tensor
 
 
-def trained_parts(world: World, played: Round, model: Params, base: str, rho: int, own: Mapping[int, Params] | None = None,
-                  watch: Callable[[int, list[Tensor]], None] = lambda client, entering: None) -> dict[int, Part]:
-    """The clients' steps on `CE(f(x; θ_i), y)` from their sub-models of `model`, compared with what they were sent and sent back.
+def trained_parts(
+    world: World,
+    played: Round,
+    model: Params,
+    base: str,
+    rho: int,
+    own: Mapping[int, Params] | None = None,
+    watch: Callable[[int, list[Tensor]], None] = lambda client, entering: None,
+) -> dict[int, Part]:
+    """The clients' steps on `CE(f(x; θ_i), y)` from their sub-models of `model`, compared with the payloads.
 
-    `own` are first weights of clients that are sent none. `watch` is shown what entered the normalisation layers at each step."""
+    `own` are first weights of clients that are sent none. `watch` is shown what enters the normalisation layers."""
     c, parts = world.config, {}
     for i, result in played.results.items():
         data, rate = world.clients[i], width(i, len(world.clients), rho)
@@ -43,7 +50,9 @@ def trained_parts(world: World, played: Round, model: Params, base: str, rho: in
         drawn = drawn_batches(data, c.local_steps, c.batch_size, world.client_rng(played.number, i).torch("batches"))
         held = torch.tensor([int((data.y == j).sum()) > 0 for j in range(CLASSES)])
 
-        def loss_of(p: Params, x: Tensor, y: Tensor, factor: float = 1 / rate, held: Tensor = held, i: int = i) -> Tensor:
+        def loss_of(
+            p: Params, x: Tensor, y: Tensor, factor: float = 1 / rate, held: Tensor = held, i: int = i
+        ) -> Tensor:
             entering: list[Tensor] = []
             logits = head(p, cnn_features(p, x, factor, entering))
             watch(i, [value.detach() / factor for value in entering])
@@ -108,8 +117,16 @@ def made(world: World, generator: Params, drawn: tuple[Tensor, Tensor], training
     return Batch(z, y, h, s, seen)
 
 
-def alternate(world: World, model: Params, generator: Params, p_y: Tensor, rng: Rng, generator_loss: Callable[[Batch, Params, Params], Tensor],
-              student_loss: Callable[[Batch, Params], Tensor], between: Callable[[int, Params], None] = lambda iteration, w: None) -> tuple[Params, Params]:
+def alternate(
+    world: World,
+    model: Params,
+    generator: Params,
+    p_y: Tensor,
+    rng: Rng,
+    generator_loss: Callable[[Batch, Params, Params], Tensor],
+    student_loss: Callable[[Batch, Params], Tensor],
+    between: Callable[[int, Params], None] = lambda iteration, w: None,
+) -> tuple[Params, Params]:
     """I times: I_g Adam steps on w (in training mode), then I_d SGD steps on θ on images of w in evaluation mode.
 
     `generator_loss(batch, w, θ)`, `student_loss(batch, θ)`; `between` is called after each generator phase."""

@@ -90,7 +90,7 @@ class Sgd:
 
 
 class Adam:
-    """`m ← b₁ m + (1-b₁) g`, `v ← b₂ v + (1-b₂) g²`, `w ← w - η (m/(1-b₁^t)) / (√(v/(1-b₂^t)) + ε)`, g with `λ w` added."""
+    """`m ← b₁ m + (1-b₁) g`, `v ← b₂ v + (1-b₂) g²`, `w ← w - η (m/(1-b₁^t)) / (√(v/(1-b₂^t)) + ε)`; g has `λ w`."""
 
     def __init__(self, lr: float, betas: tuple[float, float] = (0.9, 0.999), decay: float = 0.0) -> None:
         self.lr, self.betas, self.decay = lr, betas, decay
@@ -111,7 +111,8 @@ class Adam:
         """The state under PyTorch's names."""
         named = {"exp_avg": self.first, "exp_avg_sq": self.second}
         return {f"{name}/{key}": value[name] for key, value in named.items() for name in value} | {
-            f"{name}/step": torch.tensor(float(self.count), dtype=torch.float32) for name in self.first}
+            f"{name}/step": torch.tensor(float(self.count), dtype=torch.float32) for name in self.first
+        }
 
 
 def watched(params: Mapping[str, Tensor], names: Iterable[str] | None = None) -> Params:
@@ -131,16 +132,18 @@ def gradients(loss: Tensor, params: Mapping[str, Tensor]) -> Params:
 
 
 def drawn_batches(data: Samples, steps: int, batch_size: int, random: Generator) -> list[Tensor]:
-    """Shuffles of the client's samples laid end to end and cut into `steps` (times the client's share of work) batches."""
+    """Shuffles of the client's samples laid end to end, cut into `steps` (times the client's share) batches."""
     samples = len(data.y)
     batch, steps = min(batch_size, samples), max(1, round(data.step_share * steps))
     order: list[int] = []
     while len(order) < steps * batch:
         order += torch.randperm(samples, generator=random).tolist()
-    return [torch.tensor(order[i * batch:(i + 1) * batch]) for i in range(steps)]
+    return [torch.tensor(order[i * batch : (i + 1) * batch]) for i in range(steps)]
 
 
-def sgd_steps(start: Mapping[str, Tensor], data: Samples, drawn: Sequence[Tensor], loss_of: Loss, optimiser: Sgd) -> tuple[Params, list[float]]:
+def sgd_steps(
+    start: Mapping[str, Tensor], data: Samples, drawn: Sequence[Tensor], loss_of: Loss, optimiser: Sgd
+) -> tuple[Params, list[float]]:
     """A client's steps on `loss_of`: the trained parameters and the loss of each step."""
     params, losses = dict(start), []
     for chosen in drawn:
@@ -168,8 +171,12 @@ def held_counts(data: Samples, classes: int) -> Tensor:
 
 def weighted_mean(many: Sequence[Mapping[str, Tensor]], weights: Sequence[float]) -> Params:
     """`Σ_i a_i w_i / Σ_i a_i`; integers are the first one's."""
-    return {name: sum(a * p[name] for a, p in zip(weights, many, strict=True)) / sum(weights) if value.is_floating_point() else value
-            for name, value in many[0].items()}
+    return {
+        name: sum(a * p[name] for a, p in zip(weights, many, strict=True)) / sum(weights)
+        if value.is_floating_point()
+        else value
+        for name, value in many[0].items()
+    }
 
 
 def label_shares(counts: Sequence[Tensor]) -> tuple[Tensor, Tensor]:

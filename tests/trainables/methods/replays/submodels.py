@@ -23,8 +23,8 @@ def width(client: int, clients: int, rho: int, sigma: int = 4) -> float:
 
 
 def kept_channels(how: str, rate: float, number: int, client: int, seed: Rng) -> Kept:
-    """The `⌈R n⌉` channels of every convolution in round `number`: the first ones (`static`), drawn anew for client and round
-    (`random`), or consecutive ones from offset `number - 1` (`rolling`)."""
+    """The `⌈R n⌉` channels of every convolution in round `number`: the first ones (`static`), drawn anew for client and
+    round (`random`), or consecutive ones from offset `number - 1` (`rolling`)."""
     found = []
     for place, n in enumerate(SIZES, start=1):
         k = math.ceil(rate * n)
@@ -54,10 +54,12 @@ def cut(model: Params, kept: Kept) -> Params:
     return {name: full.flatten()[_places(name, full, kept)] for name, full in model.items()}
 
 
-def put_together(model: Params, parts: Sequence[tuple[Kept, Params, float]], holders: Sequence[Tensor] | None = None) -> Params:
+def put_together(
+    model: Params, parts: Sequence[tuple[Kept, Params, float]], holders: Sequence[Tensor] | None = None
+) -> Params:
     """Eq. (1): `Σ_i p_i θ_i[l,k] / Σ_i p_i` over the clients i that held the entry; what nobody held stays.
 
-    With `holders`, `(C,)` per part, a class's row of the head counts only from clients that hold samples of the class."""
+    With `holders`, `(C,)` per part, a class's row of the head counts only from clients that hold the class."""
     whole: Params = {}
     for name, full in model.items():
         total, weights = torch.zeros(full.numel()), torch.zeros(full.numel())

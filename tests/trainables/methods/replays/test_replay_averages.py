@@ -1,4 +1,4 @@
-"""FedAvg, FedProx, q-FFL and FedGKD, three rounds each: local training, the server's step, and the cached models of T1."""
+"""FedAvg, FedProx, q-FFL and FedGKD, three rounds or more: local training, the server's step, T1's cached models."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from tests.trainables.methods.replays.actual import Round, World, assert_close, assert_equal, assert_step, slowed, unpacked, world
+from tests.trainables.methods.replays.actual import (
+    Round,
+    World,
+    assert_close,
+    assert_equal,
+    assert_step,
+    slowed,
+    unpacked,
+    world,
+)
 from tests.trainables.methods.replays.networks import cnn
 from tests.trainables.methods.replays.plain import Loss, Params, Sgd, ce, drawn_batches, kl, sgd_steps, weighted_mean
 
@@ -25,7 +34,9 @@ def steps(played_world: World, played: Round, i: int, start: Params, loss_of: Lo
     return model, sum(losses) / len(losses)
 
 
-def assert_uploads(played_world: World, played: Round, model: Params, loss_of: Callable[[Params, Tensor, Tensor], Tensor]) -> dict[int, Params]:
+def assert_uploads(
+    played_world: World, played: Round, model: Params, loss_of: Callable[[Params, Tensor, Tensor], Tensor]
+) -> dict[int, Params]:
     """That every client was sent `model` and sent back what the steps make of it; what they make of it."""
     trained = {}
     for i, result in played.results.items():
@@ -60,7 +71,12 @@ def test_fedavg(cache: str, toy: Path) -> None:
         latest |= trained
         assert_step(played.after.model, model, before, f"model after round {played.number}")
         shown = fedavg.method.global_model(fedavg.config, fedavg.fed, played.after)
-        assert_step(shown or {}, model if cache == "off" else by_size(fedavg, latest), before, f"global model after round {played.number}")
+        assert_step(
+            shown or {},
+            model if cache == "off" else by_size(fedavg, latest),
+            before,
+            f"global model after round {played.number}",
+        )
 
 
 def test_fedprox(toy: Path) -> None:
@@ -99,10 +115,21 @@ def test_qffl(toy: Path) -> None:
         assert_step(played.after.model, model, before, f"model after round {played.number}")
 
 
-@pytest.mark.parametrize(("teacher", "wait", "direction"), [("average", True, "teacher_first"), ("vote", False, "literal")])
+@pytest.mark.parametrize(
+    ("teacher", "wait", "direction"), [("average", True, "teacher_first"), ("vote", False, "literal")]
+)
 def test_fedgkd(teacher: str, wait: bool, direction: str, toy: Path) -> None:
     """Two past models teach, from round 3 on or as soon as there is one; the initial model is not among them."""
-    fedgkd = world("fedgkd", toy, gamma=1.5, buffer=2, teacher=teacher, wait_for_buffer=wait, kd_temperature=2.0, kl_direction=direction)
+    fedgkd = world(
+        "fedgkd",
+        toy,
+        gamma=1.5,
+        buffer=2,
+        teacher=teacher,
+        wait_for_buffer=wait,
+        kd_temperature=2.0,
+        kl_direction=direction,
+    )
     model, past = dict(fedgkd.start.model), list[Params]()
     for played in fedgkd.play((*COHORTS, (0, 1, 2))):
         before, teachers = model, past[-2:]
@@ -115,7 +142,9 @@ def test_fedgkd(teacher: str, wait: bool, direction: str, toy: Path) -> None:
                 taught = cnn(weighted_mean(teachers, [1.0] * len(teachers)), x)
             else:
                 taught = sum(cnn(one, x) for one in teachers) / len(teachers)  # type: ignore[assignment]
-            return ce(logits, y) + 1.5 / 2 * (kl(taught, logits, 2.0) if direction == "teacher_first" else kl(logits, taught, 2.0))
+            return ce(logits, y) + 1.5 / 2 * (
+                kl(taught, logits, 2.0) if direction == "teacher_first" else kl(logits, taught, 2.0)
+            )
 
         model = by_size(fedgkd, assert_uploads(fedgkd, played, model, loss_of))
         past.append(model)

@@ -12,18 +12,54 @@ from torch import Tensor
 from tests.trainables.methods.replays.actual import Round, World, assert_equal, assert_step, world
 from tests.trainables.methods.replays.networks import CLASSES, cnn
 from tests.trainables.methods.replays.phases import Batch, Draws, Part, alternate, averaged, made, trained_parts
-from tests.trainables.methods.replays.plain import Params, ce, diversity, drawn_counts, gathered, held_counts, kl, kl_rows, label_shares
+from tests.trainables.methods.replays.plain import (
+    Params,
+    ce,
+    diversity,
+    drawn_counts,
+    gathered,
+    held_counts,
+    kl,
+    kl_rows,
+    label_shares,
+)
 
-SERVER: dict[str, Any] = {"server_iters": 2, "gen_steps": 2, "distill_steps": 2, "server_batch_size": 10, "noise_dim": 8, "gen_lr": 5e-3,
-                          "kd_temperature": 2.0, "distill_lr": 0.05, "distill_momentum": 0.5, "distill_weight_decay": 1e-3}
+SERVER: dict[str, Any] = {
+    "server_iters": 2,
+    "gen_steps": 2,
+    "distill_steps": 2,
+    "server_batch_size": 10,
+    "noise_dim": 8,
+    "gen_lr": 5e-3,
+    "kd_temperature": 2.0,
+    "distill_lr": 0.05,
+    "distill_momentum": 0.5,
+    "distill_weight_decay": 1e-3,
+}
 DFRD: dict[str, Any] = SERVER | {"alpha": 0.7, "lambda": 0.6, "beta_tran": 0.8, "beta_div": 1.3, "use_ema": True}
 
 CASES = {
     "fedavg": {"base": "fedavg", "label_weighting": "dynamic"},
-    "fedrolex": {"base": "fedrolex", "rho": 3, "label_weighting": "static", "label_smoothing_count": 1, "transferability": "disagree",
-                 "merge_op": "cat", "ema_update": "before_distillation", "renormalise_synthetic": True},
-    "heterofl": {"base": "heterofl", "rho": 3, "transferability": "all", "tran_grad": "both", "beta_ey": 0.5, "embed_norm_scale": 0.5,
-                 "resample_noise": False, "reset_optim_each_phase": True},
+    "fedrolex": {
+        "base": "fedrolex",
+        "rho": 3,
+        "label_weighting": "static",
+        "label_smoothing_count": 1,
+        "transferability": "disagree",
+        "merge_op": "cat",
+        "ema_update": "before_distillation",
+        "renormalise_synthetic": True,
+    },
+    "heterofl": {
+        "base": "heterofl",
+        "rho": 3,
+        "transferability": "all",
+        "tran_grad": "both",
+        "beta_ey": 0.5,
+        "embed_norm_scale": 0.5,
+        "resample_noise": False,
+        "reset_optim_each_phase": True,
+    },
 }
 
 
@@ -49,12 +85,23 @@ def test_dfrd(case: str, toy: Path) -> None:
 def counted(dfrd: World, client: int, part: Part) -> Tensor:
     """n_i^y."""
     data = dfrd.clients[client]
-    counts = held_counts(data, CLASSES) if dfrd.config.label_weighting == "static" else drawn_counts(data, part.drawn, CLASSES)
+    counts = (
+        held_counts(data, CLASSES)
+        if dfrd.config.label_weighting == "static"
+        else drawn_counts(data, part.drawn, CLASSES)
+    )
     return counts + dfrd.config.label_smoothing_count
 
 
-def served(dfrd: World, played: Round, model: Params, generator: Params, average: Params, parts: dict[int, Part],
-           counts: list[Tensor]) -> tuple[Params, Params, Params]:
+def served(
+    dfrd: World,
+    played: Round,
+    model: Params,
+    generator: Params,
+    average: Params,
+    parts: dict[int, Part],
+    counts: list[Tensor],
+) -> tuple[Params, Params, Params]:
     """θ, w and w̃ after the server's part of the round."""
     c, rng = dfrd.config, dfrd.server_rng(played.number)
     tau, p_y = label_shares(counts)
@@ -67,9 +114,13 @@ def served(dfrd: World, played: Round, model: Params, generator: Params, average
 
     def generator_loss(batch: Batch, w: Params, theta: Params) -> Tensor:
         u_t, u_s = ensemble(batch), cnn(theta, batch.seen)  # θ itself is not moved here
-        epsilon = torch.tensor([float(transferred(c.transferability, t, s, y)) for t, s, y in zip(u_t, u_s, batch.y, strict=True)])
+        epsilon = torch.tensor(
+            [float(transferred(c.transferability, t, s, y)) for t, s, y in zip(u_t, u_s, batch.y, strict=True)]
+        )
         selected.append(float(epsilon.sum()))
-        transfer = -(epsilon * kl_rows(u_s if c.tran_grad == "both" else u_s.detach(), u_t, c.kd_temperature)).sum() / len(epsilon)
+        transfer = -(
+            epsilon * kl_rows(u_s if c.tran_grad == "both" else u_s.detach(), u_t, c.kd_temperature)
+        ).sum() / len(epsilon)
         loss = ce(u_t, batch.y) + c.beta_tran * transfer + c.beta_div * diversity(batch.s, batch.h)
         if c.beta_ey > 0:
             lengths = torch.sqrt((w["embedding.weight"][batch.y] ** 2).sum(dim=1))
@@ -102,4 +153,7 @@ def transferred(rule: str, u_t: Tensor, u_s: Tensor, y: Tensor) -> bool:
 
 def moved(old: Params, new: Params, momentum: float) -> Params:
     """`w̃ ← λ w̃ + (1-λ) w`, integers of the new one."""
-    return {name: momentum * old[name] + (1 - momentum) * value if value.is_floating_point() else value for name, value in new.items()}
+    return {
+        name: momentum * old[name] + (1 - momentum) * value if value.is_floating_point() else value
+        for name, value in new.items()
+    }

@@ -10,16 +10,50 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.trainables.methods.replays.actual import Round, World, assert_adam, assert_close, assert_equal, assert_step, client_state, unpacked, world
+from tests.trainables.methods.replays.actual import (
+    Round,
+    World,
+    assert_adam,
+    assert_close,
+    assert_equal,
+    assert_step,
+    client_state,
+    unpacked,
+    world,
+)
 from tests.trainables.methods.replays.crossed import aggregated, agreement, noise, part
 from tests.trainables.methods.replays.networks import CLASSES, cnn_features, features_of, head, learn
-from tests.trainables.methods.replays.plain import Adam, Params, Sgd, ce, drawn_batches, drawn_counts, gradients, label_shares, mean_square, sgd_steps, watched
+from tests.trainables.methods.replays.plain import (
+    Adam,
+    Params,
+    Sgd,
+    ce,
+    drawn_batches,
+    drawn_counts,
+    gradients,
+    label_shares,
+    mean_square,
+    sgd_steps,
+    watched,
+)
 from trainables import models
 
-FEDCG: dict[str, Any] = {"noise_dim": 8, "gen_lr": 3e-3, "dis_lr": 4e-3, "gen_weight_decay": 1e-3, "server_steps": 3, "server_lr": 3e-3,
-                         "server_batch_size": 12, "kd_temperature_server": 3.0, "gamma": 1.7}
+FEDCG: dict[str, Any] = {
+    "noise_dim": 8,
+    "gen_lr": 3e-3,
+    "dis_lr": 4e-3,
+    "gen_weight_decay": 1e-3,
+    "server_steps": 3,
+    "server_lr": 3e-3,
+    "server_batch_size": 12,
+    "kd_temperature_server": 3.0,
+    "gamma": 1.7,
+}
 
-CASES = {"kd": {"server_agg": "kd", "ramp": "sigmoid"}, "kdc": {"server_agg": "kdc", "ramp": "polynomial", "ramp_power": 0.0, "noise": "uniform"}}
+CASES = {
+    "kd": {"server_agg": "kd", "ramp": "sigmoid"},
+    "kdc": {"server_agg": "kdc", "ramp": "polynomial", "ramp_power": 0.0, "noise": "uniform"},
+}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -35,7 +69,9 @@ def test_fedcg(case: str, toy: Path) -> None:
         for i, result in played.results.items():
             assert_equal(unpacked("generator", played.payloads[i]), generator, f"generator sent to {i}")
             start, data = bodies[i] | classifier, fedcg.clients[i]
-            drawn = drawn_batches(data, c.local_steps, c.batch_size, fedcg.client_rng(played.number, i).torch("batches"))
+            drawn = drawn_batches(
+                data, c.local_steps, c.batch_size, fedcg.client_rng(played.number, i).torch("batches")
+            )
             model, data_loss = first_stage(fedcg, played, i, start, generator, drawn)
             own, critic, gd_loss = second_stage(fedcg, played, i, model, generator, critics[i], adams[i])
             assert_step(unpacked("generator", result.upload), own, generator, f"generator of {i}")
@@ -71,7 +107,9 @@ def initial_critic(fedcg: World) -> Params:
     return {name: value.detach().clone() for name, value in module.named_parameters()}
 
 
-def first_stage(fedcg: World, played: Round, i: int, start: Params, generator: Params, drawn: list[torch.Tensor]) -> tuple[Params, float]:
+def first_stage(
+    fedcg: World, played: Round, i: int, start: Params, generator: Params, drawn: list[torch.Tensor]
+) -> tuple[Params, float]:
     """The model, and the mean cross-entropy on data."""
     c, past = fedcg.config, played.number - 1
     random = fedcg.client_rng(played.number, i).child("stage 1").torch("noise")
@@ -82,15 +120,20 @@ def first_stage(fedcg: World, played: Round, i: int, start: Params, generator: P
         f = cnn_features(p, x)
         loss = ce(head(p, f), y)
         on_data.append(float(loss.detach()))
-        return loss + c.gamma * grown * mean_square(f, features_of(generator, noise(c, len(y), random), y, False)) if grown > 0 else loss
+        return (
+            loss + c.gamma * grown * mean_square(f, features_of(generator, noise(c, len(y), random), y, False))
+            if grown > 0
+            else loss
+        )
 
     model, _ = sgd_steps(start, fedcg.clients[i], drawn, loss_of, Sgd(c.lr, c.momentum, c.weight_decay))
     return model, sum(on_data) / len(on_data)
 
 
-def second_stage(fedcg: World, played: Round, i: int, model: Params, start: Params, first_critic: Params,
-                 adams: tuple[Adam, Adam]) -> tuple[Params, Params, float]:
-    """The generator, the discriminator and the G+D loss. The two see one batch of noise: Q steps first, and G against the new Q."""
+def second_stage(
+    fedcg: World, played: Round, i: int, model: Params, start: Params, first_critic: Params, adams: tuple[Adam, Adam]
+) -> tuple[Params, Params, float]:
+    """Generator, discriminator and G+D loss. Both see one batch of noise: Q steps first, then G against the new Q."""
     c, data, rng = fedcg.config, fedcg.clients[i], fedcg.client_rng(played.number, i).child("stage 2")
     random, generator, critic = rng.torch("noise"), dict(start), dict(first_critic)
     for chosen in drawn_batches(data, c.local_steps, c.batch_size, rng.torch("batches")):

@@ -11,17 +11,51 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tests.trainables.methods.replays.actual import Round, World, assert_adam, assert_close, assert_equal, assert_step, client_state, unpacked, world
+from tests.trainables.methods.replays.actual import (
+    Round,
+    World,
+    assert_adam,
+    assert_close,
+    assert_equal,
+    assert_step,
+    client_state,
+    unpacked,
+    world,
+)
 from tests.trainables.methods.replays.networks import batch_norm, cnn, cnn_features, head, statistics
-from tests.trainables.methods.replays.plain import Adam, Params, Sgd, ce, drawn_batches, gradients, kl, sgd_steps, watched, weighted_mean
+from tests.trainables.methods.replays.plain import (
+    Adam,
+    Params,
+    Sgd,
+    ce,
+    drawn_batches,
+    gradients,
+    kl,
+    sgd_steps,
+    watched,
+    weighted_mean,
+)
 from trainables import models
 from trainables.generators.noise import NoiseGenerator
 
-FEDKF: dict[str, Any] = {"lambda1": 0.7, "lambda2": 0.4, "gamma": 1.6, "gen_lr": 4e-3, "noise_dim": 6, "kd_temperature": 2.0}
+FEDKF: dict[str, Any] = {
+    "lambda1": 0.7,
+    "lambda2": 0.4,
+    "gamma": 1.6,
+    "gen_lr": 4e-3,
+    "noise_dim": 6,
+    "kd_temperature": 2.0,
+}
 
 CASES = {
     "oca": {"teacher": "oca", "readout": "oca"},
-    "aca": {"teacher": "aca", "kd_from_round": 1, "kl_direction": "literal", "entropy_scale": "unit", "activation_norm": "sum"},
+    "aca": {
+        "teacher": "aca",
+        "kd_from_round": 1,
+        "kl_direction": "literal",
+        "entropy_scale": "unit",
+        "activation_norm": "sum",
+    },
     "code": {"teacher": "oca", "cache_init": "w0", "gen_adversarial": True, "local_epochs": 1, "batch_size": 25},
 }
 
@@ -40,7 +74,11 @@ def test_fedkf(case: str, toy: Path) -> None:
         teacher = None if not fuses else model if c.teacher == "aca" or overall is None else overall
         for i, result in played.results.items():
             assert_equal(unpacked("model", played.payloads[i]), model, f"model sent to {i}")
-            assert_equal(unpacked("teacher", played.payloads[i]), overall if fuses and c.teacher == "oca" and overall else {}, f"teacher sent to {i}")
+            assert_equal(
+                unpacked("teacher", played.payloads[i]),
+                overall if fuses and c.teacher == "oca" and overall else {},
+                f"teacher sent to {i}",
+            )
             own, loss, generator = fused(fedkf, played, i, model, teacher, generators[i], adams[i])
             assert_step(unpacked("model", result.upload), own, model, f"upload of {i}")
             assert result.model is not None and result.loss is not None
@@ -59,20 +97,27 @@ def test_fedkf(case: str, toy: Path) -> None:
         found = readouts(c, fedkf.fed, played.after)
         assert_step(found["aca"], model, before, "ACA")
         assert_step(found["oca"], overall, before, f"OCA after round {played.number}")
-        assert_equal(fedkf.method.global_model(c, fedkf.fed, played.after) or {}, overall if c.readout == "oca" else model, "global model")
+        assert_equal(
+            fedkf.method.global_model(c, fedkf.fed, played.after) or {},
+            overall if c.readout == "oca" else model,
+            "global model",
+        )
 
 
 def initial_generator(fedkf: World) -> Params:
     """θ's first weights, the same on every client. (Drawn as the package's modules lie in memory, channels last: normal
     numbers are drawn in that order.)"""
     fed = fedkf.fed
-    module = fed.cached("the replay's own", lambda: NoiseGenerator(fed.shape, fedkf.config.noise_dim, fed.mean, fed.std))
+    module = fed.cached(
+        "the replay's own", lambda: NoiseGenerator(fed.shape, fedkf.config.noise_dim, fed.mean, fed.std)
+    )
     models.initialise(module, fed.rng.torch("init", "noise generator"))
     return {name: value.detach().clone() for name, value in module.named_parameters()}
 
 
 def inputs_of(fedkf: World, p: Params, z: Tensor) -> Tensor:
     """g(z; θ) for 8×8 images: 2×2, twice twice the side, sigmoid, normalised."""
+
     def norm(x: Tensor, layer: str) -> Tensor:
         return batch_norm(x, p[f"{layer}.weight"], p[f"{layer}.bias"], *statistics(x))
 
@@ -93,10 +138,14 @@ def generator_loss(fedkf: World, logits: Tensor, features: Tensor) -> Tensor:
     l_ie = (mean_prediction * torch.log(mean_prediction)).sum()
     l_oh = ce(logits, logits.detach().argmax(dim=1))
     l_a = -features.abs().sum() / (len(features) if c.activation_norm == "sum" else features.numel())
-    return (l_ie / math.log(logits.shape[1]) if c.entropy_scale == "unit" else l_ie) + c.lambda1 * l_oh + c.lambda2 * l_a
+    return (
+        (l_ie / math.log(logits.shape[1]) if c.entropy_scale == "unit" else l_ie) + c.lambda1 * l_oh + c.lambda2 * l_a
+    )
 
 
-def fused(fedkf: World, played: Round, i: int, start: Params, teacher: Params | None, first: Params, adam: Adam) -> tuple[Params, float, Params]:
+def fused(
+    fedkf: World, played: Round, i: int, start: Params, teacher: Params | None, first: Params, adam: Adam
+) -> tuple[Params, float, Params]:
     """Eqs. (5)-(8): the client's model, its mean loss, and its generator."""
     c, data, rng = fedkf.config, fedkf.clients[i], fedkf.client_rng(played.number, i)
     steps = c.local_steps
@@ -117,7 +166,9 @@ def fused(fedkf: World, played: Round, i: int, start: Params, teacher: Params | 
         logits = head(teacher, features)
         loss = generator_loss(fedkf, logits, features)
         if c.gen_adversarial:
-            loss = loss - c.gamma * l_kl(logits.detach(), cnn({name: value.detach() for name, value in p.items()}, images))
+            loss = loss - c.gamma * l_kl(
+                logits.detach(), cnn({name: value.detach() for name, value in p.items()}, images)
+            )
         adam.step(generator, gradients(loss, here))
         return ce(cnn(p, x), y) + c.gamma * l_kl(logits.detach(), cnn(p, images.detach()))
 

@@ -9,7 +9,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.trainables.methods.replays.actual import Round, World, assert_adam, assert_close, assert_equal, assert_step, client_state, unpacked, world
+from tests.trainables.methods.replays.actual import (
+    Round,
+    World,
+    assert_adam,
+    assert_close,
+    assert_equal,
+    assert_step,
+    client_state,
+    unpacked,
+    world,
+)
 from tests.trainables.methods.replays.crossed import aggregated, agreement, noise, part
 from tests.trainables.methods.replays.networks import CLASSES, cnn_features, features_of, head, learn, one_hot
 from tests.trainables.methods.replays.plain import (
@@ -26,13 +36,34 @@ from tests.trainables.methods.replays.plain import (
     sgd_steps,
 )
 
-CROSSED: dict[str, Any] = {"noise_dim": 8, "gen_lr": 3e-3, "gen_weight_decay": 1e-3, "server_steps": 3, "server_lr": 3e-3, "server_batch_size": 12,
-                           "kd_temperature_server": 3.0}
-LAMBDAS: dict[str, Any] = {"lambda1": 0.9, "lambda2": 1.4, "lambda3": 1.2, "lambda4": 0.8, "lambda5": 0.7, "lambda6": 1.5, "kd_temperature_client": 2.0}
+CROSSED: dict[str, Any] = {
+    "noise_dim": 8,
+    "gen_lr": 3e-3,
+    "gen_weight_decay": 1e-3,
+    "server_steps": 3,
+    "server_lr": 3e-3,
+    "server_batch_size": 12,
+    "kd_temperature_server": 3.0,
+}
+LAMBDAS: dict[str, Any] = {
+    "lambda1": 0.9,
+    "lambda2": 1.4,
+    "lambda3": 1.2,
+    "lambda4": 0.8,
+    "lambda5": 0.7,
+    "lambda6": 1.5,
+    "kd_temperature_client": 2.0,
+}
 
 CASES = {
     "kdc": {"server_agg": "kdc", "ramp_power": 1.0, "diversity_kind": "div2"},
-    "kd": {"server_agg": "kd", "ramp_power": 0.0, "diversity_kind": "div1", "noise": "uniform", "server_kl_norm": "element"},
+    "kd": {
+        "server_agg": "kd",
+        "ramp_power": 0.0,
+        "diversity_kind": "div1",
+        "noise": "uniform",
+        "server_kl_norm": "element",
+    },
     "ave_star": {"server_agg": "ave_star", "ramp_power": 0.0, "diversity_kind": "div0"},
 }
 
@@ -44,7 +75,11 @@ def test_fedmdcg(case: str, toy: Path) -> None:
     bodies = {i: part(initial, of_head=False) for i in range(4)}
     generators = {i: dict(fedmdcg.start.generator) for i in range(4)}
     adams = {i: Adam(fedmdcg.config.gen_lr, decay=fedmdcg.config.gen_weight_decay) for i in range(4)}
-    generator, classifier, p_y = dict(fedmdcg.start.generator), part(initial, of_head=True), torch.full((CLASSES,), 1 / CLASSES)
+    generator, classifier, p_y = (
+        dict(fedmdcg.start.generator),
+        part(initial, of_head=True),
+        torch.full((CLASSES,), 1 / CLASSES),
+    )
     for played in fedmdcg.play():
         uploads, heads, counts = [], [], []
         for i, result in played.results.items():
@@ -70,13 +105,17 @@ def test_fedmdcg(case: str, toy: Path) -> None:
         tau, p_y = label_shares(counts)
         before, before_head = generator, classifier
         sizes = [len(fedmdcg.clients[i].y) for i in played.results]
-        generator, classifier = aggregated(fedmdcg.config, uploads, heads, sizes, tau, p_y, fedmdcg.server_rng(played.number))
+        generator, classifier = aggregated(
+            fedmdcg.config, uploads, heads, sizes, tau, p_y, fedmdcg.server_rng(played.number)
+        )
         assert_step(played.after.generator, generator, before, f"G after round {played.number}")
         assert_step(played.after.head, classifier, before_head, f"D after round {played.number}")
         assert_equal({"p(y)": played.after.label_probabilities}, {"p(y)": p_y}, f"p(y) after round {played.number}")
 
 
-def first_stage(fedmdcg: World, played: Round, i: int, start: Params, generator: Params, p_y: Tensor) -> tuple[Params, float, Tensor]:
+def first_stage(
+    fedmdcg: World, played: Round, i: int, start: Params, generator: Params, p_y: Tensor
+) -> tuple[Params, float, Tensor]:
     """Eqs. (1)-(4): the model, the mean cross-entropy on data, and n_i^y."""
     c, data, rng = fedmdcg.config, fedmdcg.clients[i], fedmdcg.client_rng(played.number, i)
     same, free, labels = (rng.child("stage 1").torch(name) for name in ("noise", "free noise", "free labels"))
@@ -103,7 +142,9 @@ def first_stage(fedmdcg: World, played: Round, i: int, start: Params, generator:
     return model, sum(on_data) / len(on_data), drawn_counts(data, drawn, CLASSES)
 
 
-def second_stage(fedmdcg: World, played: Round, i: int, model: Params, start: Params, adam: Adam) -> tuple[Params, float]:
+def second_stage(
+    fedmdcg: World, played: Round, i: int, model: Params, start: Params, adam: Adam
+) -> tuple[Params, float]:
     """Eqs. (5)-(9): the client's generator and its G+D loss; its Adam goes on from round to round."""
     c, data, rng = fedmdcg.config, fedmdcg.clients[i], fedmdcg.client_rng(played.number, i).child("stage 2")
     random, generator = rng.torch("noise"), dict(start)

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.trainables.methods.replays.actual import assert_close, assert_equal, assert_step, client_state, unpacked, world
+from tests.trainables.methods.replays.actual import (
+    assert_close,
+    assert_equal,
+    assert_step,
+    client_state,
+    unpacked,
+    world,
+)
 from tests.trainables.methods.replays.crossed import part
 from tests.trainables.methods.replays.networks import cnn
 from tests.trainables.methods.replays.plain import Params, Sgd, ce, drawn_batches, sgd_steps, weighted_mean
@@ -27,8 +34,12 @@ def test_personal_models(name: str, toy: Path) -> None:
         for i, result in played.results.items():
             assert_equal(unpacked("model", played.payloads[i]), shared, f"sent to {i}")
             data, start = personal.clients[i], own[i] | shared
-            drawn = drawn_batches(data, c.local_steps, c.batch_size, personal.client_rng(played.number, i).torch("batches"))
-            own[i], losses = sgd_steps(start, data, drawn, lambda p, x, y: ce(cnn(p, x), y), Sgd(c.lr, c.momentum, c.weight_decay))
+            drawn = drawn_batches(
+                data, c.local_steps, c.batch_size, personal.client_rng(played.number, i).torch("batches")
+            )
+            own[i], losses = sgd_steps(
+                start, data, drawn, lambda p, x, y: ce(cnn(p, x), y), Sgd(c.lr, c.momentum, c.weight_decay)
+            )
             private = {key: value for key, value in own[i].items() if key not in shared}
             kept = client_state(result).model if shares_head is None else client_state(result).private
             assert_step(kept, private, start, f"kept by {i}")
@@ -41,6 +52,8 @@ def test_personal_models(name: str, toy: Path) -> None:
             assert_close(result.loss, sum(losses) / len(losses), f"loss of {i}")
         if shares_head is not None:
             before = shared
-            shared = weighted_mean([shared_of(own[i]) for i in played.results], [len(personal.clients[i].y) for i in played.results])
+            shared = weighted_mean(
+                [shared_of(own[i]) for i in played.results], [len(personal.clients[i].y) for i in played.results]
+            )
             assert_step(played.after.shared, shared, before, f"shared after round {played.number}")
         assert personal.method.global_model(c, personal.fed, played.after) is None
