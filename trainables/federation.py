@@ -1,7 +1,7 @@
 """The federation: its declared settings, what every party knows of it, and what one client holds.
 
 `Federation` is public knowledge and carries no sample; `ClientData` is one client's own data. Both are handed to a
-method's functions, which see nothing else of the world.
+method's functions, which see nothing else.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Federation:
     def network(self, width: float = 1.0, *, role: str = "", scaler: bool = False) -> models.Model:
         """A module of the federation's architecture at `width`, to be loaded with `params.put` before use.
 
-        One module is made per (width, role, scaler) and reused: whoever needs two at once names two roles."""
+        One module is made per (width, role, scaler) and reused: code that needs two at once gives them two roles."""
         return self.cached(("network", width, role, scaler),
                            lambda: models.build(self.model, self.shape, self.classes, rate=width, scaler=scaler))
 
@@ -170,6 +170,6 @@ def gather(clients: Sequence[ClientData], chosen: Tensor) -> tuple[Tensor, Tenso
 
 def normalise(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
     """uint8 `(B, ch, H, W)` to float `(x/255 - mean)/std`, channels last."""
-    # Channel by channel as the images lie, then one transposition: half the time of working on interleaved channels.
+    # First channel by channel in the images' own memory order, then one transposition: half the time of working on interleaved channels.
     scaled = images.to(torch.float32).div_(255.0).sub_(mean[:, None, None]).div_(std[:, None, None])
     return torch.empty_like(scaled, memory_format=torch.channels_last).copy_(scaled)

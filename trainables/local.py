@@ -62,10 +62,10 @@ class LocalJob:
 
     module: where it is trained; jobs of one round may share it.
     start: the first weights, of all of the module's parameters and buffers.
-    finish: the client's result from the trained weights and the training's own numbers; may use `module`, whatever that holds.
+    finish: makes the client's result of the trained weights and the `LocalResult`; it may use `module`, but not the weights that are in it.
     objective, given: what is minimised is `objective(*given)`, built of tensors (or tuples, lists and dictionaries of
-    tensors) that are this client's. It has no effect but its value, does not branch on values, and differs between the
-    jobs of one round in `given` alone."""
+    tensors) that are this client's. The objective has no side effects and does not branch on values of tensors; between the
+    jobs of one round only `given` differs."""
 
     module: nn.Module
     start: Params

@@ -6,7 +6,7 @@ checkpoint goes on from there. Its rows are written by `trainables.worker.rounds
 A trial never raises. A configuration that is impossible, raises or diverges ends with `done` and a `stop_reason`; the
 process stays alive for the next trial, and Ray's retries are left for processes that really died. Every stop rule is
 asked here, after the round it concerns; a full disk ends the trial as `interrupted`, to be resumed, and so does memory
-that does not suffice, to be gone on with at a larger share of the machine.
+that does not suffice, to be continued with a larger share of the machine.
 """
 
 from __future__ import annotations

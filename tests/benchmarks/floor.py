@@ -55,7 +55,7 @@ def _convolution(module: nn.Conv2d, x: Tensor, first: bool, layout: torch.memory
 
 
 class Floor:
-    """Seconds that a FedAvg round with these values cannot go below with the kernels that there are."""
+    """Seconds that a FedAvg round with these values cannot go below with PyTorch's kernels."""
 
     def __init__(self, values: Mapping[str, Any], shape: tuple[int, int, int], clients: int, test: int) -> None:
         self.values, self.clients, self.test = values, clients, test

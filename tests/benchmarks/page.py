@@ -182,7 +182,7 @@ def write(found: Mapping[str, Any], folder: Path) -> None:
 
 
 def record() -> int:
-    """Puts the measured cases into docs/performance.json, keeping there what was not measured anew, and makes the page."""
+    """Puts the measured cases into docs/performance.json, keeping there what was not measured again, and makes the page."""
     found, recorded = load(RESULTS), load(RECORDED)
     tries = [name for name, entry in found["cases"].items() if entry["quick"]]
     if tries:

@@ -26,7 +26,7 @@ def plain(values: Mapping[str, Any]) -> Unit:
 
 
 def optimised(values: Mapping[str, Any]) -> Unit:
-    """FedAvg by hand with everything that pays."""
+    """FedAvg by hand with every change that makes it faster."""
     from tests.benchmarks.reference import Optimised
 
     return Optimised(values)
@@ -80,7 +80,7 @@ def rounds(method: str, values: Mapping[str, Any], rounds: int = 1, device: str 
 
 class Beside:
     """A FedAvg round by hand and one of fedtune's, in turn within one process: processes of one program differ in speed by several per
-    cent for good, by where their memory lies, which is as much as fedtune's bookkeeping may cost."""
+    cent for as long as they live, by the place of their memory, which is as much as fedtune's bookkeeping may cost."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.units: dict[str, Unit] = {"optimised": optimised(values), "fedtune": rounds("fedavg", values)}

@@ -1,6 +1,6 @@
 """Statistics of what enters a model's normalisation layers: mean and variance per channel over the batch and all positions.
 
-Models keep no running statistics (sub-models of different widths are mixed), so whoever needs them watches the layers.
+Models keep no running statistics (sub-models of different widths are mixed), so code that needs statistics watches what enters the layers.
 """
 
 from __future__ import annotations

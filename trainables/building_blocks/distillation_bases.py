@@ -1,4 +1,4 @@
-"""What server-side distillation stands on: a base, and the clients' label counts (shared by DFRD, FedFTG and DENSE).
+"""What server-side distillation builds on: a base, and the clients' label counts (shared by DFRD, FedFTG and DENSE).
 
 A base makes the preliminary global model of a round: `fedavg`, or `heterofl`, `feddropout`, `fedrolex` with their
 sub-models. In data-free mode (`none`) nothing is aggregated: clients receive a model once, keep theirs and train on, and

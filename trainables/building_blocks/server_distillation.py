@@ -46,7 +46,7 @@ class ServerDistillation:
     diversity_norm: str = choice("mean_sq", ("mean_sq", "mean_abs", "l2"), doc="Distance inside the diversity loss.", source="DFRD code")
     kl_direction: str = choice("teacher_first", ("teacher_first", "literal"), doc="Position of the teacher in the distillation KL.", source="DFRD code")
     renormalise_synthetic: bool = flag(False, doc="Map images from [-1, 1] to the data set's normalisation before any model sees them.")
-    resample_noise: bool = flag(True, doc="Draw noise and labels anew at every step; else once per alternation and phase.", source="DFRD code")
+    resample_noise: bool = flag(True, doc="Draw new noise and labels at every step; else once per alternation and phase.", source="DFRD code")
     reset_optim_each_phase: bool = flag(False, doc="Rebuild the optimisers at every phase, as the releases do.", source="DFRD code")
 
 
@@ -183,7 +183,7 @@ class Phases:
         self.generator = generator_module(config, fed, "G")
         put(self.student, model)
         put(self.generator, on(fed.device, generator))
-        # A stream for each use of the generator, so that leaving out one term leaves the draws of the others alone.
+        # A stream for each use of the generator, so that the draws of the other terms stay the same when one is left out.
         self._for_generator, self._for_student = self.draws("generator"), self.draws("distillation")
         self._new_optimisers()
 

@@ -3,7 +3,7 @@
     f(x) = D(F(x))        parameters of D are the ones whose names start with `head.`
     g = G(z, y)           z noise (B, d), labels y (B,)  ->  features (B, p), the same space as F(x)
 
-FedPer and LG-FedAvg share one half; FedCG, FedGen and FedMD-CG share D and a generator that stands for F.
+FedPer and LG-FedAvg share one half; FedCG, FedGen and FedMD-CG share D and a generator that replaces F.
 
 The generator of FedMD-CG is [z, onehot(y)] → 512 → BatchNorm → ReLU → 256 → BatchNorm → ReLU → p; FedGen's
 has one hidden layer. Its BatchNorm keeps running statistics, so that a frozen generator makes the same features whatever

@@ -42,7 +42,7 @@ def read_unpacked(source: Source, root: Path) -> Raw:
     except UserError:
         raise
     except Exception as error:
-        # Parsers of foreign formats fail in any way they like; whatever it is, these files cannot be used.
+        # Parsers of these formats may raise anything. In every case the files cannot be used.
         raise UserError(sentence(f"The files of {source.name}", "in their published format", Shown(f"{type(error).__name__}: {error}"), str(root),
                                  "Delete them and repeat.")) from error
 

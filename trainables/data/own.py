@@ -62,7 +62,7 @@ def _load_folder(root: Path) -> Dataset:
     if extra:
         raise UserError(sentence("The classes of the test part", "among those of the training part", extra[0], str(parts[-1])))
     files = [file for classes in listed for group in classes.values() for file in group]
-    # The folders' names are the labels and which part is which matters, so the key holds them beside the content.
+    # The folders' names are the labels, and it matters which part is for training. So both are in the key, with the content.
     names = [[(name, len(group)) for name, group in classes.items()] for classes in listed]
     name = root.resolve().name
     return cache.prepare(cache.key("folder", _VERSION, names, _content(files)), name, name, lambda work: _read_folder(listed))

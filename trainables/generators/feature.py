@@ -32,7 +32,7 @@ class FeatureGenerator(nn.Module):
 
 
 class _Norm(nn.BatchNorm1d):
-    """A batch of one has no variance: it is normalised by the running statistics, which it leaves alone."""
+    """A batch of one has no variance: it is normalised by the running statistics, which it does not change."""
 
     def forward(self, input: Tensor) -> Tensor:
         """`(B, n)` to the same shape."""

@@ -65,7 +65,7 @@ class Generator(nn.Module):
             return z
         if self.embedding is None:
             return torch.cat([z, F.one_hot(y, self.classes).to(z.dtype)], dim=1)
-        e = self.embedding(y)
+        e: Tensor = self.embedding(y)
         if self.merge_op == "mul":
             return z * e
         return z + e if self.merge_op == "add" else torch.cat([z, e], dim=1)

@@ -33,4 +33,6 @@ class Adam(_WithoutCompiler, torch.optim.Adam):
 
 
 class LBFGS(_WithoutCompiler, torch.optim.LBFGS):
-    """`torch.optim.LBFGS`; its step loads nothing."""
+    """`torch.optim.LBFGS`, whose step loads nothing."""
+
+    step: Any = torch.optim.LBFGS.step

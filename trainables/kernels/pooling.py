@@ -71,7 +71,7 @@ def _largest(kernels: Tensor, x: Tensor, k: int) -> Tensor:
 
 
 @cache
-@torch.inference_mode(False)  # it is also trained with, whoever asks first
+@torch.inference_mode(False)  # training uses the tensor too, even if inference asked for it first
 def _places(k: int, dtype: torch.dtype) -> Tensor:
     """`(k², 4·(k+1)²)` of ones and zeros: where in the window, seen as planes, each of a kernel's entries goes at each of the four places."""
     half = (k + 1) // 2

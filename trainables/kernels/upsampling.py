@@ -58,7 +58,7 @@ class Upsampling(nn.ConvTranspose2d):
         batch, channels, height, width = x.shape
         spread = x.permute(0, 2, 3, 1).reshape(-1, channels) @ self._rows()
         total: Tensor = _Overlap.apply(spread.view(batch, height, width, 2, 2, 2, 2, self.out_channels))
-        # As a map of its own: normalisation visits the values of a part of one singly, and takes ten times as long for its gradient.
+        # As a tensor of its own: the gradient of normalisation takes ten times as long on a view of a larger one.
         return total.view(batch, 2 * height + 2, 2 * width + 2, -1)[:, 1:-1, 1:-1].contiguous().permute(0, 3, 1, 2)
 
 

@@ -200,7 +200,9 @@ def generator_loss(config: Config, ensemble: Tensor, student: Tensor, y: Tensor,
 
 def embedding_hinge(embedded: Tensor, scale: float) -> Tensor:
     """`mean_b max(0, ‖E(y_b)‖₂ - γ√d)` over embedded labels `(B, d)`; keeps L_div from being met by a growing embedding."""
-    return (embedded.norm(dim=1) - scale * embedded.shape[1] ** 0.5).clamp(min=0).mean()
+    norms: Tensor = embedded.norm(dim=1)
+    bound: float = scale * embedded.shape[1] ** 0.5
+    return (norms - bound).clamp(min=0).mean()
 
 
 METHOD = Method(

@@ -21,7 +21,7 @@ Every round the owned prototypes, their counts and the head go up, the prototype
 down. In a GME round (every gme_interval rounds and the last) the rest of ω_k goes up too, one byte asks for it, and both
 are counted apart: bytes_up_pma, bytes_up_gme.
 
-Differs from the paper: it gives few numbers and no code; the readings taken here are stated where they are used. λ's distance is a mean
+Differs from the paper: it gives few numbers and no code; how it is read here is stated where it is used. λ's distance is a mean
 square (proto_norm); one side is detached in L_trans (the student) and in L_glo (the clients); labels are drawn among the
 classes that the round's clients hold, as no ensemble weight exists for others; GME runs seldom, as nothing of it returns.
 """

@@ -165,7 +165,7 @@ class Fusion:
         return F.cross_entropy(student(x), y) + c.gamma * distilled
 
     def client_state(self) -> ClientState:
-        """What is left of the round on the client."""
+        """What the client keeps after the round."""
         return ClientState(take(self.generator), take_state(self.adam, self.generator))
 
 

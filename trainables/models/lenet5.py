@@ -53,7 +53,7 @@ class LeNet5(Model):
         if x.shape[-2:] != self.conv3.weight.shape[-2:]:
             made: Tensor = self.conv3(x)
             return made
-        # Channels last, as they lie, so that nothing is copied.
+        # Channels last, as they are stored, so that nothing is copied.
         return F.linear(x.permute(0, 2, 3, 1).flatten(1), self.conv3.weight.permute(0, 2, 3, 1).flatten(1), self.conv3.bias)
 
 

@@ -32,7 +32,7 @@ def check(precision: str, device: torch.device) -> None:
 def supported(device: torch.device) -> bool:
     """Whether `device` computes in bfloat16 itself."""
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return bool(_FLAGS & processor_flags())
 
 

@@ -39,7 +39,8 @@ class _Block(nn.Module):
         active = F.relu(self.norm1(scaled(x)))
         shortcut: Tensor = x if self.shortcut is None else self.shortcut(active)
         inner = F.relu(self.norm2(scaled(self.conv1(active))))
-        return shortcut + self.conv2(inner)
+        residual: Tensor = self.conv2(inner)
+        return shortcut + residual
 
 
 class ResNet(Model):

@@ -5,7 +5,7 @@ Stem conv 3×3, 64 → norm → ReLU; three stages of one basic block, widths 64
     block(x):  relu(norm2(conv2(relu(norm1(conv1(x))))) + shortcut)      shortcut = x, or norm(conv1×1(x)) where the shape changes
 
 One channel per group normalises each channel of each sample over its own map, so no sample sees another one. A map of
-1×1 has no spread and leaves the bias alone: images need at least 5 pixels a side. No convolution has a bias; weights are
+1×1 has no variance, and only the bias is left of it: images need at least 5 pixels a side. No convolution has a bias; weights are
 He's. The scaler sits before each norm, as in `trainables.models.resnet`, and so do the groups `stage1` … `stage3` (block
 outputs) and `stage{s}.middle`.
 """

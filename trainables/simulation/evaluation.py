@@ -1,4 +1,4 @@
-"""What a round's models are worth: global and local accuracy, fairness over clients, and their validation twins.
+"""How good a round's models are: global and local accuracy and fairness over clients, on the validation share and the test set.
 
 The global model is run once over the test set and once over the validation share; every per-client number follows from
 those predictions. A local model is run on its client's own share only. No gradient, few large batches of equal size
@@ -28,7 +28,7 @@ def logits_of(module: nn.Module, data: FederatedData, part: Part, positions: Ten
 
 
 def global_metrics(module: nn.Module, data: FederatedData) -> tuple[dict[str, float], list[float]]:
-    """Metrics of a global model (test set and `val_` twins) and the per-client accuracies on the test side.
+    """Metrics of a global model (on the test set, and on the validation share as `val_…`) and the per-client accuracies on the test side.
 
     `module` holds the model's weights. A client's accuracy `a_k` is taken on its own measured samples where clients keep
     some, else on all of them reweighted to the client's label mix: `a_k = Σ_y n_k^y/n_k · accuracy on class y`. A client too

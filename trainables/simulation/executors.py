@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -45,7 +45,7 @@ def check(executor: str, device: torch.device) -> None:
 
 
 def chosen(executor: str, method: Method, config: Any, device: torch.device) -> str:
-    """What `auto` stands for on this device; the others stand for themselves."""
+    """The executor that `auto` means on this device; every other name means itself."""
     if executor != "auto":
         return executor
     return "vmap" if device.type == "cuda" and stackable(method, config) else "loop"
@@ -88,9 +88,9 @@ def _train_group(config: LocalTraining, tasks: Sequence[Task], drawn: Tensor) ->
         for xb, yb in zip(x.split(batch, dim=1), y.split(batch, dim=1), strict=True):
             gradients, losses = step(weights, fixed, given, xb, yb)
             for name, tensor in weights.items():
-                # The fused optimiser takes weights and gradients to lie alike, which `backward` sees to and `grad` does not.
-                lies_alike = gradients[name].stride() == tensor.stride()
-                tensor.grad = gradients[name] if lies_alike else torch.empty_like(tensor).copy_(gradients[name])
+                # The fused optimiser needs weights and gradients of one memory layout. `backward` gives that, `grad` does not.
+                same_layout = gradients[name].stride() == tensor.stride()
+                tensor.grad = gradients[name] if same_layout else torch.empty_like(tensor).copy_(gradients[name])
             optimiser.step()
             total += losses
     # A slice would share its memory with the other clients' weights: each client gets tensors of its own.
@@ -119,11 +119,14 @@ def stack(values: Sequence[Nested]) -> Nested:
     """Equally built values (tensors, or tuples, lists and dictionaries of them) as one whose tensors have a first dimension more."""
     first: Any = values[0]
     many: Any = values
+    stacked: Any
     if isinstance(first, Tensor):
-        return torch.stack(many)  # type: ignore[return-value]
-    if isinstance(first, dict):
-        return {key: stack([value[key] for value in many]) for key in first}  # type: ignore[return-value]
-    return type(first)(stack(list(parts)) for parts in zip(*many, strict=True))
+        stacked = torch.stack(many)
+    elif isinstance(first, dict):
+        stacked = {key: stack([value[key] for value in many]) for key in first}
+    else:
+        stacked = type(first)(stack(list(parts)) for parts in zip(*many, strict=True))
+    return cast(Nested, stacked)
 
 
 def shapes(value: Any) -> object:

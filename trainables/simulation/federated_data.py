@@ -1,7 +1,7 @@
-"""Who holds which samples: validation carved off first, then the partition, then each client's share of the test set.
+"""Who holds which samples: validation is set aside first, then the partition, then each client's share of the test set.
 
-Everything here is drawn from streams of the run's seed that name no hyper-parameter of training, so seed k deals the
-same cards to every configuration of a search.
+Everything here is drawn from streams of the run's seed that name no hyper-parameter of training, so every configuration
+of a search gets the same split for seed k.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def check(config: FederationConfig, source: data.Dataset) -> None:
 
 
 def resolve_model(name: str, shape: tuple[int, int, int]) -> str:
-    """`auto` as the model it stands for on images of that shape."""
+    """The model that `auto` means on images of that shape; every other name means itself."""
     return ("cnn_small" if max(shape[1:]) < 28 else "cnn") if name == "auto" else name
 
 
@@ -156,7 +156,7 @@ def stratified_cut(labels: np.ndarray, fraction: float, rng: np.random.Generator
 
 def _hold_out(parts: list[Indices], fraction: float, rng: Rng) -> tuple[list[Indices], Indices, tuple[Tensor, ...]]:
     """Takes `fraction` of every client's samples (at least one where it is above 0, never the last): what is left to each,
-    all that was taken in random order, and where in that each client's lie."""
+    all that was taken in random order, and the positions of each client's samples in it."""
     kept, held = [], []
     for client, part in enumerate(parts):
         count = min(len(part) - 1, max(1, round(fraction * len(part)))) if fraction > 0 else 0

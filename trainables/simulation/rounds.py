@@ -86,7 +86,7 @@ class Simulation:
         return run_together([self])[0]
 
     def _measured(self, row: Row, results: Mapping[int, ClientResult]) -> Row:
-        """The line of the round that `exchange` has run, with what its models are worth."""
+        """The complete line of the round that `exchange` has run: `row` with the metrics of its models."""
         served = _now(self.fed.device)
         t = self.progress.round
         if t % self.settings.eval_every == 0 or t == self.settings.rounds:
@@ -227,7 +227,7 @@ def exchange_together(simulations: Sequence[Simulation]) -> list[tuple[Row, dict
 
 
 def _now(device: torch.device) -> float:
-    """The clock once `device` has done what it was given: a GPU is told what to do long before it has done it."""
+    """The time in seconds, once `device` has finished: a GPU is told what to do long before it has done it."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()

@@ -9,13 +9,13 @@ import os
 
 import torch
 
-#: Memory of a GPU that each process's CUDA context takes beside what torch allocates, in bytes. A trial on a part of a GPU may
+#: Memory of a GPU that each process's CUDA context takes in addition to what torch allocates, in bytes. A trial on a part of a GPU may
 #: allocate its part less this, so that 1/n each fits n times.
 CONTEXT = 640 << 20
 
 
 def set_threads(threads: int) -> None:
-    """This process computes with so many threads. Operations one after another have no use for threads between operations."""
+    """This process computes with so many threads inside an operation, and runs one operation at a time."""
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # for libraries that are loaded later
         os.environ[name] = str(threads)
     torch.set_num_threads(threads)
@@ -45,7 +45,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def keep_memory() -> None:
-    """Freed memory is kept: training allocates the same sizes over and over, and getting pages anew took 1.1 to 1.3 times as long.
+    """Freed memory is kept: training allocates the same sizes over and over, and getting new pages took 1.1 to 1.3 times as long.
 
     For processes that were not started with `fedtune.machine.cluster.ENVIRONMENT`, such as those of a cluster that was there before."""
     with contextlib.suppress(OSError, AttributeError):  # not the GNU C library
@@ -55,7 +55,8 @@ def keep_memory() -> None:
 
 
 def spare_imports() -> None:
-    """What is loaded by now lives as long as the process: looking through it for garbage takes a fifth of a second each time."""
+    """Keeps the garbage collector from looking through what is loaded by now. It lives as long as the process, and to look through
+    it takes a fifth of a second each time."""
     gc.freeze()
 
 

@@ -88,9 +88,10 @@ def overhead(case: Case, folder: Path, *, trials: int, rounds: int, seconds: flo
 
 
 def under_way(diary: Path) -> float:
-    """Seconds of all trials together, from a stand-in's diary: each begins once and ends once, whoever else does between."""
+    """Seconds of all trials together, from a stand-in's diary: each begins once and ends once, whatever others do in between."""
     sign = {"begin": -1, "end": 1, "round": 0}
-    return sum(sign[what] * when for what, when in map(json.loads, diary.read_text().splitlines()))
+    events: list[tuple[str, float]] = [json.loads(text) for text in diary.read_text().splitlines()]
+    return sum(sign[what] * when for what, when in events)
 
 
 def run(quick: bool, long: bool = False) -> Case:

@@ -30,14 +30,14 @@ training with BatchNorm magnifies rounding, where a change for speed alone may m
 
 
 def federation(model: str, clients: int, **more: Any) -> dict[str, Any]:
-    """Values of a DFRD trial whose clients' work is next to nothing."""
+    """Values of a DFRD trial whose clients compute next to nothing."""
     return {
         "dataset": str(npz(clients * 40, 40, 32, 3)), "model": model, "base": "fedavg", "clients": clients, "partition": "iid", "min_samples": 1,
         "validation_fraction": 0.0, "local_steps": 1, "batch_size": 8, "server_iters": 1, "rounds": 1000,
     } | more
 
 
-#: The narrow CNN, for which the goals are set, and DFRD's own, whose wide convolutions leave less beside them to save.
+#: The narrow CNN, for which the goals are set, and DFRD's own, whose wide convolutions leave less time outside of them to save.
 MODELS = (("cnn_narrow", "32-64-64-128"), ("cnn", "64-128-256-512"))
 
 
