@@ -125,7 +125,8 @@ class Trial(tune.Trainable):
                 self._round()
         result = self._result()
         if result["done"]:
-            # An idle process is kept for the next trial, but not its memory, which a neighbour may need, nor its hold on the folder.
+            # An idle process is kept for the next trial, but not its memory, which a neighbour may need, nor its hold
+            # on the folder.
             self.cleanup()
         return result
 
@@ -204,11 +205,16 @@ class Trial(tune.Trainable):
     def _result(self) -> dict[str, Any]:
         curve = self._values.curve
         result: dict[str, Any] = {
-            "number": self._job.number, "round": self._completed, "values": curve.get(self._completed), "done": self._reason is not None,
+            "number": self._job.number,
+            "round": self._completed,
+            "values": curve.get(self._completed),
+            "done": self._reason is not None,
         }
         if self._reason is not None:
             last = means(self._values.rows)
-            result["ending"] = Ending(self._reason, self._completed, self._error, curve, last, self._seconds, self._out_of_memory)
+            result["ending"] = Ending(
+                self._reason, self._completed, self._error, curve, last, self._seconds, self._out_of_memory
+            )
         return result
 
     @contextlib.contextmanager

@@ -1,8 +1,8 @@
 """DFRD's server phase without a framework: the loops of the papers' releases, with and without frozen teachers.
 
-Both take the round's uploads, label distribution and noise from the same streams as fedtune, so that all arms must reach the same global model up to
-rounding. Equations as in `trainables/methods/dfrd.py`, at its defaults (targeted transferability, gradient through the ensemble, mean
-squares in the diversity loss, moving average at the round's end).
+Both take the round's uploads, label distribution and noise from the same streams as fedtune, so that all arms must
+reach the same global model up to rounding. Equations as in `trainables/methods/dfrd.py`, at its defaults (targeted
+transferability, gradient through the ensemble, mean squares in the diversity loss, moving average at the round's end).
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ class Fedtune:
         self.after = r.simulation.method.server(r.config, r.simulation.fed, r.state, r.uploads, r.rng.child("server"))
 
     def describe(self) -> dict[str, Any]:
-        return {"model": fingerprint(self.after.model), "generator": statistics.median(self._generator_alone() for _ in range(3))}
+        return {
+            "model": fingerprint(self.after.model),
+            "generator": statistics.median(self._generator_alone() for _ in range(3)),
+        }
 
     def _generator_alone(self) -> float:
         """Seconds of the generator's own passes in one iteration."""
@@ -68,8 +71,9 @@ class Fedtune:
 
 
 class Naive:
-    """Teachers one after the other, contiguous, ReLU before pooling; `frozen`: without gradients of their weights and without graphs where no
-    gradient is wanted. Not frozen, they gather gradients in every generator step, as in the releases."""
+    """Teachers one after the other, contiguous, ReLU before pooling; `frozen`: without gradients of their weights and
+    without graphs where no gradient is wanted. Not frozen, they gather gradients in every generator step, as in the
+    releases."""
 
     def __init__(self, values: Mapping[str, Any], frozen: bool) -> None:
         self.frozen, self.setup = frozen, Round(values)
@@ -81,15 +85,22 @@ class Naive:
         many = [unpack("model", u.payload) for u in setup.uploads]
         ensemble, probabilities = self._teachers(many)
         total = sum(fed.sizes)
-        averaged = {name: sum(params[name] * (n / total) for params, n in zip(many, fed.sizes, strict=True)) for name in many[0]}
+        averaged = {
+            name: sum(params[name] * (n / total) for params, n in zip(many, fed.sizes, strict=True)) for name in many[0]
+        }
         student = self.student = plain_models.build(fed.model, fed.shape[0], averaged)  # type: ignore[arg-type]
-        generator, ema = plain_models.Generator(c.noise_dim, fed.shape[0]), plain_models.Generator(c.noise_dim, fed.shape[0])
+        generator, ema = (
+            plain_models.Generator(c.noise_dim, fed.shape[0]),
+            plain_models.Generator(c.noise_dim, fed.shape[0]),
+        )
         plain_models.load(generator, setup.state.generator)
         plain_models.load(ema, setup.state.ema)
         ema.eval()
         adam = torch.optim.Adam(generator.parameters(), lr=c.gen_lr, betas=(c.gen_beta1, c.gen_beta2))
         sgd = torch.optim.SGD(student.parameters(), lr=c.distill_lr, weight_decay=c.distill_weight_decay)
-        for_generator, for_student, for_ema = (_Noise(c, probabilities, rng.child(name)) for name in ("generator", "distillation", "ema"))
+        for_generator, for_student, for_ema = (
+            _Noise(c, probabilities, rng.child(name)) for name in ("generator", "distillation", "ema")
+        )
         for _ in range(c.server_iters):
             generator.train()
             student.eval()

@@ -174,6 +174,7 @@ def test_a_resumption_with_other_libraries_says_so(
     resume(tmp_path / "run", plain=True, simulate=Fake)
     now = provenance.versions()["torch"]
     assert told(capsys) == [
-        f"This run was begun with torch 1.0 and goes on with torch {now}, where the same seed may give other last digits: "
+        f"This run was begun with torch 1.0 and goes on with torch {now}, where the same seed may give other last "
+        f"digits: "
         "its numbers may differ from those of an uninterrupted run."
     ]
