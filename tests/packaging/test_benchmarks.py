@@ -15,7 +15,6 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
-from trainables.rounds import Simulation
 
 from tests.benchmarks import fingerprint, measure, page
 from tests.benchmarks.cases import ORDER, OTHERS
@@ -25,6 +24,7 @@ from tests.contracts.test_executors import exact_round, wide
 from tests.contracts.test_methods import values_for
 from tests.exact import JUMP, assert_as_exact
 from tests.toy import write_toy
+from trainables.simulation.rounds import Simulation
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -117,7 +117,7 @@ import json, sys, torch
 from tests.benchmarks import plain_torch
 plain_torch.apply()
 torch.set_num_threads(1)
-from trainables.rounds import Simulation
+from trainables.simulation.rounds import Simulation
 s = Simulation("fedavg", json.loads(sys.argv[1]), int(sys.argv[2]), torch.device("cpu"))
 s.exchange()
 torch.save(s.global_model(), sys.argv[3])
