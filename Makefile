@@ -1,7 +1,7 @@
 # make demo    set up, search on real digits, report, train the winner
-# make test    set up, run the tests: about six minutes on two cores
+# make test    set up, run the tests: six to ten minutes on two idle cores, by processor (bfloat16 takes longer where it is emulated)
 # make test-slow   set up, run those that take more than about ten seconds each: kills, resumes, the documents' commands
-# make test-processors   set up, run the tests that hang on rounding as on processors with less: AVX2, then neither AVX2 nor AVX
+# make test-processors   set up, run the tests that hang on rounding as on processors with less, AVX2 and then not even AVX: a few minutes each
 # make lint    style, types, layers
 # make bench   set up, measure against plain loops (about 50 minutes on two quiet cores), make bench/performance.md
 # make bench-peers   the same work by Flower and pfl-research, installed into .venv-peers (about 11 GB)
