@@ -1,7 +1,7 @@
 # make demo    set up, search on real digits, report, train the winner
-# make test    set up, run the tests: about six minutes on two cores
+# make test    set up, run the tests: six to ten minutes on two idle cores, by processor (bfloat16 takes longer where it is emulated)
 # make test-slow   set up, run those that take more than about ten seconds each: kills, resumes, the documents' commands
-# make test-processors   set up, run the tests that depend on rounding as on processors with fewer instructions: AVX2, then neither AVX2 nor AVX
+# make test-processors   set up, run the tests that depend on rounding as on processors with fewer instructions: AVX2, and then not even AVX; a few minutes each
 # make lint    style, format, types, layers
 # make docs    set up, build the documentation site into site/; a broken link fails
 # make bench   set up, measure against plain loops (about 50 minutes on two quiet cores), make bench/performance.md

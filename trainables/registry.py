@@ -12,6 +12,7 @@ import os
 import pkgutil
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -47,9 +48,25 @@ def declared(name: str) -> dict[str, Parameter]:
     return parameters(FederationConfig, method(name).Config)
 
 
+@dataclass(frozen=True)
+class Configuration:
+    """A configuration of a method that is complete, valid and possible."""
+
+    #: Every parameter by key.
+    values: dict[str, Value]
+    #: The same as the dataclasses that declare them.
+    federation: FederationConfig
+    config: Any
+
+
 def resolve(name: str, values: Mapping[str, object], where: str = "") -> dict[str, Value]:
     """`values` completed with the defaults, all valid and possible together. Raises one `UserError` with every
     problem."""
+    return configured(name, values, where).values
+
+
+def configured(name: str, values: Mapping[str, object], where: str = "") -> Configuration:
+    """As `resolve`, with what it builds on the way."""
     chosen = method(name)
     complete = defaults(FederationConfig, chosen.Config) | convert_all(declared(name), values, where)
     federation = build(FederationConfig, complete)
@@ -69,7 +86,7 @@ def resolve(name: str, values: Mapping[str, object], where: str = "") -> dict[st
     problems += executor_problems(federation.executor, chosen, config)
     if problems:
         raise UserError(*problems)
-    return complete
+    return Configuration(complete, federation, config)
 
 
 def _from_file(path: str) -> ModuleType:

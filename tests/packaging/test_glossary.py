@@ -25,7 +25,7 @@ def terms() -> list[str]:
 
 @cache
 def everything() -> str:
-    """All code and all other pages in lower case, line breaks and underscores as spaces, `TrialQueue` also as two words."""
+    """All code and other pages in lower case, line breaks and underscores as spaces, `TrialQueue` also as two words."""
     files = [path for place in PLACES for path in (ROOT / place).rglob("*") if path.suffix in (".py", ".md", ".yaml")]
     texts = (path.read_text(encoding="utf-8") for path in [*files, ROOT / "README.md"] if path != PAGE)
     text = " ".join(texts)

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from search_spaces.metrics import METRICS
-from search_spaces.parameter import Value, build
+from search_spaces.parameter import Value
 from trainables import registry
 from trainables.federation import ClientData, Federation, FederationConfig
 from trainables.method import Method
@@ -74,9 +74,8 @@ class Simulation:
         self, name: str, values: Mapping[str, Value], seed: int, device: torch.device, data_dir: str | None = None
     ) -> None:
         self.method = registry.method(name)
-        complete = registry.resolve(name, values)
-        self.settings = build(FederationConfig, complete)
-        self.config: Any = build(self.method.Config, complete)
+        configured = registry.configured(name, values)
+        self.settings, self.config = configured.federation, configured.config
         self.fed, self.data = federated_data.build(self.settings, seed, device, data_dir)
         executors.check(self.settings.executor, device)
         self.executor = executors.chosen(self.settings.executor, self.method, self.config, device)
