@@ -187,15 +187,20 @@ def svg(curve: Mapping[str, Any]) -> str:
         f'text-anchor="middle">{html.escape(curve["y"])}</text>'
     )
     for place_, (name, series) in enumerate(curve["series"].items()):
-        colour = COLOURS[place_ % len(COLOURS)]
-        spots = [at(x, y) for x, y in series]
-        out.append(
-            f'<polyline fill="none" stroke="{colour}" stroke-width="2" '
-            f'points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in spots)}"/>'
+        out += _series(
+            name, [at(x, y) for x, y in series], COLOURS[place_ % len(COLOURS)], left + 8, top + 16 + 16 * place_
         )
-        out += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in spots]
-        out.append(f'<text x="{left + 8}" y="{top + 16 + 16 * place_}" fill="{colour}">{html.escape(name)}</text>')
     return "\n".join([*out, "</svg>"]) + "\n"
+
+
+def _series(name: str, spots: Sequence[tuple[float, float]], colour: str, x: int, y: int) -> list[str]:
+    """A line through `spots` with a circle at each, and its name at (x, y)."""
+    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in spots)
+    return [
+        f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{points}"/>',
+        *(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in spots),
+        f'<text x="{x}" y="{y}" fill="{colour}">{html.escape(name)}</text>',
+    ]
 
 
 def _ticks(low: float, high: float, log: bool) -> list[float]:

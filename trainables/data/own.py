@@ -113,36 +113,7 @@ def _read_folder(listed: list[dict[str, list[Path]]]) -> Raw:
 def read_npz(path: Path) -> Raw:
     """The data set in an .npz file; see the module's text for what is accepted."""
     where = str(path)
-    try:
-        if not zipfile.is_zipfile(path):
-            # numpy would take it for a pickle and advise to load it unsafely.
-            raise ValueError("a file that is empty" if path.stat().st_size == 0 else "a file that is no archive")
-        with np.load(path, allow_pickle=False) as archive:
-            keys = list(archive.files)
-            chosen = _PARTS if set(_PARTS) <= set(keys) else _WHOLE
-            if not set(chosen) <= set(keys):
-                raise UserError(
-                    sentence(
-                        "An .npz data set",
-                        "arrays x and y, or x_train, y_train, x_test and y_test",
-                        Shown(", ".join(keys) or "no arrays"),
-                        where,
-                    )
-                )
-            arrays = [archive[key] for key in chosen]
-            if not all(isinstance(array, np.ndarray) for array in arrays):
-                raise ValueError("a member is not an array")
-    except UserError:
-        raise
-    except Exception as error:  # zipfile, zlib and numpy each have their own ways of refusing a broken file
-        raise UserError(
-            sentence(
-                "An .npz data set",
-                "a complete file of plain arrays (written by numpy.savez)",
-                Shown(str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"),
-                where,
-            )
-        ) from error
+    chosen, arrays = _arrays(path)
     images, labels = arrays[0::2], arrays[1::2]
     for key_x, key_y, x, y in zip(chosen[0::2], chosen[1::2], images, labels, strict=True):
         if x.ndim == 0 or y.ndim == 0 or len(x) != len(y):
@@ -172,6 +143,42 @@ def read_npz(path: Path) -> Raw:
     return Raw(
         from_arrays(x[0], numbers[0]), from_arrays(x[1], numbers[1]), tuple(map(str, values.tolist())), x[0].shape[1:]
     )
+
+
+def _arrays(path: Path) -> tuple[tuple[str, ...], list[Any]]:
+    """The names of the arrays in an .npz file that are a data set, images and labels in turn, and the arrays."""
+    where = str(path)
+    try:
+        if not zipfile.is_zipfile(path):
+            # numpy would take it for a pickle and advise to load it unsafely.
+            raise ValueError("a file that is empty" if path.stat().st_size == 0 else "a file that is no archive")
+        with np.load(path, allow_pickle=False) as archive:
+            keys = list(archive.files)
+            chosen = _PARTS if set(_PARTS) <= set(keys) else _WHOLE
+            if not set(chosen) <= set(keys):
+                raise UserError(
+                    sentence(
+                        "An .npz data set",
+                        "arrays x and y, or x_train, y_train, x_test and y_test",
+                        Shown(", ".join(keys) or "no arrays"),
+                        where,
+                    )
+                )
+            arrays = [archive[key] for key in chosen]
+            if not all(isinstance(array, np.ndarray) for array in arrays):
+                raise ValueError("a member is not an array")
+        return chosen, arrays
+    except UserError:
+        raise
+    except Exception as error:  # zipfile, zlib and numpy each have their own ways of refusing a broken file
+        raise UserError(
+            sentence(
+                "An .npz data set",
+                "a complete file of plain arrays (written by numpy.savez)",
+                Shown(str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"),
+                where,
+            )
+        ) from error
 
 
 def _whole(y: NDArray[Any], key: str, where: str) -> Labels:

@@ -1,20 +1,13 @@
 """How the training data is dealt to the clients.
 
-| recipe         | of       | what it does
-|
-|----------------|----------|---------------------------------------------------------------------------------------------|
-| `iid`          | -        | equal shares, drawn uniformly
-|
-| `dir_class`    | DFRD     | every class is split over the clients by Dir(ω·1_N); full clients get nothing more
-|
-| `dir_client`   | FedMD-CG | every client draws its label distribution from Dir(ω·1_C); equal client sizes
-|
-| `dir_dominant` | FedKF    | Dir(ω·1) per class, redrawn until the clients take turns in holding the largest share
-|
-| `dir_pfl`      | DHF      | `dir_class` with a minimum size of 40; meant for train and test data merged
-|
-| `pathological` | DHF      | every client sees k classes, in unequal shares
-|
+| recipe         | of       | what it does                                                                          |
+|----------------|----------|---------------------------------------------------------------------------------------|
+| `iid`          | -        | equal shares, drawn uniformly                                                         |
+| `dir_class`    | DFRD     | every class is split over the clients by Dir(ω·1_N); full clients get nothing more    |
+| `dir_client`   | FedMD-CG | every client draws its label distribution from Dir(ω·1_C); equal client sizes         |
+| `dir_dominant` | FedKF    | Dir(ω·1) per class, redrawn until the clients take turns in holding the largest share |
+| `dir_pfl`      | DHF      | `dir_class` with a minimum size of 40; meant for train and test data merged           |
+| `pathological` | DHF      | every client sees k classes, in unequal shares                                        |
 
 A recipe decides only how many samples of each class every client gets, a table of counts `(N, C)`; which ones they are
 is a uniform draw that all recipes share. Every sample goes to exactly one client.

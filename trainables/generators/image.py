@@ -3,15 +3,11 @@
     h = generator.merge(z, y)      z ~ N(0, I) (B, d), labels y (B,)  ->  (B, d')
     s = generator(h)               images in [−1, 1], (B, ch, H, W)
 
-| layer                | 32×32                    | 64×64                    | any other size
-|
-|----------------------|--------------------------|--------------------------|--------------------------------------------|
-| ConvT, ReLU          | d' → 512, k4 s1 → 4×4    | d' → 512, k4 s1 → 4×4    | d' → min(64·2ⁿ, 512), kernel a×b → a×b
-|
-| ConvT k4 s2, BN, ReLU| 256 → 8×8, 128 → 16×16   | 256, 128, 64 → 32×32     | n times, halving channels down to 64
-|
-| ConvT, tanh          | ch, k4 s2 → 32×32        | ch, k4 s2 → 64×64        | ch, k3 s1 p1, cut to H×W about the centre
-|
+| layer                 | 32×32                  | 64×64                  | any other size                             |
+|-----------------------|------------------------|------------------------|--------------------------------------------|
+| ConvT, ReLU           | d' → 512, k4 s1 → 4×4  | d' → 512, k4 s1 → 4×4  | d' → min(64·2ⁿ, 512), kernel a×b → a×b     |
+| ConvT k4 s2, BN, ReLU | 256 → 8×8, 128 → 16×16 | 256, 128, 64 → 32×32   | n times, halving channels down to 64       |
+| ConvT, tanh           | ch, k4 s2 → 32×32      | ch, k4 s2 → 64×64      | ch, k3 s1 p1, cut to H×W about the centre  |
 
 For other sizes n = floor(log2(min(H, W)/4)) doublings start from a = ceil(H/2ⁿ), b = ceil(W/2ⁿ), so a starts between
 4 and 7: 8×8 grows 4→8, 16×16 grows 4→8→16, 28×28 grows 7→14→28. The last layer works at full resolution because with

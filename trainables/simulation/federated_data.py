@@ -67,11 +67,74 @@ def build(
     source = data.load(config.dataset, data_dir)
     check(config, source)
     rng = Rng(seed)
-    train_y, test_y = np.asarray(source.train_y), np.asarray(source.test_y)
-    offset = len(train_y)
-    labels = np.concatenate([train_y, test_y])
-    inside = config.client_test_fraction > 0  # measured samples are then taken inside each client, not from the pool
-    test = np.arange(offset, offset + len(test_y))
+    labels = np.concatenate([np.asarray(source.train_y), np.asarray(source.test_y)])
+    split = _split(config, source, labels, rng)
+    all_labels = torch.from_numpy(labels.astype(np.int64))
+    mean, std = (torch.tensor(v, dtype=torch.float32, device=device) for v in (source.mean, source.std))
+    images = _images(source, device)
+    clients = tuple(
+        ClientData(i, images, positions, all_labels[positions], source.classes, mean, std, device)
+        for i, positions in enumerate(torch.from_numpy(np.sort(part)) for part in split.clients)
+    )
+
+    def measured(indices: Indices, name: str, own: tuple[Tensor, ...] | None) -> Part:
+        positions = torch.from_numpy(indices)
+        shares = even_shares(labels[indices], config.clients, rng.numpy("shares", name))
+        return Part(positions, all_labels[positions], shares, own)
+
+    federated = FederatedData(
+        images,
+        clients,
+        torch.stack([c.label_counts() for c in clients]),
+        measured(split.test, "test", split.own_test),
+        measured(split.validation, "validation", split.own_validation) if len(split.validation) else None,
+        mean,
+        std,
+        tuple(source.class_names),
+        _fingerprint(source.hash, split.clients),
+    )
+    return _federation(config, seed, device, source, tuple(len(c) for c in clients)), federated
+
+
+def _federation(
+    config: FederationConfig, seed: int, device: torch.device, source: data.Dataset, sizes: tuple[int, ...]
+) -> Federation:
+    """The public knowledge of a federation whose clients hold so many samples each."""
+    return Federation(
+        seed=seed,
+        clients=config.clients,
+        sizes=sizes,
+        classes=source.classes,
+        shape=source.shape,
+        mean=tuple(source.mean),
+        std=tuple(source.std),
+        model=resolve_model(config.model, source.shape),
+        widths=budgets(config.clients, config.rho, config.sigma),
+        rounds=config.rounds,
+        device=device,
+        precision=config.precision,
+    )
+
+
+@dataclass(frozen=True)
+class _Split:
+    """Positions in the shared images: of each client's training samples, of the test set and of the validation share.
+
+    `own_test` and `own_validation`: each client's own samples among those, where clients keep some."""
+
+    clients: list[Indices]
+    test: Indices
+    validation: Indices
+    own_test: tuple[Tensor, ...] | None = None
+    own_validation: tuple[Tensor, ...] | None = None
+
+
+def _split(config: FederationConfig, source: data.Dataset, labels: np.ndarray, rng: Rng) -> _Split:
+    """Who holds what. `labels` are those of the training and the test set in one array."""
+    # With a share of each client's own samples to test on, measured samples are taken inside each client.
+    inside = config.client_test_fraction > 0
+    train_y = np.asarray(source.train_y)
+    test = np.arange(len(train_y), len(labels))
     train, validation = stratified_cut(train_y, 0.0 if inside else config.validation_fraction, rng.numpy("validation"))
     if config.partition == "dir_pfl":  # deals training and test data together
         train, test = np.concatenate([train, test]), test[:0]
@@ -86,63 +149,11 @@ def build(
         min_size=config.min_samples,
     )
     parts = [train[part] for part in dealt]
-    own_test = own_validation = None
-    if inside:
-        parts, test, own_test = _hold_out(parts, config.client_test_fraction, rng.child("client_test"))
-        parts, validation, own_validation = _hold_out(parts, config.validation_fraction, rng.child("client_validation"))
-    images = _images(source, device)
-    all_labels = torch.from_numpy(labels.astype(np.int64))
-    mean, std = (torch.tensor(v, dtype=torch.float32, device=device) for v in (source.mean, source.std))
-    clients = tuple(
-        ClientData(
-            i,
-            images,
-            torch.from_numpy(np.sort(part)),
-            all_labels[torch.from_numpy(np.sort(part))],
-            source.classes,
-            mean,
-            std,
-            device,
-        )
-        for i, part in enumerate(parts)
-    )
-
-    def measured(indices: Indices, name: str, own: tuple[Tensor, ...] | None) -> Part:
-        positions = torch.from_numpy(indices)
-        return Part(
-            positions,
-            all_labels[positions],
-            even_shares(labels[indices], config.clients, rng.numpy("shares", name)),
-            own,
-        )
-
-    federation = Federation(
-        seed=seed,
-        clients=config.clients,
-        sizes=tuple(len(c) for c in clients),
-        classes=source.classes,
-        shape=source.shape,
-        mean=tuple(source.mean),
-        std=tuple(source.std),
-        model=resolve_model(config.model, source.shape),
-        widths=budgets(config.clients, config.rho, config.sigma),
-        rounds=config.rounds,
-        device=device,
-        precision=config.precision,
-    )
-    counts = torch.stack([c.label_counts() for c in clients])
-    federated = FederatedData(
-        images,
-        clients,
-        counts,
-        measured(test, "test", own_test),
-        measured(validation, "validation", own_validation) if len(validation) else None,
-        mean,
-        std,
-        tuple(source.class_names),
-        _fingerprint(source.hash, parts),
-    )
-    return federation, federated
+    if not inside:
+        return _Split(parts, test, validation)
+    parts, test, own_test = _hold_out(parts, config.client_test_fraction, rng.child("client_test"))
+    parts, validation, own_validation = _hold_out(parts, config.validation_fraction, rng.child("client_validation"))
+    return _Split(parts, test, validation, own_test, own_validation)
 
 
 def _images(source: data.Dataset, device: torch.device) -> Images:

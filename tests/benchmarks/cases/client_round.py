@@ -53,96 +53,89 @@ MODELS = (
 
 def run(quick: bool) -> Case:
     case = Case("client_round", TITLE, TEXT, quick=quick)
-    rows = []
+    rows: list[list[Any]] = []
     for model, title, side, channels, clients, steps, turns, must in MODELS[:1] if quick else MODELS:
         values, test = federation(model, side, channels, 2 if quick else clients, 2 if quick else steps)
-        clients = values["clients"]
-        arms = {
-            "plain, untuned": Arm("plain", {"values": values}, malloc=False),
-            "plain": Arm("plain", {"values": values}),
-            "optimised": Arm("optimised", {"values": values}),
-            "fedtune": Arm("rounds", {"method": "fedavg", "values": values}),
-            "kernels": Arm(
-                "floor", {"values": values, "shape": [channels, side, side], "clients": clients, "test": test}
-            ),
-        }
-        if quick:
-            arms = {name: arms[name] for name in ("plain", "optimised", "fedtune")}
-        with Processes(f"client_round, {model}") as processes:
-            for name, arm in arms.items():
-                processes.start(name, arm)
-            processes.ready()
-            first = {}
-            for name in arms:
-                processes.run([name])
-                first[name] = processes.describe(name).get("model")
-            found = interleave(
-                processes,
-                {name: [name] for name in arms},
-                repeats=2 if quick else turns,
-                drop=0 if quick or must is None else 1,
-            )
-            said = {name: processes.describe(name) for name in arms}
+        arms = _arms(values, [channels, side, side], test, quick)
+        first, found, said = _measured(model, arms, 2 if quick else turns, 0 if quick or must is None else 1)
         bookkeeping = 100 / ratio(*_beside(values, 3 if quick else 2 * turns)) - 100
-        work = f"{clients} × {values['local_steps']} × {values['batch_size']}"
-        for name in arms:
-            kernels = 1 / ratio(found["kernels"], found[name]) if "kernels" in found else None
-            differs = apart(first["plain"], first[name]) if first[name] else None
-            heading = [title, work] if name == next(iter(arms)) else ["", ""]
-            rows.append(
-                [
-                    *heading,
-                    name,
-                    statistics.median(found[name]),
-                    ratio(found["plain"], found[name]),
-                    kernels,
-                    said[name]["memory"]["pss"],
-                    differs,
-                ]
-            )
+        rows += _rows(title, values, first, found, said)
         split = {
             key: statistics.median(s[key] for s in said["fedtune"]["split"][1:])
             for key in ("client", "server", "evaluation")
         }
         case.notes.append(
             f"{title}: of fedtune's round {split['client']:.3g} s are local training, {split['server']:.3g} s the "
-            f"server, "
-            f"{split['evaluation']:.3g} s evaluation. Beside the optimised loop in one process it takes "
+            f"server, {split['evaluation']:.3g} s evaluation. Beside the optimised loop in one process it takes "
             f"{bookkeeping:.2g} % longer."
         )
         if must is not None and not quick:
-            case.faster(f"{title}: round against the plain loop", must, found["plain"], found["fedtune"])
-            case.faster(
-                f"{title}: round against the plain loop with the system's allocator",
-                must,
-                found["plain, untuned"],
-                found["fedtune"],
-            )
-            case.goals += [
-                Goal(f"{title}: bookkeeping over the optimised loop", 5.0, bookkeeping, least=False, unit=" %"),
-                Goal(
-                    f"{title}: round against its kernels alone",
-                    2.6,
-                    1 / ratio(found["kernels"], found["fedtune"]),
-                    least=False,
-                    unit="×",
-                ),
-            ]
-    case.table(
-        "Seconds per round",
-        (
-            "model",
-            "clients × steps × batch",
-            "arm",
-            "s/round",
-            "speed-up over plain",
-            "÷ kernels",
-            "PSS, MiB",
-            "differs by",
-        ),
-        rows,
-    )
+            _goals(case, title, must, found, bookkeeping)
+    heading = ("model", "clients × steps × batch", "arm", "s/round", "speed-up over plain", "÷ kernels", "PSS, MiB")
+    case.table("Seconds per round", (*heading, "differs by"), rows)
     return case
+
+
+def _arms(values: dict[str, Any], shape: list[int], test: int, quick: bool) -> dict[str, Arm]:
+    """What is compared, by name."""
+    arms = {
+        "plain, untuned": Arm("plain", {"values": values}, malloc=False),
+        "plain": Arm("plain", {"values": values}),
+        "optimised": Arm("optimised", {"values": values}),
+        "fedtune": Arm("rounds", {"method": "fedavg", "values": values}),
+        "kernels": Arm("floor", {"values": values, "shape": shape, "clients": values["clients"], "test": test}),
+    }
+    return {name: arms[name] for name in ("plain", "optimised", "fedtune")} if quick else arms
+
+
+def _measured(
+    model: str, arms: dict[str, Arm], turns: int, drop: int
+) -> tuple[dict[str, Any], dict[str, list[float]], dict[str, dict[str, Any]]]:
+    """By arm: its model after the first round, its seconds per round, and what it says of itself at the end."""
+    with Processes(f"client_round, {model}") as processes:
+        for name, arm in arms.items():
+            processes.start(name, arm)
+        processes.ready()
+        first = {}
+        for name in arms:
+            processes.run([name])
+            first[name] = processes.describe(name).get("model")
+        found = interleave(processes, {name: [name] for name in arms}, repeats=turns, drop=drop)
+        return first, found, {name: processes.describe(name) for name in arms}
+
+
+def _rows(
+    title: str,
+    values: dict[str, Any],
+    first: dict[str, Any],
+    found: dict[str, list[float]],
+    said: dict[str, dict[str, Any]],
+) -> list[list[Any]]:
+    """A model's lines of the table, an arm each."""
+    size = f"{values['clients']} × {values['local_steps']} × {values['batch_size']}"
+    rows: list[list[Any]] = []
+    for name, seconds in found.items():
+        kernels = 1 / ratio(found["kernels"], seconds) if "kernels" in found else None
+        differs = apart(first["plain"], first[name]) if first[name] else None
+        speed = [statistics.median(seconds), ratio(found["plain"], seconds), kernels]
+        rows.append([*(["", ""] if rows else [title, size]), name, *speed, said[name]["memory"]["pss"], differs])
+    return rows
+
+
+def _goals(case: Case, title: str, must: float, found: dict[str, list[float]], bookkeeping: float) -> None:
+    """What must be reached for a model."""
+    case.faster(f"{title}: round against the plain loop", must, found["plain"], found["fedtune"])
+    case.faster(
+        f"{title}: round against the plain loop with the system's allocator",
+        must,
+        found["plain, untuned"],
+        found["fedtune"],
+    )
+    kernels = 1 / ratio(found["kernels"], found["fedtune"])
+    case.goals += [
+        Goal(f"{title}: bookkeeping over the optimised loop", 5.0, bookkeeping, least=False, unit=" %"),
+        Goal(f"{title}: round against its kernels alone", 2.6, kernels, least=False, unit="×"),
+    ]
 
 
 def _beside(values: dict[str, Any], turns: int) -> tuple[list[float], list[float]]:

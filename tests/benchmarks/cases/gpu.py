@@ -20,8 +20,6 @@ round. Whether the processes' kernels overlap depends on whether NVIDIA's MPS ru
 def run(quick: bool) -> Case | None:
     import torch
 
-    from fedtune.machine import resources
-
     if not torch.cuda.is_available():
         print(
             "There is no GPU here that PyTorch can use, so there is nothing to measure; run `make bench-gpu` on a "
@@ -36,27 +34,7 @@ def run(quick: bool) -> Case | None:
         : 1 if quick else 2
     ]:
         values, _ = federation(model, side, channels, 2 if quick else 10, 2 if quick else 20)
-        rows: list[list[Any]] = []
-        for executor in executors:
-            single = None
-            for n in counts:
-                with Processes(f"gpu, {model}, {executor}, {n} trials") as processes:
-                    names = [f"trial {i}" for i in range(n)]
-                    for name in names:
-                        threads = max(1, resources.cores() // n)
-                        processes.start(
-                            name,
-                            Arm(
-                                "gpu_rounds",
-                                {"values": values | {"executor": executor}, "share": 1 / n},
-                                threads=threads,
-                            ),
-                        )
-                    found = interleave(processes, {"all": names}, repeats=2 if quick else 5)["all"]
-                    memory = max(processes.describe(name)["gpu_mib"] for name in names)
-                rate = n / statistics.median(found)
-                single = single or rate
-                rows.append([executor, n, statistics.median(found), 3600 * rate, rate / single, memory])
+        rows = [row for executor in executors for row in _trials(model, values, executor, counts, 2 if quick else 5)]
         case.table(
             f"{title} on {torch.cuda.get_device_name()}",
             (
@@ -73,6 +51,28 @@ def run(quick: bool) -> Case | None:
         "NVIDIA's MPS was running." if mps() else "NVIDIA's MPS was not running: the trials' kernels took turns."
     )
     return case
+
+
+def _trials(
+    model: str, values: dict[str, Any], executor: str, counts: tuple[int, ...], repeats: int
+) -> list[list[Any]]:
+    """An executor's lines of the table, one for each number of trials at once."""
+    from fedtune.machine import resources
+
+    rows: list[list[Any]] = []
+    single = None
+    for n in counts:
+        with Processes(f"gpu, {model}, {executor}, {n} trials") as processes:
+            names = [f"trial {i}" for i in range(n)]
+            for name in names:
+                options = {"values": values | {"executor": executor}, "share": 1 / n}
+                processes.start(name, Arm("gpu_rounds", options, threads=max(1, resources.cores() // n)))
+            found = interleave(processes, {"all": names}, repeats=repeats)["all"]
+            memory = max(processes.describe(name)["gpu_mib"] for name in names)
+        rate = n / statistics.median(found)
+        single = single or rate
+        rows.append([executor, n, statistics.median(found), 3600 * rate, rate / single, memory])
+    return rows
 
 
 def mps() -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import sys
+from typing import Any
 
 from tests.benchmarks.cases.client_round import federation
 from tests.benchmarks.measure import ROOT, Arm, Processes, interleave, ratio
@@ -26,30 +27,7 @@ def run(quick: bool) -> Case | None:
         return None
     case = Case("peers", TITLE, TEXT, quick=quick)
     values, _ = federation("lenet5", 28, 1, 2 if quick else 10, 2 if quick else 20)
-    shared = {key: values[key] for key in ("dataset", "clients", "lr", "batch_size")}
-    variables = {
-        "BENCH_DATASET": values["dataset"],
-        "BENCH_CLIENTS": str(values["clients"]),
-        "BENCH_LR": str(values["lr"]),
-        "BENCH_BATCH": "64",
-    }
-    torchrun = (
-        str(ENVIRONMENTS / "pfl" / "bin" / "torchrun"),
-        "--standalone",
-        "--nproc-per-node",
-        "2",
-        "-m",
-        "tests.benchmarks.peers.pfl_arm",
-    )
-    flower = (str(ENVIRONMENTS / "flower" / "bin" / "python"), "-m", "tests.benchmarks.peers.flower_arm")
-    trial = {"method": "fedavg", "values": values}
-    arms = {
-        "plain": Arm("plain", {"values": values}, malloc=False),
-        "flower": Arm("peer", shared | {"actors": 2}, malloc=False, command=flower),
-        "pfl": Arm("peer", shared, malloc=False, command=torchrun, variables=variables),
-        "a": Arm("rounds", trial),
-        "b": Arm("rounds", trial),
-    }
+    arms = _arms(values)
     lanes = {
         "plain loop, 1 thread": ["plain"],
         "Flower, 2 actors": ["flower"],
@@ -93,3 +71,31 @@ def run(quick: bool) -> Case | None:
         "learning rate."
     )
     return case
+
+
+def _arms(values: dict[str, Any]) -> dict[str, Arm]:
+    """The processes, by name: the plain loop, each simulator in its own environment, fedtune twice."""
+    shared = {key: values[key] for key in ("dataset", "clients", "lr", "batch_size")}
+    variables = {
+        "BENCH_DATASET": values["dataset"],
+        "BENCH_CLIENTS": str(values["clients"]),
+        "BENCH_LR": str(values["lr"]),
+        "BENCH_BATCH": "64",
+    }
+    torchrun = (
+        str(ENVIRONMENTS / "pfl" / "bin" / "torchrun"),
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        "-m",
+        "tests.benchmarks.peers.pfl_arm",
+    )
+    flower = (str(ENVIRONMENTS / "flower" / "bin" / "python"), "-m", "tests.benchmarks.peers.flower_arm")
+    trial = {"method": "fedavg", "values": values}
+    return {
+        "plain": Arm("plain", {"values": values}, malloc=False),
+        "flower": Arm("peer", shared | {"actors": 2}, malloc=False, command=flower),
+        "pfl": Arm("peer", shared, malloc=False, command=torchrun, variables=variables),
+        "a": Arm("rounds", trial),
+        "b": Arm("rounds", trial),
+    }

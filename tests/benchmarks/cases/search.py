@@ -105,24 +105,10 @@ def overhead(
             ["with no trial under way", statistics.median(idle), None],
         ],
     )
-    case.goals.append(
-        Goal(
-            f"Search over the same trials run bare, {at}, whole call",
-            must,
-            100 / ratio(bare, whole) - 100,
-            least=False,
-            unit=" %",
-        )
-    )
-    case.goals.append(
-        Goal(
-            f"Search over the same trials run bare, {at}, without Ray's start and end",
-            must,
-            100 / ratio(bare, inner) - 100,
-            least=False,
-            unit=" %",
-        )
-    )
+    for what, taken in (("whole call", whole), ("without Ray's start and end", inner)):
+        more = 100 / ratio(bare, taken) - 100
+        title = f"Search over the same trials run bare, {at}, {what}"
+        case.goals.append(Goal(title, must, more, least=False, unit=" %"))
 
 
 def under_way(diary: Path) -> float:

@@ -84,15 +84,7 @@ def run(quick: bool) -> Case:
             ]
             for name, seconds in found.items()
         ]
-        passes = said["fedtune"]["generator"]
-        rest = {name: [seconds - passes for seconds in found[name]] for name in ("naive", "frozen", "fedtune")}
-        case.notes.append(
-            f"{widths}: the generator's own passes, no shorter in the other arms, take {10 * passes:.3g} s of "
-            f"fedtune's "
-            f"{10 * statistics.median(found['fedtune']):.3g} s in fp32. With so much taken off every arm, fedtune is "
-            f"{ratio(rest['naive'], rest['fedtune']):.3g} times as fast as the naive loops and "
-            f"{ratio(rest['frozen'], rest['fedtune']):.3g} times as fast as those with frozen teachers."
-        )
+        case.notes.append(_without_passes(widths, said["fedtune"]["generator"], found))
         if model == "cnn_narrow":
             case.faster("DFRD server phase, fp32, against the naive loops", 2.4, found["naive"], found["fedtune"])
             case.faster("DFRD server phase, fp32, against frozen teachers", 1.8, found["frozen"], found["fedtune"])
@@ -106,3 +98,14 @@ def run(quick: bool) -> Case:
         rows,
     )
     return case
+
+
+def _without_passes(widths: str, passes: float, found: dict[str, list[float]]) -> str:
+    """A sentence on how fast fedtune is without the generator's own passes, of so many seconds, which all arms share."""
+    rest = {name: [seconds - passes for seconds in found[name]] for name in ("naive", "frozen", "fedtune")}
+    return (
+        f"{widths}: the generator's own passes, no shorter in the other arms, take {10 * passes:.3g} s of "
+        f"fedtune's {10 * statistics.median(found['fedtune']):.3g} s in fp32. With so much taken off every arm, fedtune is "
+        f"{ratio(rest['naive'], rest['fedtune']):.3g} times as fast as the naive loops and "
+        f"{ratio(rest['frozen'], rest['fedtune']):.3g} times as fast as those with frozen teachers."
+    )

@@ -47,6 +47,12 @@ def run(quick: bool) -> Case:
             for name, seconds in found.items()
         ],
     )
+    _goals(case, found)
+    return case
+
+
+def _goals(case: Case, found: dict[str, list[float]]) -> None:
+    """What two packed trials must reach."""
     pair = [s / 2 for s in found["2 trials × 1 thread"]]
     case.faster(
         "Two 1-thread trials against one 2-thread trial, trials per hour", 1.2, found["1 trial × 2 threads"], pair
@@ -68,4 +74,3 @@ def run(quick: bool) -> Case:
             spread=(min(doubled), max(doubled)),
         ),
     )
-    return case
