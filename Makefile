@@ -1,8 +1,8 @@
 # make demo    set up, search on real digits, report, train the winner
 # make test    set up, run the tests: about six minutes on two cores
 # make test-slow   set up, run those that take more than about ten seconds each: kills, resumes, the documents' commands
-# make test-processors   set up, run the tests that hang on rounding as on processors with less: AVX2, then neither AVX2 nor AVX
-# make lint    style, types, layers
+# make test-processors   set up, run the tests that depend on rounding as on processors with fewer instructions: AVX2, then neither AVX2 nor AVX
+# make lint    style, format, types, layers
 # make docs    set up, build the documentation site into site/; a broken link fails
 # make bench   set up, measure against plain loops (about 50 minutes on two quiet cores), make bench/performance.md
 # make bench-peers   the same work by Flower and pfl-research, installed into .venv-peers (about 11 GB)
@@ -16,7 +16,7 @@ BIN       := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 PYTHON    ?= python3
 HEARTBEAT := $(PYTHON) scripts/heartbeat.py
-# A file's tests share what is dear to make, so a file stays in one process.
+# The tests of one file share what takes long to make, so a file stays in one process.
 PARALLEL  := -n auto --maxprocesses 4 --dist loadfile
 export PYTHON
 
@@ -40,6 +40,7 @@ test-processors: $(INSTALLED)
 
 lint: $(INSTALLED)
 	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet .
 	@$(HEARTBEAT) "Checking types" $(BIN)/mypy
 	@$(HEARTBEAT) "Checking layers" $(BIN)/lint-imports --no-logo
 

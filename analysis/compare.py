@@ -22,7 +22,7 @@ DEFAULT_METRICS = ("global_accuracy", "local_accuracy")
 
 @dataclass(frozen=True)
 class Entry:
-    """One run and one metric: its values by seed, their summary, and the paired test against the first run (None for that one)."""
+    """One run and one metric: values by seed, their summary, the paired test against the first run (itself: None)."""
 
     run: str
     method: str
@@ -58,29 +58,53 @@ class Comparison:
             Column("t_p", "p (paired t)", _p),
             Column("wilcoxon_p", "p (Wilcoxon)", _p),
         ]
-        return Table(columns, rows, f"Test results, {'best round' if self.readout == 'best' else 'last round'}", self.notes())
+        return Table(
+            columns, rows, f"Test results, {'best round' if self.readout == 'best' else 'last round'}", self.notes()
+        )
 
     def records(self) -> Table:
-        """The same with every number in a column of its own: mean, std, the 95 % t interval (low, high), for CSV and JSON."""
-        keys = ("run", "method", "metric", "trial", "rounds", "n", "mean", "std", "low", "high", "difference", "pairs", "t_p", "wilcoxon_p")
+        """The same for CSV and JSON: every number in a column of its own, with the 95 % t interval (low, high)."""
+        keys = (
+            "run",
+            "method",
+            "metric",
+            "trial",
+            "rounds",
+            "n",
+            "mean",
+            "std",
+            "low",
+            "high",
+            "difference",
+            "pairs",
+            "t_p",
+            "wilcoxon_p",
+        )
         return Table([Column(key, key) for key in keys], [_row(e) for e in self.entries], notes=self.notes())
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for --json: `results` (accuracies in per cent), `seeds` (values as recorded, by seed), `notes`."""
-        seeds = [{"run": e.run, "metric": e.metric, "values": {str(s): v for s, v in e.values.items()}} for e in self.entries]
+        seeds = [
+            {"run": e.run, "metric": e.metric, "values": {str(s): v for s, v in e.values.items()}} for e in self.entries
+        ]
         return {"readout": self.readout, "results": self.records().json(), "seeds": seeds, "notes": self.notes()}
 
     def notes(self) -> list[str]:
         """What the reader of the table has to know."""
         first = names(self.runs)[0]
-        notes = [f"Δ and p compare each run with {first} on the seeds both have; p-values are two-sided and not corrected for several comparisons."]
+        notes = [
+            f"Δ and p compare each run with {first} on the seeds both have; p-values are two-sided and not corrected "
+            "for several comparisons."
+        ]
         if self.readout == "best":
             notes.append("The best round was picked on the test data itself, as many papers do: it is optimistic.")
         pairs = [e.test.n for e in self.entries if e.test is not None]
         if pairs and min(pairs) < 2:
             notes.append("Where fewer than two seeds are common no paired test is possible.")
         elif pairs and min(pairs) < 6:
-            notes.append(f"With {min(pairs)} pairs the Wilcoxon test cannot fall below p = {2.0 ** (1 - min(pairs)):.3g}.")
+            notes.append(
+                f"With {min(pairs)} pairs the Wilcoxon test cannot fall below p = {2.0 ** (1 - min(pairs)):.3g}."
+            )
         if any(run.kind != "run" for run in self.runs):
             notes.append(
                 "A search takes part with its best trial, chosen by "
@@ -92,15 +116,27 @@ class Comparison:
             notes.append(f"The runs are of different lengths ({', '.join(map(str, sorted(lengths)))} rounds).")
         data = {str(run.value("dataset", "")) for run in self.runs}
         if len(data) > 1:
-            notes.append(f"The runs used different data sets ({', '.join(sorted(data))}): their numbers are not comparable.")
-        return notes + machines.side_by_side({name: run.provenance for name, run in zip(names(self.runs), self.runs, strict=True)})
+            notes.append(
+                f"The runs used different data sets ({', '.join(sorted(data))}): their numbers are not comparable."
+            )
+        return notes + machines.side_by_side(
+            {name: run.provenance for name, run in zip(names(self.runs), self.runs, strict=True)}
+        )
 
     def long(self) -> pd.DataFrame:
         """Tidy: run, method, metric, seed, value (as recorded)."""
-        return pd.DataFrame([{"run": e.run, "method": e.method, "metric": e.metric, "seed": s, "value": v} for e in self.entries for s, v in e.values.items()])
+        return pd.DataFrame(
+            [
+                {"run": e.run, "method": e.method, "metric": e.metric, "seed": s, "value": v}
+                for e in self.entries
+                for s, v in e.values.items()
+            ]
+        )
 
 
-def compare(paths: Sequence[str | os.PathLike[str]], *, metrics: Sequence[str] = (), readout: str = "last") -> Comparison:
+def compare(
+    paths: Sequence[str | os.PathLike[str]], *, metrics: Sequence[str] = (), readout: str = "last"
+) -> Comparison:
     """Two or more runs side by side. A search takes part with its best trial (by what it selected on), a `kind: run`
     directory with all its trials, each a seed.
 

@@ -8,10 +8,10 @@ that names them:
     plot(drawing, labels)  -> plotly Figure    the drawing and nothing else: it reads no run
     FIGURE = Figure(title=..., read=..., needs=needs, data=data, plot=plot)
 
-The drawing is a `pandas.DataFrame` where that is all `plot` needs. Otherwise it is a frozen dataclass of the file's own,
-called `Drawing`, whose field `table` is the DataFrame and whose other fields are named and typed. A table is tidy, and
-its columns and their units stand in the docstring of `data` or of `Drawing`. `Figure` is generic in the drawing's type,
-so mypy reports a `plot` that does not take what `data` returns.
+The drawing is a `pandas.DataFrame` where that is all `plot` needs. Otherwise it is a frozen dataclass of the file's
+own, called `Drawing`, whose field `table` is the DataFrame and whose other fields are named and typed. A table is tidy,
+and its columns and their units stand in the docstring of `data`. `Figure` is generic in the drawing's type, so mypy
+reports a `plot` that does not take what `data` returns.
 
 The file is found because it is there (see `analysis.figures`).
 """

@@ -18,8 +18,12 @@ if TYPE_CHECKING:
     from analysis.runs import Run
 
 #: Shares between 0 and 1 that are shown in per cent.
-PERCENT = frozenset(n for n in METRICS if n.removeprefix("val_").removeprefix("aca_").removeprefix("oca_") in {
-    "global_accuracy", "local_accuracy", "amp", "wlp", "g_acc_virtual", "p_acc", "p_acc_global"})
+PERCENT = frozenset(
+    n
+    for n in METRICS
+    if n.removeprefix("val_").removeprefix("aca_").removeprefix("oca_")
+    in {"global_accuracy", "local_accuracy", "amp", "wlp", "g_acc_virtual", "p_acc", "p_acc_global"}
+)
 
 
 def text(raw: object) -> str:
@@ -98,7 +102,11 @@ class Labels:
         """The interval that was searched; None where it is not recorded."""
         item = self.parameters.get(key, {})
         low, high = item.get("low"), item.get("high")
-        return (float(low), float(high)) if isinstance(low, (int, float)) and isinstance(high, (int, float)) and low < high else None
+        return (
+            (float(low), float(high))
+            if isinstance(low, (int, float)) and isinstance(high, (int, float)) and low < high
+            else None
+        )
 
     def options(self, key: str) -> list[str]:
         """A choice's options in the order they were declared; empty for other kinds."""

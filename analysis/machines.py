@@ -1,7 +1,7 @@
 """On what a run was computed, as far as that decides the last digits of its numbers.
 
-The same seed gives the same bits with the same versions of the libraries on the same kind of processor: PyTorch takes other
-kernels on another one, whose sums run in another order. Over rounds that can decide which trial a search stops.
+The same seed gives the same bits with the same versions of the libraries on the same kind of processor: PyTorch takes
+other kernels on another one, whose sums run in another order. Over rounds that can decide which trial a search stops.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def kind(machine: Mapping[str, Any]) -> str:
-    """A recorded machine's processor, the instructions PyTorch uses of it, and the GPU, on one line: `AMD EPYC (AVX512)`."""
+    """A recorded machine's processor, the instructions that PyTorch uses of it, and the GPU: `AMD EPYC (AVX512)`."""
     processor, instructions, gpu = (machine.get(key) for key in ("processor", "instructions", "gpu"))
     return ", ".join(map(str, filter(None, (f"{processor} ({instructions})" if instructions else processor, gpu))))
 
@@ -22,29 +22,37 @@ def apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[tuple[str, s
     What only one of them recorded is not compared: earlier versions recorded less."""
     found: list[tuple[str, str]] = []
     ours, theirs = (p.get("machine") or {} for p in (one, other))
-    if any(ours[key] != theirs[key] for key in ("processor", "instructions", "gpu") if ours.get(key) and theirs.get(key)):
+    if any(
+        ours[key] != theirs[key] for key in ("processor", "instructions", "gpu") if ours.get(key) and theirs.get(key)
+    ):
         found.append((kind(ours), kind(theirs)))
     versions, others = (p.get("versions") or {} for p in (one, other))
-    return found + [(f"{name} {version}", f"{name} {others[name]}") for name, version in versions.items() if others.get(name, version) != version]
+    return found + [
+        (f"{name} {version}", f"{name} {others[name]}")
+        for name, version in versions.items()
+        if others.get(name, version) != version
+    ]
 
 
 def parts(provenance: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The provenance and those of a run's continuations on other kinds of machine, each with `machine` and `versions`."""
+    """The provenance and those of continuations on other kinds of machine, each with `machine` and `versions`."""
     return [provenance, *(provenance.get("continued") or [])]
 
 
 def went_on(begun: Mapping[str, Any], here: Mapping[str, Any]) -> str | None:
-    """The sentence for a run that goes on where numbers come out otherwise; None where they do not."""
+    """The sentence for a run that goes on where its numbers may differ in their last digits; None where they do not."""
     found = apart(begun, here)
     if not found:
         return None
     then, now = (", ".join(side) for side in zip(*found, strict=True))
-    return (f"This run was begun with {then} and goes on with {now}, where the same seed gives other last digits: "
-            "its numbers may differ from those of an uninterrupted run.")
+    return (
+        f"This run was begun with {then} and goes on with {now}, where the same seed may give other last digits: "
+        "its numbers may differ from those of an uninterrupted run."
+    )
 
 
 def side_by_side(runs: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """A sentence for each run that was computed otherwise than the first, in part or whole; `runs` are provenances by name."""
+    """A sentence for each run not computed like the first one, as a whole or in part; `runs`: provenances by name."""
     (first, basis), *rest = runs.items()
     sentences = []
     for name, provenance in ((first, basis), *rest):
@@ -53,8 +61,13 @@ def side_by_side(runs: Mapping[str, Mapping[str, Any]]) -> list[str]:
             continue
         ours, theirs = (", ".join(dict.fromkeys(side)) for side in zip(*found, strict=True))
         if name == first:
-            sentences.append(f"{first} was computed in parts, with {ours}: the same seed gives other last digits there.")
+            sentences.append(
+                f"{first} was computed in parts, with {ours}: the same seed may give other last digits there."
+            )
         else:
-            sentences.append(f"{first} was computed with {ours} and {name} with {theirs}, where the same seed gives other last digits: "
-                             "a small Δ may come from that.")
+            sentences.append(
+                f"{first} was computed with {ours} and {name} with {theirs}, where the same seed may give other last "
+                "digits: "
+                "a small Δ may come from that."
+            )
     return sentences

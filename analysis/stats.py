@@ -32,7 +32,7 @@ class Summary:
 
 
 def summarise(values: Sequence[float], level: float = 0.95) -> Summary:
-    """Mean, standard deviation and the Student t interval of the mean at `level`; values that are not finite are left out."""
+    """Mean, standard deviation and the t interval of the mean at `level`; only finite values count."""
     finite = np.asarray([v for v in values if v is not None and math.isfinite(v)], dtype=float)
     n = len(finite)
     if n == 0:
@@ -60,7 +60,7 @@ def bootstrap(values: Sequence[float], level: float = 0.95, draws: int = 5000, s
 
 @dataclass(frozen=True)
 class Paired:
-    """The differences `b - a` over the `n` keys both sides have; p-values are two-sided, nan where a test cannot be made."""
+    """The differences `b - a` over the `n` keys of both sides; p-values are two-sided, nan without a test."""
 
     n: int
     difference: float

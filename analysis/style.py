@@ -82,7 +82,7 @@ def faded(colour: str, alpha: float) -> str:
 def band(
     rounds: Sequence[int], mean: np.ndarray, std: np.ndarray, colour: str, panel: int, group: str | None = None
 ) -> go.Scatter:
-    """The area of one standard deviation to either side of a line; `group` ties it to the line's entry in the legend."""
+    """The area of one standard deviation on both sides of a line; `group` is the line's group in the legend."""
     import plotly.graph_objects as go
 
     return go.Scatter(
@@ -154,10 +154,12 @@ def panels(
     note: str = "",
     least: int = 0,
 ) -> go.Figure:
-    """Places the panels 1, 2, … (axes x/y, x2/y2, …, row by row) in `columns`, and in a single column on a narrow screen.
+    """Places the panels 1, 2, … (axes x/y, x2/y2, …, row by row) in `columns`, and in a single column on a narrow
+    screen.
 
     `height` is one panel's in pixels, `bars` leaves room for a colour bar beside each, `legend` is the number of legend
-    entries, `gap` the room between rows, `note` a sentence the report prints under the figure, `least` a width below which the page scrolls it sideways."""
+    entries, `gap` the room between rows, `note` a sentence the report prints under the figure, `least` a width below
+    which the page scrolls it sideways."""
     base(figure)
     wide = _patch(titles, columns, height, bars, legend, left, gap, below, width=1000)
     narrow = _patch(titles, 1, min(height, 280), bars, legend, min(left, 60), gap, below, width=340)
@@ -183,7 +185,9 @@ def panels(
     return figure
 
 
-def _patch(titles: list[str], columns: int, height: int, bars: bool, legend: int, left: int, gap: int, below: int, width: int) -> dict[str, Any]:
+def _patch(
+    titles: list[str], columns: int, height: int, bars: bool, legend: int, left: int, gap: int, below: int, width: int
+) -> dict[str, Any]:
     count = len(titles)
     columns = max(1, min(columns, count))
     rows = -(-count // columns)
@@ -273,4 +277,8 @@ def rounds_axis(last: float) -> dict[str, Any]:
 def log_axis(low: float, high: float) -> dict[str, Any]:
     """A logarithmic axis labelled at powers of ten, or at 1, 2 and 5 where it spans less than two of them."""
     wide = low > 0 and high / low >= 100
-    return {"type": "log", "dtick": 1 if wide else "D2", "minor": {"ticks": "outside", "ticklen": 3, "tickcolor": FAINT} if wide else {}}
+    return {
+        "type": "log",
+        "dtick": 1 if wide else "D2",
+        "minor": {"ticks": "outside", "ticklen": 3, "tickcolor": FAINT} if wide else {},
+    }

@@ -75,7 +75,13 @@ class Table:
         from rich.table import Table as RichTable
         from rich.text import Text
 
-        table = RichTable(title=Text(self.title) if self.title else None, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+        table = RichTable(
+            title=Text(self.title) if self.title else None,
+            title_justify="left",
+            title_style="bold",
+            box=SIMPLE_HEAD,
+            pad_edge=False,
+        )
         for column in self.columns:
             table.add_column(Text(column.title), justify="right" if column.right else "left", overflow="fold")
         for cells in self.cells():
@@ -83,7 +89,8 @@ class Table:
         return table
 
     def csv(self) -> str:
-        """Comma-separated, headed by the columns' keys, values unrounded; a text that a spreadsheet would take for a formula gets an apostrophe in front."""
+        """Comma-separated, headed by the columns' keys, values unrounded; a text that a spreadsheet would take for a
+        formula gets an apostrophe in front."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow([column.key for column in self.columns])
@@ -93,7 +100,12 @@ class Table:
     def latex(self) -> str:
         """A `tabular` for the booktabs package, captioned by a comment."""
         align = "".join("r" if column.right else "l" for column in self.columns)
-        lines = [rf"\begin{{tabular}}{{{align}}}", r"\toprule", " & ".join(latex(c.title) for c in self.columns) + r" \\", r"\midrule"]
+        lines = [
+            rf"\begin{{tabular}}{{{align}}}",
+            r"\toprule",
+            " & ".join(latex(c.title) for c in self.columns) + r" \\",
+            r"\midrule",
+        ]
         lines += [" & ".join(latex(cell) for cell in cells) + r" \\" for cells in self.cells()]
         lines += [r"\bottomrule", r"\end{tabular}"]
         head = [f"% {line}" for text in (self.title, *self.notes) if text for line in text.splitlines()]

@@ -32,10 +32,19 @@ if TYPE_CHECKING:
 
 #: Where each public function lives. A module may bear its function's name, as none of them stands at this level.
 _PUBLIC = {
-    "search": "fedtune.api.search", "resume": "fedtune.api.search", "extend": "fedtune.api.search",
-    "export": "fedtune.api.export", "run": "fedtune.api.run", "status": "fedtune.api.status", "dashboard": "fedtune.api.status",
-    "report": "analysis.report", "compare": "analysis.compare",
-    "methods": "fedtune.api.catalogue", "spaces": "fedtune.api.catalogue", "datasets": "fedtune.api.catalogue", "doctor": "fedtune.api.doctor",
+    "search": "fedtune.api.search",
+    "resume": "fedtune.api.search",
+    "extend": "fedtune.api.search",
+    "export": "fedtune.api.export",
+    "run": "fedtune.api.run",
+    "status": "fedtune.api.status",
+    "dashboard": "fedtune.api.status",
+    "report": "analysis.report",
+    "compare": "analysis.compare",
+    "methods": "fedtune.api.catalogue",
+    "spaces": "fedtune.api.catalogue",
+    "datasets": "fedtune.api.catalogue",
+    "doctor": "fedtune.api.doctor",
     "attack": "fedtune.api.attack",
     "load_model": "trainables.zoo",
 }

@@ -23,7 +23,21 @@ if TYPE_CHECKING:
     from typer._click import Command, Context, HelpFormatter
 
 #: The story a user lives, first; further commands follow by name.
-ORDER = ("search", "report", "export", "run", "compare", "methods", "spaces", "datasets", "resume", "extend", "status", "dashboard", "doctor")
+ORDER = (
+    "search",
+    "report",
+    "export",
+    "run",
+    "compare",
+    "methods",
+    "spaces",
+    "datasets",
+    "resume",
+    "extend",
+    "status",
+    "dashboard",
+    "doctor",
+)
 
 
 class Explained(TyperCommand):
@@ -61,7 +75,11 @@ class Lazy(TyperGroup):
 
 
 app = typer.Typer(
-    cls=Lazy, add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False,
+    cls=Lazy,
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
     epilog="`fedtune COMMAND --help` explains a command and ends with examples.",
 )
 
@@ -76,7 +94,9 @@ def _version(show: bool) -> None:
 
 @app.callback()
 def root(
-    version: bool = typer.Option(False, "--version", is_eager=True, callback=_version, help="Print the version and end."),
+    version: bool = typer.Option(
+        False, "--version", is_eager=True, callback=_version, help="Print the version and end."
+    ),
 ) -> None:
     """Hyper-parameter search for federated learning: every trial is a whole simulated federation."""
 

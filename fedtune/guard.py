@@ -23,7 +23,8 @@ def problem() -> str | None:
         if found is None:
             return f"fedtune's own package {name!r} is missing from {home}. Install fedtune again."
         if found != home / name:
-            return f"fedtune's own package {name!r} is hidden by {found}. Run from another directory, or rename or remove that one."
+            fix = "Run from another directory, or rename or remove that one."
+            return f"fedtune's own package {name!r} is hidden by {found}. {fix}"
     return None
 
 

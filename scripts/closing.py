@@ -1,6 +1,6 @@
 """The last words of `make demo`: the report, the best configuration, its final accuracy.
 
-    scripts/closing.py runs/demo runs/demo-final
+scripts/closing.py runs/demo runs/demo-final
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ def main(search: Path, final: Path) -> None:
     card = json.loads(model.read_text(encoding="utf-8"))
     print(f"Report          {search / run_folder.REPORT}")
     print(f"Best            {exported['method']} with {best}  ({search / 'best.yaml'})")
-    print(f"Final accuracy  {statistics.fmean(reached):.4f} ± {statistics.stdev(reached):.4f} on the test set, {len(reached)} fresh seeds")
+    print(
+        f"Final accuracy  {statistics.fmean(reached):.4f} ± {statistics.stdev(reached):.4f} on the test set, "
+        f"{len(reached)} fresh seeds"
+    )
     print(f"Model           {model.with_suffix('.safetensors')}  ({card['model']} on {card['dataset']})")
 
 

@@ -4,8 +4,8 @@
     scripts/heartbeat.py [--watch FOLDER] [--silence SECONDS] "Installing" command argument ...
 
 The command's output passes through unchanged. Whenever it has been silent for three seconds (or --silence) a line says
-how long it has run and, with --watch, how many megabytes the folder holds. Exits with the command's code. Uses the standard
-library only: it runs before anything is installed.
+how long it has run and, with --watch, how many megabytes the folder holds. Exits with the command's code. Uses the
+standard library only: it runs before anything is installed.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def main() -> int:
 def write(to: int, data: bytes) -> None:
     """All of `data` to our own stdout (1) or stderr (2)."""
     while data:
-        data = data[os.write(to, data):]
+        data = data[os.write(to, data) :]
 
 
 def size(folder: str) -> str:

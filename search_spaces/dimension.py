@@ -51,7 +51,8 @@ class Dimension:
 
     @classmethod
     def of(cls, parameter: Parameter) -> Dimension:
-        """The part of the declaration that a default search covers: `tune` where it names one, else all bounds or options.
+        """The part of the declaration that a default search covers: `tune` where it names one, else all bounds or
+        options.
 
         Raises ValueError where the declaration leaves no finite part to search."""
         tune = parameter.tune
@@ -61,9 +62,12 @@ class Dimension:
             options = tuple(str(option) for option in tune) if isinstance(tune, tuple) else parameter.options
             children = {
                 option: tuple(cls.of(child) for child in parameter.children[option] if child.tune is not False)
-                for option in options if option in parameter.children
+                for option in options
+                if option in parameter.children
             }
-            return cls(parameter, options=options, children={option: found for option, found in children.items() if found})
+            return cls(
+                parameter, options=options, children={option: found for option, found in children.items() if found}
+            )
         if parameter.kind == "text":
             raise ValueError(f"{parameter.key} is a text and cannot be searched")
         low, high = (parameter.low, parameter.high) if not isinstance(tune, tuple) else (float(tune[0]), float(tune[1]))
@@ -90,11 +94,13 @@ class Dimension:
 
     @classmethod
     def from_distribution(cls, parameter: Parameter, distribution: BaseDistribution) -> Dimension:
-        """The dimension whose distribution this is; the inverse of `distribution` (a grid and children are not part of it)."""
+        """The dimension of this distribution; the inverse of `distribution`, without grid and children."""
         from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
         if isinstance(distribution, CategoricalDistribution):
-            return cls(parameter, options=() if parameter.kind == "flag" else tuple(str(c) for c in distribution.choices))
+            return cls(
+                parameter, options=() if parameter.kind == "flag" else tuple(str(c) for c in distribution.choices)
+            )
         assert isinstance(distribution, (FloatDistribution, IntDistribution)), distribution
         step = None if isinstance(distribution, IntDistribution) and distribution.step == 1 else distribution.step
         return cls(parameter, distribution.low, distribution.high, distribution.log, step)
@@ -115,7 +121,7 @@ class Dimension:
         return self.step is None or on_step(self.low, value, self.step)
 
     def values(self, points: int = 5) -> tuple[Value, ...]:
-        """What a grid search visits here: the grid, all options, or `points` evenly (log: geometrically) spaced numbers."""
+        """What a grid search visits: the grid, all options, or `points` evenly (log: geometrically) spaced values."""
         if self.parameter.kind == "flag":
             return (False, True)
         if self.parameter.kind == "choice":
@@ -134,7 +140,11 @@ class Dimension:
         if self.parameter.kind == "integer":
             return tuple(dict.fromkeys(round(v) for v in found))
         if self.step is None:  # A table should not show 0.30000000000000004, and the ends should be exact.
-            found = [float(self.low), *(float(f"{v:.12g}") for v in found[1:-1]), float(self.high)] if len(found) > 1 else [float(self.low)]
+            found = (
+                [float(self.low), *(float(f"{v:.12g}") for v in found[1:-1]), float(self.high)]
+                if len(found) > 1
+                else [float(self.low)]
+            )
         return tuple(dict.fromkeys(found))
 
     def suggest(self, trial: Trial, prefix: str = "") -> dict[str, Value]:
@@ -148,7 +158,9 @@ class Dimension:
             return found
         assert self.low is not None and self.high is not None
         if self.parameter.kind == "integer":
-            return {self.key: trial.suggest_int(name, int(self.low), int(self.high), log=self.log, step=int(self.step or 1))}
+            return {
+                self.key: trial.suggest_int(name, int(self.low), int(self.high), log=self.log, step=int(self.step or 1))
+            }
         return {self.key: trial.suggest_float(name, self.low, self.high, log=self.log, step=self.step)}
 
     def describe(self) -> str:
@@ -157,12 +169,19 @@ class Dimension:
             return "true, false"
         if self.parameter.kind == "choice":
             return ", ".join(self.options)
-        text = f"[{self.low:g}, {self.high:g}]" + (" log" if self.log else "") + (f" step {self.step:g}" if self.step else "")
+        text = (
+            f"[{self.low:g}, {self.high:g}]"
+            + (" log" if self.log else "")
+            + (f" step {self.step:g}" if self.step else "")
+        )
         return f"{text}, grid of {len(self.grid)}" if self.grid is not None else text
 
     def count(self, points: int) -> int:
         """How many values or, with children, combinations of values a grid search visits here."""
-        return sum(math.prod(child.count(points) for child in self.children.get(str(value), ())) for value in self.values(points))
+        return sum(
+            math.prod(child.count(points) for child in self.children.get(str(value), ()))
+            for value in self.values(points)
+        )
 
     def combinations(self, points: int) -> list[dict[str, Value]]:
         """What a grid search visits here, by key: every value with every combination of its children's values."""
@@ -170,7 +189,10 @@ class Dimension:
         for value in self.values(points):
             owned = self.children.get(value, ()) if isinstance(value, str) else ()
             combinations = itertools.product(*(child.combinations(points) for child in owned))
-            found += [{self.key: value} | {key: v for part in combination for key, v in part.items()} for combination in combinations]
+            found += [
+                {self.key: value} | {key: v for part in combination for key, v in part.items()}
+                for combination in combinations
+            ]
         return found
 
 
@@ -187,7 +209,7 @@ def on_step(low: float, value: float, step: float) -> bool:
 
 
 def reachable(low: float | int, high: float | int, step: float | int | None) -> float | int:
-    """The largest value of at most `high` that stands on a step from `low`; Optuna would lower `high` to it with a warning."""
+    """The largest value up to `high` that stands on a step from `low`; Optuna would lower `high` to it and warn."""
     if step is None:
         return high
     exact_low, exact_step = Decimal(str(low)), Decimal(str(step))

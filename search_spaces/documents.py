@@ -23,7 +23,7 @@ from search_spaces.errors import Shown, UserError, sentence
 
 @dataclass(frozen=True)
 class Node:
-    """One value and where it stands (line numbers start at 1); exactly one of `items` and `elements` is filled, or neither."""
+    """One value and its line (from 1); `items` is filled for a mapping, `elements` for a list, neither for a scalar."""
 
     value: Any
     line: int
@@ -89,7 +89,9 @@ def parse(text: str, name: str) -> Document:
     problems: list[str] = []
     root = _node(tree, name, problems)
     if not problems and not root.is_mapping:
-        problems.append(sentence(name, "a mapping of `key: value` lines", Shown(_kind(root.value)), f"{name}, line {root.line}"))
+        problems.append(
+            sentence(name, "a mapping of `key: value` lines", Shown(_kind(root.value)), f"{name}, line {root.line}")
+        )
     if problems:
         raise UserError(*problems)
     return Document(name, root)
@@ -100,7 +102,9 @@ def _refuse_aliases(text: str, name: str) -> None:
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         if isinstance(event, yaml.AliasEvent):
             line = event.start_mark.line + 1 if event.start_mark else 1
-            raise UserError(f"{name}, line {line}: YAML aliases (`*{event.anchor}`) are not supported. Write the value out.")
+            raise UserError(
+                f"{name}, line {line}: YAML aliases (`*{event.anchor}`) are not supported. Write the value out."
+            )
 
 
 def _malformed(error: yaml.MarkedYAMLError, name: str) -> str:
@@ -110,7 +114,11 @@ def _malformed(error: yaml.MarkedYAMLError, name: str) -> str:
     if "'\\t'" in problem:
         return f"{where}: there is a tab where YAML wants spaces. Indent with spaces."
     start = error.context_mark
-    since = f" (in the part that starts at line {start.line + 1})" if start is not None and mark is not None and start.line != mark.line else ""
+    since = (
+        f" (in the part that starts at line {start.line + 1})"
+        if start is not None and mark is not None and start.line != mark.line
+        else ""
+    )
     return f"{where}: not valid YAML, {problem}{since}."
 
 
@@ -124,7 +132,10 @@ def _node(tree: yaml.Node, name: str, problems: list[str], key_line: int = 0) ->
                 problems.append(f"{name}, line {at}: a key must be plain text, not a list or a mapping.")
                 continue
             if key.value in items:
-                problems.append(f"{name}, line {at}: the key {key.value!r} is there twice (first in line {items[key.value].key_line}). Remove one.")
+                problems.append(
+                    f"{name}, line {at}: the key {key.value!r} is there twice (first in line "
+                    f"{items[key.value].key_line}). Remove one."
+                )
                 continue
             items[key.value] = _node(value, name, problems, at)
         return Node({key: item.value for key, item in items.items()}, line, items=items, key_line=key_line)
@@ -139,7 +150,9 @@ def _scalar(tree: yaml.Node, name: str, problems: list[str]) -> Any:
     try:
         return constructor.construct_object(tree)
     except (yaml.YAMLError, ValueError):
-        problems.append(f"{name}, line {tree.start_mark.line + 1}: {tree.value!r} with the tag {tree.tag!r} is not plain YAML.")
+        problems.append(
+            f"{name}, line {tree.start_mark.line + 1}: {tree.value!r} with the tag {tree.tag!r} is not plain YAML."
+        )
         return None
 
 

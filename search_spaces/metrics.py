@@ -29,34 +29,110 @@ class Metric:
 
 
 _DECLARED = (
-    Metric("global_accuracy", "maximize", "Global accuracy", "The server's global model on the whole test set.", validation=True, of_global_model=True),
-    Metric("local_accuracy", "maximize", "Local accuracy",
-           "Each client's model after local training on its even share of the test set, weighted by client size.", validation=True),
-    Metric("global_loss", "minimize", "Global loss", "Cross-entropy of the global model on the test set.", "nats", validation=True, of_global_model=True),
-    Metric("amp", "maximize", "AMP", "Average model performance: the global model on every client's own label mix, weighted by client size.", validation=True,
-           of_global_model=True),
-    Metric("fm", "minimize", "FM", "Fairness: variance over clients of the global model's accuracy on their own label mix.", validation=True,
-           of_global_model=True),
-    Metric("wlp", "maximize", "WLP", "Worst local performance: the lowest of those accuracies.", validation=True, of_global_model=True),
-    Metric("g_acc_virtual", "maximize", "Virtual global accuracy",
-           "An average of the round's complete local models on the whole test set; it is made for this measurement alone, before the server computes anything.", validation=True),
-    Metric("p_acc", "maximize", "Personal accuracy",
-           "Clients' own models on their own test samples, pooled; needs client_test_fraction above 0.", validation=True,
-           needs="client_test_fraction"),
-    Metric("p_acc_global", "maximize", "Global accuracy on clients' tests",
-           "The global model on all clients' own test samples, pooled; needs client_test_fraction above 0.", validation=True,
-           needs="client_test_fraction", of_global_model=True),
-    Metric("rounds_to_target", "minimize", "Rounds to target",
-           "First round in which target_metric reaches target; planned rounds + 1 while it has not. Needs target above 0.", "rounds", validation=True,
-           needs="target"),
-    Metric("gd_loss", "minimize", "G+D loss", "Cross-entropy of clients' classifiers on their own generators' features after local training.", "nats"),
-    Metric("psnr", "minimize", "PSNR",
-           "How close the images that a deep-leakage attack rebuilds come to the clients' own; low is private. Needs attack_images above 0.", "dB",
-           needs="attack_images"),
+    Metric(
+        "global_accuracy",
+        "maximize",
+        "Global accuracy",
+        "The server's global model on the whole test set.",
+        validation=True,
+        of_global_model=True,
+    ),
+    Metric(
+        "local_accuracy",
+        "maximize",
+        "Local accuracy",
+        "Each client's model after local training on its even share of the test set, weighted by client size.",
+        validation=True,
+    ),
+    Metric(
+        "global_loss",
+        "minimize",
+        "Global loss",
+        "Cross-entropy of the global model on the test set.",
+        "nats",
+        validation=True,
+        of_global_model=True,
+    ),
+    Metric(
+        "amp",
+        "maximize",
+        "AMP",
+        "Average model performance: the global model on every client's own label mix, weighted by client size.",
+        validation=True,
+        of_global_model=True,
+    ),
+    Metric(
+        "fm",
+        "minimize",
+        "FM",
+        "Fairness: variance over clients of the global model's accuracy on their own label mix.",
+        validation=True,
+        of_global_model=True,
+    ),
+    Metric(
+        "wlp",
+        "maximize",
+        "WLP",
+        "Worst local performance: the lowest of those accuracies.",
+        validation=True,
+        of_global_model=True,
+    ),
+    Metric(
+        "g_acc_virtual",
+        "maximize",
+        "Virtual global accuracy",
+        "An average of the round's complete local models on the whole test set; it is made for this measurement "
+        "alone, before the server computes anything.",
+        validation=True,
+    ),
+    Metric(
+        "p_acc",
+        "maximize",
+        "Personal accuracy",
+        "Clients' own models on their own test samples, pooled; needs client_test_fraction above 0.",
+        validation=True,
+        needs="client_test_fraction",
+    ),
+    Metric(
+        "p_acc_global",
+        "maximize",
+        "Global accuracy on clients' tests",
+        "The global model on all clients' own test samples, pooled; needs client_test_fraction above 0.",
+        validation=True,
+        needs="client_test_fraction",
+        of_global_model=True,
+    ),
+    Metric(
+        "rounds_to_target",
+        "minimize",
+        "Rounds to target",
+        "First round in which target_metric reaches target; planned rounds + 1 while it has not. Needs target above 0.",
+        "rounds",
+        validation=True,
+        needs="target",
+    ),
+    Metric(
+        "gd_loss",
+        "minimize",
+        "G+D loss",
+        "Cross-entropy of clients' classifiers on their own generators' features after local training.",
+        "nats",
+    ),
+    Metric(
+        "psnr",
+        "minimize",
+        "PSNR",
+        "How close the images that a deep-leakage attack rebuilds come to the clients' own; low is private. Needs "
+        "attack_images above 0.",
+        "dB",
+        needs="attack_images",
+    ),
     Metric("train_loss", "minimize", "Training loss", "Mean local training loss of the round's clients.", "nats"),
     Metric("bytes_up", "minimize", "Bytes up", "Sent by the round's clients to the server.", "bytes"),
     Metric("bytes_down", "minimize", "Bytes down", "Sent by the server to the round's clients.", "bytes"),
-    Metric("seconds_client", "minimize", "Client seconds", "Local training of all the round's clients.", "s", timing=True),
+    Metric(
+        "seconds_client", "minimize", "Client seconds", "Local training of all the round's clients.", "s", timing=True
+    ),
     Metric("seconds_server", "minimize", "Server seconds", "Aggregation and server-side work.", "s", timing=True),
     Metric("seconds_evaluation", "minimize", "Evaluation seconds", "Measuring the models.", "s", timing=True),
     Metric("seconds", "minimize", "Round seconds", "The whole round.", "s", timing=True),
@@ -69,13 +145,26 @@ TRAFFIC = {"pma": "personal models", "gme": "the global model"}
 READOUTS = {"aca": "ACA", "oca": "OCA"}
 _OF_READOUTS = ("global_accuracy", "amp", "fm", "wlp")
 
-_ALL = (*_DECLARED, *(replace(m, name=f"{prefix}_{m.name}", title=f"{m.title} of {title}")
-                      for prefix, title in READOUTS.items() for m in _DECLARED if m.name in _OF_READOUTS),
-        *(replace(m, name=f"{m.name}_{part}", title=f"{m.title} for {title}", doc=f"{m.doc[:-1]}, for {title} alone.")
-          for part, title in TRAFFIC.items() for m in _DECLARED if m.name in ("bytes_up", "bytes_down")))
+_ALL = (
+    *_DECLARED,
+    *(
+        replace(m, name=f"{prefix}_{m.name}", title=f"{m.title} of {title}")
+        for prefix, title in READOUTS.items()
+        for m in _DECLARED
+        if m.name in _OF_READOUTS
+    ),
+    *(
+        replace(m, name=f"{m.name}_{part}", title=f"{m.title} for {title}", doc=f"{m.doc[:-1]}, for {title} alone.")
+        for part, title in TRAFFIC.items()
+        for m in _DECLARED
+        if m.name in ("bytes_up", "bytes_down")
+    ),
+)
 
 METRICS: dict[str, Metric] = {m.name: m for m in _ALL} | {
-    f"val_{m.name}": replace(m, name=f"val_{m.name}", title=f"{m.title} (validation)", validation=False) for m in _ALL if m.validation
+    f"val_{m.name}": replace(m, name=f"val_{m.name}", title=f"{m.title} (validation)", validation=False)
+    for m in _ALL
+    if m.validation
 }
 
 

@@ -92,7 +92,9 @@ class Parameter:
         if self.kind == "flag":
             if isinstance(raw, bool):
                 return raw
-            return {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}.get(str(raw).lower())
+            return {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}.get(
+                str(raw).lower()
+            )
         if self.kind == "choice":
             # YAML reads a bare `none` as a string but `null` as None; both name the option `none`.
             return "none" if raw is None else str(raw)
@@ -127,30 +129,68 @@ def _declare(kind: Kind, default: Value, doc: str, **details: Any) -> Any:
 
 
 def real(
-    default: float, *, low: float | None = None, high: float | None = None, log: bool = False,
-    step: float | None = None, symbol: str = "", doc: str, source: str = "", unit: str = "",
+    default: float,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    log: bool = False,
+    step: float | None = None,
+    symbol: str = "",
+    doc: str,
+    source: str = "",
+    unit: str = "",
     tune: bool | tuple[float, float] = False,
 ) -> Any:
     """A real-valued parameter."""
-    return _declare("real", default, doc, low=low, high=high, log=log, step=step, symbol=symbol, source=source, unit=unit, tune=tune)
+    return _declare(
+        "real", default, doc, low=low, high=high, log=log, step=step, symbol=symbol, source=source, unit=unit, tune=tune
+    )
 
 
 def integer(
-    default: int, *, low: int | None = None, high: int | None = None, log: bool = False, step: int | None = None,
-    symbol: str = "", doc: str, source: str = "", unit: str = "", tune: bool | tuple[int, int] = False,
+    default: int,
+    *,
+    low: int | None = None,
+    high: int | None = None,
+    log: bool = False,
+    step: int | None = None,
+    symbol: str = "",
+    doc: str,
+    source: str = "",
+    unit: str = "",
+    tune: bool | tuple[int, int] = False,
 ) -> Any:
     """A whole-numbered parameter."""
-    return _declare("integer", default, doc, low=low, high=high, log=log, step=step, symbol=symbol, source=source, unit=unit, tune=tune)
+    return _declare(
+        "integer",
+        default,
+        doc,
+        low=low,
+        high=high,
+        log=log,
+        step=step,
+        symbol=symbol,
+        source=source,
+        unit=unit,
+        tune=tune,
+    )
 
 
 def choice(
-    default: str, options: Iterable[str] | Mapping[str, type | None], *, symbol: str = "", doc: str, source: str = "",
+    default: str,
+    options: Iterable[str] | Mapping[str, type | None],
+    *,
+    symbol: str = "",
+    doc: str,
+    source: str = "",
     tune: bool | tuple[str, ...] = False,
 ) -> Any:
     """One of several named options. Given as a mapping, an option may own a dataclass of sub-parameters."""
     owned = {k: v for k, v in options.items() if v is not None} if isinstance(options, Mapping) else {}
     children = {option: tuple(parameters(cls).values()) for option, cls in owned.items()}
-    return _declare("choice", default, doc, options=tuple(options), children=children, symbol=symbol, source=source, tune=tune)
+    return _declare(
+        "choice", default, doc, options=tuple(options), children=children, symbol=symbol, source=source, tune=tune
+    )
 
 
 def flag(default: bool, *, symbol: str = "", doc: str, source: str = "", tune: bool = False) -> Any:

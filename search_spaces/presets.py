@@ -38,12 +38,25 @@ def load(method: str, name_or_path: str, declared: Mapping[str, Parameter]) -> S
     if name_or_path == "default":
         return default(method, declared)
     known = list(dict.fromkeys(["default", *names(method)]))
-    raise UserError(unknown(f"space of {method}", name_or_path, known) + " A file of your own is given by its path, ending in .yaml.")
+    raise UserError(
+        unknown(f"space of {method}", name_or_path, known)
+        + " A file of your own is given by its path, ending in .yaml."
+    )
 
 
 def default(method: str, declared: Mapping[str, Parameter]) -> Space:
     """The space of everything the declarations mark with `tune`."""
     search = {key: Dimension.of(parameter) for key, parameter in declared.items() if parameter.tune is not False}
     if not search:
-        raise UserError(f"The method {method} declares nothing to tune, so it has no default space. Write one (docs/add-a-space.md).")
-    return Space("default", method, search, title=f"{method}, all parameters meant for tuning", source="declarations", profiles={name: {} for name in PROFILES})
+        raise UserError(
+            f"The method {method} declares nothing to tune, so it has no default space. Write one "
+            "(docs/add-a-space.md)."
+        )
+    return Space(
+        "default",
+        method,
+        search,
+        title=f"{method}, all parameters meant for tuning",
+        source="declarations",
+        profiles={name: {} for name in PROFILES},
+    )

@@ -1,4 +1,5 @@
-"""The run directory: names of its files and of their fields. `fedtune.record.run_directory.run_directory` writes it, `analysis.runs` reads it.
+"""The run directory: names of its files and of their fields. `fedtune.record.run_directory` writes it, `analysis.runs`
+reads it.
 
     runs/<name>/
       experiment.yaml      the frozen request; all that is needed to repeat the run
@@ -21,23 +22,23 @@ A line of `rounds.jsonl` is {"round": 1.., "seed": int, <metric>: number or null
 absent; one that is not finite is null. A reader skips a last line without newline and keeps the last of two lines for
 one (round, seed).
 
-`provenance.json` names the method as people write it (`method_title`), and what decides the last digits of numbers: `versions`
-and the `machine`'s `processor`, `instructions` (those PyTorch uses) and `gpu`. Where a run went on with others than it began with,
-`continued` lists them, each with `created`, `versions` and `machine`. That of a search begun with --pack auto also holds
-`packing`: what was measured of one configuration (`table`: trials at once, threads of each, seconds per round, trials per hour,
-peak MiB of one trial's process and of its GPU) and what was chosen.
+`provenance.json` names the method as people write it (`method_title`), and what decides the last digits of numbers:
+`versions` and the `machine`'s `processor`, `instructions` (those PyTorch uses) and `gpu`. Where a run went on with
+others than it began with, `continued` lists them, each with `created`, `versions` and `machine`. That of a search begun
+with --pack auto also holds `packing`: what was measured of one configuration (`table`: trials at once, threads of each,
+seconds per round, trials per hour, peak MiB of one trial's process and of its GPU) and what was chosen.
 
-User attributes of a study's trial: `stop_reason` (one of `STOP_REASONS`), `rounds` (rounds run), `seconds` (in rounds, over all
-sessions), `share` ([cores, GPUs] that it went on with after having run out of memory),
-`error` (one sentence, where stop_reason is error or diverged), `seed` (final runs only: the trial's own) and `curve` (several
-objectives only, for which Optuna keeps no values per round: JSON {"<round>": [value per objective]}). Optuna
-states: COMPLETE, PRUNED (early-stopped), FAIL (error, diverged), RUNNING (live or to be resumed).
+User attributes of a study's trial: `stop_reason` (one of `STOP_REASONS`), `rounds` (rounds run), `seconds` (in rounds,
+over all sessions), `share` ([cores, GPUs] that it went on with after having run out of memory), `error` (one sentence,
+where stop_reason is error or diverged), `seed` (final runs only: the trial's own) and `curve` (several objectives only,
+for which Optuna keeps no values per round: JSON {"<round>": [value per objective]}). Optuna states: COMPLETE, PRUNED
+(early-stopped), FAIL (error, diverged), RUNNING (live or to be resumed).
 
-Of a trial's last value of a metric, `rounds.jsonl` is the truth, whatever became of the trial: it is written first, by the trial
-itself, so it is there for a trial that runs, was stopped, failed, or whose driver was killed before the study was told. All that
-fedtune shows of it is read from there (`analysis.runs.Run.finals`). The study holds the objectives, by which the best trial is
-chosen, and for Optuna's own tools a copy: the mean over seeds of every metric's last value as `metric:<name>`, written when the
-trial ends. fedtune never reads that copy.
+Of a trial's last value of a metric, `rounds.jsonl` is the truth, whatever became of the trial: it is written first, by
+the trial itself, so it is there for a trial that runs, was stopped, failed, or whose driver was killed before the study
+was told. All that fedtune shows of it is read from there (`analysis.runs.Run.finals`). The study holds the objectives,
+by which the best trial is chosen, and for Optuna's own tools a copy: the mean over seeds of every metric's last value
+as `metric:<name>`, written when the trial ends. fedtune never reads that copy.
 """
 
 from __future__ import annotations

@@ -33,7 +33,11 @@ def read_dimension(reader: Reader, parameter: Parameter, node: Node) -> Dimensio
     before = len(reader.problems)
     for key, item in node.items.items():
         if key not in allowed:
-            takes = f"It takes {', '.join(allowed)}. {nearest(key, allowed)}" if allowed else "It is true or false; write {}."
+            takes = (
+                f"It takes {', '.join(allowed)}. {nearest(key, allowed)}"
+                if allowed
+                else "It is true or false; write {}."
+            )
             reader.problems.append(f"Unknown key {key!r} of {parameter.key} ({at(item)}). {takes}")
     if parameter.kind == "flag":
         dimension: Dimension | None = Dimension(parameter)
@@ -123,7 +127,12 @@ def _interval(
 
 
 def _check_span(
-    reader: Reader, parameter: Parameter, items: Mapping[str, Node], given: Mapping[str, Number | None], low: Number, high: Number
+    reader: Reader,
+    parameter: Parameter,
+    items: Mapping[str, Node],
+    given: Mapping[str, Number | None],
+    low: Number,
+    high: Number,
 ) -> None:
     """Complains about a given low or high that leaves out a value of the grid, which spans `low` to `high`."""
     if given["low"] is not None and given["low"] > low:
@@ -179,7 +188,7 @@ def _step(
     log: bool,
     grid: tuple[Number, ...] | None,
 ) -> Number | None:
-    """The distance between values, which must divide the interval and reach every value of the grid; None: any value."""
+    """The distance between values, which must divide the interval and reach every value of the grid; None: none."""
     node = items.get("step")
     if node is None:
         whole = parameter.kind == "integer" and parameter.step == 1

@@ -3,9 +3,9 @@
 A `Space` is several dimensions (`search_spaces.dimension`) plus fixed values, figures and profiles.
 
 A dimension's `grid` is the list of values a grid search visits; every other sampler searches the interval they span. A
-grid search visits the product of the dimensions' values, or, in a space that is `one_at_a_time`, lines through one point:
-all parameters at their declared defaults first, then each dimension's other values with the rest at their defaults. Other
-samplers search the whole product either way.
+grid search visits the product of the dimensions' values, or, in a space that is `one_at_a_time`, lines through one
+point: all parameters at their declared defaults first, then each dimension's other values with the rest at their
+defaults. Other samplers search the whole product either way.
 """
 
 from __future__ import annotations
@@ -80,11 +80,19 @@ class Space:
         return found
 
     def grid_points(self, points: int = 5) -> list[dict[str, Value]]:
-        """Every combination of the dimensions' grid values, the last dimension running fastest; with `one_at_a_time` the
-        point of all defaults, then for each dimension in turn its other values with the rest at their defaults."""
+        """Every combination of the dimensions' grid values, the last dimension running fastest; with `one_at_a_time`
+        the point of all defaults, then for each dimension in turn its other values with the rest at their defaults."""
         if self.one_at_a_time:
             start = {key: dimension.parameter.default for key, dimension in self.search.items()}
-            return [start, *(start | {key: value} for key, dimension in self.search.items() for value in dimension.values(points) if value != start[key])]
+            return [
+                start,
+                *(
+                    start | {key: value}
+                    for key, dimension in self.search.items()
+                    for value in dimension.values(points)
+                    if value != start[key]
+                ),
+            ]
         combinations = itertools.product(*(dimension.combinations(points) for dimension in self.search.values()))
         return [{key: value for part in combination for key, value in part.items()} for combination in combinations]
 
@@ -108,10 +116,17 @@ class Space:
     def to_json(self) -> dict[str, Any]:
         """What `space.json` holds; `from_json` gives the same space back."""
         return {
-            "name": self.name, "method": self.method, "title": self.title, "source": self.source,
+            "name": self.name,
+            "method": self.method,
+            "title": self.title,
+            "source": self.source,
             "search": [dimension_to_json(dimension) for dimension in self.search.values()],
-            "fixed": dict(self.fix), "profiles": {name: dict(values) for name, values in self.profiles.items()},
-            "figures": list(self.figures), "published": self.published, "metric": list(self.metric), "select_on_test": self.select_on_test,
+            "fixed": dict(self.fix),
+            "profiles": {name: dict(values) for name, values in self.profiles.items()},
+            "figures": list(self.figures),
+            "published": self.published,
+            "metric": list(self.metric),
+            "select_on_test": self.select_on_test,
             "one_at_a_time": self.one_at_a_time,
         }
 
@@ -120,10 +135,17 @@ class Space:
         """The space that `to_json` wrote."""
         dimensions = [dimension_from_json(item) for item in data["search"]]
         return cls(
-            name=data["name"], method=data["method"], title=data["title"], source=data["source"],
-            search={dimension.key: dimension for dimension in dimensions}, fix=dict(data["fixed"]),
-            profiles={name: dict(values) for name, values in data["profiles"].items()}, figures=tuple(data["figures"]),
-            published=data["published"], metric=tuple(data["metric"]), select_on_test=data["select_on_test"],
+            name=data["name"],
+            method=data["method"],
+            title=data["title"],
+            source=data["source"],
+            search={dimension.key: dimension for dimension in dimensions},
+            fix=dict(data["fixed"]),
+            profiles={name: dict(values) for name, values in data["profiles"].items()},
+            figures=tuple(data["figures"]),
+            published=data["published"],
+            metric=tuple(data["metric"]),
+            select_on_test=data["select_on_test"],
             one_at_a_time=data.get("one_at_a_time", False),
         )
 

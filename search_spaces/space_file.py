@@ -112,8 +112,10 @@ def _one_at_a_time(reader: Reader, node: Node | None, search: Mapping[str, Dimen
     for key, dimension in search.items() if node.value else ():
         if dimension.children:
             where = reader.document.at(node)
-            reader.problems.append(f"{key} owns further parameters and cannot be varied one at a time ({where}). "
-                                   "List its options without them.")
+            reader.problems.append(
+                f"{key} owns further parameters and cannot be varied one at a time ({where}). "
+                "List its options without them."
+            )
         elif not dimension.contains(dimension.parameter.default):
             must = f"wide enough to hold its default, {dimension.parameter.default}, with one_at_a_time"
             reader.complain(node, f"search of {key}", must, Shown(dimension.describe()))
@@ -159,7 +161,9 @@ def _profiles(reader: Reader, node: Node | None, taken: Mapping[str, str]) -> tu
         for key, entry in reader.keyed(replace(item, value={}, items=entries), f"profiles.{profile}", known).items():
             if key in taken:
                 where = reader.document.at_key(entry)
-                reader.problems.append(f"{key} is {taken[key]} and cannot be set by a profile too ({where}). Remove one.")
+                reader.problems.append(
+                    f"{key} is {taken[key]} and cannot be set by a profile too ({where}). Remove one."
+                )
                 continue
             value = reader.convert(known[key], entry)
             if value is not None:

@@ -1,13 +1,15 @@
-"""The same job in float64: same draws, same start, same batches, twice the digits. What faster ways are measured against.
+"""The same job in float64: same draws, same start, same batches, twice the digits. What faster ways are measured
+against.
 
     with in_float64():
         exact = Simulation(name, values, seed, device)
         exact.load(to_float64(loop.save()))
         exact.run_round()
 
-Within, PyTorch is told at its own door (`TorchFunctionMode`) to make float64 where the code says float32 or nothing, so no
-code under test knows of it. Two things stay as they are in float32, and are widened afterwards: what is drawn, because
-PyTorch draws other numbers in float64, and a client's normalised images, so that both jobs are given the same input.
+Within, PyTorch is told at its own door (`TorchFunctionMode`) to make float64 where the code says float32 or nothing, so
+no code under test knows of it. Two things stay as they are in float32, and are widened afterwards: what is drawn,
+because PyTorch draws other numbers in float64, and a client's normalised images, so that both jobs are given the same
+input.
 """
 
 from __future__ import annotations
@@ -50,33 +52,41 @@ def _cast(value: Any, old: torch.dtype, new: torch.dtype) -> Any:
 
 
 class Float64(TorchFunctionMode):
-    """`margin` is how near the job came to a decision that rounding could turn: see `_decided`. Set it to 1 to begin anew."""
+    """`margin` is how near the job came to a decision that rounding could turn: see `_decided`. Set it to 1 to begin
+    anew."""
 
     def __init__(self) -> None:
         super().__init__()
         self.margin, self.asleep = 1.0, False
 
-    def __torch_function__(self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         kwargs = kwargs or {}
         if self.asleep:
             return func(*args, **kwargs)
         if func in _DRAWN_ANEW and kwargs.get("dtype") in (None, NARROW):
             return func(*args, **kwargs | {"dtype": NARROW}).to(WIDE)
-        if (func in _DRAWN_IN_PLACE or getattr(func, "__module__", "") == "torch.nn.init") and _first(args, kwargs).dtype == WIDE:
+        if (func in _DRAWN_IN_PLACE or getattr(func, "__module__", "") == "torch.nn.init") and _first(
+            args, kwargs
+        ).dtype == WIDE:
             return _drawn(func, args, kwargs)
         if func is torch.multinomial:
             return func(args[0].to(NARROW), *args[1:], **kwargs)
         if func is Tensor.float:
             return args[0].to(WIDE)
         self._decided(func, args)
-        return func(*(WIDE if a is NARROW else a for a in args), **{key: WIDE if a is NARROW else a for key, a in kwargs.items()})
+        return func(
+            *(WIDE if a is NARROW else a for a in args),
+            **{key: WIDE if a is NARROW else a for key, a in kwargs.items()},
+        )
 
     @torch.no_grad()
     def _decided(self, func: Callable[..., Any], args: tuple[Any, ...]) -> None:
         """Keeps the smallest distance from a turn, in units of the root mean square of what is decided upon.
 
-        A ReLU turns at zero, and pooling where the second largest of a window reaches the largest. Near such a place the gradient
-        jumps, and the correct float32 gradient is either of two; no bound on rounding says which."""
+        A ReLU turns at zero, and pooling where the second largest of a window reaches the largest. Near such a place
+        the gradient jumps, and the correct float32 gradient is either of two; no bound on rounding says which."""
         if func in _RELU:
             distance, x = args[0].abs(), args[0]
         elif func in _POOLING:

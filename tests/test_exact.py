@@ -1,4 +1,5 @@
-"""The yardstick itself: float64 runs are the same job, and what is wrong by a little is found, in a tensor and in a client's work."""
+"""The yardstick itself: float64 runs are the same job, and what is wrong by a little is found, in a tensor and in a
+client's work."""
 
 from __future__ import annotations
 
@@ -49,7 +50,9 @@ def test_the_job_in_float64_has_the_same_start_and_stays_in_float64(name: str, t
     with in_float64():
         row = exact.run_round()
     assert {t.dtype for t in tensors(exact.save())} <= {torch.float64}
-    drawn = {key: value for key, value in plain.run_round().items() if isinstance(value, int) and not key.startswith("bytes")}
+    drawn = {
+        key: value for key, value in plain.run_round().items() if isinstance(value, int) and not key.startswith("bytes")
+    }
     assert drawn == {key: row[key] for key in drawn}
 
 
@@ -58,14 +61,24 @@ def test_noise_initial_weights_and_inputs_are_those_of_float32() -> None:
         generator = torch.Generator().manual_seed(0)
         held = torch.zeros(1000)
         distribution = torch.tensor([0.3, 0.3, 0.4])
-        return [torch.randn(1000, generator=generator), held.normal_(0.5, 2.0, generator=generator).clone(), held.uniform_(-1, 1, generator=generator),
-                torch.rand(7, generator=generator), nn.init.kaiming_uniform_(torch.zeros(5, 5), generator=generator),
-                *Generator((1, 8, 8), 4, 8).state_dict().values(), torch.multinomial(distribution, 50, replacement=True, generator=generator).double()]
+        return [
+            torch.randn(1000, generator=generator),
+            held.normal_(0.5, 2.0, generator=generator).clone(),
+            held.uniform_(-1, 1, generator=generator),
+            torch.rand(7, generator=generator),
+            nn.init.kaiming_uniform_(torch.zeros(5, 5), generator=generator),
+            *Generator((1, 8, 8), 4, 8).state_dict().values(),
+            torch.multinomial(distribution, 50, replacement=True, generator=generator).double(),
+        ]
 
     with in_float64():
         found = drawn()
     assert all(torch.equal(ours, theirs.double()) for ours, theirs in zip(found, drawn(), strict=True))
-    images, mean, std = torch.randint(0, 256, (3, 2, 4, 4), dtype=torch.uint8), torch.tensor([0.3, 0.4]), torch.tensor([0.1, 0.7])
+    images, mean, std = (
+        torch.randint(0, 256, (3, 2, 4, 4), dtype=torch.uint8),
+        torch.tensor([0.3, 0.4]),
+        torch.tensor([0.1, 0.7]),
+    )
     expected = normalise(images, mean, std)
     with in_float64():
         assert torch.equal(federation.normalise(images, mean.double(), std.double()), expected.double())
@@ -99,15 +112,21 @@ def test_another_order_of_sums_passes(product: tuple[Tensor, Tensor, Tensor]) ->
     assert 0 < distance(fast, exact) < 1e-6
 
 
-@pytest.mark.parametrize("wrong", [
-    lambda t: t * (1 + 2e-5),
-    lambda t: t + 1e-4,
-    lambda t: t.index_fill(0, torch.tensor([5]), 0.0),  # a row left out
-    lambda t: t.index_put((torch.tensor(3), torch.tensor(4)), t[3, 4] + 0.05),  # one entry of 4096, by a five-hundredth
-    lambda t: t.bfloat16().float(),
-    lambda t: t.index_put((torch.tensor(3), torch.tensor(4)), torch.tensor(torch.nan)),
-    lambda t: t[:, :-1],
-], ids=["factor", "shift", "row", "entry", "bfloat16", "nan", "shape"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda t: t * (1 + 2e-5),
+        lambda t: t + 1e-4,
+        lambda t: t.index_fill(0, torch.tensor([5]), 0.0),  # a row left out
+        lambda t: t.index_put(
+            (torch.tensor(3), torch.tensor(4)), t[3, 4] + 0.05
+        ),  # one entry of 4096, by a five-hundredth
+        lambda t: t.bfloat16().float(),
+        lambda t: t.index_put((torch.tensor(3), torch.tensor(4)), torch.tensor(torch.nan)),
+        lambda t: t[:, :-1],
+    ],
+    ids=["factor", "shift", "row", "entry", "bfloat16", "nan", "shape"],
+)
 def test_what_is_wrong_by_a_little_is_found(wrong: Any, product: tuple[Tensor, Tensor, Tensor]) -> None:
     fast, plain, exact = product
     with pytest.raises(AssertionError):
@@ -124,8 +143,14 @@ def test_an_exact_plain_way_leaves_the_fast_one_a_few_units_in_the_last_place() 
 
 def test_numbers_names_and_what_is_compared_with() -> None:
     assert_as_exact(0.1000001, 0.1, 0.1)
-    for fast, plain, exact in ((0.10001, 0.1, 0.1), (3, 4, 4), ("a", "b", "b"), ([1.0], [1.0, 2.0], [1.0, 2.0]), ({"a": 1}, {"b": 1}, {"b": 1}),
-                               (torch.ones(2, dtype=torch.int64), torch.zeros(2, dtype=torch.int64), torch.zeros(2, dtype=torch.int64))):
+    for fast, plain, exact in (
+        (0.10001, 0.1, 0.1),
+        (3, 4, 4),
+        ("a", "b", "b"),
+        ([1.0], [1.0, 2.0], [1.0, 2.0]),
+        ({"a": 1}, {"b": 1}, {"b": 1}),
+        (torch.ones(2, dtype=torch.int64), torch.zeros(2, dtype=torch.int64), torch.zeros(2, dtype=torch.int64)),
+    ):
         with pytest.raises(AssertionError):
             assert_as_exact(fast, plain, exact)
     with pytest.raises(AssertionError, match="must be float64"):
@@ -142,7 +167,9 @@ def without_momentum(config: LocalTraining, parameters: Any) -> torch.optim.Opti
 
 def steeper(config: LocalTraining, parameters: Any) -> torch.optim.Optimizer:
     """As with a gradient that is 1e-4 too large."""
-    return torch.optim.SGD(parameters, lr=config.lr * (1 + 1e-4), momentum=config.momentum, weight_decay=config.weight_decay)
+    return torch.optim.SGD(
+        parameters, lr=config.lr * (1 + 1e-4), momentum=config.momentum, weight_decay=config.weight_decay
+    )
 
 
 def shifted(clients: list[ClientData], chosen: Tensor) -> tuple[Tensor, Tensor]:
@@ -156,8 +183,13 @@ def narrow(clients: list[ClientData], chosen: Tensor) -> tuple[Tensor, Tensor]:
     return x.bfloat16().float(), y
 
 
-@pytest.mark.parametrize(("part", "wrong"), [("sgd", without_decay), ("sgd", without_momentum), ("sgd", steeper), ("gather", shifted), ("gather", narrow)])
-def test_an_executor_that_is_wrong_by_a_little_is_found(part: str, wrong: Any, toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("part", "wrong"),
+    [("sgd", without_decay), ("sgd", without_momentum), ("sgd", steeper), ("gather", shifted), ("gather", narrow)],
+)
+def test_an_executor_that_is_wrong_by_a_little_is_found(
+    part: str, wrong: Any, toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The comparison passes before the change and fails with it, for a weight decay of a hundredth too."""
     values = values_for("fedavg", toy, momentum=0.5, weight_decay=0.01, partition="iid")
     loop, stacked = (Simulation("fedavg", values | {"executor": e}, 3, CPU) for e in ("loop", "vmap"))
@@ -179,7 +211,11 @@ def test_another_clients_weights_are_found_where_a_jump_is_allowed() -> None:
     exact = ClientResult({"w": weights["w"].double()}, loss=0.5)
     jumped = ClientResult({"w": weights["w"] * 1.01}, loss=0.5)
     assert_as_exact(jumped, result, exact, decided=False)
-    for wrong in (replace(result, upload={"w": weights["w"].flip(0)}), replace(result, upload={"w": weights["w"] * 1.1}), replace(result, loss=0.6)):
+    for wrong in (
+        replace(result, upload={"w": weights["w"].flip(0)}),
+        replace(result, upload={"w": weights["w"] * 1.1}),
+        replace(result, loss=0.6),
+    ):
         with pytest.raises(AssertionError):
             assert_as_exact(wrong, result, exact, decided=False)
     assert MARGIN < 1e-6

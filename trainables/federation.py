@@ -1,7 +1,7 @@
 """The federation: its declared settings, what every party knows of it, and what one client holds.
 
 `Federation` is public knowledge and carries no sample; `ClientData` is one client's own data. Both are handed to a
-method's functions, which see nothing else of the world.
+method's functions, which see nothing else.
 """
 
 from __future__ import annotations
@@ -29,35 +29,103 @@ class FederationConfig:
     """Data, clients, budgets and length of a simulated federation."""
 
     dataset: str = text("digits", doc="A registered data set, a folder of images or an .npz file.")
-    model: str = choice("auto", ("auto", *models.names()), doc="Client and global model; auto takes cnn_small below 28 pixels, else cnn.")
+    model: str = choice(
+        "auto",
+        ("auto", *models.names()),
+        doc="Client and global model; auto takes cnn_small below 28 pixels, else cnn.",
+    )
     rounds: int = integer(10, low=1, high=100_000, log=True, symbol="T", doc="Communication rounds planned.")
-    clients: int = integer(10, low=1, high=10_000, log=True, symbol="N", doc="Clients of the federation.", source="DFRD Sec. 4.1")
-    active_clients: int = integer(0, low=0, high=10_000, symbol="S", doc="Clients drawn for each round; 0 is all of them.", source="DFRD Table 12")
+    clients: int = integer(
+        10, low=1, high=10_000, log=True, symbol="N", doc="Clients of the federation.", source="DFRD Sec. 4.1"
+    )
+    active_clients: int = integer(
+        0, low=0, high=10_000, symbol="S", doc="Clients drawn for each round; 0 is all of them.", source="DFRD Table 12"
+    )
     partition: str = choice("dir_class", tuple(RECIPES), doc="How training samples are dealt to clients.")
-    omega: float = real(0.1, low=1e-3, high=1e4, log=True, symbol="ω", doc="Dirichlet concentration of the partition; small is uneven.", source="DFRD Sec. 4.1")
-    classes_per_client: int = integer(2, low=1, high=1000, symbol="k", doc="Classes each client holds in the pathological partition.")
-    min_samples: int = integer(10, low=1, high=10_000, doc="Fewest training samples a client may end up with.", source="DFRD code")
-    rho: int = integer(0, low=0, high=100_000, symbol="ρ",
-                       doc="Spread of model budgets, R_i = (1/2)^min(σ, ⌊ρ i/N⌋); 0 gives every client the full width.", source="DFRD Sec. 4.1")
-    sigma: int = integer(4, low=0, high=10, symbol="σ", doc="Cap of the budget's exponent: the narrowest client has width (1/2)^σ.", source="DFRD Sec. 4.1")
+    omega: float = real(
+        0.1,
+        low=1e-3,
+        high=1e4,
+        log=True,
+        symbol="ω",
+        doc="Dirichlet concentration of the partition; small is uneven.",
+        source="DFRD Sec. 4.1",
+    )
+    classes_per_client: int = integer(
+        2, low=1, high=1000, symbol="k", doc="Classes each client holds in the pathological partition."
+    )
+    min_samples: int = integer(
+        10, low=1, high=10_000, doc="Fewest training samples a client may end up with.", source="DFRD code"
+    )
+    rho: int = integer(
+        0,
+        low=0,
+        high=100_000,
+        symbol="ρ",
+        doc="Spread of model budgets, R_i = (1/2)^min(σ, ⌊ρ i/N⌋); 0 gives every client the full width.",
+        source="DFRD Sec. 4.1",
+    )
+    sigma: int = integer(
+        4,
+        low=0,
+        high=10,
+        symbol="σ",
+        doc="Cap of the budget's exponent: the narrowest client has width (1/2)^σ.",
+        source="DFRD Sec. 4.1",
+    )
     stragglers: float = real(0.0, low=0.0, high=1.0, doc="Probability that a drawn client is slow in a round.")
-    straggler_work: float = real(0.0, low=0.0, high=1.0, doc="Share of its local steps a slow client manages; 0 drops its upload.")
-    validation_fraction: float = real(0.1, low=0.0, high=0.5, doc="Stratified share of the training data that searches select on.")
-    client_test_fraction: float = real(0.0, low=0.0, high=0.5,
-                                       doc="Share of its own samples a client keeps for testing (validation is then taken inside each client too); "
-                                           "0 measures AMP, FM and WLP on label mixes of the test set.")
-    target: float = real(0.0, low=0.0, high=1.0, doc="Level of target_metric for rounds_to_target; 0 leaves that metric out.")
-    target_metric: str = choice("global_accuracy", ("global_accuracy", "local_accuracy", "amp", "wlp", "p_acc", "p_acc_global", "g_acc_virtual"),
-                                doc="What rounds_to_target watches.")
-    attack_images: int = integer(0, low=0, high=1000, doc="Images attacked for psnr after the last round; 0 leaves that metric out.", source="FedMD-CG Table 2")
-    attack_steps: int = integer(300, low=1, high=10_000, doc="Outer L-BFGS iterations of the attack.", source="Zhu et al. 2019 code")
-    attack_private: str = choice("random", ("random", "searched"),
-                                 doc="What the attacker puts in place of a part that is not uploaded: random weights, or weights it searches for too.")
-    precision: str = choice("fp32", PRECISIONS, doc="Arithmetic of models' forward and backward passes; weights, losses and updates are float32.")
-    executor: str = choice("auto", ("auto", "loop", "graph", "vmap"),
-                           doc="Clients one after the other (loop; graph: their steps recorded as CUDA graphs) or those of equal shape as one program (vmap); "
-                               "auto: vmap on CUDA where the method allows it.")
-    eval_every: int = integer(1, low=1, high=100_000, doc="Rounds between evaluations; the last round is always evaluated.")
+    straggler_work: float = real(
+        0.0, low=0.0, high=1.0, doc="Share of its local steps a slow client manages; 0 drops its upload."
+    )
+    validation_fraction: float = real(
+        0.1, low=0.0, high=0.5, doc="Stratified share of the training data that searches select on."
+    )
+    client_test_fraction: float = real(
+        0.0,
+        low=0.0,
+        high=0.5,
+        doc="Share of its own samples a client keeps for testing (validation is then taken inside each client too); "
+        "0 measures AMP, FM and WLP on label mixes of the test set.",
+    )
+    target: float = real(
+        0.0, low=0.0, high=1.0, doc="Level of target_metric for rounds_to_target; 0 leaves that metric out."
+    )
+    target_metric: str = choice(
+        "global_accuracy",
+        ("global_accuracy", "local_accuracy", "amp", "wlp", "p_acc", "p_acc_global", "g_acc_virtual"),
+        doc="What rounds_to_target watches.",
+    )
+    attack_images: int = integer(
+        0,
+        low=0,
+        high=1000,
+        doc="Images attacked for psnr after the last round; 0 leaves that metric out.",
+        source="FedMD-CG Table 2",
+    )
+    attack_steps: int = integer(
+        300, low=1, high=10_000, doc="Outer L-BFGS iterations of the attack.", source="Zhu et al. 2019 code"
+    )
+    attack_private: str = choice(
+        "random",
+        ("random", "searched"),
+        doc="What the attacker puts in place of a part that is not uploaded: random weights, or weights it "
+        "searches for too.",
+    )
+    precision: str = choice(
+        "fp32",
+        PRECISIONS,
+        doc="Arithmetic of models' forward and backward passes; weights, losses and updates are float32.",
+    )
+    executor: str = choice(
+        "auto",
+        ("auto", "loop", "graph", "vmap"),
+        doc="Clients one after the other (loop; graph: their steps recorded as CUDA graphs) or those of equal "
+        "shape as one program (vmap); "
+        "auto: vmap on CUDA where the method allows it.",
+    )
+    eval_every: int = integer(
+        1, low=1, high=100_000, doc="Rounds between evaluations; the last round is always evaluated."
+    )
 
 
 def budgets(clients: int, rho: int, sigma: int) -> tuple[float, ...]:
@@ -92,12 +160,15 @@ class Federation:
     def network(self, width: float = 1.0, *, role: str = "", scaler: bool = False) -> models.Model:
         """A module of the federation's architecture at `width`, to be loaded with `params.put` before use.
 
-        One module is made per (width, role, scaler) and reused: whoever needs two at once names two roles."""
-        return self.cached(("network", width, role, scaler),
-                           lambda: models.build(self.model, self.shape, self.classes, rate=width, scaler=scaler))
+        One module is made per (width, role, scaler) and reused: code that needs two at once gives them two roles."""
+        return self.cached(
+            ("network", width, role, scaler),
+            lambda: models.build(self.model, self.shape, self.classes, rate=width, scaler=scaler),
+        )
 
     def cached(self, key: object, build: Callable[[], Module]) -> Module:
-        """The module remembered under `key`, built on first use, channels last, on the federation's device, in its precision."""
+        """The module remembered under `key`, built on first use, channels last, on the federation's device, in its
+        precision."""
         if key not in self._networks:
             self._networks[key] = build().to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
             if self.precision == "bf16":
@@ -126,7 +197,10 @@ class Images:
         if bool((from_test >= 0).all()):
             return self.test.index_select(0, from_test.to(self.test.device))
         found = torch.empty((len(positions), *self.train.shape[1:]), dtype=self.train.dtype, device=self.train.device)
-        found[from_test < 0], found[from_test >= 0] = self.train[positions[from_test < 0]], self.test[from_test[from_test >= 0]]
+        found[from_test < 0], found[from_test >= 0] = (
+            self.train[positions[from_test < 0]],
+            self.test[from_test[from_test >= 0]],
+        )
         return found
 
 
@@ -152,7 +226,9 @@ class ClientData:
 
     def batch(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
         """Normalised images `(B, ch, H, W)` and labels `(B,)` of the samples at `chosen` (positions in 0..n-1)."""
-        return normalise(self.images[self.indices[chosen]].to(self.device), self.mean, self.std), self.y[chosen].to(self.device)
+        return normalise(self.images[self.indices[chosen]].to(self.device), self.mean, self.std), self.y[chosen].to(
+            self.device
+        )
 
     def label_counts(self) -> Tensor:
         """Class histogram of the whole local training set, `(C,)`."""
@@ -160,7 +236,8 @@ class ClientData:
 
 
 def gather(clients: Sequence[ClientData], chosen: Tensor) -> tuple[Tensor, Tensor]:
-    """Normalised images `(K, n, ch, H, W)` and labels `(K, n)` of K clients of one data set, at each one's `chosen` `(K, n)`."""
+    """Normalised images `(K, n, ch, H, W)` and labels `(K, n)` of K clients of one data set, at each one's `chosen`
+    `(K, n)`."""
     first = clients[0]
     positions = torch.cat([c.indices[own] for c, own in zip(clients, chosen, strict=True)])
     labels = torch.stack([c.y[own] for c, own in zip(clients, chosen, strict=True)])
@@ -170,6 +247,7 @@ def gather(clients: Sequence[ClientData], chosen: Tensor) -> tuple[Tensor, Tenso
 
 def normalise(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
     """uint8 `(B, ch, H, W)` to float `(x/255 - mean)/std`, channels last."""
-    # Channel by channel as the images lie, then one transposition: half the time of working on interleaved channels.
+    # First channel by channel in the images' own memory order, then one transposition: half the time of working on
+    # interleaved channels.
     scaled = images.to(torch.float32).div_(255.0).sub_(mean[:, None, None]).div_(std[:, None, None])
     return torch.empty_like(scaled, memory_format=torch.channels_last).copy_(scaled)

@@ -1,7 +1,7 @@
 """The only client training loop. A method supplies the objective; everything else is here.
 
-A method whose clients do no more than train says so by describing that as a `LocalJob`: its client is then `client_of(job)`,
-and a cohort of such jobs can be trained as one program (`trainables.simulation.executors`).
+A method whose clients do no more than train says so by describing that as a `LocalJob`: its client is then
+`client_of(job)`, and a cohort of such jobs can be trained as one program (`trainables.simulation.executors`).
 
 Mini-batches are index tensors drawn before the first step: shuffles of the client's samples laid end to end and cut
 into batches of equal size, so a client's training has a static shape and the same draws whatever the method.
@@ -35,10 +35,18 @@ GATHER = 4096
 class LocalTraining:
     """What every client does each round. Methods extend this declaration and may give other defaults."""
 
-    lr: float = real(0.01, low=1e-6, high=10.0, log=True, symbol="η", doc="Learning rate of the clients' SGD.", tune=(1e-3, 0.3))
-    local_steps: int = integer(20, low=1, high=100_000, log=True, symbol="I_c", doc="SGD steps per client and round.", tune=(5, 100))
-    local_epochs: int = integer(0, low=0, high=1000, symbol="E", doc="Passes over the client's data per round; 0 uses local_steps.")
-    batch_size: int = integer(64, low=1, high=4096, log=True, symbol="B", doc="Mini-batch size (at most the client's samples).")
+    lr: float = real(
+        0.01, low=1e-6, high=10.0, log=True, symbol="η", doc="Learning rate of the clients' SGD.", tune=(1e-3, 0.3)
+    )
+    local_steps: int = integer(
+        20, low=1, high=100_000, log=True, symbol="I_c", doc="SGD steps per client and round.", tune=(5, 100)
+    )
+    local_epochs: int = integer(
+        0, low=0, high=1000, symbol="E", doc="Passes over the client's data per round; 0 uses local_steps."
+    )
+    batch_size: int = integer(
+        64, low=1, high=4096, log=True, symbol="B", doc="Mini-batch size (at most the client's samples)."
+    )
     momentum: float = real(0.0, low=0.0, high=0.999, doc="Momentum of the clients' SGD.")
     weight_decay: float = real(0.0, low=0.0, high=0.1, doc="Weight decay of the clients' SGD.")
 
@@ -62,10 +70,10 @@ class LocalJob:
 
     module: where it is trained; jobs of one round may share it.
     start: the first weights, of all of the module's parameters and buffers.
-    finish: the client's result from the trained weights and the training's own numbers; may use `module`, whatever that holds.
-    objective, given: what is minimised is `objective(*given)`, built of tensors (or tuples, lists and dictionaries of
-    tensors) that are this client's. It has no effect but its value, does not branch on values, and differs between the
-    jobs of one round in `given` alone."""
+    finish: makes the client's result of the trained weights and the `LocalResult`; it may use `module`, but not the
+    weights that are in it. objective, given: what is minimised is `objective(*given)`, built of tensors (or tuples,
+    lists and dictionaries of tensors) that are this client's. The objective has no side effects and does not branch on
+    values of tensors; between the jobs of one round only `given` differs."""
 
     module: nn.Module
     start: Params
@@ -81,7 +89,9 @@ JobOf = Callable[[Any, Federation, Payload, Any, ClientData, Rng], LocalJob]
 def client_of(job: JobOf) -> Callable[[Any, Federation, Payload, Any, ClientData, Rng], ClientResult]:
     """The `client` of a method that trains this job and does no more, one client after the other."""
 
-    def client(config: Any, fed: Federation, payload: Payload, client_state: Any, data: ClientData, rng: Rng) -> ClientResult:
+    def client(
+        config: Any, fed: Federation, payload: Payload, client_state: Any, data: ClientData, rng: Rng
+    ) -> ClientResult:
         own = job(config, fed, payload, client_state, data, rng)
         put(own.module, own.start)
         trained = train(config, own.module, data, rng, own.objective(*own.given))
@@ -101,7 +111,8 @@ def cross_entropy(module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
 
 
 def draw_batches(config: LocalTraining, samples: int, step_share: float, rng: Rng) -> Tensor:
-    """Indices `(steps, batch)` into a client's `samples`; `step_share` in (0, 1] is the share of the steps it manages."""
+    """Indices `(steps, batch)` into a client's `samples`; `step_share` in (0, 1] is the share of the steps it
+    manages."""
     batch = min(config.batch_size, samples)
     planned = config.local_epochs * max(1, samples // batch) if config.local_epochs else config.local_steps
     steps = max(1, round(step_share * planned))
@@ -111,7 +122,9 @@ def draw_batches(config: LocalTraining, samples: int, step_share: float, rng: Rn
     return order[: steps * batch].view(steps, batch)
 
 
-def train(config: LocalTraining, module: nn.Module, data: ClientData, rng: Rng, objective: Objective = cross_entropy) -> LocalResult:
+def train(
+    config: LocalTraining, module: nn.Module, data: ClientData, rng: Rng, objective: Objective = cross_entropy
+) -> LocalResult:
     """Runs this client's SGD steps on `module`, in place, and says what was drawn.
 
     `module` holds the starting weights. A loss that stops being finite is returned as such, never raised."""
@@ -129,7 +142,8 @@ def train(config: LocalTraining, module: nn.Module, data: ClientData, rng: Rng, 
 
 
 def batches(data: ClientData, drawn: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """The normalised batches `drawn` `(steps, batch)`, gathered many at a time: images `(batch, ch, H, W)` and labels `(batch,)`."""
+    """The normalised batches `drawn` `(steps, batch)`, gathered many at a time: images `(batch, ch, H, W)` and labels
+    `(batch,)`."""
     steps, batch = drawn.shape
     per_gather = max(1, GATHER // batch)
     for first in range(0, steps, per_gather):

@@ -10,9 +10,9 @@
 budgets (see `trainables.federation.Federation`). It holds no sample. A client sees its payload, its own state and its
 own data; the server sees uploads. Payloads and uploads are flat dictionaries of tensors, so bytes are counted exactly.
 
-`State` and `ClientState` are frozen dataclasses whose fields are tensors, numbers, strings, None, dictionaries and tuples of
-these, or further such dataclasses: a checkpoint is one value (see `trainables.simulation.checkpoint`). Functions never change
-their arguments in place.
+`State` and `ClientState` are frozen dataclasses whose fields are tensors, numbers, strings, None, dictionaries and
+tuples of these, or further such dataclasses: a checkpoint is one value (see `trainables.simulation.checkpoint`).
+Functions never change their arguments in place.
 """
 
 from __future__ import annotations
@@ -87,8 +87,9 @@ class Method:
     limits: tuple[Limit, ...] = ()
     #: A further check of a configuration's values that no single bound can express; returns problems.
     check: Callable[[Any, FederationConfig], list[str]] = _no_problems
-    #: What a client does as one pure training job (`trainables.local.LocalJob`), where it is no more than that: its `client` is
-    #: then `local.client_of(job)`, and a cohort's jobs can be trained as one program. None: clients do more than that.
+    #: What a client does as one pure training job (`trainables.local.LocalJob`), where it is no more than that: its
+    #: `client` is then `local.client_of(job)`, and a cohort's jobs can be trained as one program. None: clients do more
+    #: than that.
     job: Callable[[Any, Federation, Payload, Any, ClientData, Rng], LocalJob] | None = None
     #: Whether clients do no more than `job` under a configuration.
     job_applies: Callable[[Any], bool] = _always
@@ -97,8 +98,8 @@ class Method:
     global_network: Callable[[Any, Federation], nn.Module] = _global_network
     #: Further global models measured beside the main one, by name; their metrics are recorded as `<name>_<metric>`.
     readouts: Callable[[Any, Federation, Any], Mapping[str, Params]] | None = None
-    #: Parts of the traffic that are counted separately as well: by name, how the entries that belong to it begin. Recorded as
-    #: `bytes_up_<name>` and `bytes_down_<name>` (declared in `search_spaces.metrics`).
+    #: Parts of the traffic that are counted separately as well: by name, how the entries that belong to it begin.
+    #: Recorded as `bytes_up_<name>` and `bytes_down_<name>` (declared in `search_spaces.metrics`).
     traffic: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     #: Also measure the throw-away average of the round's complete local models (`g_acc_virtual`).
     virtual: bool = False
@@ -106,19 +107,27 @@ class Method:
     @property
     def capabilities(self) -> tuple[str, ...]:
         """What sets the method apart, in words: who has which model, and what else leaves the clients."""
-        return tuple(word for word, holds in (
-            ("global model", self.global_model is not no_global_model),
-            ("sub-models of any width", self.widths == "any"),
-            ("clients' own architectures", self.client_network is not _client_network),
-            ("label counts leave clients", self.shares_label_counts),
-        ) if holds)
+        return tuple(
+            word
+            for word, holds in (
+                ("global model", self.global_model is not no_global_model),
+                ("sub-models of any width", self.widths == "any"),
+                ("clients' own architectures", self.client_network is not _client_network),
+                ("label counts leave clients", self.shares_label_counts),
+            )
+            if holds
+        )
 
 
 def executor_problems(executor: str, method: Method, config: Any) -> list[str]:
     """Why this executor cannot train this method's clients; empty where it can."""
     if executor in ("auto", "loop") or stackable(method, config):
         return []
-    why = "whose clients do more than train one model by SGD" if method.job is None else "whose clients follow statistics step by step in this configuration"
+    why = (
+        "whose clients do more than train one model by SGD"
+        if method.job is None
+        else "whose clients follow statistics step by step in this configuration"
+    )
     return [sentence("executor", f"loop or auto for {method.name}, {why}", executor)]
 
 

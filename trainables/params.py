@@ -1,7 +1,7 @@
 """Named tensors: taking them from a module, putting them back, measuring and packing them for the wire.
 
-Tensors in a `Params` are never changed in place; whoever needs another value makes another tensor. (A flat-vector view
-would be shorter, but it aliases: clients would train on each other's weights.)
+Tensors in a `Params` are never changed in place; code that needs another value makes another tensor. (A flat-vector
+view would be shorter, but it aliases: clients would train on each other's weights.)
 """
 
 from __future__ import annotations

@@ -27,7 +27,9 @@ from trainables.method import Method, executor_problems
 @cache
 def methods() -> dict[str, Method]:
     """Every method by name, sorted."""
-    modules = [importlib.import_module(f"{package.__name__}.{info.name}") for info in pkgutil.iter_modules(package.__path__)]
+    modules = [
+        importlib.import_module(f"{package.__name__}.{info.name}") for info in pkgutil.iter_modules(package.__path__)
+    ]
     modules += [_from_file(path) for path in os.environ.get("FEDTUNE_METHODS", "").split(os.pathsep) if path]
     found = [module.METHOD for module in modules]
     return {m.name: m for m in sorted(found, key=lambda m: m.name)}
@@ -46,7 +48,8 @@ def declared(name: str) -> dict[str, Parameter]:
 
 
 def resolve(name: str, values: Mapping[str, object], where: str = "") -> dict[str, Value]:
-    """`values` completed with the defaults, all valid and possible together. Raises one `UserError` with every problem."""
+    """`values` completed with the defaults, all valid and possible together. Raises one `UserError` with every
+    problem."""
     chosen = method(name)
     complete = defaults(FederationConfig, chosen.Config) | convert_all(declared(name), values, where)
     federation = build(FederationConfig, complete)
@@ -54,8 +57,15 @@ def resolve(name: str, values: Mapping[str, object], where: str = "") -> dict[st
     problems = list(chosen.check(config, federation))
     if federation.rho > 0 and chosen.widths == "equal":
         able = ", ".join(m.name for m in methods().values() if m.widths == "any")
-        problems.append(sentence("rho", f"0 for {name}, whose clients all train the same model", federation.rho, where,
-                                 f"Methods with sub-models of different widths: {able}."))
+        problems.append(
+            sentence(
+                "rho",
+                f"0 for {name}, whose clients all train the same model",
+                federation.rho,
+                where,
+                f"Methods with sub-models of different widths: {able}.",
+            )
+        )
     problems += executor_problems(federation.executor, chosen, config)
     if problems:
         raise UserError(*problems)

@@ -6,7 +6,7 @@ checkpoint goes on from there. Its rows are written by `trainables.worker.rounds
 A trial never raises. A configuration that is impossible, raises or diverges ends with `done` and a `stop_reason`; the
 process stays alive for the next trial, and Ray's retries are left for processes that really died. Every stop rule is
 asked here, after the round it concerns; a full disk ends the trial as `interrupted`, to be resumed, and so does memory
-that does not suffice, to be gone on with at a larger share of the machine.
+that does not suffice, to be continued with a larger share of the machine.
 """
 
 from __future__ import annotations
@@ -125,7 +125,8 @@ class Trial(tune.Trainable):
                 self._round()
         result = self._result()
         if result["done"]:
-            # An idle process is kept for the next trial, but not its memory, which a neighbour may need, nor its hold on the folder.
+            # An idle process is kept for the next trial, but not its memory, which a neighbour may need, nor its hold
+            # on the folder.
             self.cleanup()
         return result
 
@@ -204,11 +205,16 @@ class Trial(tune.Trainable):
     def _result(self) -> dict[str, Any]:
         curve = self._values.curve
         result: dict[str, Any] = {
-            "number": self._job.number, "round": self._completed, "values": curve.get(self._completed), "done": self._reason is not None,
+            "number": self._job.number,
+            "round": self._completed,
+            "values": curve.get(self._completed),
+            "done": self._reason is not None,
         }
         if self._reason is not None:
             last = means(self._values.rows)
-            result["ending"] = Ending(self._reason, self._completed, self._error, curve, last, self._seconds, self._out_of_memory)
+            result["ending"] = Ending(
+                self._reason, self._completed, self._error, curve, last, self._seconds, self._out_of_memory
+            )
         return result
 
     @contextlib.contextmanager

@@ -58,11 +58,18 @@ class Card:
 
     @staticmethod
     def from_json(content: Mapping[str, Any]) -> Card:
-        """The card of a file's content. Raises `KeyError` or `TypeError` where something is missing or of another kind."""
+        """The card of a file's content. Raises `KeyError` or `TypeError` where something is missing or of another
+        kind."""
         own = ("version", "model", "shape", "classes", "mean", "std")
         channels, height, width = content["shape"]
-        return Card(content["model"], (channels, height, width), content["classes"], tuple(content["mean"]), tuple(content["std"]),
-                    {name: value for name, value in content.items() if name not in own})
+        return Card(
+            content["model"],
+            (channels, height, width),
+            content["classes"],
+            tuple(content["mean"]),
+            tuple(content["std"]),
+            {name: value for name, value in content.items() if name not in own},
+        )
 
 
 def save_model(path: Path, params: Mapping[str, Tensor], card: Card) -> None:
@@ -74,17 +81,23 @@ def save_model(path: Path, params: Mapping[str, Tensor], card: Card) -> None:
 
 
 def load_model(path: str | Path) -> tuple[nn.Module, Card]:
-    """The network in evaluation mode with its weights, and its card. Raises `UserError` where a file is missing or unreadable."""
+    """The network in evaluation mode with its weights, and its card. Raises `UserError` where a file is missing or
+    unreadable."""
     path = Path(path)
     note = path.with_suffix(".json")
     for file in (path, note):
         if not file.is_file():
-            raise UserError(f"There is no file {str(file)!r}; a saved model is a .safetensors file with a .json card of the same name.")
+            raise UserError(
+                f"There is no file {str(file)!r}; a saved model is a .safetensors file with a .json card of the "
+                f"same name."
+            )
     try:
         data = json.loads(note.read_text(encoding="utf-8"))
         version = data["version"]
         if version > VERSION:
-            raise UserError(f"{note} has version {version} and this fedtune reads versions up to {VERSION}. Update fedtune.")
+            raise UserError(
+                f"{note} has version {version} and this fedtune reads versions up to {VERSION}. Update fedtune."
+            )
         card = Card.from_json(data)
         model = models.build(card.model, card.shape, card.classes)
         model.load_state_dict(load_file(path))

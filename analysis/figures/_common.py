@@ -1,4 +1,4 @@
-"""What several figures need of a run: which metrics stand side by side, the last value of every trial, the most important parameters."""
+"""What several figures need of a run: metrics to show side by side, important parameters, samples of trials."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from analysis.runs import Run
 from analysis.runs.study import in_memory
@@ -33,14 +32,9 @@ def metric_rows(runs: Sequence[Run], measured: Callable[[str], bool]) -> list[li
     return [row for i, row in enumerate(kept) if row and row not in kept[:i]]
 
 
-def finals(run: Run) -> pd.DataFrame:
-    """The last measured value of every metric (mean over seeds) by trial number, for trials that measured any."""
-    return run.finals
-
-
 def importances(run: Run, target: int = 0, trials: Sequence[FrozenTrial] | None = None) -> dict[str, float]:
-    """Optuna's PED-ANOVA importances for objective number `target`, largest first, from these trials (all completed ones);
-    empty where they cannot be computed."""
+    """Optuna's PED-ANOVA importances for objective number `target`, largest first, from these trials (all completed
+    ones); empty where they cannot be computed."""
     import optuna
 
     done = trials if trials is not None else [t for t in run.frozen if t.state.name == "COMPLETE"]
@@ -50,7 +44,9 @@ def importances(run: Run, target: int = 0, trials: Sequence[FrozenTrial] | None 
             warnings.simplefilter("ignore")
             # PED-ANOVA explains what makes the target low; a target that is maximised is turned round.
             found = optuna.importance.get_param_importances(
-                in_memory(run.directions, done), evaluator=optuna.importance.PedAnovaImportanceEvaluator(), target=lambda t: sign * t.values[target]
+                in_memory(run.directions, done),
+                evaluator=optuna.importance.PedAnovaImportanceEvaluator(),
+                target=lambda t: sign * t.values[target],
             )
     except (ValueError, RuntimeError, ZeroDivisionError):
         return {}
@@ -58,14 +54,18 @@ def importances(run: Run, target: int = 0, trials: Sequence[FrozenTrial] | None 
 
 
 def two_keys(run: Run) -> tuple[str, str, str]:
-    """The two searched parameters to draw against each other, and a sentence on how they were chosen (empty for two)."""
+    """The two searched parameters to draw, and a sentence on how they were chosen (empty where there are only two)."""
     keys = [k for k in run.keys if len({t.params.get(k) for t in run.frozen if k in t.params}) > 1] or list(run.keys)
     keys += [k for k in run.keys if k not in keys]
     if len(keys) <= 2:
         return keys[0], keys[-1], ""
     ranked = [k for k in importances(run) if k in keys]
     picked = [k for k in keys if k in ranked[:2]] if len(ranked) >= 2 else keys[:2]
-    why = "the two most important ones (PED-ANOVA)" if len(ranked) >= 2 else "the first two, as there are too few trials to tell which matter most"
+    why = (
+        "the two most important ones (PED-ANOVA)"
+        if len(ranked) >= 2
+        else "the first two, as there are too few trials to tell which matter most"
+    )
     return picked[0], picked[1], f"Of {len(keys)} searched parameters it shows {why}."
 
 

@@ -49,7 +49,7 @@ def draw_cells(figure: go.Figure, panel: Panel) -> tuple[Axis, Axis]:
 
 
 def _numbers(panel: Panel, values: np.ndarray, xs: list[str], ys: list[str]) -> go.Scatter:
-    """The cells' numbers. Plotly's own are grey on mid-tones; these are near-black or near-white by the cell's brightness."""
+    """The cells' numbers, near-black or near-white by the cell's brightness; Plotly's own are grey on mid-tones."""
     digits = 1 if np.nanmax(np.abs(values)) >= 10 else 3
     low, high = np.nanmin(values), np.nanmax(values)
     at = [(i, j) for j in range(len(ys)) for i in range(len(xs)) if not np.isnan(values[j, i])]
@@ -61,7 +61,10 @@ def _numbers(panel: Panel, values: np.ndarray, xs: list[str], ys: list[str]) -> 
         text=[f"{values[j, i]:.{digits}f}" for i, j in at],
         hoverinfo="skip",
         showlegend=False,
-        textfont={"size": 12 if len(xs) <= 8 else 10, "color": [style.ON_BRIGHT if b else style.ON_DARK for b in bright]},
+        textfont={
+            "size": 12 if len(xs) <= 8 else 10,
+            "color": [style.ON_BRIGHT if b else style.ON_DARK for b in bright],
+        },
         **panel.axes,
     )
 

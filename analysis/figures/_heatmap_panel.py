@@ -1,4 +1,4 @@
-"""One panel of the heat map: two parameters and one metric. How it is drawn is in `_heatmap_cells` and `_heatmap_surface`."""
+"""One panel of the heat map; how it is drawn is in `_heatmap_cells` and `_heatmap_surface`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from analysis.labels import Labels
 
 @dataclass(frozen=True)
 class Panel:
-    """`part` holds the rows of one metric, in the columns of `heatmap.Drawing.table`, with values as they are displayed."""
+    """`part` holds the rows of one metric, with the columns that `heatmap.data` describes and values as displayed."""
 
     #: 1, 2, … in the order in which panels stand in the figure.
     number: int

@@ -1,4 +1,4 @@
-"""The heat map of freely sampled trials: a dot per trial and, where numbers allow it, a surface interpolated between them."""
+"""The heat map of freely sampled trials: a dot per trial and, where possible, a surface interpolated between them."""
 
 from __future__ import annotations
 
@@ -102,7 +102,8 @@ def _axis(labels: Labels, key: str, values: pd.Series) -> Axis:
 def _interpolate(
     done: pd.DataFrame, logs: tuple[bool, bool], size: int = 80
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Values on a `size` × `size` lattice between the dots, nan outside of them: x `(size,)`, y `(size,)`, z `(size, size)`.
+    """Values on a `size` × `size` lattice between the dots, nan outside of them: x `(size,)`, y `(size,)`, z `(size,
+    size)`.
 
     None where all dots lie on one line, so that no triangle can be drawn between them."""
     from scipy.interpolate import griddata

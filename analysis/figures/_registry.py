@@ -21,7 +21,9 @@ def names() -> tuple[str, ...]:
 @cache
 def figures() -> dict[str, Figure[Any]]:
     """Every figure by name, in the order of a report. Each has its own type of drawing, which `Figure.draw` hides."""
-    found: dict[str, Figure[Any]] = {name: importlib.import_module(f"analysis.figures.{name}").FIGURE for name in names()}
+    found: dict[str, Figure[Any]] = {
+        name: importlib.import_module(f"analysis.figures.{name}").FIGURE for name in names()
+    }
     return dict(sorted(found.items(), key=lambda item: (item[1].order, item[0])))
 
 

@@ -46,15 +46,13 @@ class Panel:
 
 @dataclass(frozen=True)
 class Drawing:
-    """What is drawn.
-
-    `table` has one row per dot: panel (0, 1, …, a position in `panels`), metric, box (its label), key, value (of that
-    parameter), number (trial), seed, y (the metric as recorded)."""
+    """What `plot` needs to know; `data` says what the columns of `table` are."""
 
     table: pd.DataFrame
     panels: Sequence[Panel]
     metrics: Sequence[str]
     note: str
+
 
 def needs(runs: Sequence[Run]) -> str | None:
     run = runs[0]
@@ -62,10 +60,15 @@ def needs(runs: Sequence[Run]) -> str | None:
         return "Boxes need a global or local accuracy; this run has measured none yet."
     if _panels(run):
         return None
-    return "Boxes need completed trials that vary one parameter at a time, or a parameter with a list of values (a choice, a flag or a grid)."
+    return (
+        "Boxes need completed trials that vary one parameter at a time, or a parameter with a list of values "
+        "(a choice, a flag or a grid)."
+    )
 
 
 def data(runs: Sequence[Run]) -> Drawing:
+    """One row per dot: panel (0, 1, …, a position in `panels`), metric, box (its label), key, value (of that
+    parameter), number (trial), seed, y (the metric as recorded)."""
     run = runs[0]
     metrics, found = _metrics(run), _panels(run)
     rows = [
@@ -137,12 +140,14 @@ def _box(dots: pd.DataFrame, name: str, colour: str, panel: int, labels: Labels)
 
 def _metrics(run: Run) -> list[str]:
     """A global and a local accuracy on test data, as far as the run measured them."""
-    measured = {name for name in run.rounds.columns if run.rounds[name].notna().any()} if not run.rounds.empty else set()
+    measured = (
+        {name for name in run.rounds.columns if run.rounds[name].notna().any()} if not run.rounds.empty else set()
+    )
     return [name for names in (GLOBAL, LOCAL) for name in [n for n in names if n in measured][:1]]
 
 
 def _panels(run: Run) -> list[Panel]:
-    """One panel of all parameters where they were varied one at a time, otherwise one per parameter with listed values."""
+    """One panel of all parameters where they were varied one at a time, otherwise one per parameter."""
     return _one_at_a_time(run) or _by_value(run)
 
 
@@ -173,7 +178,9 @@ def _by_value(run: Run) -> list[Panel]:
     for item in run.searched:
         key = item["key"]
         holding = [trial for trial in _completed(run) if key in trial.params]
-        values = {"choice": item.get("options"), "flag": [False, True]}.get(str(item.get("kind")), item.get("grid")) or []
+        values = {"choice": item.get("options"), "flag": [False, True]}.get(
+            str(item.get("kind")), item.get("grid")
+        ) or []
         boxes = [Box(key, value, [t.number for t in holding if t.params[key] == value]) for value in values]
         boxes = [box for box in boxes if box.trials]
         if boxes and sum(len(box.trials) for box in boxes) == len(holding):
@@ -184,8 +191,10 @@ def _by_value(run: Run) -> list[Panel]:
 FIGURE = Figure(
     title="Spread by parameter",
     read=(
-        "A dot is a completed trial with one seed, measured on test data in its last round; a box spans the middle half of its dots, its line is the median.",
-        "Where parameters were varied one at a time, a box holds all values of one parameter with the others at their defaults, and a flat box is a "
+        "A dot is a completed trial with one seed, measured on test data in its last round; a box spans the middle "
+        "half of its dots, its line is the median.",
+        "Where parameters were varied one at a time, a box holds all values of one parameter with the others at their "
+        "defaults, and a flat box is a "
         "parameter that hardly matters; otherwise a box holds all trials with one value.",
     ),
     needs=needs,

@@ -23,22 +23,22 @@ MEAN = -1
 
 @dataclass(frozen=True)
 class Drawing:
-    """What is drawn.
-
-    `table` has one row per trial, round and metric: trial, round, metric, mean, std (over seeds; nan for one seed), seeds,
-    state, best (whether it is the chosen trial). At most `LIMIT` trials, evenly spread over their numbers, and always the
-    chosen one."""
+    """What `plot` needs to know; `data` says what the columns of `table` are."""
 
     table: pd.DataFrame
     #: Panels side by side.
     columns: int
     note: str
 
+
 def needs(runs: Sequence[Run]) -> str | None:
     return "Learning curves need a trial with a measured round; there is none yet." if runs[0].curves.empty else None
 
 
 def data(runs: Sequence[Run]) -> Drawing:
+    """One row per trial, round and metric: trial, round, metric, mean, std (over seeds; nan for one seed), seeds,
+    state, best (whether it is the chosen trial). At most `LIMIT` trials, evenly spread over their numbers, and always
+    the chosen one."""
     run = runs[0]
     numbers = sorted(int(n) for n in run.curves["trial"].unique())
     best = run.best
@@ -54,7 +54,11 @@ def data(runs: Sequence[Run]) -> Drawing:
     table = table[table["mean"].notna()]
     table["state"] = table["trial"].map(run.trials.set_index("number")["state"])
     table["best"] = table["trial"] == best
-    note = f"{len(kept)} of {len(numbers)} trials are drawn, evenly spread over the search." if len(kept) < len(numbers) else ""
+    note = (
+        f"{len(kept)} of {len(numbers)} trials are drawn, evenly spread over the search."
+        if len(kept) < len(numbers)
+        else ""
+    )
     if int(curves["seeds"].max()) == 1:
         note = f"{note} One seed per trial, so there is no band.".strip()
     return Drawing(table, max((len(r) for r in rows), default=1), note)
@@ -65,7 +69,11 @@ def _over_seeds(run: Run) -> pd.DataFrame:
     rounds = run.rounds[run.rounds["trial"].isin(run.chosen)]
     names = [c for c in rounds.columns if c not in ("trial", "round", "seed")]
     groups = rounds.groupby("round")[names]
-    return pd.concat([groups.mean(), groups.std().add_suffix(":std")], axis=1).assign(seeds=rounds["seed"].nunique(), trial=MEAN).reset_index()
+    return (
+        pd.concat([groups.mean(), groups.std().add_suffix(":std")], axis=1)
+        .assign(seeds=rounds["seed"].nunique(), trial=MEAN)
+        .reset_index()
+    )
 
 
 def plot(drawing: Drawing, labels: Labels) -> go.Figure:

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.figures._common import finals, metric_rows, two_keys
+from analysis.figures._common import metric_rows, two_keys
 from analysis.figures._heatmap_cells import draw_cells
 from analysis.figures._heatmap_panel import Panel
 from analysis.figures._heatmap_surface import draw_surface
@@ -26,10 +26,7 @@ Mode = Literal["grid", "surface", "points"]
 
 @dataclass(frozen=True)
 class Drawing:
-    """What is drawn.
-
-    `table` has one row per trial and metric: trial, x, y (parameter values), metric, value (last round, mean over seeds),
-    state, best (whether it is the chosen trial)."""
+    """What `plot` needs to know; `data` says what the columns of `table` are."""
 
     table: pd.DataFrame
     #: Keys of the parameters on the axes.
@@ -52,9 +49,11 @@ def needs(runs: Sequence[Run]) -> str | None:
 
 
 def data(runs: Sequence[Run]) -> Drawing:
+    """One row per trial and metric: trial, x, y (parameter values), metric, value (last round, mean over seeds),
+    state, best (whether it is the chosen trial)."""
     run = runs[0]
     x, y, note = two_keys(run)
-    last = finals(run)
+    last = run.finals
     rows = metric_rows(runs, lambda m: m in last.columns and bool(last[m].notna().any()))
     trials = run.trials[run.trials[x].notna() & run.trials[y].notna()]
     found = [
@@ -98,7 +97,9 @@ def _note(table: pd.DataFrame, mode: Mode) -> str:
     if mode == "grid" and _completed(table).groupby(["x", "y", "metric"]).size().max() > 1:
         note += " A cell holds the mean of its trials."
     if mode == "surface":
-        note += " The surface is interpolated linearly between completed trials (dots): between dots nothing was measured."
+        note += (
+            " The surface is interpolated linearly between completed trials (dots): between dots nothing was measured."
+        )
     if (table["state"] == "PRUNED").any() and mode == "grid":
         note += " Cells of trials stopped early stay empty: their last value is from an earlier round."
     elif (table["state"] == "PRUNED").any():
@@ -120,7 +121,9 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
             draw_cells(figure, panel) if mode == "grid" else draw_surface(figure, panel, interpolated=mode == "surface")
         )
         quiet = {"showgrid": False}
-        style.title_axes(figure, n, labels.parameter(x), labels.parameter(y), xaxis=quiet | kinds[0], yaxis=quiet | kinds[1])
+        style.title_axes(
+            figure, n, labels.parameter(x), labels.parameter(y), xaxis=quiet | kinds[0], yaxis=quiet | kinds[1]
+        )
     height = 340 if mode != "grid" else 300
     return style.panels(figure, titles, columns=drawing.columns, height=height, bars=True, note=drawing.note)
 

@@ -9,7 +9,6 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.figures._common import finals
 from analysis.labels import Labels
 from analysis.runs import Run
 from search_spaces.metrics import twin
@@ -17,7 +16,11 @@ from search_spaces.metrics import twin
 
 def needs(runs: Sequence[Run]) -> str | None:
     done = runs[0].trials
-    return None if ((done["state"] == "COMPLETE") & done["value"].notna()).any() else "The history needs a completed trial; there is none yet."
+    return (
+        None
+        if ((done["state"] == "COMPLETE") & done["value"].notna()).any()
+        else "The history needs a completed trial; there is none yet."
+    )
 
 
 def data(runs: Sequence[Run]) -> pd.DataFrame:
@@ -28,7 +31,7 @@ def data(runs: Sequence[Run]) -> pd.DataFrame:
     best = done["value"].cummax() if run.maximise else done["value"].cummin()
     leader = done["number"].where(done["value"] == best).groupby(best).transform("min").ffill()
     other = twin(run.metrics[0])
-    last = finals(run)
+    last = run.finals
     shown = leader.map(last[other]) if other in last.columns and other != run.metrics[0] else float("nan")
     return pd.DataFrame(
         {
@@ -88,7 +91,8 @@ FIGURE = Figure(
     title="Optimisation history",
     read=(
         "Each dot is a completed trial in the order trials were proposed; the line is the best one so far.",
-        "The dashed line is the test value of that best-so-far trial: it was never looked at while searching, so it may fall while the solid line rises.",
+        "The dashed line is the test value of that best-so-far trial: it was never looked at while searching, so it "
+        "may fall while the solid line rises.",
     ),
     needs=needs,
     data=data,

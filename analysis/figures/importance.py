@@ -18,6 +18,7 @@ from analysis.runs import Run
 MINIMUM = 8
 RESAMPLES = 20
 
+
 def needs(runs: Sequence[Run]) -> str | None:
     run = runs[0]
     if len(run.keys) < 2:
@@ -31,14 +32,17 @@ def needs(runs: Sequence[Run]) -> str | None:
 
 
 def data(runs: Sequence[Run]) -> pd.DataFrame:
-    """One row per objective and parameter: metric, key, importance (share, 0 to 1), low and high (5 and 95 % of resamples)."""
+    """One row per objective and parameter: metric, key, importance (0 to 1), low and high (5 and 95 % of resamples)."""
     run = runs[0]
     done = [t for t in run.frozen if t.state.name == "COMPLETE"]
     rng = np.random.default_rng(0)
     rows = []
     for i, metric in enumerate(run.metrics):
         point = importances(run, i)
-        draws = [importances(run, i, [done[j] for j in rng.integers(0, len(done), len(done))]) for _ in range(RESAMPLES if len(done) <= 2000 else 3)]
+        draws = [
+            importances(run, i, [done[j] for j in rng.integers(0, len(done), len(done))])
+            for _ in range(RESAMPLES if len(done) <= 2000 else 3)
+        ]
         for key in run.keys:
             drawn = [d[key] for d in draws if key in d]
             low, high = np.quantile(drawn, [0.05, 0.95]) if drawn else (np.nan, np.nan)
@@ -51,7 +55,10 @@ def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
     metrics = list(dict.fromkeys(df["metric"]))
     order = df[df["metric"] == metrics[0]].sort_values("importance")["key"].tolist()
     shares = df.pivot(index="key", columns="metric", values="importance")
-    names = [f"{labels.parameter(k)}  <b>{' / '.join(f'{100 * shares.loc[k, m]:.0f} %' for m in metrics)}</b> " for k in order]
+    names = [
+        f"{labels.parameter(k)}  <b>{' / '.join(f'{100 * shares.loc[k, m]:.0f} %' for m in metrics)}</b> "
+        for k in order
+    ]
     for i, metric in enumerate(metrics):
         part = df[df["metric"] == metric].set_index("key").reindex(order)
         value = 100 * part["importance"]
@@ -78,20 +85,31 @@ def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
     style.title_axes(
         figure,
         1,
-        f"importance for {labels.metric(metrics[0], split=True, unit=False)} [%]" if len(metrics) == 1 else "importance [%]",
+        f"importance for {labels.metric(metrics[0], split=True, unit=False)} [%]"
+        if len(metrics) == 1
+        else "importance [%]",
         "",
         xaxis={"rangemode": "tozero"},
         yaxis={"showgrid": False, "ticks": ""},
     )
-    return style.panels(figure, [""], columns=1, height=max(120, 46 * len(order) * len(metrics) + 30), legend=len(metrics) if len(metrics) > 1 else 0, left=150)
+    return style.panels(
+        figure,
+        [""],
+        columns=1,
+        height=max(120, 46 * len(order) * len(metrics) + 30),
+        legend=len(metrics) if len(metrics) > 1 else 0,
+        left=150,
+    )
 
 
 FIGURE = Figure(
     title="Parameter importance",
     read=(
-        "A bar is the share of the difference between the best tenth of trials and the rest that a parameter explains (PED-ANOVA); "
+        "A bar is the share of the difference between the best tenth of trials and the rest that a parameter explains "
+        "(PED-ANOVA); "
         "bars of one colour add up to 100 %.",
-        "The whisker spans nine tenths of what resampling the trials gives: where whiskers overlap, the order is not settled.",
+        "The whisker spans nine tenths of what resampling the trials gives: where whiskers overlap, the order is not "
+        "settled.",
     ),
     needs=needs,
     data=data,

@@ -19,7 +19,8 @@ def needs(runs: Sequence[Run]) -> str | None:
         return "Runs side by side need two or more runs."
     empty = [n for n, r in zip(names(runs), runs, strict=True) if r.best is None]
     if empty:
-        return f"Runs side by side need a completed trial in each; {', '.join(empty)} {'has' if len(empty) == 1 else 'have'} none."
+        have = "has" if len(empty) == 1 else "have"
+        return f"Runs side by side need a completed trial in each; {', '.join(empty)} {have} none."
     return None if _metrics(runs) else "Runs side by side need a metric that each of them measured; there is none."
 
 
@@ -30,8 +31,8 @@ def _metrics(runs: Sequence[Run]) -> list[str]:
 
 
 def data(runs: Sequence[Run]) -> pd.DataFrame:
-    """One row per run, round and metric: run, round, metric, mean, std (over seeds), seeds. A search gives its best trial,
-    a `kind: run` directory all of its trials."""
+    """One row per run, round and metric: run, round, metric, mean, std (over seeds), seeds. A search gives its best
+    trial, a `kind: run` directory all of its trials."""
     parts = []
     metrics = _metrics(runs)
     for name, run in zip(names(runs), runs, strict=True):
@@ -80,8 +81,10 @@ def _line(part: pd.DataFrame, run: str, position: int, panel: int) -> list[go.Sc
 FIGURE = Figure(
     title="Runs side by side",
     read=(
-        "A line is one run's chosen configuration, the mean of its seeds; the band is one standard deviation to either side.",
-        "Runs that share seeds saw the same partitions and cohorts, so their difference per seed says more than their bands: see the paired tests.",
+        "A line is one run's chosen configuration, the mean of its seeds; the band is one standard deviation to "
+        "either side.",
+        "Runs that share seeds saw the same partitions and cohorts, so their difference per seed says more than their "
+        "bands: see the paired tests.",
     ),
     needs=needs,
     data=data,

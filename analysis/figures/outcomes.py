@@ -23,8 +23,8 @@ def needs(runs: Sequence[Run]) -> str | None:
 
 
 def data(runs: Sequence[Run]) -> pd.DataFrame:
-    """One row per trial: number, outcome (a key of `style.OUTCOMES`), rounds, start and end (minutes since the first start; nan
-    where unknown; a running trial ends with the latest recorded moment)."""
+    """One row per trial: number, outcome (a key of `style.OUTCOMES`), rounds, start and end (minutes since the first
+    start; nan where unknown; a running trial ends with the latest recorded moment)."""
     run = runs[0]
     trials = run.trials
     kind = [style.outcome(s, r) for s, r in zip(trials["state"], trials["stop_reason"], strict=True)]
@@ -114,7 +114,8 @@ FIGURE = Figure(
     title="Outcomes and timeline",
     read=(
         "The bars count trials by how they ended and the rounds spent on them.",
-        "In the timeline every line is one trial from its start to its end; where no lines overlap, nothing ran at the same time.",
+        "In the timeline every line is one trial from its start to its end; where no lines overlap, nothing ran at "
+        "the same time.",
     ),
     needs=needs,
     data=data,

@@ -13,7 +13,7 @@ from plotly.colors import sample_colorscale
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.figures._common import finals, sample
+from analysis.figures._common import sample
 from analysis.labels import Labels, number
 from analysis.runs import Run
 from search_spaces.metrics import twin
@@ -24,10 +24,7 @@ LIMIT, BINS = 300, 12
 
 @dataclass(frozen=True)
 class Drawing:
-    """What is drawn.
-
-    `table` has one row per completed trial: number, best (whether it is the chosen one), every searched parameter under its
-    key, every metric under its name. At most `LIMIT` trials, evenly spread over their results."""
+    """What `plot` needs to know; `data` says what the columns of `table` are."""
 
     table: pd.DataFrame
     #: The axes: first the searched parameters, then what was selected on and its twin on test data.
@@ -52,14 +49,20 @@ def needs(runs: Sequence[Run]) -> str | None:
     if not run.keys:
         return "Parallel coordinates need a searched parameter; this run searched none."
     done = int(((run.trials["state"] == "COMPLETE") & run.trials["value"].notna()).sum())
-    return None if done >= 2 else f"Parallel coordinates need two completed trials, there {'is' if done == 1 else 'are'} {done}."
+    return (
+        None
+        if done >= 2
+        else f"Parallel coordinates need two completed trials, there {'is' if done == 1 else 'are'} {done}."
+    )
 
 
 def data(runs: Sequence[Run]) -> Drawing:
+    """One row per completed trial: number, best (whether it is the chosen one), every searched parameter under its
+    key, every metric under its name. At most `LIMIT` trials, evenly spread over their results."""
     run = runs[0]
     done = run.trials[(run.trials["state"] == "COMPLETE") & run.trials["value"].notna()].sort_values("value")
     part = done.iloc[sample(list(range(len(done))), LIMIT, keep=[0, len(done) - 1])]
-    last = finals(run)
+    last = run.finals
     metrics = [m for m in dict.fromkeys([*run.metrics, *(twin(m) for m in run.metrics)]) if m in last.columns]
     table = part[["number", *run.keys]].copy()
     table["best"] = table["number"] == run.best
@@ -198,8 +201,10 @@ def _draw_axis(figure: go.Figure, position: int, axis: Axis) -> None:
 FIGURE = Figure(
     title="Parallel coordinates",
     read=(
-        "Every line is a completed trial; it crosses each axis at its value there and is coloured by what it was selected on.",
-        "Where bright lines come together on an axis, good trials agree on that parameter; the orange line is the chosen trial.",
+        "Every line is a completed trial; it crosses each axis at its value there and is coloured by what it was "
+        "selected on.",
+        "Where bright lines come together on an axis, good trials agree on that parameter; the orange line is the "
+        "chosen trial.",
     ),
     needs=needs,
     data=data,

@@ -20,14 +20,13 @@ LIMIT = 100
 
 @dataclass(frozen=True)
 class Drawing:
-    """What is drawn: the partition of the chosen trial's first seed.
-
-    `table` has one row per client and class of which it holds samples: client, class, samples."""
+    """What `plot` needs to know; `data` says what the columns of `table` are."""
 
     table: pd.DataFrame
     clients: int
     classes: int
     note: str
+
 
 def _trial(run: Run) -> int | None:
     """The chosen trial, or the first one that recorded its partition."""
@@ -38,10 +37,15 @@ def _trial(run: Run) -> int | None:
 
 
 def needs(runs: Sequence[Run]) -> str | None:
-    return "The partition plot needs a partition.json in a trial's folder; there is none." if _trial(runs[0]) is None else None
+    return (
+        "The partition plot needs a partition.json in a trial's folder; there is none."
+        if _trial(runs[0]) is None
+        else None
+    )
 
 
 def data(runs: Sequence[Run]) -> Drawing:
+    """One row per client and class that it holds, of the chosen trial's first seed: client, class, samples."""
     run = runs[0]
     number = _trial(run)
     assert number is not None, "needs() was not asked"
@@ -51,7 +55,8 @@ def data(runs: Sequence[Run]) -> Drawing:
     clients, classes = np.nonzero(counts)
     table = pd.DataFrame({"client": clients, "class": classes, "samples": counts[clients, classes]})
     sizes = counts.sum(axis=1)
-    note = f"Trial {number}, seed {seed}: {int(sizes.sum())} samples, {len(sizes)} clients of {int(sizes.min())} to {int(sizes.max())} samples."
+    each = f"{int(sizes.min())} to {int(sizes.max())} samples"
+    note = f"Trial {number}, seed {seed}: {int(sizes.sum())} samples, {len(sizes)} clients of {each}."
     if len(counts) > LIMIT:
         table = table[table["client"] < LIMIT]
         note += f" The first {LIMIT} clients are drawn."

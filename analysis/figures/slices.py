@@ -12,7 +12,6 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.figures._common import finals
 from analysis.labels import Labels, number
 from analysis.runs import Run
 from search_spaces.metrics import twin
@@ -23,10 +22,7 @@ LIMIT = 12
 
 @dataclass(frozen=True)
 class Drawing:
-    """What is drawn.
-
-    `table` has one row per completed trial and parameter: number, key, x (the parameter's value), value (of `metric`), test
-    (of `twin`; nan where not measured), best (whether it is the chosen trial)."""
+    """What `plot` needs to know; `data` says what the columns of `table` are."""
 
     table: pd.DataFrame
     #: The parameters, one panel each; at most `LIMIT`.
@@ -41,14 +37,20 @@ def needs(runs: Sequence[Run]) -> str | None:
     run = runs[0]
     if not run.keys:
         return "Slices need a searched parameter; this run searched none."
-    return None if ((run.trials["state"] == "COMPLETE") & run.trials["value"].notna()).any() else "Slices need a completed trial; there is none yet."
+    return (
+        None
+        if ((run.trials["state"] == "COMPLETE") & run.trials["value"].notna()).any()
+        else "Slices need a completed trial; there is none yet."
+    )
 
 
 def data(runs: Sequence[Run]) -> Drawing:
+    """One row per completed trial and parameter: number, key, x (the parameter's value), value (of `metric`), test
+    (of `twin`; nan where not measured), best (whether it is the chosen trial)."""
     run = runs[0]
     done = run.trials[(run.trials["state"] == "COMPLETE") & run.trials["value"].notna()]
     metric, other = run.metrics[0], twin(run.metrics[0])
-    last = finals(run)
+    last = run.finals
     test = done["number"].map(last[other]) if other in last.columns and other != metric else np.nan
     shared = done[["number", "value"]].assign(test=test, best=done["number"] == run.best)
     keys = run.keys[:LIMIT]
@@ -130,7 +132,8 @@ FIGURE = Figure(
     title="Each parameter by itself",
     read=(
         "Dots are completed trials, filled by what was selected on and open by the test value of the same trial.",
-        "A clear slope or hill in one panel is an effect that is visible although everything else was varied too; without such a shape no effect is visible.",
+        "A clear slope or hill in one panel is an effect that is visible although everything else was varied too; "
+        "without such a shape no effect is visible.",
     ),
     needs=needs,
     data=data,

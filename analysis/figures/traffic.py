@@ -20,13 +20,11 @@ LIMIT = 60
 
 @dataclass(frozen=True)
 class Drawing:
-    """What is drawn.
-
-    `table` has one row per trial, round and metric: trial, round, sent (10^6 bytes, cumulated, both ways), metric, value,
-    best (whether it is the chosen trial). At most `LIMIT` trials, the chosen one among them."""
+    """What `plot` needs to know; `data` says what the columns of `table` are."""
 
     table: pd.DataFrame
     note: str
+
 
 def needs(runs: Sequence[Run]) -> str | None:
     curves = runs[0].curves
@@ -36,9 +34,13 @@ def needs(runs: Sequence[Run]) -> str | None:
 
 
 def data(runs: Sequence[Run]) -> Drawing:
+    """One row per trial, round and metric: trial, round, sent (10^6 bytes, cumulated, both ways), metric, value,
+    best (whether it is the chosen trial). At most `LIMIT` trials, the chosen one among them."""
     run = runs[0]
     curves = run.curves.copy()
-    curves["sent"] = (curves["bytes_up"].fillna(0) + curves["bytes_down"].fillna(0)).groupby(curves["trial"]).cumsum() / 1e6
+    curves["sent"] = (curves["bytes_up"].fillna(0) + curves["bytes_down"].fillna(0)).groupby(
+        curves["trial"]
+    ).cumsum() / 1e6
     numbers = sorted(int(n) for n in curves["trial"].unique())
     kept = sample(numbers, LIMIT, keep=[] if run.best is None else [run.best])
     curves = curves[curves["trial"].isin(kept)]
@@ -98,8 +100,10 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
 FIGURE = Figure(
     title="Accuracy against traffic",
     read=(
-        "A line is one trial: how accurate its model was once that much had been sent to and from the server, in all rounds so far (mean of seeds).",
-        "Up and left is better; the orange line is the chosen trial, and a line that lies below and right of another one wastes traffic.",
+        "A line is one trial: how accurate its model was once that much had been sent to and from the server, in all "
+        "rounds so far (mean of seeds).",
+        "Up and left is better; the orange line is the chosen trial, and a line that lies below and right of another "
+        "one wastes traffic.",
     ),
     needs=needs,
     data=data,

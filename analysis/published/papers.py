@@ -7,7 +7,7 @@
     dataset    our name of the data set
     settings   `omega=0.1;rho>=40`: what a configuration must have to be the same experiment
     metric     accuracies are in per cent here
-    readout    `best` or `last` over rounds; `region:high`, `region:low` where the paper names a region and prints no number
+    readout    `best` or `last` over rounds; `region:high`, `region:low` where the paper names a region without a number
     mean, std, seeds, rounds   empty where the paper does not tell
     note       what a reader has to know about the number
 """
@@ -28,11 +28,23 @@ from analysis.labels import PERCENT
 from analysis.runs import Run
 from analysis.stats import summarise, welch
 
-_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt, "=": operator.eq}
+_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+    "<=": operator.le,
+    ">=": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
+    "=": operator.eq,
+}
 #: Two-sided level at which a difference counts.
 LEVEL = 0.05
 
-AGREES, DIFFERS, UNKNOWN, OTHER_DATA, UNTRIED = "agrees", "differs", "cannot tell at this budget", "not comparable: other data set", "not tried in this run"
+AGREES, DIFFERS, UNKNOWN, OTHER_DATA, UNTRIED = (
+    "agrees",
+    "differs",
+    "cannot tell at this budget",
+    "not comparable: other data set",
+    "not tried in this run",
+)
 
 
 @dataclass(frozen=True)
@@ -48,7 +60,9 @@ class Condition:
         got = config.get(self.key)
         if isinstance(self.value, (str, bool)) or got is None or isinstance(got, (str, bool)):
             return self.sign == "=" and got == self.value
-        return _OPERATORS[self.sign](float(got), self.value) or (self.sign == "=" and abs(float(got) - self.value) <= 1e-9 * max(1.0, abs(self.value)))
+        return _OPERATORS[self.sign](float(got), self.value) or (
+            self.sign == "=" and abs(float(got) - self.value) <= 1e-9 * max(1.0, abs(self.value))
+        )
 
 
 @dataclass(frozen=True)
@@ -74,7 +88,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A published number, ours, and what may be said of them: `verdict` is one of the five constants above, `reason` says why."""
+    """A published number, ours, what may be said of them (`verdict`, a constant above) and why (`reason`)."""
 
     published: Published
     what: str
@@ -86,12 +100,16 @@ class Verdict:
 
 def names() -> list[str]:
     """The names of the files."""
-    return sorted(f.name.removesuffix(".csv") for f in (resources.files("analysis") / "published").iterdir() if f.name.endswith(".csv"))
+    return sorted(
+        f.name.removesuffix(".csv")
+        for f in (resources.files("analysis") / "published").iterdir()
+        if f.name.endswith(".csv")
+    )
 
 
 def published(name: str) -> list[Published]:
-    """The lines of `analysis/published/<name>.csv` (a longer name finds the file it begins with, `dfrd_tab1_omega` the file
-    `dfrd_tab1`); empty where there is no such file."""
+    """The lines of `analysis/published/<name>.csv` (a longer name finds the file it begins with, `dfrd_tab1_omega` the
+    file `dfrd_tab1`); empty where there is no such file."""
     known = [n for n in names() if name == n or name.startswith(f"{n}_")]
     if not known:
         return []
@@ -141,13 +159,18 @@ def compare(run: Run, lines: Sequence[Published]) -> list[Verdict]:
     """Every published line of the run's method beside the run's own value."""
     dataset = str(run.value("dataset", ""))
     mine = [p for p in lines if p.method == run.method]
-    configs = {t.number: run.config(t.number) for t in run.frozen if t.state.name == "COMPLETE"} if any(same_dataset(p.dataset, dataset) for p in mine) else {}
+    configs = (
+        {t.number: run.config(t.number) for t in run.frozen if t.state.name == "COMPLETE"}
+        if any(same_dataset(p.dataset, dataset) for p in mine)
+        else {}
+    )
     return [_verdict(run, p, dataset, configs) for p in mine]
 
 
 def _verdict(run: Run, line: Published, dataset: str, configs: Mapping[int, Mapping[str, Any]]) -> Verdict:
     what = f"{line.dataset}, " + ", ".join(
-        f"{c.key} {c.sign} {c.value:g}" if isinstance(c.value, float) else f"{c.key} {c.sign} {c.value}" for c in line.settings
+        f"{c.key} {c.sign} {c.value:g}" if isinstance(c.value, float) else f"{c.key} {c.sign} {c.value}"
+        for c in line.settings
     )
     unit = 100.0 if line.metric in PERCENT else 1.0
     if line.region:

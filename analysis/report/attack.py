@@ -1,4 +1,4 @@
-"""Clients' images and what an attack rebuilt of them, as a PNG picture and as a page; neither needs a browser to be made."""
+"""Clients' images and what an attack rebuilt of them, as a PNG picture and as a page; neither needs a browser."""
 
 from __future__ import annotations
 
@@ -79,17 +79,23 @@ def write_page(pairs: Sequence[Pair], title: str, facts: Sequence[tuple[str, str
     look = 'style="image-rendering:pixelated;width:7rem;height:auto;display:block;margin-bottom:.4rem"'
     shown = "".join(
         '<figure style="margin:0">'
-        + "".join(f'<img {look} alt="{escape(word)}, {escape(pair.caption)}" src="{_data_uri(image)}">'
-                  for word, image in (("original", pair.original), ("rebuilt", pair.recovered)))
+        + "".join(
+            f'<img {look} alt="{escape(word)}, {escape(pair.caption)}" src="{_data_uri(image)}">'
+            for word, image in (("original", pair.original), ("rebuilt", pair.recovered))
+        )
         + f"<figcaption><b>{pair.psnr:.1f} dB</b><br>{escape(pair.caption)}</figcaption></figure>"
         for pair in pairs
     )
-    page.card("pictures", "Originals above, what the attack rebuilt below", f'<div style="display:flex;flex-wrap:wrap;gap:1.2rem">{shown}</div>')
+    page.card(
+        "pictures",
+        "Originals above, what the attack rebuilt below",
+        f'<div style="display:flex;flex-wrap:wrap;gap:1.2rem">{shown}</div>',
+    )
     return write(path, page.html())
 
 
 def pixels(image: np.ndarray) -> np.ndarray:
-    """`(ch, H, W)` in [0, 1] as uint8 `(H, W, 3)`; one channel is grey, of two or more than three the first is shown."""
+    """`(ch, H, W)` in [0, 1] as uint8 `(H, W, 3)`; unless there are three channels, the first is shown as grey."""
     chosen = image if image.shape[0] == 3 else np.repeat(image[:1], 3, axis=0)
     scaled: np.ndarray = np.rint(np.clip(chosen, 0.0, 1.0).transpose(1, 2, 0) * 255)
     return scaled.astype(np.uint8)

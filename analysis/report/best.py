@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.figures._common import finals
 from analysis.labels import Labels, number
 from analysis.report.page import Page, command, definition, html_table
 from analysis.report.values import one_line, shown_path
@@ -23,7 +22,8 @@ def best(page: Page, run: Run, labels: Labels, prefix: str) -> None:
     seeds = len(run.over_seeds(measured[0])) if measured else 0
     over = f"mean{' ± standard deviation' if seeds > 1 else ''} over {seeds} seed{'s' if seeds != 1 else ''}"
     results = f'<p class="small">Last round, {over}</p>{_results(run, labels, measured)}'
-    columns = f'<div class="two"><div>{_searched(run, run.best, labels)}{_fixed(run, run.best)}</div><div>{results}</div></div>'
+    settings = _searched(run, run.best, labels) + _fixed(run, run.best)
+    columns = f'<div class="two"><div>{settings}</div><div>{results}</div></div>'
     if run.kind == "run":
         title = "Configuration"
     else:
@@ -86,7 +86,7 @@ def _fixed(run: Run, trial: int) -> str:
 def _measured(run: Run) -> list[str]:
     """The metrics to show: what was selected on, then accuracies and fairness, as far as they were measured."""
     shown = ("val_global_accuracy", "global_accuracy", "val_local_accuracy", "local_accuracy", "amp", "wlp", "fm")
-    last = finals(run)
+    last = run.finals
     return [m for m in dict.fromkeys([*run.metrics, *shown]) if m in last.columns and run.over_seeds(m)]
 
 

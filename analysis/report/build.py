@@ -22,7 +22,11 @@ def build(run: Paths, output: str | os.PathLike[str] | None = None) -> Path:
     Without `output` it is `report.html` in the run directory; for several runs, in the folder that holds the first.
     Raises `UserError` where a path is no run directory or the page cannot be written."""
     runs = load_all(run)
-    target = Path(output) if output is not None else (runs[0].path if len(runs) == 1 else runs[0].path.parent) / run_folder.REPORT
+    target = (
+        Path(output)
+        if output is not None
+        else (runs[0].path if len(runs) == 1 else runs[0].path.parent) / run_folder.REPORT
+    )
     return write(target, document(runs))
 
 
@@ -38,7 +42,9 @@ def document(runs: Sequence[Run]) -> str:
     for i, (run, name) in enumerate(zip(runs, names(runs), strict=True)):
         _run(page, run, name, "" if len(runs) == 1 else f"r{i + 1}-")
     versions = runs[0].provenance.get("versions") or {}
-    return page.html(f"Made by fedtune {versions.get('fedtune', '')} from {', '.join(names(runs))}. This page needs no network.")
+    return page.html(
+        f"Made by fedtune {versions.get('fedtune', '')} from {', '.join(names(runs))}. This page needs no network."
+    )
 
 
 def _run(page: Page, run: Run, name: str, prefix: str) -> None:
@@ -46,7 +52,8 @@ def _run(page: Page, run: Run, name: str, prefix: str) -> None:
     first = prefix == ""
     source = run.space.get("source")
     page.add(
-        f'<h1 id="{prefix}run"{"" if first else " class=run-title"}>{escape(run.method_title)}: {escape(run.title)}</h1>'
+        f'<h1 id="{prefix}run"{"" if first else " class=run-title"}>{escape(run.method_title)}: '
+        f"{escape(run.title)}</h1>"
         + f'<p class="lead">Run <code>{escape(name)}</code>'
         + (f" · after {escape(source)}" if source else "")
         + f" · {'final runs' if run.kind == 'run' else summary.searched(run, labels)}</p>",

@@ -14,7 +14,7 @@ from analysis.runs import Run, names
 
 
 def write_figure(comparison: Comparison, output: str | os.PathLike[str]) -> Path:
-    """Writes one offline page with the runs' curves overlaid and the table of `comparison` beneath; returns its path."""
+    """Writes one offline page with the runs' curves and below them the table of `comparison`; returns its path."""
     page = Page("Runs side by side")
     page.add(f'<h1>Runs side by side</h1><p class="lead">{escape(", ".join(names(comparison.runs)))}</p>')
     _curves(page, comparison.runs, "Curves")

@@ -14,11 +14,16 @@ from search_spaces.errors import UserError, sentence
 
 
 def write_tables(run: Paths, kind: str) -> list[Path]:
-    """`trials.csv` and, for searches, the same as `trials.tex` (`kind`: csv or latex) beside the report, one file per run."""
+    """Writes `trials.csv` or `trials.tex` (`kind`: csv or latex) into each run directory; returns their paths."""
     found = []
     for one in load_all(run):
         table = trials(one)
-        found.append(write(one.path / f"trials.{'csv' if kind == 'csv' else 'tex'}", table.csv() if kind == "csv" else table.latex()))
+        found.append(
+            write(
+                one.path / f"trials.{'csv' if kind == 'csv' else 'tex'}",
+                table.csv() if kind == "csv" else table.latex(),
+            )
+        )
     return found
 
 
@@ -37,7 +42,9 @@ def write_images(run: Paths, kind: str) -> list[Path]:
         import kaleido  # noqa: F401
         import plotly.io as pio
     except ImportError:
-        raise UserError("Images need the package kaleido (--images). Install it with: pip install 'fedtune[images]'.") from None
+        raise UserError(
+            "Images need the package kaleido (--images). Install it with: pip install 'fedtune[images]'."
+        ) from None
     written: list[Path] = []
     for one in load_all(run):
         labels = Labels.of([one])

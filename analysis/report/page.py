@@ -71,7 +71,8 @@ class Page:
         self.card(
             anchor,
             title,
-            f'<figure><div class="plot" data-figure="{escape(anchor)}" role="img" aria-label="{escape(title)}: {escape(" ".join(read))}"></div>'
+            f'<figure><div class="plot" data-figure="{escape(anchor)}" role="img" aria-label="{escape(title)}: '
+            f'{escape(" ".join(read))}"></div>'
             f"<figcaption>{caption}</figcaption></figure>",
             link,
         )
@@ -89,7 +90,9 @@ class Page:
             "nav": "".join(f'<a href="#{escape(a)}">{escape(t)}</a>' for a, t in self.links),
             "body": "\n".join(self.sections),
             "footer": escape(footer),
-            "data": script_json({"figures": self.figures, "tables": self.tables, "light": style.LIGHT, "dark": style.DARK}),
+            "data": script_json(
+                {"figures": self.figures, "tables": self.tables, "light": style.LIGHT, "dark": style.DARK}
+            ),
         }
         template = (folder / "page.html").read_text(encoding="utf-8")
         # One pass, so that a value which happens to contain {{...}} is not filled in again.
@@ -100,7 +103,11 @@ def html_table(table: Table) -> str:
     """A table that cannot be sorted (for the sortable one see `analysis.report.trials`)."""
     head = "".join(f'<th scope="col"{" class=n" if c.right else ""}>{escape(c.title)}</th>' for c in table.columns)
     rows = "".join(
-        "<tr>" + "".join(f"<td{' class=n' if c.right else ''}>{escape(t)}</td>" for c, t in zip(table.columns, cells, strict=True)) + "</tr>"
+        "<tr>"
+        + "".join(
+            f"<td{' class=n' if c.right else ''}>{escape(t)}</td>" for c, t in zip(table.columns, cells, strict=True)
+        )
+        + "</tr>"
         for cells in table.cells()
     )
     notes = "".join(f'<p class="small">{escape(n)}</p>' for n in table.notes)

@@ -38,7 +38,12 @@ def published(page: Page, run: Run, prefix: str) -> None:
     lines = papers.published(str(name))
     verdicts = papers.compare(run, lines)
     if not verdicts:
-        page.card(f"{prefix}paper", "Beside the paper", f"<p>The paper's numbers {escape(name)} have no line for {escape(run.method)}.</p>", "")
+        page.card(
+            f"{prefix}paper",
+            "Beside the paper",
+            f"<p>The paper's numbers {escape(name)} have no line for {escape(run.method)}.</p>",
+            "",
+        )
         return
     theirs = {v.published.dataset for v in verdicts}
     here = run.value("dataset", "another data set")
@@ -64,7 +69,14 @@ def _verdict_table(verdicts: Sequence[papers.Verdict]) -> Table:
         }
         for v in verdicts
     ]
-    titles = {"table": "published in", "what": "setting", "metric": "metric", "theirs": "paper", "ours": "here", "verdict": "verdict"}
+    titles = {
+        "table": "published in",
+        "what": "setting",
+        "metric": "metric",
+        "theirs": "paper",
+        "ours": "here",
+        "verdict": "verdict",
+    }
     notes = [n[0].upper() + n[1:] + "." for n in dict.fromkeys(v.published.note for v in verdicts if v.published.note)]
     return Table([Column(k, title, str, right=False) for k, title in titles.items()], rows, notes=notes)
 
@@ -105,5 +117,6 @@ def provenance(page: Page, run: Run, prefix: str, skipped: Sequence[tuple[str, s
     inner = f"<h3>Where it was made</h3>{definition(rows)}" if rows else "<p>No provenance was recorded.</p>"
     inner += f"<details><summary>The request ({run_folder.EXPERIMENT})</summary>{definition(request)}</details>"
     if skipped:
-        inner += f"<details><summary>{len(skipped)} figure{'s' if len(skipped) != 1 else ''} not drawn</summary>{definition(list(skipped))}</details>"
+        count = f"{len(skipped)} figure{'s' if len(skipped) != 1 else ''}"
+        inner += f"<details><summary>{count} not drawn</summary>{definition(list(skipped))}</details>"
     page.card(f"{prefix}provenance", "Provenance", inner, "Provenance" if not prefix else "")

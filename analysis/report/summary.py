@@ -75,9 +75,15 @@ def _results(run: Run, labels: Labels) -> list[Fact]:
             values = run.over_seeds(name)
             if (final and name.startswith("val_")) or not (name == metric or values):
                 continue
-            text = spread(labels, name, values) if values else labels.shown(name, run.trials.set_index("number")["value"].get(run.best))
+            text = (
+                spread(labels, name, values)
+                if values
+                else labels.shown(name, run.trials.set_index("number")["value"].get(run.best))
+            )
             small = f"trial {run.best}, " + ("selected on" if name == metric else "only reported")
-            found.append(_result(labels, name, text, f"{len(values)} fresh seeds" if final else small, final or name == metric))
+            found.append(
+                _result(labels, name, text, f"{len(values)} fresh seeds" if final else small, final or name == metric)
+            )
     local = run.over_seeds("local_accuracy")
     if local and not {"local_accuracy", "val_local_accuracy"} & set(run.metrics):
         small = f"{len(local)} fresh seeds" if final else f"trial {run.best}, only reported"

@@ -7,7 +7,6 @@ from typing import Any
 import pandas as pd
 
 from analysis import style
-from analysis.figures._common import finals
 from analysis.labels import Labels, number
 from analysis.report.page import escape
 from analysis.runs import Run
@@ -17,12 +16,19 @@ from search_spaces.metrics import twin
 
 def trials(run: Run) -> Table:
     """Every trial as a row: number, outcome, rounds, seconds, searched parameters, the metrics shown in figures."""
-    last = finals(run)
-    wanted = [m for m in dict.fromkeys([*run.metrics, *(twin(m) for m in run.metrics), "local_accuracy"]) if m in last.columns]
+    last = run.finals
+    wanted = [
+        m for m in dict.fromkeys([*run.metrics, *(twin(m) for m in run.metrics), "local_accuracy"]) if m in last.columns
+    ]
     labels = Labels.of([run], markup=False)
     rows = []
     for t in run.trials.to_dict("records"):
-        row = {"trial": t["number"], "outcome": style.OUTCOMES[style.outcome(t["state"], t["stop_reason"])][2], "rounds": t["rounds"], "seconds": t["seconds"]}
+        row = {
+            "trial": t["number"],
+            "outcome": style.OUTCOMES[style.outcome(t["state"], t["stop_reason"])][2],
+            "rounds": t["rounds"],
+            "seconds": t["seconds"],
+        }
         row |= {k: (None if pd.isna(t[k]) else t[k]) for k in run.keys}
         row |= {m: labels.scale(m) * float(last[m].get(t["number"], float("nan"))) for m in wanted}
         rows.append(row)
@@ -42,7 +48,12 @@ def trials_table(run: Run) -> dict[str, Any]:
     table = trials(run)
     kinds = [style.outcome(s, r) for s, r in zip(run.trials["state"], run.trials["stop_reason"], strict=True)]
     rows = [
-        {"raw": [finite(row.get(c.key)) for c in table.columns], "text": cells, "state": kind, "best": row["trial"] == run.best}
+        {
+            "raw": [finite(row.get(c.key)) for c in table.columns],
+            "text": cells,
+            "state": kind,
+            "best": row["trial"] == run.best,
+        }
         for row, cells, kind in zip(table.rows, table.cells(), kinds, strict=True)
     ]
     at = next((i for i, c in enumerate(table.columns) if c.key == run.metrics[0]), -1)
@@ -61,10 +72,13 @@ def trials_html(run: Run, name: str) -> str:
         f'<option value="{k}">{escape(style.OUTCOMES[k][2])}</option>' for k in style.OUTCOMES if k in kinds
     )
     return (
-        '<p class="small">Press a heading to sort. Values are from each trial\'s last round, so those of trials stopped early are from an earlier one.</p>'
-        f'<div class="trials" data-table="{escape(name)}"><div class="scroll" tabindex="0" role="region" aria-label="Trials">'
+        '<p class="small">Press a heading to sort. Values are from each trial\'s last round, so those of trials '
+        "stopped early are from an earlier one.</p>"
+        f'<div class="trials" data-table="{escape(name)}"><div class="scroll" tabindex="0" role="region" '
+        'aria-label="Trials">'
         "<table><thead><tr></tr></thead><tbody></tbody></table></div>"
-        '<div class="pager"><button type="button" aria-label="Earlier rows">‹ back</button><span class="status" role="status"></span>'
+        '<div class="pager"><button type="button" aria-label="Earlier rows">‹ back</button><span class="status" '
+        'role="status"></span>'
         '<button type="button" aria-label="Later rows">next ›</button>'
         f'<select aria-label="Show only">{options}</select></div></div>'
     )

@@ -17,7 +17,8 @@ LISTS = ("client_accuracy", "local_accuracies")
 
 
 def read_rounds(folder: Path, numbers: Sequence[int]) -> pd.DataFrame:
-    """All lines of all trials. A last line that was not written to its end is left out; of two lines for one (trial, round, seed) the last counts."""
+    """All lines of all trials. A last line that was not written to its end is left out; of two lines for one (trial,
+    round, seed) the last counts."""
     rows: dict[tuple[int, int, int], dict[str, Any]] = {}
     for number in numbers:
         try:
@@ -57,7 +58,7 @@ def last_values(rounds: pd.DataFrame) -> pd.DataFrame:
 
 
 def readout(rounds: pd.DataFrame, number: int, metric: str, how: str) -> dict[int, float]:
-    """A trial's last (`last`), largest (`maximize`) or smallest (`minimize`) value of the metric by seed; empty where it was not measured."""
+    """A trial's last (`last`), largest (`maximize`) or smallest (`minimize`) value of the metric by seed, if any."""
     if metric not in rounds.columns:
         return {}
     mine = rounds[(rounds["trial"] == number) & rounds[metric].notna()]

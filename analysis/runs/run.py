@@ -1,14 +1,11 @@
-"""Reading a run directory back: one function, `load`. Everything that looks at finished or live runs starts here.
+"""One run directory in memory: what was searched, its trials, their rounds, and which trial is the best.
 
-The reader trusts nothing but the folder: it may have been moved, unzipped, made read-only, or be written to by a
-driver right now. Names of files and fields are in `search_spaces.run_folder`.
+`analysis.runs.load` makes it. Names of files and fields are in `search_spaces.run_folder`.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,19 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import yaml
 
+from analysis.runs.mappings import read_json, read_yaml
 from analysis.runs.rounds import last_values, read_rounds, readout
-from analysis.runs.study import read_study
+from analysis.runs.study import in_memory
 from search_spaces import run_folder
-from search_spaces.errors import UserError, sentence
 from search_spaces.metrics import twin
 
 if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
-
-Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 @dataclass(frozen=True)
@@ -54,7 +48,7 @@ class Run:
 
     @property
     def title(self) -> str:
-        """The space's title, or what there is in its place."""
+        """The space's title, else the request's, else the folder's name."""
         return str(self.space.get("title") or self.experiment.get("title") or self.name)
 
     @property
@@ -68,7 +62,7 @@ class Run:
 
     @property
     def kind(self) -> str:
-        """`search` (trials are configurations) or `run` (final runs: every trial is the same configuration on other seeds)."""
+        """`search` (trials are configurations) or `run` (final runs: trials are seeds of one configuration)."""
         return str(self.experiment.get("kind") or "search")
 
     @property
@@ -80,12 +74,18 @@ class Run:
         """The searched parameters as space.json describes them (keys, symbols, bounds, grids)."""
         listed = [dict(item) for item in self.space.get("search") or []]
         known = {item["key"] for item in listed}
-        # Conditional children, or a study opened without its space.json: what the trials say must do.
+        # Children of a choice, or a study without its space.json: only the trials tell of these.
         for trial in self.frozen:
             for key, distribution in trial.distributions.items():
                 if key not in known:
                     known.add(key)
-                    listed.append({"key": key, "kind": "choice" if hasattr(distribution, "choices") else "real", "log": getattr(distribution, "log", False)})
+                    listed.append(
+                        {
+                            "key": key,
+                            "kind": "choice" if hasattr(distribution, "choices") else "real",
+                            "log": getattr(distribution, "log", False),
+                        }
+                    )
         return listed
 
     @cached_property
@@ -112,8 +112,8 @@ class Run:
     def trials(self) -> pd.DataFrame:
         """One row per trial, sorted by `number`.
 
-        number, state (COMPLETE, PRUNED, FAIL, RUNNING, WAITING), value (first objective), values (tuple), stop_reason, rounds,
-        seconds, error, start, end (datetimes), and each searched parameter under its key."""
+        number, state (COMPLETE, PRUNED, FAIL, RUNNING, WAITING), value (first objective), values (tuple), stop_reason,
+        rounds, seconds, error, start, end (datetimes), and each searched parameter under its key."""
         rows = []
         for t in self.frozen:
             attributes = t.user_attrs
@@ -139,12 +139,14 @@ class Run:
         unfinished = frame["rounds"].isna()
         if unfinished.any() and not self.rounds.empty:
             # A live trial has not told the study yet how far it is; its file has.
-            frame.loc[unfinished, "rounds"] = frame.loc[unfinished, "number"].map(self.rounds.groupby("trial")["round"].max())
+            frame.loc[unfinished, "rounds"] = frame.loc[unfinished, "number"].map(
+                self.rounds.groupby("trial")["round"].max()
+            )
         return frame
 
     @cached_property
     def rounds(self) -> pd.DataFrame:
-        """Tidy: one row per trial, round and seed, one column per measured metric (nan where not measured or not finite)."""
+        """Tidy: one row per trial, round and seed, one column per metric (nan where not measured or not finite)."""
         return read_rounds(self.path, [t.number for t in self.frozen])
 
     @cached_property
@@ -153,7 +155,11 @@ class Run:
 
         Of a trial whose folder was lost only the objectives are known, which the study holds."""
         found = last_values(self.rounds)
-        lost = {t.number: dict(zip(self.metrics, t.values, strict=False)) for t in self.frozen if t.values and t.number not in found.index}
+        lost = {
+            t.number: dict(zip(self.metrics, t.values, strict=False))
+            for t in self.frozen
+            if t.values and t.number not in found.index
+        }
         return found if not lost else pd.concat([found, pd.DataFrame.from_dict(lost, orient="index")]).sort_index()
 
     def measured(self, number: int) -> dict[str, float]:
@@ -194,7 +200,8 @@ class Run:
         return [] if self.best is None else [self.best]
 
     def over_seeds(self, metric: str, how: str = "last") -> dict[int, float]:
-        """The chosen trials' value of the metric by seed: the last round's (`last`), or the best over rounds (`maximize`, `minimize`)."""
+        """The chosen trials' value of the metric by seed: the last round's (`last`), or the best over rounds
+        (`maximize`, `minimize`)."""
         found: dict[int, float] = {}
         for number in self.chosen:
             found |= readout(self.rounds, number, metric, how)
@@ -214,26 +221,28 @@ class Run:
         return dict(next(t.params for t in self.frozen if t.number == number))
 
     def config(self, number: int) -> dict[str, Any]:
-        """Every parameter of a trial, searched and fixed; from its config.yaml, or what the study and the space know."""
-        stored = _yaml(self.path / run_folder.trial_folder(number) / run_folder.CONFIG, missing={})
+        """Every parameter of a trial, searched and fixed; from its config.yaml, else from the study and the space."""
+        stored = read_yaml(self.path / run_folder.trial_folder(number) / run_folder.CONFIG, missing={})
         inner = stored.get("values", stored) if isinstance(stored.get("values", stored), dict) else stored
         return self.fixed | self.parameters(number) | inner
 
     def partition(self, number: int) -> dict[int, np.ndarray]:
         """Samples of every class at every client, (clients, classes), by seed; empty where it was not recorded."""
-        stored = _json(self.path / run_folder.trial_folder(number) / run_folder.PARTITION, missing={})
-        return {int(k): np.asarray(v, dtype=np.int64) for k, v in stored.items() if k.lstrip("-").isdigit() and isinstance(v, list)}
+        stored = read_json(self.path / run_folder.trial_folder(number) / run_folder.PARTITION, missing={})
+        return {
+            int(k): np.asarray(v, dtype=np.int64)
+            for k, v in stored.items()
+            if k.lstrip("-").isdigit() and isinstance(v, list)
+        }
 
     def value(self, key: str, default: Any = None) -> Any:
-        """A setting such as `dataset` or `rounds` wherever the run states it: the best trial, the fixed values, the request."""
+        """A setting such as `dataset` or `rounds`: of the best trial, else of the fixed values, else of the request."""
         number = self.best if self.best is not None else (self.frozen[0].number if self.frozen else None)
         config = self.config(number) if number is not None else self.fixed
         return config.get(key, self.experiment.get(key, default))
 
     def study(self) -> Study:
         """The finished trials' parameters and values in memory, for Optuna's own evaluators."""
-        from analysis.runs.study import in_memory
-
         return in_memory(self.directions, [t for t in self.frozen if t.state.is_finished()])
 
     def last(self, number: int, metric: str) -> dict[int, float]:
@@ -243,88 +252,6 @@ class Run:
     def peak(self, number: int, metric: str, direction: str = "maximize") -> dict[int, float]:
         """A trial's best value of the metric over rounds by seed."""
         return readout(self.rounds, number, metric, direction)
-
-
-def load(path: str | os.PathLike[str]) -> Run:
-    """The run at `path`. Raises `UserError` where that is no run directory or one of a later version."""
-    folder = Path(path).expanduser()
-    if folder.is_file() and folder.name in (run_folder.EXPERIMENT, run_folder.STUDY, run_folder.SPACE):
-        folder = folder.parent
-    what = f"The run {str(path)!r}"
-    if not folder.is_dir():
-        raise UserError(f"There is no run {str(path)!r}: that is not a directory. {_beside(folder)}")
-    missing = [name for name in (run_folder.EXPERIMENT, run_folder.STUDY) if not (folder / name).is_file()]
-    if missing:
-        inner = sorted(p.parent.name for p in folder.glob(f"*/{run_folder.EXPERIMENT}"))
-        hint = f" It holds runs: {', '.join(inner[:5])}." if inner else ""
-        raise UserError(f"{what} is not a run directory: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing.{hint}")
-    experiment = _yaml(folder / run_folder.EXPERIMENT)
-    version = experiment.get("version", run_folder.VERSION)
-    if not isinstance(version, int) or version > run_folder.VERSION:
-        raise UserError(
-            sentence("version", f"at most {run_folder.VERSION}", version, str(folder / run_folder.EXPERIMENT), "It was written by a later fedtune: upgrade to read it.")
-        )
-    space = _json(folder / run_folder.SPACE, missing={})
-    directions, frozen = read_study(folder / run_folder.STUDY)
-    metrics = experiment.get("metric") or space.get("metric") or ["val_global_accuracy"]
-    metrics = [metrics] if isinstance(metrics, str) else list(metrics)
-    metrics += [f"objective {i}" for i in range(len(metrics), len(directions))]
-    provenance = _json(folder / run_folder.PROVENANCE, missing={})
-    return Run(folder.resolve(), experiment, space, provenance, directions, tuple(metrics[: len(directions)]), frozen)
-
-
-def _beside(folder: Path) -> str:
-    """The runs that stand where one was looked for."""
-    near = sorted(p.parent.name for p in folder.parent.glob(f"*/{run_folder.EXPERIMENT}")) if folder.parent.is_dir() else []
-    return f"Runs in {folder.parent.resolve()}: {', '.join(near[:8])}." if near else "Give the folder a search wrote, such as runs/dfrd-alpha_lambda."
-
-
-def load_all(paths: Paths) -> list[Run]:
-    """One or several runs; every problem is told at once, and two runs of one name are told apart by their parent folder."""
-    listed = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    if not listed:
-        raise UserError("A run must be given, got none. Give the folder a search wrote.")
-    runs: list[Run] = []
-    problems: list[str] = []
-    for path in listed:
-        try:
-            runs.append(load(path))
-        except UserError as error:
-            problems.extend(error.problems)
-    if problems:
-        raise UserError(*problems)
-    return runs
-
-
-def names(runs: Sequence[Run]) -> list[str]:
-    """One distinct name per run: the folder's name, with as much of its path as it takes, then a number."""
-    found = [run.name for run in runs]
-    if len(set(found)) < len(found):
-        found = [f"{run.path.parent.name}/{run.name}" for run in runs]
-    return [name if found.count(name) == 1 else f"{name} #{i + 1}" for i, name in enumerate(found)]
-
-
-def _yaml(path: Path, missing: dict[str, Any] | None = None) -> dict[str, Any]:
-    return _mapping(path, missing, yaml.safe_load, yaml.YAMLError)
-
-
-def _json(path: Path, missing: dict[str, Any] | None = None) -> dict[str, Any]:
-    return _mapping(path, missing, json.loads, ValueError)
-
-
-def _mapping(path: Path, missing: dict[str, Any] | None, parse: Any, failure: type[Exception]) -> dict[str, Any]:
-    """A file's mapping. A file that may be absent may be half-copied too: both give `missing`."""
-    try:
-        content = parse(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, failure) as error:
-        if missing is not None:
-            return missing
-        raise UserError(f"{path} cannot be read: {str(error).splitlines()[0]}. Copy the run directory again or repair the file.") from error
-    if not isinstance(content, dict):
-        if missing is not None:
-            return missing
-        raise UserError(sentence(str(path), "a mapping of names to values", type(content).__name__))
-    return content
 
 
 def when(value: object) -> str:

@@ -49,19 +49,25 @@ def _read(path: Path, mode: str) -> tuple[tuple[str, ...], list[FrozenTrial]]:
 
     if path.stat().st_size == 0:
         raise UserError(f"{path} is empty. Copy the run directory again.")
-    def connect() -> sqlite3.Connection:
-        # SQLite takes the mode from a URI. It is opened here because SQLAlchemy reads `?` and `%` in a path in its own way.
-        # `timeout` is how long to wait for a driver's write lock.
-        return sqlite3.connect(f"file:{quote(str(path.resolve()))}?{mode}", uri=True, timeout=30, check_same_thread=False)
 
-    storage = RDBStorage("sqlite://", engine_kwargs={"creator": connect, "poolclass": NullPool}, skip_compatibility_check=True)
+    def connect() -> sqlite3.Connection:
+        # SQLite takes the mode from a URI. It is opened here because SQLAlchemy reads `?` and `%` in a path in its own
+        # way.
+        # `timeout` is how long to wait for a driver's write lock.
+        return sqlite3.connect(
+            f"file:{quote(str(path.resolve()))}?{mode}", uri=True, timeout=30, check_same_thread=False
+        )
+
+    storage = RDBStorage(
+        "sqlite://", engine_kwargs={"creator": connect, "poolclass": NullPool}, skip_compatibility_check=True
+    )
     try:
         studies = storage.get_all_studies()
         if not studies:
             raise UserError(f"{path} holds no study yet. Wait until the search has started its first trial.")
-        study = studies[0]
-        directions = tuple(d.name.lower() for d in storage.get_study_directions(study._study_id))
-        trials = storage.get_all_trials(study._study_id, deepcopy=False)
+        number = storage.get_study_id_from_name(studies[0].study_name)
+        directions = tuple(d.name.lower() for d in storage.get_study_directions(number))
+        trials = storage.get_all_trials(number, deepcopy=False)
     finally:
         storage.engine.dispose()
     return directions, sorted(trials, key=lambda t: t.number)
@@ -80,5 +86,10 @@ def in_memory(directions: Sequence[str], trials: Sequence[FrozenTrial]) -> Study
     finally:
         optuna.logging.set_verbosity(level)
     # Optuna copies every trial it is given; without attributes and curves there is little to copy.
-    study.add_trials([optuna.trial.create_trial(state=t.state, params=t.params, distributions=t.distributions, values=t.values) for t in trials])
+    study.add_trials(
+        [
+            optuna.trial.create_trial(state=t.state, params=t.params, distributions=t.distributions, values=t.values)
+            for t in trials
+        ]
+    )
     return study

@@ -2,7 +2,8 @@
 
 What is uploaded is found by running the configuration with the least work per round (one step where there are many), as
 names and shapes of uploads do not depend on it, until both parts of the model have been seen or its rounds are over.
-Then the attack of `trainables.simulation.attack` runs on a few victims. Nothing is trained to its end and no record is changed.
+Then the attack of `trainables.simulation.attack` runs on a few victims. Nothing is trained to its end and no record is
+changed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from analysis.runs import load as load_run
 from fedtune.api.export import export, load
 from fedtune.console import progress
-from fedtune.planning.plan import whole
+from fedtune.planning.checks import whole
 from fedtune.planning.request import Request, configuration
 from fedtune.record.experiment import MAX_SEED, Experiment
 from search_spaces.errors import UserError, sentence
@@ -53,11 +54,25 @@ class Attack:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for --json, without the images; a mismatch that does not exist is null."""
-        images = [{"client": leak.client, "class": self.class_names[leak.label], "psnr": leak.psnr,
-                   "mismatch": leak.mismatch if math.isfinite(leak.mismatch) else None} for leak in self.leaks]
+        images = [
+            {
+                "client": leak.client,
+                "class": self.class_names[leak.label],
+                "psnr": leak.psnr,
+                "mismatch": leak.mismatch if math.isfinite(leak.mismatch) else None,
+            }
+            for leak in self.leaks
+        ]
         return {
-            "method": self.method, "dataset": self.dataset, "seed": self.seed, "sent": list(self.sent), "private": self.private, "steps": self.steps,
-            "psnr": self.psnr, "images": images, "files": [str(self.picture), str(self.page)],
+            "method": self.method,
+            "dataset": self.dataset,
+            "seed": self.seed,
+            "sent": list(self.sent),
+            "private": self.private,
+            "steps": self.steps,
+            "psnr": self.psnr,
+            "images": images,
+            "files": [str(self.picture), str(self.page)],
         }
 
 
@@ -72,8 +87,17 @@ class _Target:
 
 
 def attack(
-    target: str | Path, *, images: int = 4, steps: int | None = None, private: str | None = None, trial: int | None = None, seed: int | None = None,
-    data_dir: str | None = None, output: str | Path | None = None, plain: bool = False, quiet: bool = False,
+    target: str | Path,
+    *,
+    images: int = 4,
+    steps: int | None = None,
+    private: str | None = None,
+    trial: int | None = None,
+    seed: int | None = None,
+    data_dir: str | None = None,
+    output: str | Path | None = None,
+    plain: bool = False,
+    quiet: bool = False,
 ) -> Attack:
     """Attacks `images` images of the clients of `target`: a run directory (its best trial, or `trial`), a file that
     `fedtune export` wrote, or a method's name.
@@ -101,7 +125,9 @@ def attack(
         return _finish(found, made, simulation, picture or found.picture)
 
 
-def _carry_out(found: _Target, values: Mapping[str, Value], images: int, data_dir: str | None, say: Any) -> tuple[list[Leak], Any]:
+def _carry_out(
+    found: _Target, values: Mapping[str, Value], images: int, data_dir: str | None, say: Any
+) -> tuple[list[Leak], Any]:
     import torch
 
     from trainables.simulation import attack
@@ -110,7 +136,9 @@ def _carry_out(found: _Target, values: Mapping[str, Value], images: int, data_di
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the network is far too small for more
     try:
-        simulation = Simulation(found.method, shortened(found.method, values), found.seed, torch.device("cpu"), data_dir)
+        simulation = Simulation(
+            found.method, shortened(found.method, values), found.seed, torch.device("cpu"), data_dir
+        )
         rounds = simulation.settings.rounds
         while simulation.progress.round < rounds and not set(attack.PARTS) <= set(simulation.progress.sent):
             say(f"finding out what clients upload, round {simulation.progress.round + 1} of {rounds}")
@@ -133,9 +161,26 @@ def _finish(found: _Target, leaks: list[Leak], simulation: Any, picture: Path) -
     settings = simulation.settings
     names = tuple(simulation.data.class_names)
     dataset = Path(str(settings.dataset)).name
-    made = Attack(found.method, simulation.method.title, dataset, found.seed, simulation.progress.sent, settings.attack_private,
-                  settings.attack_steps, tuple(leaks), names, mean_psnr(leaks), picture, picture.with_suffix(".html"))
-    pairs = [Pair(leak.original.numpy(), leak.recovered.numpy(), leak.psnr, f"client {leak.client}, class {names[leak.label]}") for leak in leaks]
+    made = Attack(
+        found.method,
+        simulation.method.title,
+        dataset,
+        found.seed,
+        simulation.progress.sent,
+        settings.attack_private,
+        settings.attack_steps,
+        tuple(leaks),
+        names,
+        mean_psnr(leaks),
+        picture,
+        picture.with_suffix(".html"),
+    )
+    pairs = [
+        Pair(
+            leak.original.numpy(), leak.recovered.numpy(), leak.psnr, f"client {leak.client}, class {names[leak.label]}"
+        )
+        for leak in leaks
+    ]
     heading = f"{made.title} on {made.dataset}: a deep-leakage attack, {made.psnr:.1f} dB on average"
     write_png(pairs, heading, made.picture)
     write_page(pairs, heading, facts(made), made.page)
@@ -146,15 +191,25 @@ def facts(made: Attack) -> list[tuple[str, str]]:
     """What the attacker knows and does, in words."""
     known = [part for part in ("features", "head") if part in made.sent]
     unknown = [part for part in ("features", "head") if part not in made.sent]
-    instead = {"random": "random weights stand in for it", "searched": "the attack searches for its weights as well"}[made.private]
-    found = [("clients upload", ", ".join(made.sent) or "nothing"), ("the attacker knows", f"the gradient of {' and '.join(known)}" if known else "nothing")]
+    instead = {"random": "random weights stand in for it", "searched": "the attack searches for its weights as well"}[
+        made.private
+    ]
+    found = [
+        ("clients upload", ", ".join(made.sent) or "nothing"),
+        ("the attacker knows", f"the gradient of {' and '.join(known)}" if known else "nothing"),
+    ]
     if unknown and known:
         found.append((f"unknown {unknown[0]}", instead))
-    return found + [("steps", f"{made.steps} of L-BFGS at most"), ("seed", str(made.seed)), ("mean PSNR", f"{made.psnr:.2f} dB; low is private")]
+    return found + [
+        ("steps", f"{made.steps} of L-BFGS at most"),
+        ("seed", str(made.seed)),
+        ("mean PSNR", f"{made.psnr:.2f} dB; low is private"),
+    ]
 
 
 def shortened(method: str, values: Mapping[str, Value]) -> dict[str, Value]:
-    """`values` with the least work per round: lengths of the method's own at 1, small batches, no passes over whole data sets."""
+    """`values` with the least work per round: lengths of the method's own at 1, small batches, no passes over whole
+    data sets."""
     from search_spaces.parameter import parameters
     from trainables import registry
 
@@ -163,7 +218,15 @@ def shortened(method: str, values: Mapping[str, Value]) -> dict[str, Value]:
         value = values.get(key, parameter.default)
         if parameter.kind != "integer" or not isinstance(value, int):
             continue
-        least = 0 if key == "local_epochs" else 1 if key.endswith(_LENGTHS) else _BATCH if key.endswith("batch_size") else value
+        least = (
+            0
+            if key == "local_epochs"
+            else 1
+            if key.endswith(_LENGTHS)
+            else _BATCH
+            if key.endswith("batch_size")
+            else value
+        )
         found[key] = min(value, max(least, int(parameter.low or 0)))
     return found
 
@@ -175,7 +238,13 @@ def _target(target: str | Path, trial: int | None, seed: int | None) -> _Target:
         folder = path.resolve()
         experiment = Experiment.read(folder)
         seeds = experiment.trial_seeds(data["provenance"]["trial"])
-        return _Target(data["method"], data["parameters"], seeds[0] if seed is None else seed, experiment.data_dir, folder / "attack.png")
+        return _Target(
+            data["method"],
+            data["parameters"],
+            seeds[0] if seed is None else seed,
+            experiment.data_dir,
+            folder / "attack.png",
+        )
     if trial is not None:
         raise UserError(sentence("trial", "left out where the configuration is not a run directory", trial, "--trial"))
     from trainables import registry
@@ -190,4 +259,10 @@ def _target(target: str | Path, trial: int | None, seed: int | None) -> _Target:
         load_run(path)  # says which runs there are
     method, exported, data = load(path)
     searched = (data.get("provenance") or {}).get("seeds") or [0]
-    return _Target(method, exported, int(searched[0]) if seed is None else seed, None, path.resolve().with_name(f"{path.stem}-attack.png"))
+    return _Target(
+        method,
+        exported,
+        int(searched[0]) if seed is None else seed,
+        None,
+        path.resolve().with_name(f"{path.stem}-attack.png"),
+    )

@@ -21,8 +21,14 @@ def methods(name: str | None = None) -> list[dict[str, Any]]:
 
     if name is None:
         return [
-            {"name": m.name, "title": m.title, "reference": m.reference, "family": m.family, "capabilities": list(m.capabilities),
-             "spaces": space_names(m.name)}
+            {
+                "name": m.name,
+                "title": m.title,
+                "reference": m.reference,
+                "family": m.family,
+                "capabilities": list(m.capabilities),
+                "spaces": space_names(m.name),
+            }
             for m in registry.methods().values()
         ]
     config = registry.method(name).Config
@@ -37,7 +43,8 @@ def methods(name: str | None = None) -> list[dict[str, Any]]:
 
 def spaces(method: str | None = None) -> list[dict[str, Any]]:
     """The named spaces of one method or of all: method, name, title, source, search (text by key), fix, profiles,
-    figures, published, cells (points of its grid; None where a number without one is searched). Raises `UserError` for an unknown method."""
+    figures, published, cells (points of its grid; None where a number without one is searched). Raises `UserError` for
+    an unknown method."""
     from trainables import registry
 
     chosen = [registry.method(method).name] if method is not None else list(registry.methods())
@@ -46,13 +53,20 @@ def spaces(method: str | None = None) -> list[dict[str, Any]]:
         declared = registry.declared(owner)
         for name in space_names(owner):
             space = presets.load(owner, name, declared)
-            rows.append({
-                "method": owner, "name": name, "title": space.title, "source": space.source,
-                "search": {key: dimension.describe() for key, dimension in space.search.items()}, "fix": dict(space.fix),
-                "profiles": {profile: dict(values) for profile, values in space.profiles.items()},
-                "figures": list(space.figures), "published": space.published,
-                "cells": _cells(space),
-            })
+            rows.append(
+                {
+                    "method": owner,
+                    "name": name,
+                    "title": space.title,
+                    "source": space.source,
+                    "search": {key: dimension.describe() for key, dimension in space.search.items()},
+                    "fix": dict(space.fix),
+                    "profiles": {profile: dict(values) for profile, values in space.profiles.items()},
+                    "figures": list(space.figures),
+                    "published": space.published,
+                    "cells": _cells(space),
+                }
+            )
     return rows
 
 
@@ -64,9 +78,18 @@ def datasets(name: str | None = None) -> list[dict[str, Any]]:
     from trainables.data import cache
 
     return [
-        {"name": source.name, "title": source.title, "shape": list(source.shape), "classes": source.classes, "train": source.train, "test": source.test,
-         "doc": source.doc, "ready": data.is_ready(source.name), "files": list(source.files),
-         "folder": str(cache.home() / "downloads") if source.files else ""}
+        {
+            "name": source.name,
+            "title": source.title,
+            "shape": list(source.shape),
+            "classes": source.classes,
+            "train": source.train,
+            "test": source.test,
+            "doc": source.doc,
+            "ready": data.is_ready(source.name),
+            "files": list(source.files),
+            "folder": str(cache.home() / "downloads") if source.files else "",
+        }
         for source in map(data.describe, data.names() if name is None else [name])
     ]
 
@@ -81,15 +104,28 @@ def space_names(method: str) -> list[str]:
 
 
 def _cells(space: Space) -> int | None:
-    open_ended = any(dimension.grid is None and dimension.parameter.kind in ("real", "integer") for _, dimension in space.dimensions())
+    open_ended = any(
+        dimension.grid is None and dimension.parameter.kind in ("real", "integer")
+        for _, dimension in space.dimensions()
+    )
     return None if open_ended else len(space.grid_points())
 
 
 def _rows(parameter: Parameter, group: str, option: str | None) -> list[dict[str, Any]]:
-    rows = [{
-        "key": parameter.key, "symbol": parameter.symbol, "default": parameter.default, "bounds": parameter.must(), "tuned": _tuned(parameter),
-        "doc": parameter.doc, "source": parameter.source, "unit": parameter.unit, "group": group, "option": option,
-    }]
+    rows = [
+        {
+            "key": parameter.key,
+            "symbol": parameter.symbol,
+            "default": parameter.default,
+            "bounds": parameter.must(),
+            "tuned": _tuned(parameter),
+            "doc": parameter.doc,
+            "source": parameter.source,
+            "unit": parameter.unit,
+            "group": group,
+            "option": option,
+        }
+    ]
     for name, children in parameter.children.items():
         for child in children:
             rows += _rows(child, group, f"{parameter.key}={name}")

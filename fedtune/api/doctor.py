@@ -15,10 +15,27 @@ from pathlib import Path
 from typing import Literal
 
 #: Packages a search cannot do without.
-NEEDED = ("ray", "optuna", "torch", "torchvision", "numpy", "scipy", "pandas", "plotly", "scikit-learn", "safetensors", "typer", "rich", "pyyaml")
+NEEDED = (
+    "ray",
+    "optuna",
+    "torch",
+    "torchvision",
+    "numpy",
+    "scipy",
+    "pandas",
+    "plotly",
+    "scikit-learn",
+    "safetensors",
+    "typer",
+    "rich",
+    "pyyaml",
+)
 #: Packages that add something, and what.
 OPTIONAL = {
-    "cmaes": "--sampler cmaes", "greenlet": "a faster --sampler gp", "kaleido": "figures as PNG, SVG and PDF", "optuna-dashboard": "fedtune dashboard",
+    "cmaes": "--sampler cmaes",
+    "greenlet": "a faster --sampler gp",
+    "kaleido": "figures as PNG, SVG and PDF",
+    "optuna-dashboard": "fedtune dashboard",
 }
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 LEAST_DISK = 1 << 30
@@ -41,7 +58,9 @@ def doctor() -> list[Check]:
 def _python() -> list[Check]:
     version = platform.python_version()
     good = sys.version_info >= (3, 11)
-    return [Check("Python", "ok" if good else "problem", version if good else f"{version}; fedtune needs 3.11 or newer")]
+    return [
+        Check("Python", "ok" if good else "problem", version if good else f"{version}; fedtune needs 3.11 or newer")
+    ]
 
 
 def _packages() -> list[Check]:
@@ -53,7 +72,9 @@ def _packages() -> list[Check]:
             missing.append(name)
     checks = [Check("packages", "ok", ", ".join(found))] if found else []
     if missing:
-        checks.append(Check("packages", "problem", f"missing: {', '.join(missing)}. Run pip install {' '.join(missing)}"))
+        checks.append(
+            Check("packages", "problem", f"missing: {', '.join(missing)}. Run pip install {' '.join(missing)}")
+        )
     for name, what in OPTIONAL.items():
         try:
             importlib.metadata.version(name)
@@ -65,23 +86,43 @@ def _packages() -> list[Check]:
 def _compiled() -> list[Check]:
     """A note where Python compiles the large packages at every import, as it may not keep what it made."""
     specs = {name: importlib.util.find_spec(name) for name in ("torch", "ray")}
-    slow = [name for name, spec in specs.items() if spec is not None and spec.cached is not None and not os.path.exists(spec.cached)]
+    slow = [
+        name
+        for name, spec in specs.items()
+        if spec is not None and spec.cached is not None and not os.path.exists(spec.cached)
+    ]
     if not (slow and sys.dont_write_bytecode):
         return []
-    return [Check("byte-code", "note", f"{' and '.join(slow)} are compiled at every import, so each process takes twice as long to start. "
-                                       f"Unset PYTHONDONTWRITEBYTECODE, or run once: python -m compileall -q -j 0 {sysconfig.get_path('purelib')}")]
+    return [
+        Check(
+            "byte-code",
+            "note",
+            f"{' and '.join(slow)} are compiled at every import, so each process takes twice as long to start. "
+            f"Unset PYTHONDONTWRITEBYTECODE, or run once: python -m compileall -q -j 0 {sysconfig.get_path('purelib')}",
+        )
+    ]
 
 
 def _siblings() -> list[Check]:
     from fedtune import guard
 
     problem = guard.problem()
-    return [Check("fedtune", "problem" if problem else "ok", problem or f"installed in {Path(guard.__file__).parent.parent}")]
+    return [
+        Check(
+            "fedtune", "problem" if problem else "ok", problem or f"installed in {Path(guard.__file__).parent.parent}"
+        )
+    ]
 
 
 def _machine() -> list[Check]:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return [Check("processor", "ok", f"{cores} core{'s' * (cores > 1)}, {platform.machine()}, {platform.system()} {platform.release()}")]
+    return [
+        Check(
+            "processor",
+            "ok",
+            f"{cores} core{'s' * (cores > 1)}, {platform.machine()}, {platform.system()} {platform.release()}",
+        )
+    ]
 
 
 def _torch() -> list[Check]:
@@ -94,7 +135,11 @@ def _torch() -> list[Check]:
         return [*checks, Check("GPU", "note", "none that PyTorch can use; searches run on the CPU")]
     for index in range(torch.cuda.device_count()):
         free, total = torch.cuda.mem_get_info(index)
-        checks.append(Check("GPU", "ok", f"{torch.cuda.get_device_name(index)}, {free / 2**30:.1f} of {total / 2**30:.1f} GiB free"))
+        checks.append(
+            Check(
+                "GPU", "ok", f"{torch.cuda.get_device_name(index)}, {free / 2**30:.1f} of {total / 2**30:.1f} GiB free"
+            )
+        )
     return checks
 
 
@@ -118,9 +163,17 @@ def _writable(name: str, folder: Path, fix: str) -> Check:
         return Check(name, "problem", f"{folder} cannot be written: {error.strerror}. {fix}.")
     free = shutil.disk_usage(existing).free
     text = f"{folder}, {free / 2**30:.1f} GiB free"
-    return Check(name, "ok", text) if free >= LEAST_DISK else Check(name, "note", f"{text}; a long search with large models may fill it. {fix}.")
+    return (
+        Check(name, "ok", text)
+        if free >= LEAST_DISK
+        else Check(name, "note", f"{text}; a long search with large models may fill it. {fix}.")
+    )
 
 
 def _browser() -> list[Check]:
     path = next((found for found in map(shutil.which, BROWSERS) if found), None)
-    return [Check("browser", "ok", path) if path else Check("browser", "note", "no Chromium found; figures cannot be written as PNG, SVG or PDF")]
+    return [
+        Check("browser", "ok", path)
+        if path
+        else Check("browser", "note", "no Chromium found; figures cannot be written as PNG, SVG or PDF")
+    ]

@@ -1,13 +1,13 @@
 """`fedtune.export`: one configuration of a search as a file, complete, with where it came from.
 
-    fedtune: 1                    version of this format
-    method: dfrd
-    space: alpha_lambda
-    parameters: {alpha: 0.5, ...} every parameter by key, searched and fixed
-    searched: [alpha, lambda]
-    metric: {val_global_accuracy: 0.91}
-    metrics: {global_accuracy: 0.90, ...}
-    provenance: {run, trial, seeds, versions, git, dataset, partition, ...}
+fedtune: 1                    version of this format
+method: dfrd
+space: alpha_lambda
+parameters: {alpha: 0.5, ...} every parameter by key, searched and fixed
+searched: [alpha, lambda]
+metric: {val_global_accuracy: 0.91}
+metrics: {global_accuracy: 0.90, ...}
+provenance: {run, trial, seeds, versions, git, dataset, partition, ...}
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from fedtune.api.search import Best
 from fedtune.record.experiment import Experiment
 from fedtune.record.run_directory import write_json, write_yaml
 from search_spaces import documents, run_folder
+from search_spaces.documents import Document, Node
 from search_spaces.errors import Shown, UserError, sentence, unknown
 from search_spaces.files import cannot_write
-from search_spaces.parameter import Value, canonical, convert_all
+from search_spaces.parameter import Parameter, Value, canonical, convert_all
 
 VERSION = 1
 #: What can be done about an output that cannot be written.
@@ -66,12 +67,22 @@ def _number(run: Run, trial: int | None) -> int:
     trials = run.frozen
     if trial is None:
         if run.best is None:
-            raise UserError(f"{run.path} has no trial that ran to its end yet, so there is no best one. Look with `fedtune status {run.path}`.")
+            raise UserError(
+                f"{run.path} has no trial that ran to its end yet, so there is no best one. Look with `fedtune "
+                f"status {run.path}`."
+            )
         return run.best
     if not 0 <= trial < len(trials):
-        raise UserError(sentence("trial", f"a number in [0, {len(trials) - 1}]", trial, "--trial") if trials else f"{run.path} has no trial yet.")
+        raise UserError(
+            sentence("trial", f"a number in [0, {len(trials) - 1}]", trial, "--trial")
+            if trials
+            else f"{run.path} has no trial yet."
+        )
     if trials[trial].state.name == "FAIL":
-        raise UserError(f"Trial {trial} failed ({trials[trial].user_attrs.get('error', 'no reason was recorded')}). Choose another --trial.")
+        raise UserError(
+            f"Trial {trial} failed ({trials[trial].user_attrs.get('error', 'no reason was recorded')}). Choose "
+            f"another --trial."
+        )
     return trial
 
 
@@ -83,55 +94,91 @@ def _describe(run: Run, best: Best) -> dict[str, Any]:
     except (OSError, ValueError, KeyError):
         partition = origin.get("partition")
     return {
-        "fedtune": VERSION, "method": experiment.method, "space": experiment.space, "parameters": run.config(best.number), "searched": list(best.params),
-        "metric": dict(best.values), "metrics": {name: best.metrics[name] for name in sorted(best.metrics)},
+        "fedtune": VERSION,
+        "method": experiment.method,
+        "space": experiment.space,
+        "parameters": run.config(best.number),
+        "searched": list(best.params),
+        "metric": dict(best.values),
+        "metrics": {name: best.metrics[name] for name in sorted(best.metrics)},
         "provenance": {
-            "run": run.name, "trial": best.number, "seed": experiment.seed, "seeds": list(experiment.seeds), "select_on": experiment.select_on,
-            "sampler": experiment.sampler, "scheduler": experiment.scheduler, "trials": experiment.trials,
-            "created": origin.get("created"), "versions": origin.get("versions"), "git": origin.get("git"),
-            "dataset": origin.get("dataset"), "partition": partition,
+            "run": run.name,
+            "trial": best.number,
+            "seed": experiment.seed,
+            "seeds": list(experiment.seeds),
+            "select_on": experiment.select_on,
+            "sampler": experiment.sampler,
+            "scheduler": experiment.scheduler,
+            "trials": experiment.trials,
+            "created": origin.get("created"),
+            "versions": origin.get("versions"),
+            "git": origin.get("git"),
+            "dataset": origin.get("dataset"),
+            "partition": partition,
         },
     }
 
 
 def load(path: str | Path) -> tuple[str, dict[str, Value], dict[str, Any]]:
-    """An exported file: the method's name, its parameters, and all it says. Raises one `UserError` with every problem."""
+    """An exported file: the method's name, its parameters, and all it says. Raises one `UserError` with every
+    problem."""
     from trainables import registry
 
     document = documents.read(path, "exported configuration")
-    items, where = document.root.items, document.name
-    if "fedtune" not in items:
-        raise UserError(f"{where} is not an exported configuration: it lacks `fedtune: {VERSION}`. Make one with `fedtune export RUN -o best.yaml`.")
-    version = items["fedtune"].value
-    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        raise UserError(sentence("fedtune", f"a whole number, the version of the format, at most {VERSION}", version, document.at(items["fedtune"])))
-    if version > VERSION:
-        raise UserError(sentence("fedtune", f"at most {VERSION}, the version this fedtune reads", version, document.at(items["fedtune"]), "Update fedtune."))
-    problems = [unknown("key", key, _KEYS, document.at_key(node)) for key, node in items.items() if key not in _KEYS]
-    problems += [f"{where} lacks the key `{key}`." for key in ("method", "parameters") if key not in items]
+    items = document.root.items
+    problems = _unknown_format(document)
     if problems:
         raise UserError(*problems)
     name, parameters = items["method"].value, items["parameters"]
     if not parameters.is_mapping:
-        problems.append(sentence("parameters", "a mapping of names to values", parameters.value, document.at(parameters)))
+        problems.append(
+            sentence("parameters", "a mapping of names to values", parameters.value, document.at(parameters))
+        )
     if not isinstance(name, str):
         raise UserError(*problems, sentence("method", "the name of a method", name, document.at(items["method"])))
     try:
         declared = registry.declared(name)
     except UserError:
         raise UserError(*problems, unknown("method", name, registry.methods(), document.at(items["method"]))) from None
+    values = _parameters(document, parameters, declared, problems)
+    if problems:
+        raise UserError(*problems)
+    return name, registry.resolve(name, values, document.name), dict(document.root.value)
+
+
+def _unknown_format(document: Document) -> list[str]:
+    """What keeps the file from being read as an exported configuration of this version."""
+    items, where = document.root.items, document.name
+    if "fedtune" not in items:
+        return [
+            f"{where} is not an exported configuration: it lacks `fedtune: {VERSION}`. Make one with `fedtune "
+            f"export RUN -o best.yaml`."
+        ]
+    version, at = items["fedtune"].value, document.at(items["fedtune"])
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        return [sentence("fedtune", f"a whole number, the version of the format, at most {VERSION}", version, at)]
+    if version > VERSION:
+        return [
+            sentence("fedtune", f"at most {VERSION}, the version this fedtune reads", version, at, "Update fedtune.")
+        ]
+    problems = [unknown("key", key, _KEYS, document.at_key(node)) for key, node in items.items() if key not in _KEYS]
+    return problems + [f"{where} lacks the key `{key}`." for key in ("method", "parameters") if key not in items]
+
+
+def _parameters(
+    document: Document, given: Node, declared: Mapping[str, Parameter], problems: list[str]
+) -> dict[str, Value]:
+    """The file's parameters, each valid by itself."""
     values: dict[str, Value] = {}
-    for key, node in parameters.items.items():
+    for key, node in given.items.items():
         try:
             if canonical(key) not in declared:
                 problems.append(unknown("parameter", key, declared, document.at_key(node)))
             elif node.items or node.elements:
-                problems.append(sentence(key, declared[canonical(key)].must(), Shown("a list" if node.is_list else "a mapping"), document.at(node)))
+                got = Shown("a list" if node.is_list else "a mapping")
+                problems.append(sentence(key, declared[canonical(key)].must(), got, document.at(node)))
             else:
                 values |= convert_all(declared, {key: node.value}, document.at(node))
         except UserError as error:
             problems.extend(error.problems)
-    if problems:
-        raise UserError(*problems)
-    data: Mapping[str, Any] = document.root.value
-    return name, registry.resolve(name, values, where), dict(data)
+    return values

@@ -17,9 +17,9 @@ from typing import Any
 from analysis.runs import load as load_run
 from fedtune.api.export import load
 from fedtune.api.search import Result, carry_out
-from fedtune.machine import shares
+from fedtune.machine import resources
 from fedtune.planning.checks import runs_folder, whole
-from fedtune.planning.plan import Plan, device_of
+from fedtune.planning.plan import Plan, device_of, placement
 from fedtune.planning.preflight import preflight
 from fedtune.planning.request import Request, configuration, overrides
 from fedtune.record.experiment import MAX_SEED, MAX_SEEDS, Experiment, final_seeds
@@ -53,64 +53,124 @@ class Final:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for --json; the deviation of a single seed is null."""
-        spread = {name: {"mean": s.mean, "std": s.std if math.isfinite(s.std) else None, "values": list(s.values)} for name, s in self.metrics.items()}
-        return self.result.to_json() | {"seeds": list(self.seeds), "metrics": spread, "models": [str(path) for path in self.models]}
+        spread = {
+            name: {"mean": s.mean, "std": s.std if math.isfinite(s.std) else None, "values": list(s.values)}
+            for name, s in self.metrics.items()
+        }
+        return self.result.to_json() | {
+            "seeds": list(self.seeds),
+            "metrics": spread,
+            "models": [str(path) for path in self.models],
+        }
 
 
 def run(
-    best: str | Path, *, space: str = "default", paper: bool = False, dataset: str | None = None, rounds: int | None = None,
-    set: Sequence[str] | Mapping[str, object] = (), seeds: int = 3, seed: int = 0, name: str | None = None, runs_dir: str = "runs", data_dir: str | None = None,
-    concurrency: int | None = None, cpus_per_trial: float | None = None, gpus_per_trial: float | None = None, address: str | None = None,
-    plain: bool = False, quiet: bool = False, simulate: Callable[..., Any] | None = None,
+    best: str | Path,
+    *,
+    space: str = "default",
+    paper: bool = False,
+    dataset: str | None = None,
+    rounds: int | None = None,
+    set: Sequence[str] | Mapping[str, object] = (),
+    seeds: int = 3,
+    seed: int = 0,
+    name: str | None = None,
+    runs_dir: str = "runs",
+    data_dir: str | None = None,
+    concurrency: int | None = None,
+    cpus_per_trial: float | None = None,
+    gpus_per_trial: float | None = None,
+    address: str | None = None,
+    plain: bool = False,
+    quiet: bool = False,
+    simulate: Callable[..., Any] | None = None,
 ) -> Final:
     """Trains the exported configuration `best` on `seeds` fresh seeds for all its planned rounds.
 
-    `best` may also be a method's name: then `space` and `paper` say which fixed values and which profile it takes, and what
-    that space would search has its default. `dataset`, `rounds` and `set` change single values of either.
+    `best` may also be a method's name: then `space` and `paper` say which fixed values and which profile it takes, and
+    what that space would search has its default. `dataset`, `rounds` and `set` change single values of either.
 
     Raises `UserError`, before anything is created, with every problem of the file and the request."""
+    request = Request(
+        str(best),
+        space,
+        dataset,
+        data_dir,
+        paper,
+        rounds=rounds,
+        seeds=seeds,
+        seed=seed,
+        set=set if isinstance(set, Mapping) else tuple(set),
+        name=name,
+        runs_dir=runs_dir,
+        concurrency=concurrency,
+        cpus_per_trial=cpus_per_trial,
+        gpus_per_trial=gpus_per_trial,
+        address=address,
+    )
+    return report(carry_out(_plan(request, seeds), plain=plain, quiet=quiet, simulate=simulate))
+
+
+def _plan(request: Request, count: int) -> Plan:
+    """A final run over `count` seeds of what the request calls its method: an exported file, or a method."""
     problems: list[str] = []
-    whole("seeds", seeds, 1, MAX_SEEDS, problems)
-    whole("seed", seed, 0, MAX_SEED, problems)
+    whole("seeds", count, 1, MAX_SEEDS, problems)
+    whole("seed", request.seed, 0, MAX_SEED, problems)
     try:
-        method, values, data = _configuration(str(best), space, paper, dataset, rounds, set, problems)
+        method, values, data = _configuration(request, problems)
     except UserError as error:
         raise UserError(*problems, *error.problems) from None
     origin = data.get("provenance") or {}
-    folder = runs_folder(runs_dir, name if name is not None else _free(runs_dir, f"{origin.get('run', method)}-final"), problems)
-    packed, lag = shares.pack(shares.machine() if address is None else None, problems, trials=seeds if not problems else 1, lag=None, looks_back=False,
-                               concurrency=concurrency, cpus=cpus_per_trial, gpus=gpus_per_trial)
-    chosen = final_seeds(seed, seeds) if not problems else (0,)
-    metric = _metric(data or _selected_by(method, space), float(values["validation_fraction"]))
-    checked = preflight(method, values, chosen, data_dir, problems, (metric,), device_of(packed.gpus, address))
+    name = request.name if request.name is not None else _free(request.runs_dir, f"{origin.get('run', method)}-final")
+    folder = runs_folder(request.runs_dir, name, problems)
+    seeds = final_seeds(request.seed, count) if not problems else (0,)
+    packing, lag = placement(request, problems, trials=len(seeds), lag=None, looks_back=False)
+    metric = _metric(data or _selected_by(method, request.space), float(values["validation_fraction"]))
+    checked = preflight(
+        method, values, seeds, request.data_dir, problems, (metric,), device_of(packing.gpus, request.address)
+    )
     if problems:
         raise UserError(*problems)
     experiment = Experiment(
-        name=folder.name, kind="run", method=method, space=str(data.get("space", space)),
-        profile="export" if data else "paper" if paper else "small", values=checked.values, metric=(metric,),
-        select_on="validation" if metric.startswith("val_") else "test", trials=seeds, rounds=int(values["rounds"]), seed=seed, seeds=chosen,
-        sampler="random", scheduler="none", lag=lag, data_dir=absolute(data_dir), concurrency=packed.concurrency,
-        cpus_per_trial=packed.cpus, gpus_per_trial=packed.gpus, threads=packed.threads, address=address, source=data,
+        name=folder.name,
+        kind="run",
+        method=method,
+        space=str(data.get("space", request.space)),
+        profile="export" if data else "paper" if request.paper else "small",
+        values=checked.values,
+        metric=(metric,),
+        select_on="validation" if metric.startswith("val_") else "test",
+        trials=count,
+        rounds=int(checked.values["rounds"]),
+        seed=request.seed,
+        seeds=seeds,
+        sampler="random",
+        scheduler="none",
+        lag=lag,
+        data_dir=absolute(request.data_dir),
+        concurrency=packing.concurrency,
+        cpus_per_trial=packing.cpus,
+        gpus_per_trial=packing.gpus,
+        threads=packing.threads,
+        address=request.address,
+        source=data,
     )
-    title = f"Final run of {origin.get('run', Path(best).name)}"
+    title = f"Final run of {origin.get('run', Path(request.method).name)}"
     fixed = Space(name=experiment.space, method=method, search={}, title=title, fix=checked.values, metric=(metric,))
-    planned = Plan(folder, experiment, fixed, checked.facts, _notes(experiment, checked.facts, origin), checked.values)
-    return report(carry_out(planned, plain=plain, quiet=quiet, simulate=simulate))
+    return Plan(folder, experiment, fixed, checked.facts, _notes(experiment, checked.facts, origin), checked.values)
 
 
-def _configuration(
-    best: str, space: str, paper: bool, dataset: str | None, rounds: int | None, set: Sequence[str] | Mapping[str, object], problems: list[str],
-) -> tuple[str, dict[str, Value], dict[str, Any]]:
+def _configuration(request: Request, problems: list[str]) -> tuple[str, dict[str, Value], dict[str, Any]]:
     """Method, every parameter, and the exported file's content (empty for a method's own configuration)."""
     from trainables import registry
 
-    request = Request(best, space, paper=paper, dataset=dataset, rounds=rounds, set=set if isinstance(set, Mapping) else tuple(set))
-    if best in registry.methods():
-        chosen = configuration(request, problems)
-        return best, chosen, {}
-    method, values, data = load(best)
-    if paper or space != "default":
-        problems.append("--paper and --space belong to a method's own run; an exported configuration is complete. Leave them out.")
+    if request.method in registry.methods():
+        return request.method, configuration(request, problems), {}
+    method, values, data = load(request.method)
+    if request.paper or request.space != "default":
+        problems.append(
+            "--paper and --space belong to a method's own run; an exported configuration is complete. Leave them out."
+        )
     values |= overrides(dataclasses.replace(request, method=method), problems)
     return method, values, data
 
@@ -123,7 +183,9 @@ def report(result: Result) -> Final:
     for metric in METRICS.values():
         values = tuple(of_trial[metric.name] for of_trial in measured if metric.name in of_trial)
         if values and not metric.timing and not metric.name.startswith("val_"):
-            metrics[metric.name] = Spread(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else math.nan, values)
+            metrics[metric.name] = Spread(
+                statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else math.nan, values
+            )
     models = tuple(sorted((result.folder / run_folder.TRIALS).glob("*/model-*.safetensors")))
     return Final(result, Experiment.of(run).seeds, metrics, models)
 
@@ -137,7 +199,11 @@ def _selected_by(method: str, space: str) -> dict[str, Any]:
 
 def _metric(data: Mapping[str, Any], validation_fraction: float) -> str:
     """What the search selected by decides which round's model is kept; without a validation share, its test twin."""
-    names = [name for name in (data.get("metric") or {}) if name in METRICS] if isinstance(data.get("metric"), Mapping) else []
+    names = (
+        [name for name in (data.get("metric") or {}) if name in METRICS]
+        if isinstance(data.get("metric"), Mapping)
+        else []
+    )
     name = names[0] if names else "val_global_accuracy"
     return name.removeprefix("val_") if validation_fraction == 0 else name
 
@@ -149,11 +215,21 @@ def _free(runs_dir: str, name: str) -> str:
 
 
 def _notes(experiment: Experiment, facts: Mapping[str, Any], origin: Mapping[str, Any]) -> tuple[str, ...]:
-    notes = [f"{experiment.trials} fresh seeds ({experiment.seeds[0]} …), {experiment.rounds} rounds each, {experiment.concurrency} at once."]
-    crowded = shares.crowding(experiment.concurrency, experiment.threads, shares.cores()) if experiment.address is None else None
+    notes = [
+        f"{experiment.trials} fresh seeds ({experiment.seeds[0]} …), {experiment.rounds} rounds each, "
+        f"{experiment.concurrency} at once."
+    ]
+    crowded = (
+        resources.crowding(experiment.concurrency, experiment.threads, resources.cores())
+        if experiment.address is None
+        else None
+    )
     if crowded:
         notes.append(crowded)
     searched = (origin.get("dataset") or {}).get("hash") if isinstance(origin.get("dataset"), Mapping) else None
     if searched is not None and searched != facts["dataset"]["hash"]:
-        notes.append(f"The data set {facts['dataset']['name']} is not the one the search saw (its content differs); the results are not comparable.")
+        notes.append(
+            f"The data set {facts['dataset']['name']} is not the one the search saw (its content differs); the "
+            f"results are not comparable."
+        )
     return tuple(notes)

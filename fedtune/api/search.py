@@ -12,7 +12,7 @@ from typing import Any
 
 from analysis.runs import Run, load
 from fedtune.console import progress
-from fedtune.machine import shares
+from fedtune.machine import resources
 from fedtune.planning.checks import seconds_of
 from fedtune.planning.pack_auto import packed
 from fedtune.planning.plan import Plan, plan
@@ -28,7 +28,8 @@ from search_spaces.parameter import Value
 
 @dataclass(frozen=True)
 class Best:
-    """The best complete trial, as `analysis.runs.Run.best` has it: by the first metric (of several, one of the Pareto front)."""
+    """The best complete trial, as `analysis.runs.Run.best` has it: by the first metric (of several, one of the Pareto
+    front)."""
 
     number: int
     values: Mapping[str, float]
@@ -62,14 +63,19 @@ class Result:
 
 
 def search(
-    method: str, *, metric: str | Sequence[str] | None = None, plain: bool = False, quiet: bool = False,
-    simulate: Callable[..., Any] | None = None, **options: Any,
+    method: str,
+    *,
+    metric: str | Sequence[str] | None = None,
+    plain: bool = False,
+    quiet: bool = False,
+    simulate: Callable[..., Any] | None = None,
+    **options: Any,
 ) -> Result:
     """Searches the hyper-parameters of `method`, selecting by one `metric` or by several; further options as in
     `fedtune.planning.request.Request`.
 
-    Progress goes to stderr, the run directory to `runs_dir/name`. Raises `UserError`, before anything is created, with every
-    problem of the request. Ctrl-C ends it cleanly, and `resume` goes on."""
+    Progress goes to stderr, the run directory to `runs_dir/name`. Raises `UserError`, before anything is created, with
+    every problem of the request. Ctrl-C ends it cleanly, and `resume` goes on."""
     metrics = (metric,) if isinstance(metric, str) else tuple(metric or ())
     strangers = sorted(options.keys() - {item.name for item in dataclasses.fields(Request)})
     if strangers:
@@ -78,21 +84,33 @@ def search(
     return carry_out(planned, plain=plain, quiet=quiet, simulate=simulate)
 
 
-def carry_out(planned: Plan, *, plain: bool = False, quiet: bool = False, simulate: Callable[..., Any] | None = None) -> Result:
+def carry_out(
+    planned: Plan, *, plain: bool = False, quiet: bool = False, simulate: Callable[..., Any] | None = None
+) -> Result:
     """Creates the run directory of a plan and drives it to its end."""
-    watch = progress.Watch(planned.experiment, progress.style(plain, quiet))
+    watch = progress.ProgressDisplay(planned.experiment, progress.style(plain, quiet))
     for note in planned.notes:
         watch.say(note)
     create(
-        planned.folder, planned.experiment.to_yaml(), planned.space.to_json(),
-        provenance(device="cuda" if planned.experiment.gpus_per_trial else "cpu", **planned.facts), planned.experiment.directions,
+        planned.folder,
+        planned.experiment.to_yaml(),
+        planned.space.to_json(),
+        provenance(device="cuda" if planned.experiment.gpus_per_trial else "cpu", **planned.facts),
+        planned.experiment.directions,
     )
     return _drive(planned.folder, planned.experiment, watch, simulate)
 
 
 def resume(
-    run: str | Path, *, time: str | float | None = None, concurrency: int | None = None, cpus_per_trial: float | None = None,
-    gpus_per_trial: float | None = None, address: str | None = None, plain: bool = False, quiet: bool = False,
+    run: str | Path,
+    *,
+    time: str | float | None = None,
+    concurrency: int | None = None,
+    cpus_per_trial: float | None = None,
+    gpus_per_trial: float | None = None,
+    address: str | None = None,
+    plain: bool = False,
+    quiet: bool = False,
     simulate: Callable[..., Any] | None = None,
 ) -> Result:
     """Goes on with an interrupted run; every trial continues from its last checkpoint. A finished run is left as it is.
@@ -101,39 +119,47 @@ def resume(
     found = load(run)
     folder, experiment = found.path, Experiment.of(found)
     problems: list[str] = []
-    placed = dataclasses.replace(
-        experiment, time=seconds_of(time, problems) if time is not None else experiment.time,
-        concurrency=experiment.concurrency if concurrency is None else concurrency,
-        cpus_per_trial=experiment.cpus_per_trial if cpus_per_trial is None else cpus_per_trial,
-        gpus_per_trial=experiment.gpus_per_trial if gpus_per_trial is None else gpus_per_trial,
-        address=experiment.address if address is None else address,
-    )
+    asked: dict[str, Any] = {
+        "time": None if time is None else seconds_of(time, problems),
+        "concurrency": concurrency,
+        "cpus_per_trial": cpus_per_trial,
+        "gpus_per_trial": gpus_per_trial,
+        "address": address,
+    }
+    placed = dataclasses.replace(experiment, **{key: value for key, value in asked.items() if value is not None})
     if bool(placed.gpus_per_trial) != bool(experiment.gpus_per_trial):
         had = "on a GPU" if experiment.gpus_per_trial else "without a GPU"
-        problems.append(f"{folder} was begun {had}, and its numbers would change elsewhere. Leave out --gpus-per-trial, or begin a new run.")
+        problems.append(
+            f"{folder} was begun {had}, and its numbers would change elsewhere. Leave out --gpus-per-trial, or "
+            f"begin a new run."
+        )
     _check_placement(placed, problems)
-    cores = shares.cores()
-    crowded = shares.crowding(placed.concurrency, placed.threads, cores) if placed.address is None else None
-    if crowded and concurrency is not None and cpus_per_trial is not None:
-        problems.append(sentence("concurrency", f"at most {max(1, cores // placed.threads)}, as each trial of this run has "
-                                 f"{placed.threads} thread{'s' * (placed.threads > 1)} and there are {cores} cores", concurrency, "--concurrency"))
+    crowded = _crowded(placed, problems, asked=concurrency if cpus_per_trial is not None else None)
     if problems:
         raise UserError(*problems)
-    watch = progress.Watch(placed, progress.style(plain, quiet))
+    watch = progress.ProgressDisplay(placed, progress.style(plain, quiet))
     if crowded:
         watch.say(crowded)
     return _drive(folder, placed, watch, simulate)
 
 
-def extend(run: str | Path, *, trials: int, plain: bool = False, quiet: bool = False, simulate: Callable[..., Any] | None = None) -> Result:
-    """Adds `trials` further trials to a search; the result equals that of a search which had asked for all of them at once."""
+def extend(
+    run: str | Path,
+    *,
+    trials: int,
+    plain: bool = False,
+    quiet: bool = False,
+    simulate: Callable[..., Any] | None = None,
+) -> Result:
+    """Adds `trials` further trials to a search; the result equals that of a search which had asked for all of them at
+    once."""
     folder = load(run).path
     if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
         raise UserError(sentence("trials", "a whole number of at least 1", trials, "--trials"))
     _longer(folder, trials)  # what is no search is left without a lock file
     with lock(folder):
         longer = _longer(folder, trials)  # read again: another extension may just have ended
-        watch = progress.Watch(longer, progress.style(plain, quiet))
+        watch = progress.ProgressDisplay(longer, progress.style(plain, quiet))
         write_yaml(folder / run_folder.EXPERIMENT, longer.to_yaml())
         watch.say(f"{longer.trials - trials} + {trials} = {longer.trials} trials.")
         return _driven(folder, longer, watch, simulate)
@@ -145,7 +171,10 @@ def _longer(folder: Path, trials: int) -> Experiment:
     if experiment.kind == "run":
         raise UserError(f"{folder} is a final run; only a search can be extended. Train more seeds with `fedtune run`.")
     if experiment.sampler == "grid":
-        raise UserError(f"{folder} is a grid search, and its grid is complete with {experiment.trials} trials. Start a new search of a finer grid.")
+        raise UserError(
+            f"{folder} is a grid search, and its grid is complete with {experiment.trials} trials. Start a new "
+            f"search of a finer grid."
+        )
     longer = dataclasses.replace(experiment, trials=experiment.trials + trials)
     problems: list[str] = []
     _check_placement(longer, problems)
@@ -162,12 +191,16 @@ def result_of(folder: Path, outcome: driver.Outcome, seconds: float = 0.0) -> Re
     return Result(folder, counts, best, outcome.finished, outcome.interrupted, outcome.out_of_time, seconds)
 
 
-def _drive(folder: Path, experiment: Experiment, watch: progress.Watch, simulate: Callable[..., Any] | None) -> Result:
+def _drive(
+    folder: Path, experiment: Experiment, watch: progress.ProgressDisplay, simulate: Callable[..., Any] | None
+) -> Result:
     with lock(folder):
         return _driven(folder, experiment, watch, simulate)
 
 
-def _driven(folder: Path, experiment: Experiment, watch: progress.Watch, simulate: Callable[..., Any] | None) -> Result:
+def _driven(
+    folder: Path, experiment: Experiment, watch: progress.ProgressDisplay, simulate: Callable[..., Any] | None
+) -> Result:
     """Drives a run whose lock is held."""
     started = time.monotonic()
     with watch:
@@ -179,15 +212,49 @@ def _driven(folder: Path, experiment: Experiment, watch: progress.Watch, simulat
     return result_of(folder, outcome, time.monotonic() - started)
 
 
+def _crowded(placed: Experiment, problems: list[str], asked: int | None) -> str | None:
+    """The warning where trials of a resumed run will have more threads than there are cores; a problem where as many
+    were `asked` for."""
+    if placed.address is not None:
+        return None
+    cores, threads = resources.cores(), placed.threads
+    crowded = resources.crowding(placed.concurrency, threads, cores)
+    if crowded and asked is not None:
+        why = f"as each trial of this run has {threads} thread{'s' * (threads > 1)} and there are {cores} cores"
+        problems.append(sentence("concurrency", f"at most {max(1, cores // threads)}, {why}", asked, "--concurrency"))
+    return crowded
+
+
 def _check_placement(experiment: Experiment, problems: list[str]) -> None:
     """What was possible where the run began may not be here."""
     if experiment.concurrency < 1 or experiment.looks_back and experiment.concurrency > experiment.lag:
-        problems.append(sentence("concurrency", f"a whole number in [1, {experiment.lag}], the run's lag", experiment.concurrency, "--concurrency"))
+        problems.append(
+            sentence(
+                "concurrency",
+                f"a whole number in [1, {experiment.lag}], the run's lag",
+                experiment.concurrency,
+                "--concurrency",
+            )
+        )
     if experiment.address is None:
-        here = shares.machine()
+        here = resources.machine()
         if experiment.gpus_per_trial > here.gpus:
-            problems.append(sentence("gpus-per-trial", f"at most {here.gpus}, the GPUs there are", Shown(f"{experiment.gpus_per_trial:g}"), "",
-                                     "Give --gpus-per-trial 0 to go on without."))
+            problems.append(
+                sentence(
+                    "gpus-per-trial",
+                    f"at most {here.gpus}, the GPUs there are",
+                    Shown(f"{experiment.gpus_per_trial:g}"),
+                    "",
+                    "Give --gpus-per-trial 0 to go on without.",
+                )
+            )
         if not 0 < experiment.cpus_per_trial <= here.cores:
-            problems.append(sentence("cpus-per-trial", f"above 0 and at most {here.cores}, the cores there are",
-                                     Shown(f"{experiment.cpus_per_trial:g}"), "", "Give --cpus-per-trial."))
+            problems.append(
+                sentence(
+                    "cpus-per-trial",
+                    f"above 0 and at most {here.cores}, the cores there are",
+                    Shown(f"{experiment.cpus_per_trial:g}"),
+                    "",
+                    "Give --cpus-per-trial.",
+                )
+            )

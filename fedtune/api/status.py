@@ -19,7 +19,8 @@ from search_spaces import run_folder
 def status(run: str | Path) -> dict[str, Any]:
     """How a run stands, read from its directory alone.
 
-    `state` is running (a process drives it), finished, or resumable; `running` lists the trials under way with their round."""
+    `state` is running (a process drives it), finished, or resumable; `running` lists the trials under way with their
+    round."""
     found = load(run)
     folder, experiment, trials = found.path, Experiment.of(found), found.frozen
     counts = Counter(trial.state.name for trial in trials)
@@ -27,15 +28,32 @@ def status(run: str | Path) -> dict[str, Any]:
     driven = is_driven(folder)
     best = None if found.best is None else Best.of(found, found.best)
     running = [
-        {"trial": trial.number, "round": found.completed(trial.number), "rounds": experiment.rounds, "params": dict(trial.params)}
-        for trial in trials if trial.state.name == "RUNNING"
+        {
+            "trial": trial.number,
+            "round": found.completed(trial.number),
+            "rounds": experiment.rounds,
+            "params": dict(trial.params),
+        }
+        for trial in trials
+        if trial.state.name == "RUNNING"
     ]
     return {
-        "run": str(folder), "kind": experiment.kind, "method": experiment.method, "space": experiment.space,
+        "run": str(folder),
+        "kind": experiment.kind,
+        "method": experiment.method,
+        "space": experiment.space,
         "state": "running" if driven else "finished" if ended >= experiment.trials else "resumable",
-        "trials": experiment.trials, "done": counts["COMPLETE"], "pruned": counts["PRUNED"], "failed": counts["FAIL"], "running": running,
-        "best": None if best is None else {"trial": best.number, "values": dict(best.values), "params": dict(best.params)},
-        "errors": [{"trial": t.number, "error": t.user_attrs.get("error", "")} for t in trials if t.state.name == "FAIL"],
+        "trials": experiment.trials,
+        "done": counts["COMPLETE"],
+        "pruned": counts["PRUNED"],
+        "failed": counts["FAIL"],
+        "running": running,
+        "best": None
+        if best is None
+        else {"trial": best.number, "values": dict(best.values), "params": dict(best.params)},
+        "errors": [
+            {"trial": t.number, "error": t.user_attrs.get("error", "")} for t in trials if t.state.name == "FAIL"
+        ],
     }
 
 

@@ -11,10 +11,11 @@ import typer
 import yaml
 
 from fedtune.api.run import Final, report
-from fedtune.api.search import Experiment, Result
+from fedtune.api.search import Result
 from fedtune.console import tables
 from fedtune.console.progress import duration
 from fedtune.planning.estimate import Estimate
+from fedtune.record.experiment import Experiment
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value
 
@@ -28,7 +29,8 @@ def shown(path: Path) -> str:
 
 
 def result(found: Result, as_json: bool) -> None:
-    """How a search, a resumed or an extended run ended, and what to do next. A final run that was resumed prints its table."""
+    """How a search, a resumed or an extended run ended, and what to do next. A final run that was resumed prints its
+    table."""
     if found.finished and Experiment.read(found.folder).kind == "run":
         final(report(found), as_json)
         return
@@ -37,19 +39,30 @@ def result(found: Result, as_json: bool) -> None:
         tables.print_json(found.to_json())
     else:
         counts = found.counts
-        tables.say(f"{folder}: {counts.get('COMPLETE', 0)} trials done, {counts.get('PRUNED', 0)} stopped early, {counts.get('FAIL', 0)} failed"
-                   + (f", {counts['RUNNING']} to be resumed" if counts.get("RUNNING") else "") + f" in {duration(found.seconds)}.")
+        tables.say(
+            f"{folder}: {counts.get('COMPLETE', 0)} trials done, {counts.get('PRUNED', 0)} stopped early, "
+            f"{counts.get('FAIL', 0)} failed"
+            + (f", {counts['RUNNING']} to be resumed" if counts.get("RUNNING") else "")
+            + f" in {duration(found.seconds)}."
+        )
         if found.best is not None:
             best = found.best
-            tables.say(f"Best: trial {best.number}, " + ", ".join(f"{name} {value:.4f}" for name, value in best.values.items())
-                       + _test(best.metrics, best.values) + (f", with {_params(best.params)}" if best.params else "") + ".")
+            tables.say(
+                f"Best: trial {best.number}, "
+                + ", ".join(f"{name} {value:.4f}" for name, value in best.values.items())
+                + _test(best.metrics, best.values)
+                + (f", with {_params(best.params)}" if best.params else "")
+                + "."
+            )
         elif found.finished:
             tables.say("No trial ran to its end, so there is no best one. `fedtune status` says why each failed.")
         if found.finished and found.best is not None:
             tables.say(f"Next: fedtune report {folder}   fedtune export {folder} -o best.yaml")
         elif not found.finished:
-            tables.say(f"{'Out of time' if found.out_of_time else 'Interrupted'}. Go on with: fedtune resume {folder}"
-                       + (" --time 10m" if found.out_of_time else ""))
+            tables.say(
+                f"{'Out of time' if found.out_of_time else 'Interrupted'}. Go on with: fedtune resume {folder}"
+                + (" --time 10m" if found.out_of_time else "")
+            )
     _leave(found)
 
 
@@ -68,31 +81,57 @@ def _test(metrics: Any, values: Any) -> str:
 
 
 def _params(params: Any) -> str:
-    return ", ".join(f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}" for key, value in params.items())
+    return ", ".join(
+        f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}" for key, value in params.items()
+    )
 
 
 def estimate(found: Estimate, as_json: bool) -> None:
     """The plan of --dry-run."""
     e = found.plan.experiment
     rows: dict[str, Value] = {
-        "run": shown(found.plan.folder), "method": e.method, "space": e.space, "profile": e.profile, "dataset": str(e.values["dataset"]),
-        "sampler": e.sampler, "scheduler": e.scheduler, "metric": ", ".join(e.metric), "trials": e.trials, "rounds": e.rounds, "seeds": len(e.seeds),
-        "concurrency": e.concurrency, "cpus_per_trial": e.cpus_per_trial, "gpus_per_trial": e.gpus_per_trial,
-        "round_seconds": round(found.round_seconds, 4), "estimated_seconds": round(found.at_most, 1),
+        "run": shown(found.plan.folder),
+        "method": e.method,
+        "space": e.space,
+        "profile": e.profile,
+        "dataset": str(e.values["dataset"]),
+        "sampler": e.sampler,
+        "scheduler": e.scheduler,
+        "metric": ", ".join(e.metric),
+        "trials": e.trials,
+        "rounds": e.rounds,
+        "seeds": len(e.seeds),
+        "concurrency": e.concurrency,
+        "cpus_per_trial": e.cpus_per_trial,
+        "gpus_per_trial": e.gpus_per_trial,
+        "round_seconds": round(found.round_seconds, 4),
+        "estimated_seconds": round(found.at_most, 1),
     }
     if as_json:
-        tables.print_json({**rows, "search": {key: d.describe() for key, d in found.plan.space.search.items()}, "fixed": dict(found.plan.space.fix)})
+        tables.print_json(
+            {
+                **rows,
+                "search": {key: d.describe() for key, d in found.plan.space.search.items()},
+                "fixed": dict(found.plan.space.fix),
+            }
+        )
         return
     for note in found.plan.notes:
         tables.say(note)
-    tables.say(f"{e.method}, space {e.space}: {e.trials} trials of {e.rounds} rounds over {len(e.seeds)} seed{'s' * (len(e.seeds) > 1)}, "
-               f"sampler {e.sampler}, scheduler {e.scheduler}, selecting by {', '.join(e.metric)}.")
+    tables.say(
+        f"{e.method}, space {e.space}: {e.trials} trials of {e.rounds} rounds over {len(e.seeds)} "
+        f"seed{'s' * (len(e.seeds) > 1)}, "
+        f"sampler {e.sampler}, scheduler {e.scheduler}, selecting by {', '.join(e.metric)}."
+    )
     for key, dimension in found.plan.space.search.items():
         tables.say(f"  {key}: {dimension.describe()}")
     share = f" and {e.gpus_per_trial:g} GPU" if e.gpus_per_trial else ""
     tables.say(f"{e.concurrency} at once with {e.cpus_per_trial:g} core{'s' * (e.cpus_per_trial != 1)}{share} each.")
-    tables.say(f"Measured here: a round of one configuration in the middle of the space takes {found.round_seconds:.2f} s for one seed. "
-               f"At that pace the search takes {'about' if e.scheduler == 'none' else 'at most'} {duration(found.at_most)}.")
+    tables.say(
+        f"Measured here: a round of one configuration in the middle of the space takes {found.round_seconds:.2f} "
+        f"s for one seed. "
+        f"At that pace the search takes {'about' if e.scheduler == 'none' else 'at most'} {duration(found.at_most)}."
+    )
     tables.say(f"Would write {shown(found.plan.folder)}. Nothing was created.")
 
 
@@ -105,7 +144,11 @@ def exported(data: dict[str, Any], output: str | None, as_json: bool) -> None:
     else:
         values = ", ".join(f"{name} {value:.4f}" for name, value in data["metric"].items())
         found = {key: data["parameters"][key] for key in data["searched"]}
-        tables.say(f"{output}: trial {data['provenance']['trial']} of {data['provenance']['run']}, {values}" + (f", {_params(found)}" if found else "") + ".")
+        tables.say(
+            f"{output}: trial {data['provenance']['trial']} of {data['provenance']['run']}, {values}"
+            + (f", {_params(found)}" if found else "")
+            + "."
+        )
         tables.say(f"Next: fedtune run {output} --seeds 5")
 
 
@@ -117,10 +160,16 @@ def final(found: Final, as_json: bool) -> None:
         tables.print_json(found.to_json())
     else:
         folder = shown(found.result.folder)
-        tables.say(f"{folder}: {found.result.counts.get('COMPLETE', 0)} of {len(found.seeds)} seeds trained in {duration(found.result.seconds)}.")
+        tables.say(
+            f"{folder}: {found.result.counts.get('COMPLETE', 0)} of {len(found.seeds)} seeds trained in "
+            f"{duration(found.result.seconds)}."
+        )
         for name, spread in found.metrics.items():
             std = "" if math.isnan(spread.std) else f" ± {_number(spread.std)}"
-            tables.say(f"  {METRICS[name].title:<18} {_number(spread.mean)}{std}" + (f" {METRICS[name].unit}" if METRICS[name].unit else ""))
+            tables.say(
+                f"  {METRICS[name].title:<18} {_number(spread.mean)}{std}"
+                + (f" {METRICS[name].unit}" if METRICS[name].unit else "")
+            )
         if found.models:
             tables.say(f"Models: {', '.join(shown(path) for path in found.models)}")
     _leave(found.result)
@@ -136,8 +185,12 @@ def status(found: dict[str, Any], as_json: bool) -> None:
         tables.print_json(found)
         return
     folder = shown(Path(found["run"]))
-    tables.say(f"{folder}: {found['state']}. {found['done']} of {found['trials']} trials done, {found['pruned']} stopped early, "
-               f"{found['failed']} failed, {len(found['running'])} {'running' if found['state'] == 'running' else 'to be resumed'}.")
+    tables.say(
+        f"{folder}: {found['state']}. {found['done']} of {found['trials']} trials done, {found['pruned']} stopped "
+        f"early, "
+        f"{found['failed']} failed, {len(found['running'])} "
+        f"{'running' if found['state'] == 'running' else 'to be resumed'}."
+    )
     for trial in found["running"]:
         tables.say(f"  trial {trial['trial']}: round {trial['round']} of {trial['rounds']}, {_params(trial['params'])}")
     for error in found["errors"]:

@@ -20,12 +20,21 @@ fedtune compare runs/fedavg-final runs/dfrd-final --figure curves.html
 
 
 def command(
-    runs: Annotated[list[str], typer.Argument(help="Run directories; the first is what the others are tested against.", show_default=False)],
+    runs: Annotated[
+        list[str],
+        typer.Argument(help="Run directories; the first is what the others are tested against.", show_default=False),
+    ],
     metric: Annotated[
-        list[str] | None, typer.Option(help="A metric; may be given more than once.  [default: global_accuracy, local_accuracy]", show_default=False)
+        list[str] | None,
+        typer.Option(
+            help="A metric; may be given more than once.  [default: global_accuracy, local_accuracy]",
+            show_default=False,
+        ),
     ] = None,
     readout: Annotated[str, typer.Option(help="The value of the `last` or of the `best` round.")] = "last",
-    figure: Annotated[str | None, typer.Option(help="Also write a page of overlaid learning curves here.", show_default=False)] = None,
+    figure: Annotated[
+        str | None, typer.Option(help="Also write a page of overlaid learning curves here.", show_default=False)
+    ] = None,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     latex: Annotated[bool, typer.Option("--latex", help="Print a LaTeX table (booktabs).")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

@@ -15,7 +15,9 @@ fedtune datasets cifar10
 
 
 def command(
-    name: Annotated[str | None, typer.Argument(help="A data set; without it all are listed.", show_default=False)] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="A data set; without it all are listed.", show_default=False)
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """List the data sets, or explain one and where its files belong."""
@@ -26,11 +28,24 @@ def command(
     if as_json:
         tables.print_json(rows)
         return
-    columns = {"name": "name", "title": "title", "size": "image", "classes": "classes", "train": "train", "test": "test", "state": "state"}
-    tables.show("Data sets", [row | {"size": "×".join(map(str, row["shape"])), "state": _state(row)} for row in rows], columns)
+    columns = {
+        "name": "name",
+        "title": "title",
+        "size": "image",
+        "classes": "classes",
+        "train": "train",
+        "test": "test",
+        "state": "state",
+    }
+    tables.show(
+        "Data sets", [row | {"size": "×".join(map(str, row["shape"])), "state": _state(row)} for row in rows], columns
+    )
     if name is None:
         tables.say("fedtune datasets NAME explains one and says where its files belong.")
-        tables.say("Your own: --dataset FOLDER with one folder of images per class, or --dataset FILE.npz with arrays x and y (docs/how-it-fits.md).")
+        tables.say(
+            "Your own: --dataset FOLDER with one folder of images per class, or --dataset FILE.npz with arrays x "
+            "and y (docs/how-it-fits.md)."
+        )
         return
     row = rows[0]
     tables.say(row["doc"])
@@ -41,7 +56,9 @@ def command(
     for file in row["files"]:
         tables.say(f"  {file}")
     tables.say(f"They are downloaded on first use into {row['folder']}. Without network, put them there,")
-    tables.say(f"or into any folder that is then named: fedtune search fedavg --dataset {row['name']} --data-dir FOLDER")
+    tables.say(
+        f"or into any folder that is then named: fedtune search fedavg --dataset {row['name']} --data-dir FOLDER"
+    )
 
 
 def _state(row: dict[str, object]) -> str:

@@ -24,8 +24,14 @@ def command(as_json: Annotated[bool, typer.Option("--json", help="Print JSON ins
     if as_json:
         tables.print_json([asdict(check) for check in checks])
     else:
-        tables.show("fedtune doctor", [asdict(check) for check in checks], {"name": "what", "state": "state", "text": "finding"})
+        tables.show(
+            "fedtune doctor", [asdict(check) for check in checks], {"name": "what", "state": "state", "text": "finding"}
+        )
         bad = sum(check.state == "problem" for check in checks)
-        tables.say("Everything a search needs is there." if not bad else f"{bad} problem{'s' * (bad > 1)} to mend before a search can run.")
+        tables.say(
+            "Everything a search needs is there."
+            if not bad
+            else f"{bad} problem{'s' * (bad > 1)} to mend before a search can run."
+        )
     if any(check.state == "problem" for check in checks):
         raise typer.Exit(1)

@@ -16,8 +16,13 @@ fedtune export runs/dfrd-alpha_lambda --trial 7 --json
 
 def command(
     run: Annotated[str, typer.Argument(help="A run directory.", show_default=False)],
-    output: Annotated[str | None, typer.Option("--output", "-o", help="A .yaml or .json file; without it it is printed.", show_default=False)] = None,
-    trial: Annotated[int | None, typer.Option(help="A trial's number.  [default: the best]", show_default=False)] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", help="A .yaml or .json file; without it it is printed.", show_default=False),
+    ] = None,
+    trial: Annotated[
+        int | None, typer.Option(help="A trial's number.  [default: the best]", show_default=False)
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the configuration as JSON.")] = False,
 ) -> None:
     """Write the best configuration of a search to a file, with where it came from."""

@@ -27,16 +27,37 @@ def command(
         tables.print_json(rows)
     elif name is None:
         shown = [row | {"capabilities": ", ".join(row["capabilities"])} for row in rows]
-        tables.show("Methods", shown, {
-            "name": "name", "title": "title", "family": "family", "capabilities": "capabilities", "reference": "reference", "spaces": "spaces",
-        })
+        tables.show(
+            "Methods",
+            shown,
+            {
+                "name": "name",
+                "title": "title",
+                "family": "family",
+                "capabilities": "capabilities",
+                "reference": "reference",
+                "spaces": "spaces",
+            },
+        )
         tables.say("fedtune methods NAME lists a method's parameters; fedtune spaces NAME its search spaces.")
     else:
         columns = {
-            "name": "name", "symbol": "symbol", "default": "default", "bounds": "must be", "tuned": "default search", "doc": "meaning", "source": "source",
+            "name": "name",
+            "symbol": "symbol",
+            "default": "default",
+            "bounds": "must be",
+            "tuned": "default search",
+            "doc": "meaning",
+            "source": "source",
         }
-        for group, title in (("method", f"{name}: the method's parameters"), ("federation", "The federation, the same for every method")):
+        for group, title in (
+            ("method", f"{name}: the method's parameters"),
+            ("federation", "The federation, the same for every method"),
+        ):
             found = [row for row in rows if row["group"] == group]
-            shown = [row | {"name": row["key"] if row["option"] is None else f"{row['key']} ({row['option']})"} for row in found]
+            shown = [
+                row | {"name": row["key"] if row["option"] is None else f"{row['key']} ({row['option']})"}
+                for row in found
+            ]
             tables.show(title, shown, columns)
         tables.say(f"Any of them is changed with --set name=value, for example: fedtune search {name} --set rounds=20")

@@ -17,11 +17,19 @@ fedtune report runs/dfrd-final runs/fedavg-final -o both.html
 
 
 def command(
-    run: Annotated[list[str], typer.Argument(help="A run directory; with several, they are also set side by side.", show_default=False)],
-    output: Annotated[str | None, typer.Option("--output", "-o", help="Where to write the page.  [default: RUN/report.html]", show_default=False)] = None,
+    run: Annotated[
+        list[str],
+        typer.Argument(help="A run directory; with several, they are also set side by side.", show_default=False),
+    ],
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", help="Where to write the page.  [default: RUN/report.html]", show_default=False),
+    ] = None,
     csv: Annotated[bool, typer.Option("--csv", help="Also write RUN/trials.csv.")] = False,
     latex: Annotated[bool, typer.Option("--latex", help="Also write RUN/trials.tex (booktabs).")] = False,
-    images: Annotated[str | None, typer.Option(help="Also write every figure to RUN/figures as png, svg or pdf.", show_default=False)] = None,
+    images: Annotated[
+        str | None, typer.Option(help="Also write every figure to RUN/figures as png, svg or pdf.", show_default=False)
+    ] = None,
     show: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the paths as JSON.")] = False,
 ) -> None:

@@ -16,8 +16,12 @@ fedtune resume runs/dfrd-alpha_lambda --time 1h --concurrency 4
 
 def command(
     run: Annotated[str, typer.Argument(help="A run directory.", show_default=False)],
-    time: Annotated[str | None, typer.Option(help="A new wall-clock budget, such as 30m or 2h.", show_default=False)] = None,
-    concurrency: Annotated[int | None, typer.Option(help="Trials at once.  [default: as the run began]", show_default=False)] = None,
+    time: Annotated[
+        str | None, typer.Option(help="A new wall-clock budget, such as 30m or 2h.", show_default=False)
+    ] = None,
+    concurrency: Annotated[
+        int | None, typer.Option(help="Trials at once.  [default: as the run began]", show_default=False)
+    ] = None,
     cpus_per_trial: Annotated[float | None, typer.Option(help="Cores of a trial.", show_default=False)] = None,
     gpus_per_trial: Annotated[float | None, typer.Option(help="Share of a GPU.", show_default=False)] = None,
     address: Annotated[str | None, typer.Option(help="A Ray cluster to join.", show_default=False)] = None,
@@ -29,6 +33,14 @@ def command(
     from fedtune.api.search import resume
     from fedtune.commands import _output
 
-    result = resume(run, time=time, concurrency=concurrency, cpus_per_trial=cpus_per_trial, gpus_per_trial=gpus_per_trial, address=address,
-                              plain=plain, quiet=quiet)
+    result = resume(
+        run,
+        time=time,
+        concurrency=concurrency,
+        cpus_per_trial=cpus_per_trial,
+        gpus_per_trial=gpus_per_trial,
+        address=address,
+        plain=plain,
+        quiet=quiet,
+    )
     _output.result(result, as_json)

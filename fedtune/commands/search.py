@@ -23,33 +23,75 @@ fedtune search fedavg --dataset mydata.npz --trials 10
 
 def command(
     method: Annotated[str, typer.Argument(help="What to tune; `fedtune methods` lists them.", show_default=False)],
-    space: Annotated[str, typer.Option(help="A named search space (`fedtune spaces METHOD`), or a .yaml file.")] = "default",
-    dataset: Annotated[str | None, typer.Option(help="A data set's name, a folder of images, or an .npz file.", show_default=False)] = None,
+    space: Annotated[
+        str, typer.Option(help="A named search space (`fedtune spaces METHOD`), or a .yaml file.")
+    ] = "default",
+    dataset: Annotated[
+        str | None, typer.Option(help="A data set's name, a folder of images, or an .npz file.", show_default=False)
+    ] = None,
     data_dir: Annotated[str | None, typer.Option(help="Where downloaded data sets lie.", show_default=False)] = None,
-    paper: Annotated[bool, typer.Option("--paper", help="The paper's data set, model, rounds and seeds instead of the small profile.")] = False,
-    trials: Annotated[int | None, typer.Option(help="Configurations to try; the profile's number, else 30.", show_default=False)] = None,
+    paper: Annotated[
+        bool,
+        typer.Option("--paper", help="The paper's data set, model, rounds and seeds instead of the small profile."),
+    ] = False,
+    trials: Annotated[
+        int | None, typer.Option(help="Configurations to try; the profile's number, else 30.", show_default=False)
+    ] = None,
     rounds: Annotated[int | None, typer.Option(help="Communication rounds per trial.", show_default=False)] = None,
-    time: Annotated[str | None, typer.Option(help="Wall-clock budget, such as 30m or 2h; whichever budget ends first.", show_default=False)] = None,
+    time: Annotated[
+        str | None,
+        typer.Option(help="Wall-clock budget, such as 30m or 2h; whichever budget ends first.", show_default=False),
+    ] = None,
     seeds: Annotated[int | None, typer.Option(help="Paired repetitions of every trial.", show_default=False)] = None,
-    metric: Annotated[list[str] | None, typer.Option(help="What to select by; repeat for several.  [default: val_global_accuracy]", show_default=False)] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(help="What to select by; repeat for several.  [default: val_global_accuracy]", show_default=False),
+    ] = None,
     select_on: Annotated[str | None, typer.Option(help="validation or test.", show_default=False)] = None,
-    sampler: Annotated[str | None, typer.Option(help="tpe, random, grid, cmaes, gp or nsga2.  [default: tpe]", show_default=False)] = None,
-    scheduler: Annotated[str | None, typer.Option(help="asha, median or none.  [default: asha; none for a grid]", show_default=False)] = None,
+    sampler: Annotated[
+        str | None, typer.Option(help="tpe, random, grid, cmaes, gp or nsga2.  [default: tpe]", show_default=False)
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="asha, median or none.  [default: asha; none for a grid]", show_default=False)
+    ] = None,
     reduction_factor: Annotated[int, typer.Option(help="asha: one trial in so many passes a rung.")] = 3,
     grace: Annotated[
-        int | None, typer.Option(help="No trial is stopped before this round.  [default: 3, or a 27th of the rounds]", show_default=False),
+        int | None,
+        typer.Option(
+            help="No trial is stopped before this round.  [default: 3, or a 27th of the rounds]", show_default=False
+        ),
     ] = None,
-    lag: Annotated[int | None, typer.Option(help="Trial n is decided by trials 0 … n - lag.  [default: 4]", show_default=False)] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Fix any parameter; repeatable.", show_default=False)] = None,
+    lag: Annotated[
+        int | None, typer.Option(help="Trial n is decided by trials 0 … n - lag.  [default: 4]", show_default=False)
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Fix any parameter; repeatable.", show_default=False),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of the whole search; the same seed gives the same records.")] = 0,
-    concurrency: Annotated[int | None, typer.Option(help="Trials at once.  [default: one per core, at most the lag]", show_default=False)] = None,
-    cpus_per_trial: Annotated[float | None, typer.Option(help="Cores, and threads, of a trial.  [default: 1]", show_default=False)] = None,
-    gpus_per_trial: Annotated[float | None, typer.Option(help="Share of a GPU.  [default: 0.25 where there is one]", show_default=False)] = None,
-    pack: Annotated[str, typer.Option(help="auto: measure how many trials at once, with how many threads, yield most. fixed: one core each.")] = "fixed",
+    concurrency: Annotated[
+        int | None, typer.Option(help="Trials at once.  [default: one per core, at most the lag]", show_default=False)
+    ] = None,
+    cpus_per_trial: Annotated[
+        float | None, typer.Option(help="Cores, and threads, of a trial.  [default: 1]", show_default=False)
+    ] = None,
+    gpus_per_trial: Annotated[
+        float | None, typer.Option(help="Share of a GPU.  [default: 0.25 where there is one]", show_default=False)
+    ] = None,
+    pack: Annotated[
+        str,
+        typer.Option(
+            help="auto: measure how many trials at once, with how many threads, yield most. fixed: one core each."
+        ),
+    ] = "fixed",
     address: Annotated[str | None, typer.Option(help="A Ray cluster to join.", show_default=False)] = None,
-    name: Annotated[str | None, typer.Option(help="The run's name.  [default: METHOD-SPACE]", show_default=False)] = None,
+    name: Annotated[
+        str | None, typer.Option(help="The run's name.  [default: METHOD-SPACE]", show_default=False)
+    ] = None,
     runs_dir: Annotated[str, typer.Option(help="Where runs are kept.")] = "runs",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and an estimate of its time; create nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the plan and an estimate of its time; create nothing.")
+    ] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Progress as lines, for logs.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
@@ -62,12 +104,35 @@ def command(
     from fedtune.planning.plan import plan
     from fedtune.planning.request import Request
 
-    planned = plan(Request(
-        method, space, dataset=dataset, data_dir=data_dir, paper=paper, trials=trials, rounds=rounds, time=time, seeds=seeds, metric=tuple(metric or ()),
-        select_on=select_on, sampler=sampler, scheduler=scheduler, reduction_factor=reduction_factor, grace=grace, lag=lag, set=tuple(set_ or ()),
-        seed=seed, concurrency=concurrency, cpus_per_trial=cpus_per_trial, gpus_per_trial=gpus_per_trial, address=address, pack=pack, name=name,
-        runs_dir=runs_dir,
-    ))
+    planned = plan(
+        Request(
+            method,
+            space,
+            dataset=dataset,
+            data_dir=data_dir,
+            paper=paper,
+            trials=trials,
+            rounds=rounds,
+            time=time,
+            seeds=seeds,
+            metric=tuple(metric or ()),
+            select_on=select_on,
+            sampler=sampler,
+            scheduler=scheduler,
+            reduction_factor=reduction_factor,
+            grace=grace,
+            lag=lag,
+            set=tuple(set_ or ()),
+            seed=seed,
+            concurrency=concurrency,
+            cpus_per_trial=cpus_per_trial,
+            gpus_per_trial=gpus_per_trial,
+            address=address,
+            pack=pack,
+            name=name,
+            runs_dir=runs_dir,
+        )
+    )
     planned = packed(planned, plain=plain, quiet=quiet)
     if dry_run:
         _output.estimate(estimate(planned), as_json)

@@ -15,7 +15,9 @@ fedtune spaces dfrd --json
 
 
 def command(
-    method: Annotated[str | None, typer.Argument(help="A method; without it the spaces of all are listed.", show_default=False)] = None,
+    method: Annotated[
+        str | None, typer.Argument(help="A method; without it the spaces of all are listed.", show_default=False)
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """List the named search spaces of one method or of all."""
@@ -27,7 +29,18 @@ def command(
         tables.print_json(rows)
         return
     shown = [row | {"search": "\n".join(f"{key} {text}" for key, text in row["search"].items())} for row in rows]
-    columns = {"method": "method", "name": "space", "title": "title", "search": "searches", "cells": "grid", "fix": "fixed", "source": "source"}
+    columns = {
+        "method": "method",
+        "name": "space",
+        "title": "title",
+        "search": "searches",
+        "cells": "grid",
+        "fix": "fixed",
+        "source": "source",
+    }
     tables.show("Search spaces", shown, columns)
     example = rows[0] if rows else {"method": "METHOD", "name": "SPACE"}
-    tables.say(f"fedtune search {example['method']} --space {example['name']} runs one; a space of your own is a YAML file given by its path.")
+    tables.say(
+        f"fedtune search {example['method']} --space {example['name']} runs one; a space of your own is a YAML "
+        f"file given by its path."
+    )

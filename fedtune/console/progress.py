@@ -1,6 +1,7 @@
 """What a person sees while trials run, on stderr: a live panel in a terminal, else a line now and then.
 
-A watcher is told of events by the driver; a thread of its own draws, so starting Ray or a long round leaves no silence.
+The display is told of events by the driver. A thread of its own draws, so that something is shown while Ray starts or a
+round is long.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ class Running:
 
 
 @dataclass
-class Watch:
-    """The state of a search as events told it."""
+class ProgressDisplay:
+    """The state of a search as events have told it, and how it is shown."""
 
     experiment: Experiment
     style: Style
@@ -123,12 +124,14 @@ class Watch:
 
     # -- drawing ---------------------------------------------------------------------------------------------------
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> ProgressDisplay:
         if self.style == "live":
             from rich.console import Console
             from rich.live import Live
 
-            self._live = Live(console=Console(stderr=True), get_renderable=self._panel, refresh_per_second=4, transient=True)
+            self._live = Live(
+                console=Console(stderr=True), get_renderable=self._panel, refresh_per_second=4, transient=True
+            )
             self._live.start()
         elif self.style == "plain":
             self._thread = threading.Thread(target=self._beat, daemon=True)
@@ -165,12 +168,16 @@ class Watch:
 
     def _counts(self) -> str:
         e = self.ended
-        return (f"{sum(e.values())} of {self.experiment.trials} trials: {e['COMPLETE']} done, {e['PRUNED']} pruned, "
-                f"{e['FAIL']} failed, {len(self.running)} running")
+        return (
+            f"{sum(e.values())} of {self.experiment.trials} trials: {e['COMPLETE']} done, {e['PRUNED']} pruned, "
+            f"{e['FAIL']} failed, {len(self.running)} running"
+        )
 
     def _describe(self, number: int, values: Sequence[float], params: Mapping[str, Value]) -> str:
         shown = ", ".join(f"{name} {value:.4g}" for name, value in zip(self.experiment.metric, values, strict=True))
-        return f"trial {number}: {shown}" + (f" ({', '.join(f'{k}={_short(v)}' for k, v in params.items())})" if params else "")
+        return f"trial {number}: {shown}" + (
+            f" ({', '.join(f'{k}={_short(v)}' for k, v in params.items())})" if params else ""
+        )
 
     def rate(self) -> float:
         """Rounds per second of late."""
@@ -205,10 +212,17 @@ class Watch:
             rounds = sum(self.ended.values()) * e.rounds + sum(trial.round for trial in self.running.values())
             table = Table(box=None, padding=(0, 1), show_header=bool(self.running))
             for title in ("trial", "round", *[METRICS[name].title for name in e.metric], "configuration"):
-                table.add_column(title, style="dim" if title == "configuration" else "", overflow="ellipsis", no_wrap=True)
+                table.add_column(
+                    title, style="dim" if title == "configuration" else "", overflow="ellipsis", no_wrap=True
+                )
             for number, trial in sorted(self.running.items())[:20]:
                 shown = [f"{value:.4g}" for value in trial.metrics] if trial.metrics else [""] * len(e.metric)
-                table.add_row(str(number), f"{trial.round}/{e.rounds}", *shown, ", ".join(f"{k}={_short(v)}" for k, v in trial.values.items()))
+                table.add_row(
+                    str(number),
+                    f"{trial.round}/{e.rounds}",
+                    *shown,
+                    ", ".join(f"{k}={_short(v)}" for k, v in trial.values.items()),
+                )
             best = Text(f"best: {self._describe(*self.best)}", "green") if self.best is not None else Text("")
             return Group(head, ProgressBar(total=e.trials * e.rounds, completed=rounds, width=60), best, table)
 
@@ -217,8 +231,8 @@ class Watch:
 def busy(style: Style, doing: str = "starting") -> Iterator[Callable[..., None]]:
     """Shows on stderr what is being done while there are no trials to tell of.
 
-    Gives `say(text, at_once=False)`, which sets it; it is shown at once in a terminal, else every few seconds as a line, and
-    with `at_once` as a line of its own too."""
+    Gives `say(text, at_once=False)`, which sets it; it is shown at once in a terminal, else every few seconds as a
+    line, and with `at_once` as a line of its own too."""
     started, stop = time.monotonic(), threading.Event()
     live: Any = None
     thread: threading.Thread | None = None

@@ -1,4 +1,5 @@
-"""Checks of single options. Each adds its sentence to the list of a request's problems, so that all are told at once."""
+"""Checks of single options. Each adds its sentence to the list of a request's problems, so that all are told at
+once."""
 
 from __future__ import annotations
 
@@ -43,7 +44,11 @@ def runs_folder(runs_dir: str, name: str, problems: list[str]) -> Path:
     """`runs_dir/name`, which must be free and writable."""
     folder = Path(runs_dir).expanduser().resolve() / name
     if _NAME.fullmatch(name) is None:
-        problems.append(sentence("name", "letters, digits, dots, dashes and underscores, starting with a letter or digit", name, "--name"))
+        problems.append(
+            sentence(
+                "name", "letters, digits, dots, dashes and underscores, starting with a letter or digit", name, "--name"
+            )
+        )
     elif folder.exists():
         problems.extend(exists(folder).problems)
     else:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from fedtune.planning.federations import typical
 from fedtune.planning.plan import Plan
+from fedtune.planning.timed_federations import typical
 
 #: What starting Ray and the first workers takes, in seconds, for estimates.
 START_UP = 10.0
@@ -22,8 +22,8 @@ class Estimate:
 
 
 def estimate(planned: Plan) -> Estimate:
-    """Times a few rounds of one configuration in the middle of the space, for one seed; what is done only every so many rounds
-    counts by its share (`fedtune.planning.federations.typical`)."""
+    """Times a few rounds of one configuration in the middle of the space, for one seed. What is done only every so many
+    rounds counts in proportion (`fedtune.planning.timed_federations.typical`)."""
     import torch
 
     from trainables.simulation.replicates import Replicates
@@ -34,7 +34,9 @@ def estimate(planned: Plan) -> Estimate:
     try:
         device = "cuda" if e.gpus_per_trial else "cpu"
         with torch.backends.cudnn.flags(benchmark=False, deterministic=True, allow_tf32=False):  # as trials compute
-            simulation = Replicates(e.method, {**planned.middle, "rounds": 2}, e.seeds[:1], device=device, data_dir=e.data_dir)
+            simulation = Replicates(
+                e.method, {**planned.middle, "rounds": 2}, e.seeds[:1], device=device, data_dir=e.data_dir
+            )
             seconds, _ = typical(simulation, planned.middle)
     finally:
         torch.set_num_threads(before)

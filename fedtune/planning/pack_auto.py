@@ -1,11 +1,12 @@
 """`--pack auto`: how many trials at once, with how many threads each, yield most trials per hour on this machine.
 
-One federation in the middle of the space is run alone, then two, four, … side by side, each with one thread and with its
-part of the cores, for as long as more at once yield more. It ends at the cores, the memory, the GPU, the number of trials,
-and where trials look back at the search's lag: that decides what is proposed, and a measurement must not.
+One federation in the middle of the space is run alone, then two, four, … side by side, each with one thread and with
+its part of the cores, for as long as more at once yield more trials per hour. No more are tried than the cores, the
+memory, the GPU and the number of trials allow, nor, where a trial depends on earlier ones, more than the search's lag:
+the lag decides what is proposed, and that must not depend on a measurement.
 
-What is picked is part of the recorded request (threads change the last bits of sums, so a resumed search keeps them), and
-what was measured stands in the run's provenance.
+What is picked is part of the recorded request, as the number of threads changes the last bits of sums and a resumed
+search has to keep it. What was measured is recorded in the run's provenance.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from fedtune.console import progress
-from fedtune.machine import shares
-from fedtune.planning.federations import MIB, Federations, Footprint, OutOfMemory
+from fedtune.machine import resources
 from fedtune.planning.plan import Plan
+from fedtune.planning.timed_federations import MIB, Federations, Footprint, OutOfMemory
+from fedtune.record.experiment import Experiment
 from search_spaces.errors import UserError, sentence
 
-#: Of the memory there is, what trials may take; the rest is for the driver, Ray and the system.
+#: The part of the free memory that trials may take; the rest is for the driver, Ray and the system.
 MEMORY = 0.9
 #: An arrangement must yield so much more than one with fewer trials or threads to be preferred; less is noise.
 GAIN = 1.02
@@ -59,23 +61,34 @@ def packed(planned: Plan, *, plain: bool = False, quiet: bool = False) -> Plan:
     Raises `UserError` where the configuration in the middle of the space does not run."""
     if planned.request is None or planned.request.pack != "auto":
         return planned
-    e, asked, here = planned.experiment, planned.request, shares.machine()
+    e, asked, here = planned.experiment, planned.request, resources.machine()
     on_gpu = e.gpus_per_trial > 0
     gpus = here.gpus if on_gpu else 1
     room = min(e.trials, e.lag) if e.looks_back else e.trials
     if asked.gpus_per_trial:
         room = min(room, max(1, int(gpus / asked.gpus_per_trial + 1e-9)))
     cores = max(1, here.cores // gpus)
-    threads = None if asked.cpus_per_trial is None else shares.Packing(1, asked.cpus_per_trial, 0).threads
+    threads = None if asked.cpus_per_trial is None else resources.Packing(1, asked.cpus_per_trial, 0).threads
     per_core = cores if asked.cpus_per_trial is None else max(1, int(cores / asked.cpus_per_trial + 1e-9))
     wanted = None if asked.concurrency is None else math.ceil(asked.concurrency / gpus)
     bounds = Bounds(cores, min(per_core, math.ceil(room / gpus)), threads, wanted)
     busy = os.getloadavg()[0]
-    with progress.busy(progress.style(plain, quiet), "starting a federation") as say, Federations(
-        e.method, planned.middle, e.seeds, device="cuda" if on_gpu else "cpu", data_dir=e.data_dir,
-    ) as federations:
+    with (
+        progress.busy(progress.style(plain, quiet), "starting a federation") as say,
+        Federations(
+            e.method,
+            planned.middle,
+            e.seeds,
+            device="cuda" if on_gpu else "cpu",
+            data_dir=e.data_dir,
+        ) as federations,
+    ):
+
         def ask(trials: int, threads: int) -> Sample:
-            say(f"measuring {trials} trial{'s' * (trials > 1)} at once with {threads} thread{'s' * (threads > 1)} each", at_once=True)
+            say(
+                f"measuring {trials} trial{'s' * (trials > 1)} at once with {threads} thread{'s' * (threads > 1)} each",
+                at_once=True,
+            )
             per_second = federations.time(trials, threads) / federations.surcharge
             return Sample(trials, threads, trials / per_second, 3600 * per_second / e.rounds)
 
@@ -101,8 +114,11 @@ def explore(ask: Callable[[int, int], Sample], bounds: Bounds, fit: Callable[[],
             table += [ask(trials, threads) for threads in sorted(each)]
         except OutOfMemory:
             if trials == 1:
-                raise UserError("One configuration in the middle of the space does not fit into the memory there is, as --pack auto found. "
-                                "Take a smaller model, a smaller batch_size or fewer seeds.") from None
+                raise UserError(
+                    "One configuration in the middle of the space does not fit into the memory there is, as "
+                    "--pack auto found. "
+                    "Take a smaller model, a smaller batch_size or fewer seeds."
+                ) from None
             return table, f"{trials} did not fit into memory"
         if trials == 1 and (room := max(1, fit())) < most:
             most, why = room, f"no more than {room} fit into memory"
@@ -114,7 +130,8 @@ def explore(ask: Callable[[int, int], Sample], bounds: Bounds, fit: Callable[[],
 
 
 def pick(table: list[Sample], trials: int | None) -> Sample:
-    """The arrangement with most trials per hour; of those as good but for noise the one with fewest trials, then threads."""
+    """The arrangement with most trials per hour; of those as good but for noise the one with fewest trials, then
+    threads."""
     found = [s for s in table if trials is None or s.trials == max(t.trials for t in table)]
     best = max(s.trials_per_hour for s in found)
     return min((s for s in found if s.trials_per_hour * GAIN >= best), key=lambda s: (s.trials, s.threads))
@@ -125,7 +142,9 @@ def _fit(footprint: Footprint) -> int:
     from trainables.worker.process import CONTEXT
 
     shared = footprint.resident - footprint.private
-    room = int((MEMORY * available() + footprint.resident - shared) / max(1, footprint.private))  # the one measured is there already
+    room = int(
+        (MEMORY * available() + footprint.resident - shared) / max(1, footprint.private)
+    )  # the one measured is there already
     if footprint.gpu_total:
         room = min(room, int((footprint.gpu_free + CONTEXT) / (footprint.gpu + CONTEXT)))
     return room
@@ -144,48 +163,103 @@ def available() -> int:
     return max(0, found)
 
 
-def _settled(planned: Plan, best: Sample, table: list[Sample], footprint: Footprint, full: str, *, gpus: int, cores: int, busy: float) -> Plan:
+def _settled(
+    planned: Plan,
+    best: Sample,
+    table: list[Sample],
+    footprint: Footprint,
+    full: str,
+    *,
+    gpus: int,
+    cores: int,
+    busy: float,
+) -> Plan:
     """The plan with `best` in its request, its reasons in the notes and the record."""
     e, asked = planned.experiment, planned.request
     assert asked is not None
     limit = min(e.trials, e.lag) if e.looks_back else e.trials
     at_once = asked.concurrency or min(best.trials * max(1, gpus), limit)
-    share = asked.gpus_per_trial if asked.gpus_per_trial is not None else shares.part(best.trials) if gpus else 0.0
+    share = asked.gpus_per_trial if asked.gpus_per_trial is not None else resources.part(best.trials) if gpus else 0.0
     threads = best.threads if asked.cpus_per_trial is not None else min(best.threads, max(1, cores // at_once))
-    cpus = asked.cpus_per_trial if asked.cpus_per_trial is not None else float(threads) if at_once * threads <= cores else cores / at_once
+    cpus = (
+        asked.cpus_per_trial
+        if asked.cpus_per_trial is not None
+        else float(threads)
+        if at_once * threads <= cores
+        else cores / at_once
+    )
     experiment = dataclasses.replace(e, concurrency=at_once, cpus_per_trial=cpus, gpus_per_trial=share, threads=threads)
-    lines = [f"Measured on {cores} cores" + (f" and one of {gpus} GPU{'s' * (gpus > 1)}" if gpus else "") + ":", *_table(table, best, footprint)]
-    each = f"{cpus:g} core{'s' * (cpus != 1)}" + (f", {share:.4g} GPU" if share else "") + f", {threads} thread{'s' * (threads > 1)}"
-    lines.append(f"Slots: {at_once} × ({each}). {_why(best, table, full)}")
-    held = shares.held_back(at_once, threads, cores, lag=e.lag, trials=e.trials) if e.looks_back and asked.concurrency is None else None
-    if held:
-        lines.append(held)
-    if busy > cores / 4:
-        lines.append(f"Other programs were running (load {busy:.1f} on {cores} cores when this began), so these figures may mislead; "
-                     "--concurrency and --cpus-per-trial override them.")
-    crowded = shares.crowding(at_once, threads, cores)
-    facts: dict[str, Any] = {**planned.facts, "packing": {
-        "concurrency": at_once, "threads": threads, "cpus_per_trial": cpus, "gpus_per_trial": share, "why": _why(best, table, full),
+    each = (
+        f"{cpus:g} core{'s' * (cpus != 1)}"
+        + (f", {share:.4g} GPU" if share else "")
+        + f", {threads} thread{'s' * (threads > 1)}"
+    )
+    lines = [
+        f"Measured on {cores} cores" + (f" and one of {gpus} GPU{'s' * (gpus > 1)}" if gpus else "") + ":",
+        *_table(table, best, footprint),
+        f"Slots: {at_once} × ({each}). {_why(best, table, full)}",
+        *_warnings(experiment, cores, busy, chosen=asked.concurrency is None),
+    ]
+    chosen = {
+        "concurrency": at_once,
+        "threads": threads,
+        "cpus_per_trial": cpus,
+        "gpus_per_trial": share,
+        "why": _why(best, table, full),
+    }
+    facts = {**planned.facts, "packing": chosen | _measured(table, footprint) | {"load_before": round(busy, 2)}}
+    return dataclasses.replace(planned, experiment=experiment, facts=facts, notes=(*planned.notes, *lines))
+
+
+def _measured(table: list[Sample], footprint: Footprint) -> dict[str, Any]:
+    """The measurements as they are recorded; memory in MiB."""
+    return {
         "table": [{key: round(value, 4) for key, value in asdict(sample).items()} for sample in table],
-        "load_before": round(busy, 2), "peak_mib": round(footprint.resident / MIB), "private_mib": round(footprint.private / MIB),
+        "peak_mib": round(footprint.resident / MIB),
+        "private_mib": round(footprint.private / MIB),
         "gpu_mib": round(footprint.gpu / MIB),
-    }}
-    return dataclasses.replace(planned, experiment=experiment, facts=facts, notes=(*planned.notes, *lines, *([crowded] if crowded else [])))
+    }
+
+
+def _warnings(e: Experiment, cores: int, busy: float, *, chosen: bool) -> list[str]:
+    """What else is to be known of a packing that was measured, and, if `chosen`, not asked for."""
+    found = (
+        [resources.held_back(e.concurrency, e.threads, cores, lag=e.lag, trials=e.trials)]
+        if e.looks_back and chosen
+        else []
+    )
+    if busy > cores / 4:
+        found.append(
+            f"Other programs were running (load {busy:.1f} on {cores} cores when this began), so these figures "
+            f"may mislead; "
+            "--concurrency and --cpus-per-trial override them."
+        )
+    found.append(resources.crowding(e.concurrency, e.threads, cores))
+    return [text for text in found if text]
 
 
 def _table(table: list[Sample], best: Sample, footprint: Footprint) -> list[str]:
     lines = ["  at once  threads  s/round  trials/hour  MiB in all"]
     for s in table:
         memory = (s.trials * footprint.private + footprint.resident - footprint.private) / MIB
-        lines.append(f"  {s.trials:7}  {s.threads:7}  {s.seconds_per_round:7.3g}  {s.trials_per_hour:11.4g}  {memory:10.0f}" + ("  ←" if s == best else ""))
+        lines.append(
+            f"  {s.trials:7}  {s.threads:7}  {s.seconds_per_round:7.3g}  {s.trials_per_hour:11.4g}  {memory:10.0f}"
+            + ("  ←" if s == best else "")
+        )
     if footprint.gpu_total:
         lines.append(f"  GPU memory of one trial: {footprint.gpu / MIB:.0f} MiB, and its CUDA context.")
     return lines
 
 
 def _why(best: Sample, table: list[Sample], full: str) -> str:
-    """`2 at once with 1 thread each yield 1.98 times the trials per hour of 1 with 1 thread, 1.29 times those of 1 with 2; …`"""
+    """`2 at once with 1 thread each yield 1.98 times the trials per hour of 1 with 1 thread, 1.29 times those of 1 with
+    2; …`"""
     others = [s for s in table if s != best and s.trials == 1]
-    against = " and ".join(f"{best.trials_per_hour / s.trials_per_hour:.2f} times those of one with {s.threads} thread{'s' * (s.threads > 1)}" for s in others)
-    text = f"{best.trials} at once with {best.threads} thread{'s' * (best.threads > 1)} each yield {best.trials_per_hour:.4g} trials per hour"
+    against = " and ".join(
+        f"{best.trials_per_hour / s.trials_per_hour:.2f} times those of one with {s.threads} "
+        f"thread{'s' * (s.threads > 1)}"
+        for s in others
+    )
+    each = f"{best.threads} thread{'s' * (best.threads > 1)} each"
+    text = f"{best.trials} at once with {each} yield {best.trials_per_hour:.4g} trials per hour"
     return text + (f", {against}" if against else "") + f"; {full}."

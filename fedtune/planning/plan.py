@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from fedtune.machine import shares
+from fedtune.machine import resources
 from fedtune.planning.checks import known, runs_folder, seconds_of, whole
 from fedtune.planning.preflight import preflight
 from fedtune.planning.request import Request, Settings, settled
 from fedtune.record.experiment import MAX_SEED, MAX_SEEDS, Experiment, looks_back, search_seeds
 from fedtune.record.run_directory import absolute
+from fedtune.trials.early_stopping import SCHEDULERS, default_grace
 from fedtune.trials.samplers import SAMPLERS
-from fedtune.trials.schedulers import SCHEDULERS, default_grace
 from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError, sentence
 from search_spaces.metrics import METRICS
@@ -64,24 +64,46 @@ class _Selection:
 def plan(request: Request) -> Plan:
     """Checks all of a request. Raises one `UserError` with every problem; writes nothing but the data set's cache."""
     problems: list[str] = []
-    folder = runs_folder(request.runs_dir, request.name if request.name is not None else f"{request.method}-{Path(request.space).stem}", problems)
+    name = request.name if request.name is not None else f"{request.method}-{Path(request.space).stem}"
+    folder = runs_folder(request.runs_dir, name, problems)
     time = _options(request, problems)
     settings = settled(request, problems)
     space = settings.space
     budget = _budget(request, settings, problems)
     selection = _selection(request, settings, problems)
     _combination(space, budget, selection, problems)
-    packing, lag = _placement(request, budget, problems)
-    checked = preflight(request.method, settings.values | _middle(space.search.values()), budget.seeds, request.data_dir, problems,
-                        selection.metric, device_of(packing.gpus, request.address))
+    waits = looks_back(budget.sampler, budget.scheduler)
+    packing, lag = placement(request, problems, trials=budget.trials, lag=request.lag, looks_back=waits)
+    middle = settings.values | _middle(space.search.values())
+    device = device_of(packing.gpus, request.address)
+    checked = preflight(request.method, middle, budget.seeds, request.data_dir, problems, selection.metric, device)
     if problems:
         raise UserError(*dict.fromkeys(problems))
     experiment = Experiment(
-        name=folder.name, kind="search", method=request.method, space=space.name, profile="paper" if request.paper else "small",
-        values=settings.values, metric=selection.metric, select_on=selection.select_on, trials=budget.trials, rounds=budget.rounds,
-        seed=request.seed, seeds=budget.seeds, sampler=budget.sampler, scheduler=budget.scheduler, reduction_factor=request.reduction_factor,
-        grace=budget.grace, lag=lag, time=time, data_dir=absolute(request.data_dir), concurrency=packing.concurrency, cpus_per_trial=packing.cpus,
-        gpus_per_trial=packing.gpus, threads=packing.threads, address=request.address,
+        name=folder.name,
+        kind="search",
+        method=request.method,
+        space=space.name,
+        profile="paper" if request.paper else "small",
+        values=settings.values,
+        metric=selection.metric,
+        select_on=selection.select_on,
+        trials=budget.trials,
+        rounds=budget.rounds,
+        seed=request.seed,
+        seeds=budget.seeds,
+        sampler=budget.sampler,
+        scheduler=budget.scheduler,
+        reduction_factor=request.reduction_factor,
+        grace=budget.grace,
+        lag=lag,
+        time=time,
+        data_dir=absolute(request.data_dir),
+        concurrency=packing.concurrency,
+        cpus_per_trial=packing.cpus,
+        gpus_per_trial=packing.gpus,
+        threads=packing.threads,
+        address=request.address,
     )
     space = dataclasses.replace(space, metric=selection.metric)
     return Plan(folder, experiment, space, checked.facts, _notes(request, experiment, space), checked.values, request)
@@ -97,10 +119,13 @@ def _options(request: Request, problems: list[str]) -> float | None:
     known("sampler", request.sampler, SAMPLERS, problems)
     known("scheduler", request.scheduler, SCHEDULERS, problems)
     known("choice of --select-on", request.select_on, ("validation", "test"), problems)
-    known("packing", request.pack, shares.PACKS, problems, "--pack")
+    known("packing", request.pack, resources.PACKS, problems, "--pack")
     if request.pack == "auto" and request.address is not None:
-        problems.append("--pack auto measures the machine it is called on, and --address is another. Give --concurrency, --cpus-per-trial and "
-                        "--gpus-per-trial instead.")
+        problems.append(
+            "--pack auto measures the machine it is called on, and --address is another. Give --concurrency, "
+            "--cpus-per-trial and "
+            "--gpus-per-trial instead."
+        )
     for name in request.metric:
         known("metric", canonical(name), METRICS, problems, "--metric")
     return seconds_of(request.time, problems)
@@ -120,7 +145,9 @@ def _budget(request: Request, settings: Settings, problems: list[str]) -> _Budge
         problems.append(sentence("seeds", f"a whole number in [1, {MAX_SEEDS}]", seeds, where))
     rounds = int(settings.value("rounds"))
     if "rounds" in space.search:
-        problems.append("rounds cannot be searched; the budget of a trial is what trials are compared at. Fix it with --rounds.")
+        problems.append(
+            "rounds cannot be searched; the budget of a trial is what trials are compared at. Fix it with --rounds."
+        )
     grace = request.grace if request.grace is not None else default_grace(rounds, max(2, request.reduction_factor))
     if scheduler != "none" and grace >= rounds and grace > 1:
         problems.append(sentence("grace", f"below the {rounds} rounds of a trial", grace, "--grace"))
@@ -135,27 +162,48 @@ def _selection(request: Request, settings: Settings, problems: list[str]) -> _Se
     space = settings.space
     select_on: Any = request.select_on or ("test" if request.paper and space.select_on_test else "validation")
     metric = _recorded(request.metric or space.metric, select_on)
-    if select_on == "validation" and not settings.value("validation_fraction") and any(name.startswith("val_") for name in metric):
-        problems.append("validation_fraction is 0, so there is nothing to select on. Raise it with --set validation_fraction=0.1, or give --select-on test.")
+    if (
+        select_on == "validation"
+        and not settings.value("validation_fraction")
+        and any(name.startswith("val_") for name in metric)
+    ):
+        problems.append(
+            "validation_fraction is 0, so there is nothing to select on. Raise it with --set "
+            "validation_fraction=0.1, or give --select-on test."
+        )
     for name in metric:
         needed = METRICS[name].needs if name in METRICS else ""
         if needed and not settings.value(needed) and needed not in space.search:
-            problems.append(f"{name} is measured only where {needed} is above 0, and it is 0. Raise it with --set {needed}=VALUE.")
+            problems.append(
+                f"{name} is measured only where {needed} is above 0, and it is 0. Raise it with --set {needed}=VALUE."
+            )
     return _Selection(select_on, metric)
 
 
-def _placement(request: Request, budget: _Budget, problems: list[str]) -> tuple[shares.Packing, int]:
+def placement(
+    request: Request, problems: list[str], *, trials: int, lag: int | None, looks_back: bool
+) -> tuple[resources.Packing, int]:
     """What part of the machine a trial has, and the search's lag."""
-    return shares.pack(
-        shares.machine() if request.address is None else None, problems, trials=budget.trials, lag=request.lag,
-        looks_back=looks_back(budget.sampler, budget.scheduler), concurrency=request.concurrency, cpus=request.cpus_per_trial, gpus=request.gpus_per_trial,
+    return resources.pack(
+        resources.machine() if request.address is None else None,
+        problems,
+        trials=trials,
+        lag=lag,
+        looks_back=looks_back,
+        concurrency=request.concurrency,
+        cpus=request.cpus_per_trial,
+        gpus=request.gpus_per_trial,
     )
 
 
 def _recorded(names: Sequence[str], select_on: str) -> tuple[str, ...]:
     """Metrics as they are recorded: their validation twins where there are such, or the test ones."""
     plain = [canonical(name).removeprefix("val_") for name in names]
-    return tuple(dict.fromkeys(f"val_{name}" if select_on == "validation" and f"val_{name}" in METRICS else name for name in plain))
+    return tuple(
+        dict.fromkeys(
+            f"val_{name}" if select_on == "validation" and f"val_{name}" in METRICS else name for name in plain
+        )
+    )
 
 
 def _combination(space: Space, budget: _Budget, selection: _Selection, problems: list[str]) -> None:
@@ -168,7 +216,10 @@ def _combination(space: Space, budget: _Budget, selection: _Selection, problems:
             problems.append("The sampler cmaes optimises one metric. Give one --metric, or use --sampler nsga2 or tpe.")
         numbers = [d for d in space.search.values() if d.parameter.kind in ("real", "integer")]
         if space.search and len(numbers) < 2:
-            problems.append(f"The sampler cmaes needs at least two searched numbers, and this space has {len(numbers)}. Use --sampler tpe.")
+            problems.append(
+                f"The sampler cmaes needs at least two searched numbers, and this space has {len(numbers)}. Use "
+                f"--sampler tpe."
+            )
     if budget.scheduler == "median" and several:
         problems.append("The median rule compares one metric. Give one --metric, or use --scheduler asha.")
 
@@ -192,14 +243,20 @@ def _notes(request: Request, experiment: Experiment, space: Space) -> tuple[str,
     e, dataset = experiment, experiment.values["dataset"]
     at = f"{dataset}, {e.rounds} rounds, {len(e.seeds)} seed{'s' * (len(e.seeds) > 1)}"
     if request.paper:
-        notes = [f"Profile paper: {at}." + (" Selects on the test set, as the paper did." if e.select_on == "test" else "")]
+        notes = [
+            f"Profile paper: {at}." + (" Selects on the test set, as the paper did." if e.select_on == "test" else "")
+        ]
     else:
         paper = space.profiles.get("paper")
-        how = f" The paper's setting ({paper.get('dataset', dataset)}, {paper.get('rounds', '?')} rounds): add --paper." if paper else ""
+        how = (
+            f" The paper's setting ({paper.get('dataset', dataset)}, {paper.get('rounds', '?')} rounds): add --paper."
+            if paper
+            else ""
+        )
         notes = [f"Profile small: {at}.{how}"]
     if request.pack == "auto" or request.address is not None:
         return tuple(notes)
-    cores = shares.machine().cores
-    held = shares.held_back(e.concurrency, e.threads, cores, lag=e.lag, trials=e.trials) if e.looks_back else None
-    crowded = shares.crowding(e.concurrency, e.threads, cores)
+    cores = resources.machine().cores
+    held = resources.held_back(e.concurrency, e.threads, cores, lag=e.lag, trials=e.trials) if e.looks_back else None
+    crowded = resources.crowding(e.concurrency, e.threads, cores)
     return (*notes, *(note for note in (held, crowded) if note))

@@ -1,4 +1,5 @@
-"""What only building a federation can tell of a request: whether it is possible, what its data is, which metrics it yields."""
+"""What only building a federation can tell of a request: whether it is possible, what its data is, which metrics it
+yields."""
 
 from __future__ import annotations
 
@@ -22,12 +23,18 @@ class Checked:
 
 
 def preflight(
-    method: str, values: Mapping[str, Value], seeds: Sequence[int], data_dir: str | None, problems: list[str], metric: Sequence[str] = (),
+    method: str,
+    values: Mapping[str, Value],
+    seeds: Sequence[int],
+    data_dir: str | None,
+    problems: list[str],
+    metric: Sequence[str] = (),
     device: str | None = "cpu",
 ) -> Checked:
-    """Completes and checks `values`, then builds their federation once, so that a data set that is missing, a federation that is
-    impossible, or one of `metric` that is not measured there is known before anything is created. It is built on the CPU wherever it
-    is to run (`device`; None is a cluster's), and not at all where there are `problems` already. Adds to `problems`."""
+    """Completes and checks `values`, then builds their federation once, so that a data set that is missing, a
+    federation that is impossible, or one of `metric` that is not measured there is known before anything is created. It
+    is built on the CPU wherever it is to run (`device`; None is a cluster's), and not at all where there are `problems`
+    already. Adds to `problems`."""
     from trainables import registry
 
     try:
@@ -55,12 +62,21 @@ def preflight(
         problems.extend(error.problems)
         return Checked(values, {})
     problems.extend(_unmeasured(method, anywhere, seeds, data_dir, metric, bool(built.models())))
-    facts = {"method_title": registry.method(method).title, "dataset": {"name": dataset.name, "hash": dataset.hash}, "partition": partition["hash"]}
+    facts = {
+        "method_title": registry.method(method).title,
+        "dataset": {"name": dataset.name, "hash": dataset.hash},
+        "partition": partition["hash"],
+    }
     return Checked(values, facts)
 
 
 def _unmeasured(
-    method: str, values: Mapping[str, Value], seeds: Sequence[int], data_dir: str | None, metric: Sequence[str], has_global: bool,
+    method: str,
+    values: Mapping[str, Value],
+    seeds: Sequence[int],
+    data_dir: str | None,
+    metric: Sequence[str],
+    has_global: bool,
 ) -> list[str]:
     """A sentence for each of `metric` that this method does not measure with these values."""
     from trainables import registry
@@ -72,11 +88,17 @@ def _unmeasured(
         known, plain = METRICS[name], name.removeprefix("val_")
         part = plain.rpartition("_")[2]
         if known.of_global_model and not has_global:
-            found.append(f"{name} is measured of a global model, and {method} has none here. Select by --metric local_accuracy"
-                         + " or g_acc_virtual." * declared.virtual + "." * (not declared.virtual))
+            found.append(
+                f"{name} is measured of a global model, and {method} has none here. Select by --metric local_accuracy"
+                + " or g_acc_virtual." * declared.virtual
+                + "." * (not declared.virtual)
+            )
         elif part in TRAFFIC and part not in declared.traffic:
             whole = plain.removesuffix(f"_{part}")
-            found.append(f"{name} counts the traffic for {TRAFFIC[part]}, which {method} does not count apart. Select by --metric {whole}.")
+            found.append(
+                f"{name} counts the traffic for {TRAFFIC[part]}, which {method} does not count apart. Select by "
+                f"--metric {whole}."
+            )
         elif plain == "g_acc_virtual" and not declared.virtual:
             found.append(f"{name} is not measured for {method}. Select by --metric local_accuracy or global_accuracy.")
         elif plain == "gd_loss" or plain.partition("_")[0] in READOUTS:
@@ -85,6 +107,10 @@ def _unmeasured(
         # Only what a round yields tells. One step per client is enough of one.
         short = {**values, "rounds": 1, "local_steps": 1, "local_epochs": 0}
         row = Replicates(method, short, seeds[:1], data_dir=data_dir).step()[0]
-        found += [f"{name} is not measured for {method} with these values. Select by another --metric, or change what it depends on with --set."
-                  for name in doubtful if row.get(name) is None]
+        found += [
+            f"{name} is not measured for {method} with these values. Select by another --metric, or change what "
+            f"it depends on with --set."
+            for name in doubtful
+            if row.get(name) is None
+        ]
     return found

@@ -54,7 +54,8 @@ class Request:
 class Settings:
     """The values that follow from a request."""
 
-    #: The space without the parameters that the request or the profile fixes; its `fix` holds all that is fixed other than by default.
+    #: The space without the parameters that the request or the profile fixes; its `fix` holds all that is fixed other
+    #: than by default.
     space: Space
     #: Every parameter that is not searched.
     values: dict[str, Value]
@@ -82,7 +83,8 @@ def overrides(request: Request, problems: list[str]) -> dict[str, Value]:
 
 
 def settled(request: Request, problems: list[str]) -> Settings:
-    """All values of a request. Raises `UserError`, with the `problems` so far, where there is no such method or space."""
+    """All values of a request. Raises `UserError`, with the `problems` so far, where there is no such method or
+    space."""
     from trainables import registry
 
     try:
@@ -95,8 +97,13 @@ def settled(request: Request, problems: list[str]) -> Settings:
         problems.extend(_shown(space, request.space))
     profile = dict(space.profiles.get("paper" if request.paper else "small", {}))
     if request.paper and not profile:
-        problems.append(f"The space {space.name!r} of {request.method} has no paper profile (--paper). Leave --paper out, or set values with --set.")
-    options: dict[str, Value] = {key: profile.pop(key) for key in ("seeds", "trials", "sampler", "scheduler") if key in profile}
+        problems.append(
+            f"The space {space.name!r} of {request.method} has no paper profile (--paper). Leave --paper out, or "
+            f"set values with --set."
+        )
+    options: dict[str, Value] = {
+        key: profile.pop(key) for key in ("seeds", "trials", "sampler", "scheduler") if key in profile
+    }
     fixed = {**space.fix, **profile, **assigned}
     search = {key: dimension for key, dimension in space.search.items() if key not in fixed}
     defaults = {key: parameter.default for key, parameter in declared.items()}
@@ -140,8 +147,16 @@ def _assigned(request: Request, declared: Mapping[str, Parameter], problems: lis
     for name, given in pairs:
         key = canonical(name)
         if key not in declared:
-            hint = f" It is the option --{key}." if key in ("seeds", "trials", "sampler", "scheduler", "seed", "metric", "name", "time") else ""
-            problems.append(f"{name.strip()} is not a parameter (--set).{hint}" if hint else unknown("parameter", name.strip(), declared, "--set"))
+            hint = (
+                f" It is the option --{key}."
+                if key in ("seeds", "trials", "sampler", "scheduler", "seed", "metric", "name", "time")
+                else ""
+            )
+            problems.append(
+                f"{name.strip()} is not a parameter (--set).{hint}"
+                if hint
+                else unknown("parameter", name.strip(), declared, "--set")
+            )
         else:
             take(key, _dataset(str(given)) if key == "dataset" else given, "--set")
     return found
@@ -149,4 +164,6 @@ def _assigned(request: Request, declared: Mapping[str, Parameter], problems: lis
 
 def _dataset(name: str) -> str:
     """A path is kept whole, so that the run can be resumed from anywhere."""
-    return str(Path(name).expanduser().resolve()) if "/" in name or name.endswith(".npz") or Path(name).is_dir() else name
+    return (
+        str(Path(name).expanduser().resolve()) if "/" in name or name.endswith(".npz") or Path(name).is_dir() else name
+    )

@@ -26,7 +26,8 @@ FINAL_SEEDS = 1_000_000_000
 
 @dataclass(frozen=True)
 class Experiment:
-    """What `experiment.yaml` holds. A search gives every trial all of `seeds`; a final run (`kind: run`) gives trial i the seed `seeds[i]`."""
+    """What `experiment.yaml` holds. A search gives every trial all of `seeds`; a final run (`kind: run`) gives trial i
+    the seed `seeds[i]`."""
 
     name: str
     kind: Literal["search", "run"]
@@ -34,7 +35,8 @@ class Experiment:
     space: str
     #: `small`, `paper`, or `export` for a final run.
     profile: str
-    #: Every parameter that is not searched, by key. (A run of an earlier version may leave out those that have their declared defaults.)
+    #: Every parameter that is not searched, by key. (A run of an earlier version may leave out those that have their
+    #: declared defaults.)
     values: Mapping[str, Value]
     metric: tuple[str, ...]
     select_on: Literal["validation", "test"]
@@ -46,7 +48,7 @@ class Experiment:
     scheduler: str
     reduction_factor: int = 3
     grace: int = 1
-    #: Trial n is decided by trials 0 … n - lag, so at most `lag` run at once (see `fedtune.trials.ledger`).
+    #: Trial n is decided by trials 0 … n - lag, so at most `lag` run at once (see `fedtune.trials.queue`).
     lag: int = 4
     #: Wall-clock budget in seconds.
     time: float | None = None
@@ -54,7 +56,8 @@ class Experiment:
     concurrency: int = 1
     cpus_per_trial: float = 1.0
     gpus_per_trial: float = 0.0
-    #: Of torch, in a trial. Sums over threads differ in their last bits, so a resumed run keeps them whatever its share of cores.
+    #: Of torch, in a trial. Sums over threads differ in their last bits, so a resumed run keeps them whatever its share
+    #: of cores.
     threads: int = 1
     address: str | None = None
     #: For a final run: the exported file's content.
@@ -83,7 +86,9 @@ class Experiment:
         data: dict[str, Any] = {"version": run_folder.VERSION}
         for item in dataclasses.fields(self):
             value = getattr(self, item.name)
-            data[item.name] = list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
+            data[item.name] = (
+                list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
+            )
         return data
 
     @classmethod
@@ -91,9 +96,19 @@ class Experiment:
         """The experiment that `to_yaml` wrote. Raises `UserError` where a field is missing or unknown."""
         rest = {key: value for key, value in data.items() if key != "version"}
         fields = {item.name: item for item in dataclasses.fields(cls)}
-        required = {name for name, item in fields.items() if item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING}
-        problems = [f"{where} lacks {key!r}; it was not written by fedtune, or was edited." for key in sorted(required - rest.keys())]
-        problems += [f"{where} holds the unknown key {key!r}; it was not written by fedtune, or was edited." for key in sorted(rest.keys() - fields.keys())]
+        required = {
+            name
+            for name, item in fields.items()
+            if item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
+        }
+        problems = [
+            f"{where} lacks {key!r}; it was not written by fedtune, or was edited."
+            for key in sorted(required - rest.keys())
+        ]
+        problems += [
+            f"{where} holds the unknown key {key!r}; it was not written by fedtune, or was edited."
+            for key in sorted(rest.keys() - fields.keys())
+        ]
         if problems:
             raise UserError(*problems)
         return cls(**rest | {"metric": tuple(rest["metric"]), "seeds": tuple(rest["seeds"])})

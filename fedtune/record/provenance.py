@@ -37,7 +37,9 @@ def git_revision() -> str | None:
 
     def git(*words: str) -> str | None:
         try:
-            done = subprocess.run(["git", "-C", str(here), *words], capture_output=True, text=True, timeout=10, check=False)
+            done = subprocess.run(
+                ["git", "-C", str(here), *words], capture_output=True, text=True, timeout=10, check=False
+            )
         except (OSError, subprocess.TimeoutExpired):
             return None
         return done.stdout.strip() if done.returncode == 0 else None
@@ -46,7 +48,9 @@ def git_revision() -> str | None:
     if git("ls-files", "--error-unmatch", str(Path(__file__).resolve())) is None:
         return None
     revision = git("rev-parse", "HEAD")
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", "fedtune", "trainables", "search_spaces", "analysis")
+    changed = git(
+        "status", "--porcelain", "--untracked-files=no", "--", "fedtune", "trainables", "search_spaces", "analysis"
+    )
     return None if revision is None else revision + ("+changes" if changed else "")
 
 
@@ -64,19 +68,25 @@ def provenance(*, device: str = "cpu", **more: Any) -> dict[str, Any]:
 
 
 def machine(device: str = "cpu") -> dict[str, Any]:
-    """Where this runs. `processor`, `instructions` and `gpu` decide the last digits of numbers (see `analysis.machines`)."""
+    """Where this runs. `processor`, `instructions` and `gpu` decide the last digits of numbers (see
+    `analysis.machines`)."""
     import torch
 
     limit = os.environ.get("ONEDNN_MAX_CPU_ISA")
     instructions = torch.backends.cpu.get_cpu_capability() + (f", oneDNN {limit}" if limit else "")
-    found = {"host": socket.gethostname(), "system": platform.platform(), "processor": _processor(),
-             "instructions": instructions, "cores": os.cpu_count()}
+    found = {
+        "host": socket.gethostname(),
+        "system": platform.platform(),
+        "processor": _processor(),
+        "instructions": instructions,
+        "cores": os.cpu_count(),
+    }
     return found | ({"gpu": torch.cuda.get_device_name()} if device == "cuda" and torch.cuda.is_available() else {})
 
 
 def went_on(folder: Path) -> str | None:
-    """Called before a run computes. The sentence where this is another kind of machine than it began on, or has other versions;
-    the provenance then names this one too."""
+    """Called before a run computes. The sentence where this is another kind of machine than it began on, or has other
+    versions; the provenance then names this one too."""
     path = folder / run_folder.PROVENANCE
     try:
         begun = json.loads(path.read_text(encoding="utf-8"))
@@ -84,7 +94,11 @@ def went_on(folder: Path) -> str | None:
         return None
     if not isinstance(begun, dict):
         return None
-    here = {"created": datetime.now(UTC).isoformat(timespec="seconds"), "versions": versions(), "machine": machine(str(begun.get("device", "cpu")))}
+    here = {
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": versions(),
+        "machine": machine(str(begun.get("device", "cpu"))),
+    }
     told = machines.went_on(begun, here)
     if told and all(machines.apart(part, here) for part in machines.parts(begun)):
         write_json(path, begun | {"continued": [*begun.get("continued", []), here]})

@@ -1,4 +1,4 @@
-"""Writes the run directory described in `search_spaces.run_folder`: creation, lock, study, provenance.
+"""Writes the run directory described in `search_spaces.run_folder`: its creation, its lock, whole files in it.
 
 A run directory is created under a temporary name and renamed when it is complete, so a command that fails or is killed
 leaves either a whole run or none. All later writes are whole files swapped in place, lines appended to a trial's log,
@@ -21,7 +21,7 @@ from typing import IO, Any
 
 import yaml
 
-from fedtune.record.study import ELSEWHERE, Direction, _create_study
+from fedtune.record.study import ELSEWHERE, Direction, create_study
 from search_spaces import files, run_folder
 from search_spaces.errors import UserError
 
@@ -44,7 +44,13 @@ def write_json(path: Path, data: object) -> None:
     write_text(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
 
 
-def create(folder: Path, experiment: Mapping[str, Any], space: Mapping[str, Any], provenance: Mapping[str, Any], directions: Sequence[Direction]) -> None:
+def create(
+    folder: Path,
+    experiment: Mapping[str, Any],
+    space: Mapping[str, Any],
+    provenance: Mapping[str, Any],
+    directions: Sequence[Direction],
+) -> None:
     """Makes the run directory `folder` with its frozen request, its space, its provenance and an empty study.
 
     Raises `UserError` where the folder exists or the disk refuses."""
@@ -57,7 +63,7 @@ def create(folder: Path, experiment: Mapping[str, Any], space: Mapping[str, Any]
         write_yaml(temporary / run_folder.EXPERIMENT, experiment)
         write_json(temporary / run_folder.SPACE, space)
         write_json(temporary / run_folder.PROVENANCE, provenance)
-        _create_study(temporary, folder.name, directions)
+        create_study(temporary, folder.name, directions)
         if folder.exists():
             raise exists(folder)
         temporary.rename(folder)
@@ -70,8 +76,10 @@ def create(folder: Path, experiment: Mapping[str, Any], space: Mapping[str, Any]
 
 def exists(folder: Path) -> UserError:
     """The sentence for a run name that is taken."""
-    return UserError(f"A run named {folder.name!r} exists already ({folder}). Continue it with `fedtune resume {folder}`, "
-                     f"lengthen it with `fedtune extend {folder} --trials N`, or choose another --name.")
+    return UserError(
+        f"A run named {folder.name!r} exists already ({folder}). Continue it with `fedtune resume {folder}`, "
+        f"lengthen it with `fedtune extend {folder} --trials N`, or choose another --name."
+    )
 
 
 @contextmanager
@@ -85,8 +93,10 @@ def lock(folder: Path) -> Iterator[None]:
         if not _locked(file):
             file.seek(0)
             owner = file.read().strip()
-            raise UserError(f"{folder} is being driven by another process{f' ({owner})' if owner else ''}. "
-                            f"Watch it with `fedtune status {folder}`, or end that process first.")
+            raise UserError(
+                f"{folder} is being driven by another process{f' ({owner})' if owner else ''}. "
+                f"ProgressDisplay it with `fedtune status {folder}`, or end that process first."
+            )
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}")
         file.flush()

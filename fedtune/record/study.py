@@ -1,4 +1,8 @@
-"""The run's Optuna study: created, opened, put on the disk. The only file that knows what lies below Optuna's public interface."""
+"""The run's Optuna study in `study.db`: created, read and written here, and nowhere else.
+
+This is also the only file that knows how Optuna stores a study. `StudyFile` keeps hold of the storage, as Optuna's
+`Study` has no public way to add a value or an attribute to a trial that another process simulates.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from search_spaces.errors import UserError
 
 if TYPE_CHECKING:
     import optuna
-
+    from optuna.trial import FrozenTrial, TrialState
 
 Direction = Literal["maximize", "minimize"]
 
@@ -20,7 +24,8 @@ Direction = Literal["maximize", "minimize"]
 ELSEWHERE = "Free some space, or choose another place with --runs-dir."
 
 
-def _create_study(folder: Path, name: str, directions: Sequence[Direction]) -> None:
+def create_study(folder: Path, name: str, directions: Sequence[Direction]) -> None:
+    """Writes an empty study. Raises `UserError` where the disk refuses."""
     import optuna
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -33,19 +38,61 @@ def _create_study(folder: Path, name: str, directions: Sequence[Direction]) -> N
         raise files.cannot_write(folder.parent, _first_line(error), ELSEWHERE) from error
 
 
-def open_study(folder: Path) -> optuna.Study:
-    """The study of a run. Raises `UserError` where there is none or it cannot be read."""
-    import optuna
-    from sqlalchemy.exc import SQLAlchemyError
+class StudyFile:
+    """The study of a run. One process at a time writes it (`fedtune.record.run_directory.lock`)."""
 
-    path = folder / run_folder.STUDY
-    if not path.is_file():
-        raise UserError(f"{folder} is not a run: it holds no {run_folder.STUDY}.")
-    try:
-        with quiet_optuna():
-            return optuna.load_study(study_name=None, storage=_storage(path), sampler=optuna.samplers.RandomSampler(0), pruner=optuna.pruners.NopPruner())
-    except (SQLAlchemyError, optuna.exceptions.StorageInternalError, ValueError, KeyError) as error:
-        raise UserError(f"{path} is not a study that can be read: {_first_line(error)}.") from error
+    def __init__(self, folder: Path) -> None:
+        """Raises `UserError` where `folder` holds no study or one that cannot be read."""
+        import optuna
+        from sqlalchemy.exc import SQLAlchemyError
+
+        self.path = folder / run_folder.STUDY
+        self._trial_ids: dict[int, int] = {}
+        if not self.path.is_file():
+            raise UserError(f"{folder} is not a run: it holds no {run_folder.STUDY}.")
+        try:
+            with quiet_optuna():
+                self._storage = _storage(self.path)
+                self.study = optuna.load_study(
+                    study_name=None,
+                    storage=self._storage,
+                    sampler=optuna.samplers.RandomSampler(0),
+                    pruner=optuna.pruners.NopPruner(),
+                )
+            self._id = self._storage.get_study_id_from_name(self.study.study_name)
+        except (SQLAlchemyError, optuna.exceptions.StorageInternalError, ValueError, KeyError) as error:
+            raise UserError(f"{self.path} is not a study that can be read: {_first_line(error)}.") from error
+
+    def trials(self) -> list[FrozenTrial]:
+        """All trials in order."""
+        return self.study.get_trials(deepcopy=False)
+
+    def add(self, trial: FrozenTrial) -> None:
+        """One more trial, in one transaction."""
+        self.study.add_trial(trial)
+
+    def set_value(self, number: int, round_: int, value: float) -> None:
+        """The objective of an unfinished trial after a round."""
+        self._storage.set_trial_intermediate_value(self._trial(number), round_, value)
+
+    def set_attribute(self, number: int, key: str, value: Any) -> None:
+        """A user attribute of an unfinished trial."""
+        self._storage.set_trial_user_attr(self._trial(number), key, value)
+
+    def end(self, number: int, state: TrialState, values: Sequence[float] | None) -> None:
+        """Writes how a trial ended, and returns when all of the study is on the disk."""
+        self.study.tell(number, values=values, state=state)
+        files.sync(self.path)
+
+    def close(self) -> None:
+        """Lets go of the file."""
+        self._storage.remove_session()
+        self._storage.engine.dispose()
+
+    def _trial(self, number: int) -> int:
+        if number not in self._trial_ids:
+            self._trial_ids[number] = self._storage.get_trial_id_from_study_id_trial_number(self._id, number)
+        return self._trial_ids[number]
 
 
 def _storage(path: Path) -> optuna.storages.RDBStorage:
@@ -66,21 +113,11 @@ def _storage(path: Path) -> optuna.storages.RDBStorage:
     return storage
 
 
-def engine(study: optuna.Study) -> Any:
-    """The SQLAlchemy engine below a study that `open_study` opened."""
-    storage: Any = study._storage
-    return getattr(storage, "_backend", storage).engine
-
-
 def _unsynchronised(connection: Any, _: object) -> None:
-    """A transaction waits for the disk (10 ms, some 30 times per trial) only where `sync` asks for it. SQLite's promise against
-    killed processes does not need that; what a power cut could cost is what came after the last `sync`."""
+    """A transaction waits for the disk (10 ms, some 30 times per trial) only where `StudyFile.end` asks for it.
+    SQLite's promise against killed processes does not need that; what a power cut could cost is what came after the
+    last trial that ended."""
     connection.execute("PRAGMA synchronous=OFF")
-
-
-def sync(folder: Path) -> None:
-    """Puts the study on the disk."""
-    files.sync(folder / run_folder.STUDY)
 
 
 def _first_line(error: Exception) -> str:
@@ -90,7 +127,7 @@ def _first_line(error: Exception) -> str:
 
 @contextmanager
 def quiet_optuna() -> Iterator[None]:
-    """Optuna's log lines say what the progress display says better."""
+    """Without Optuna's log lines, which say what the progress display says better."""
     import warnings
 
     import optuna

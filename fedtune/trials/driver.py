@@ -1,8 +1,9 @@
-"""Runs the trials of a run on Ray, and nothing more: what comes next is the ledger's business, when a trial ends its own.
+"""Runs the trials of a run on Ray, and nothing more: the queue says which trial comes next, and a trial itself when it
+ends (`trainables/tune.py` asks the rule of `early_stopping.py` after every round).
 
-Ray places trials on cores, GPUs and machines and reuses their processes. Its logs, checkpoints, retries and restore are not
-used; the run directory is the only state. A trial that ran out of memory, or whose process died, is put back and goes on from
-its last checkpoint at a larger share of the machine, without the study seeing a failure.
+Ray places trials on cores, GPUs and machines and reuses their processes. Its logs, checkpoints, retries and restore are
+not used; the run directory is the only state. A trial that ran out of memory, or whose process died, is put back and
+goes on from its last checkpoint at a larger share of the machine, without the study seeing a failure.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedtune.console.progress import Watch
-from fedtune.machine import cluster, shares
+from fedtune.console.progress import ProgressDisplay
+from fedtune.machine import cluster, resources
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import went_on
 from fedtune.record.run_directory import write_yaml
-from fedtune.trials.ledger import Ledger
+from fedtune.trials.queue import TrialQueue
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from search_spaces.files import cannot_write
@@ -49,31 +50,36 @@ class Outcome:
     out_of_time: bool = False
 
 
-def drive(folder: Path, experiment: Experiment, watch: Watch, *, simulate: Callable[..., Any] | None = None) -> Outcome:
+def drive(
+    folder: Path, experiment: Experiment, watch: ProgressDisplay, *, simulate: Callable[..., Any] | None = None
+) -> Outcome:
     """Runs what is left of the run in `folder`. The caller holds the run's lock.
 
-    Raises `UserError` where the disk is full or more is asked for than the machine has. `simulate` replaces the engine in tests."""
+    Raises `UserError` where the disk is full or more is asked for than the machine has. `simulate` replaces the engine
+    in tests."""
     space = Space.from_json(json.loads((folder / run_folder.SPACE).read_text(encoding="utf-8")))
     deadline = None if experiment.time is None else time.monotonic() + experiment.time
     experiment = _complete(experiment, space)
-    ledger = Ledger(folder, experiment, space)
+    queue = TrialQueue(folder, experiment, space)
     try:
-        for trial in ledger.trials():
+        for trial in queue.trials():
             if trial.state.is_finished():
                 watch.past(trial.number, trial.state.name, trial.values, space.values(trial.params))
-        if ledger.finished:
+        if queue.finished:
             return Outcome(finished=True)
         elsewhere = went_on(folder)
         if elsewhere is not None:
             watch.say(elsewhere)
-        session = _Session(folder, experiment, ledger, watch, deadline, simulate)
+        session = _Session(folder, experiment, queue, watch, deadline, simulate)
         with cluster.joined(experiment), _sigterm_is_ctrl_c():
             session.fit()
         if session.failure is not None:
             raise session.failure
-        return Outcome(ledger.finished, session.interrupted and not ledger.finished, session.out_of_time and not ledger.finished)
+        return Outcome(
+            queue.finished, session.interrupted and not queue.finished, session.out_of_time and not queue.finished
+        )
     finally:
-        ledger.close()
+        queue.close()
 
 
 def _complete(experiment: Experiment, space: Space) -> Experiment:
@@ -81,76 +87,63 @@ def _complete(experiment: Experiment, space: Space) -> Experiment:
     from trainables import registry
 
     declared = registry.declared(experiment.method)
-    missing = {key: parameter.default for key, parameter in declared.items() if key not in experiment.values and key not in space.search}
+    missing = {
+        key: parameter.default
+        for key, parameter in declared.items()
+        if key not in experiment.values and key not in space.search
+    }
     return dataclasses.replace(experiment, values={**missing, **experiment.values}) if missing else experiment
 
 
 class _Session:
-    """One call of Tune: its searcher asks the ledger, its stopper ends it on a deadline, a failure or an interrupt."""
+    """One call of Tune: its searcher asks the queue, its stopper ends it on a deadline, a failure or an interrupt."""
 
     def __init__(
-        self, folder: Path, experiment: Experiment, ledger: Ledger, watch: Watch, deadline: float | None, simulate: Callable[..., Any] | None,
+        self,
+        folder: Path,
+        experiment: Experiment,
+        queue: TrialQueue,
+        watch: ProgressDisplay,
+        deadline: float | None,
+        simulate: Callable[..., Any] | None,
     ) -> None:
-        self.folder, self.experiment, self.ledger, self.watch, self.deadline, self.simulate = folder, experiment, ledger, watch, deadline, simulate
+        self.folder, self.experiment, self.queue, self.watch, self.deadline, self.simulate = (
+            folder,
+            experiment,
+            queue,
+            watch,
+            deadline,
+            simulate,
+        )
         self.failure: BaseException | None = None
         self.out_of_time = self.interrupted = False
         self._live: dict[str, int] = {}
-        #: Cores and GPUs of every trial of this session, and the trials with more than usual that have yet to start.
+        #: Cores and GPUs of every trial of this session, and the trials with another share than usual that have yet to
+        #: start.
         self._shares: dict[int, tuple[float, float]] = {}
         self._awaited: set[int] = set()
         self._deaths: Counter[int] = Counter()
-        self._whole = (experiment.cpus_per_trial, experiment.gpus_per_trial)
+        self._largest = (experiment.cpus_per_trial, experiment.gpus_per_trial)
 
     def fit(self) -> None:
         from ray import tune
-        from ray.tune.search import Searcher
-        from ray.tune.stopper import Stopper
 
+        from fedtune.trials.tune_hooks import AskSession, StopWithSession
         from trainables.tune import Trial, resources
 
-        session = self
-
-        class Ask(Searcher):
-            def suggest(self, trial_id: str) -> Any:  # Ray declares no `FINISHED`
-                return session.suggest(trial_id)
-
-            def set_search_properties(self, *args: Any, **kwargs: Any) -> bool:
-                return True
-
-            def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-                session.result(trial_id, result)
-
-            def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-                session.complete(trial_id, result, error)
-
-            def save(self, checkpoint_path: str) -> None:
-                Path(checkpoint_path).touch()
-
-            def restore(self, checkpoint_path: str) -> None:
-                raise NotImplementedError("a run is resumed from its own directory")
-
-            def __reduce__(self) -> Any:  # Ray pickles its configuration once at the start and never reads it back here
-                return Searcher, ()
-
-        class Stop(Stopper):
-            def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-                return False
-
-            def stop_all(self) -> bool:
-                return session.must_end()
-
-            def __reduce__(self) -> Any:
-                return dict, ()
-
-        self._whole = _largest()
+        self._largest = cluster.largest_machine()
         scratch = tempfile.mkdtemp(prefix="fedtune-ray-")
         before = signal.getsignal(signal.SIGINT)
         try:
             tune.Tuner(
                 tune.with_resources(Trial, resources),
-                tune_config=tune.TuneConfig(search_alg=Ask(), num_samples=-1, reuse_actors=True),
+                tune_config=tune.TuneConfig(search_alg=AskSession(self), num_samples=-1, reuse_actors=True),
                 run_config=tune.RunConfig(
-                    name="trials", storage_path=scratch, verbose=0, stop=Stop(), callbacks=[],
+                    name="trials",
+                    storage_path=scratch,
+                    verbose=0,
+                    stop=StopWithSession(self),
+                    callbacks=[],
                     failure_config=tune.FailureConfig(max_failures=0),
                     checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
                 ),
@@ -160,7 +153,7 @@ class _Session:
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGINT, before)
         # Tune returns from Ctrl-C as if it had finished.
-        self.interrupted = not self.ledger.finished and not self.out_of_time and self.failure is None
+        self.interrupted = not self.queue.finished and not self.out_of_time and self.failure is None
         if self._live or self.interrupted:
             self._mark_interrupted()
 
@@ -180,33 +173,36 @@ class _Session:
             return None
         job: Any = None
         with self._keeping_failures():
-            proposal = self.ledger.propose()
+            proposal = self.queue.propose()
             if proposal is not None:
                 job = self._job(proposal.number, proposal.values, proposal.rule, self._share(proposal.share))
                 self._live[trial_id] = proposal.number
                 self.watch.started(proposal.number, proposal.values)
         if job is None:
             # A trial that runs may yet be put back, and one that has said `FINISHED` is not asked again.
-            return Searcher.FINISHED if self.ledger.exhausted and not self._live or self.failure is not None else None
+            return Searcher.FINISHED if self.queue.exhausted and not self._live or self.failure is not None else None
         return {"job": job}
 
     def _share(self, larger: tuple[float, float] | None) -> tuple[float, float]:
-        """Of a trial to be started: the usual one, or one that it was put back with, which may be more than there is on this machine."""
+        """Of a trial to be started: the usual one, or one that it was put back with, which may be more than there is on
+        this machine."""
         if larger is None:
             return self.experiment.cpus_per_trial, self.experiment.gpus_per_trial
-        return min(larger[0], self._whole[0]), min(larger[1], max(1.0, self._whole[1]))
+        return min(larger[0], self._largest[0]), min(larger[1], max(1.0, self._largest[1]))
 
     def _has_room(self) -> bool:
-        """Whether the next trial may be started as far as larger shares go: Ray would fill every gap with small trials, and one that
-        needs room would wait for ever."""
-        larger = self.ledger.next_share()
+        """Whether there is room for the next trial, where some have larger shares than usual. (Ray would fill every gap
+        with small trials, and a trial that needs more room would wait for ever.)"""
+        larger = self.queue.next_share()
         live = [self._shares[number] for number in self._live.values()]
         if larger is None and all(share == self._share(None) for share in live):
             return True
         if self._awaited:
             return False
         return not live or all(
-            sum(used) + more <= there + 1e-6 for used, more, there in zip(zip(*live, strict=True), self._share(larger), self._whole, strict=True))
+            sum(used) + more <= there + 1e-6
+            for used, more, there in zip(zip(*live, strict=True), self._share(larger), self._largest, strict=True)
+        )
 
     def _job(self, number: int, values: Mapping[str, Value], rule: Any, share: tuple[float, float]) -> Any:
         from trainables.tune import Job
@@ -220,8 +216,19 @@ class _Session:
         if share != self._share(None):
             self._awaited.add(number)
         return Job(
-            number=number, folder=str(folder), method=e.method, values=complete, seeds=e.trial_seeds(number), metrics=e.metric, signs=e.signs,
-            rule=rule, threads=e.threads, cpus=share[0], gpu_share=share[1], data_dir=e.data_dir, keep_models=e.kind == "run",
+            number=number,
+            folder=str(folder),
+            method=e.method,
+            values=complete,
+            seeds=e.trial_seeds(number),
+            metrics=e.metric,
+            signs=e.signs,
+            rule=rule,
+            threads=e.threads,
+            cpus=share[0],
+            gpu_share=share[1],
+            data_dir=e.data_dir,
+            keep_models=e.kind == "run",
             simulate=self.simulate,
         )
 
@@ -231,7 +238,7 @@ class _Session:
             return
         self._awaited.discard(number)
         with self._keeping_failures():
-            self.ledger.report(number, result["round"], result.get("values"))
+            self.queue.report(number, result["round"], result.get("values"))
         self.watch.round(number, result["round"], result.get("values"))
 
     def complete(self, trial_id: str, result: Mapping[str, Any] | None, error: bool) -> None:
@@ -251,26 +258,32 @@ class _Session:
         with self._keeping_failures():
             if ending.out_of_memory and self._put_back(number, ending, died=error):
                 return
-            self.ledger.finish(number, self._given_up(number, ending, error) if ending.out_of_memory else ending)
+            self.queue.finish(number, self._given_up(number, ending, error) if ending.out_of_memory else ending)
             if ending.stop_reason == "interrupted" and not ending.out_of_memory:
-                raise UserError(f"{ending.error}. The run stopped and keeps what was written; free some space and go on with "
-                                f"`fedtune resume {self.folder}`.")
-        trial = self.ledger.trials()[number]
+                raise UserError(
+                    f"{ending.error}. The run stopped and keeps what was written; free some space and go on with "
+                    f"`fedtune resume {self.folder}`."
+                )
+        trial = self.queue.trials()[number]
         self.watch.finished(number, trial.state.name, trial.values, trial.user_attrs.get("error"))
 
     def _put_back(self, number: int, ending: Any, died: bool) -> bool:
-        """Lets a trial that ran out of memory go on later with more of it, if there is more; one whose process died, which may have
-        been for lack of memory, also without, a few times."""
+        """Lets a trial that ran out of memory go on later with more of it, if there is more; one whose process died,
+        which may have been for lack of memory, also without, a few times."""
         share = self._shares[number]
         # Without a GPU a trial that ran alone had the whole machine already.
-        more = shares.larger(share, self._whole[0]) if share[1] > 0 or self.experiment.concurrency > 1 else None
+        more = resources.larger(share, self._largest[0]) if share[1] > 0 or self.experiment.concurrency > 1 else None
         if self._deaths[number] > RETRIES or (more is None and not died):
             return False
-        self.ledger.again(number, more)
+        self.queue.again(number, more)
         self.watch.put_back(number)
         why = "the process died" if died else "memory did not suffice"
-        how = "as before" if more is None else f"with {more[1]:.3g} GPU" if more[1] > 0 else "with the machine to itself"
-        self.watch.say(f"Trial {number} stopped after round {ending.round}, as {why}; it goes on from its last checkpoint {how}.")
+        how = (
+            "as before" if more is None else f"with {more[1]:.3g} GPU" if more[1] > 0 else "with the machine to itself"
+        )
+        self.watch.say(
+            f"Trial {number} stopped after round {ending.round}, as {why}; it goes on from its last checkpoint {how}."
+        )
         return True
 
     def _given_up(self, number: int, ending: Any, died: bool) -> Any:
@@ -278,7 +291,8 @@ class _Session:
             error = f"Its process died {self._deaths[number]} times (out of memory, or ended from outside)."
         else:
             had = f"{self._shares[number][1]:.3g} GPU" if self._shares[number][1] > 0 else "the whole machine"
-            error = f"It ran out of memory with {had} to itself after round {ending.round} ({str(ending.error).rstrip('.')})."
+            why = str(ending.error).rstrip(".")
+            error = f"It ran out of memory with {had} to itself after round {ending.round} ({why})."
         return dataclasses.replace(ending, stop_reason="error", error=error)
 
     @contextlib.contextmanager
@@ -298,28 +312,25 @@ class _Session:
             self.failure = self._disk(str(error.__cause__ or error).splitlines()[0]) if storage else error
 
     def _disk(self, why: str) -> UserError:
-        return cannot_write(self.folder, why, f"What was written is kept; free some space and go on with `fedtune resume {self.folder}`.")
+        return cannot_write(
+            self.folder,
+            why,
+            f"What was written is kept; free some space and go on with `fedtune resume {self.folder}`.",
+        )
 
     def _mark_interrupted(self) -> None:
         with contextlib.suppress(Exception):  # a note for readers, not worth failing for on a full disk
-            for trial in self.ledger.trials():
+            for trial in self.queue.trials():
                 if not trial.state.is_finished():
-                    self.ledger.mark(trial.number, "interrupted")
-
-
-def _largest() -> tuple[float, float]:
-    """Cores and GPUs of the largest machine."""
-    import ray
-
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    return max(node.get("CPU", 0.0) for node in nodes), max(node.get("GPU", 0.0) for node in nodes)
+                    self.queue.mark(trial.number, "interrupted")
 
 
 @contextlib.contextmanager
 def _sigterm_is_ctrl_c() -> Iterator[None]:
     """SIGTERM ends a session as Ctrl-C does; by itself Ray would abort.
 
-    A signal to the whole process group ends Ray's servers too, and Tune would wait for them: after a while we leave without."""
+    A signal to the whole process group ends Ray's servers too, and Tune would wait for them: after a while we leave
+    without."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -27,7 +27,9 @@ def make_sampler(name: str, seed: int, number: int) -> BaseSampler:
     if name == "tpe":
         return optuna.samplers.TPESampler(seed=own, n_startup_trials=STARTUP, group=True, multivariate=True)
     if name == "cmaes":
-        return optuna.samplers.CmaEsSampler(seed=own, n_startup_trials=STARTUP, consider_pruned_trials=True, warn_independent_sampling=False)
+        return optuna.samplers.CmaEsSampler(
+            seed=own, n_startup_trials=STARTUP, consider_pruned_trials=True, warn_independent_sampling=False
+        )
     if name == "gp":
         return optuna.samplers.GPSampler(seed=own, n_startup_trials=STARTUP, deterministic_objective=False)
     if name == "nsga2":

@@ -115,7 +115,9 @@ def quality(params: dict[str, Any]) -> float:
     return 0.35 + 0.5 * hill * rate - 0.05 * (params.get("merge_op", "mul") != "mul")
 
 
-def rows(params: dict[str, Any], seeds: list[int], rounds: int, shift: float = 0.0, clients: int = 10) -> list[dict[str, Any]]:
+def rows(
+    params: dict[str, Any], seeds: list[int], rounds: int, shift: float = 0.0, clients: int = 10
+) -> list[dict[str, Any]]:
     found = []
     top = quality(params) + shift
     for seed in seeds:
@@ -123,7 +125,9 @@ def rows(params: dict[str, Any], seeds: list[int], rounds: int, shift: float = 0
         level = top + 0.04 * np.random.default_rng(seed).standard_normal()
         for r in range(1, rounds + 1):
             base = 0.1 + (level - 0.1) * (1 - math.exp(-r / 3))
-            accuracy, validation, local = (min(1.0, max(0.0, base + d + 0.012 * rng.standard_normal())) for d in (0.0, 0.01, -0.25))
+            accuracy, validation, local = (
+                min(1.0, max(0.0, base + d + 0.012 * rng.standard_normal())) for d in (0.0, 0.01, -0.25)
+            )
             found.append(
                 {
                     "round": r,
@@ -170,7 +174,8 @@ def write(
     published: str | None = "dfrd_fig5",
     figures: tuple[str, ...] = ("heatmap",),
 ) -> Path:
-    """Writes one run. With `failures`, trials 3, 5 and 7 are pruned, 8 diverged, 9 raised and the last one is still running (not for grids)."""
+    """Writes one run. With `failures`, trials 3, 5 and 7 are pruned, 8 diverged, 9 raised and the last one is still
+    running (not for grids)."""
     folder.mkdir(parents=True)
     fixed = FIXED | {"rounds": rounds} | (fixed or {})
     search = [SEARCH[k] for k in keys]
@@ -224,23 +229,38 @@ def write(
     )
     rng = np.random.default_rng(seed)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
+    storage = optuna.storages.RDBStorage(f"sqlite:///{folder / run_folder.STUDY}")
     study = optuna.create_study(
-        storage=f"sqlite:///{folder / run_folder.STUDY}", study_name=folder.name, directions=["maximize" if "accuracy" in m else "minimize" for m in metric]
+        storage=storage,
+        study_name=folder.name,
+        directions=["maximize" if "accuracy" in m else "minimize" for m in metric],
     )
     grid = [{"alpha": a, "lambda": b} for a in ALPHA for b in LAMBDA] if sampler == "grid" else []
     distributions = {k: distribution(SEARCH[k]) for k in keys}
     made: list[FrozenTrial] = []
     for n in range(len(grid) or (len(seeds) if kind == "run" else trials)):
-        params = made[0].params if made and kind == "run" else grid[n] if grid else {k: _draw(rng, SEARCH[k]) for k in keys}
+        params = (
+            made[0].params if made and kind == "run" else grid[n] if grid else {k: _draw(rng, SEARCH[k]) for k in keys}
+        )
         mine = [seeds[n]] if kind == "run" else list(seeds)
         planned, state, reason, error = rounds, TrialState.COMPLETE, "completed", None
         if failures and not grid:
             if n in (3, 5, 7) or (n > 12 and n % 3 == 1):
                 planned, state, reason = 1 + 2 * (n % 2), TrialState.PRUNED, "scheduler"
             elif n == 8:
-                planned, state, reason, error = 2, TrialState.FAIL, "diverged", "train_loss stopped being finite in round 2 (seed 1)."
+                planned, state, reason, error = (
+                    2,
+                    TrialState.FAIL,
+                    "diverged",
+                    "train_loss stopped being finite in round 2 (seed 1).",
+                )
             elif n == 9:
-                planned, state, reason, error = 0, TrialState.FAIL, "error", "RuntimeError: <b>out of memory</b> while building the generator."
+                planned, state, reason, error = (
+                    0,
+                    TrialState.FAIL,
+                    "error",
+                    "RuntimeError: <b>out of memory</b> while building the generator.",
+                )
             elif n == trials - 1:
                 planned, state, reason = 4, TrialState.RUNNING, ""
         lines = rows(params, mine, planned, shift)
@@ -258,22 +278,38 @@ def write(
             if lines
             else {}
         )
-        attributes: dict[str, Any] = {f"metric:{m}": v for m, v in last.items()} | {"rounds": planned, "seconds": 0.8 * planned * len(mine)}
+        attributes: dict[str, Any] = {f"metric:{m}": v for m, v in last.items()} | {
+            "rounds": planned,
+            "seconds": 0.8 * planned * len(mine),
+        }
         attributes |= {"stop_reason": reason} if reason else {}
         attributes |= {"error": error} if error else {}
-        steps = {r: float(np.mean([x[metric[0]] for x in lines if x["round"] == r])) for r in range(1, planned + 1)} if len(metric) == 1 else {}
+        steps = (
+            {r: float(np.mean([x[metric[0]] for x in lines if x["round"] == r])) for r in range(1, planned + 1)}
+            if len(metric) == 1
+            else {}
+        )
         values = [last[m] for m in metric] if state == TrialState.COMPLETE else None
-        frozen = create_trial(state=state, params=params, distributions=distributions, user_attrs=attributes, intermediate_values=steps, values=values)
+        frozen = create_trial(
+            state=state,
+            params=params,
+            distributions=distributions,
+            user_attrs=attributes,
+            intermediate_values=steps,
+            values=values,
+        )
         frozen.datetime_start = START + timedelta(seconds=5 * (n // 2) * 2 + n % 2)
-        frozen.datetime_complete = None if state == TrialState.RUNNING else frozen.datetime_start + timedelta(seconds=0.5 + planned)
+        frozen.datetime_complete = (
+            None if state == TrialState.RUNNING else frozen.datetime_start + timedelta(seconds=0.5 + planned)
+        )
         made.append(frozen)
     study.add_trials(made)
-    study._storage.remove_session()
+    storage.remove_session()
     return folder
 
 
 def multiply(folder: Path, times: int) -> None:
-    """Repeats a run's trials, study and folders, `times` times: a large run in seconds, where Optuna would write for minutes."""
+    """Repeats a run's trials, study and folders, `times` times: a large run in seconds instead of minutes."""
     connection = sqlite3.connect(folder / run_folder.STUDY)
     count = connection.execute("SELECT count(*) FROM trials").fetchone()[0]
     tables = ("trial_params", "trial_values", "trial_user_attributes", "trial_intermediate_values")
@@ -285,7 +321,8 @@ def multiply(folder: Path, times: int) -> None:
             names = [c for c in columns[table] if table == "trials" or not c.endswith(f"{table[6:-1]}_id")]
             names = [c for c in names if c == "trial_id" or not c.endswith("_id") or c == "study_id"]
             connection.execute(
-                f"INSERT INTO {table} ({', '.join(names)}) SELECT {', '.join(shifted.get(c, c) for c in names)} FROM {table} WHERE trial_id <= {count}"
+                f"INSERT INTO {table} ({', '.join(names)}) SELECT {', '.join(shifted.get(c, c) for c in names)} FROM "
+                f"{table} WHERE trial_id <= {count}"
             )
         for original in originals:
             shutil.copytree(original, folder / run_folder.trial_folder(int(original.name) + k * count))
@@ -313,6 +350,32 @@ if __name__ == "__main__":
     root = Path(sys.argv[1])
     write(root / "grid", sampler="grid", rounds=3)
     write(root / "tpe", trials=24)
-    write(root / "wide", trials=60, keys=("alpha", "lambda", "lr", "merge_op"), title="DFRD on FedRolex", published=None, figures=())
-    write(root / "other", trials=8, keys=("lr",), method="fedavg", title="FedAvg, learning rate", shift=-0.08, failures=False, published=None, figures=())
-    write(root / "final", keys=(), trials=1, seeds=(1000, 1001, 1002), kind="run", failures=False, published=None, figures=())
+    write(
+        root / "wide",
+        trials=60,
+        keys=("alpha", "lambda", "lr", "merge_op"),
+        title="DFRD on FedRolex",
+        published=None,
+        figures=(),
+    )
+    write(
+        root / "other",
+        trials=8,
+        keys=("lr",),
+        method="fedavg",
+        title="FedAvg, learning rate",
+        shift=-0.08,
+        failures=False,
+        published=None,
+        figures=(),
+    )
+    write(
+        root / "final",
+        keys=(),
+        trials=1,
+        seeds=(1000, 1001, 1002),
+        kind="run",
+        failures=False,
+        published=None,
+        figures=(),
+    )

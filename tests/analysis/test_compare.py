@@ -63,9 +63,13 @@ def test_a_metric_to_be_minimised_has_its_lowest_round_as_best(pair: list[Path])
 
 
 def test_runs_without_common_seeds_or_of_other_data_say_so(root: Path, tmp_path: Path) -> None:
-    svhn = synthetic.write(tmp_path / "svhn", keys=(), kind="run", seeds=(50, 51), rounds=4, failures=False, fixed={"dataset": "svhn"})
+    svhn = synthetic.write(
+        tmp_path / "svhn", keys=(), kind="run", seeds=(50, 51), rounds=4, failures=False, fixed={"dataset": "svhn"}
+    )
     notes = " ".join(compare([root / "final", svhn]).notes())
-    assert "no paired test is possible" in notes and "digits, svhn" in notes and "different lengths (4, 9 rounds)" in notes
+    assert (
+        "no paired test is possible" in notes and "digits, svhn" in notes and "different lengths (4, 9 rounds)" in notes
+    )
 
 
 def made_on(folder: Path, processor: str, torch: str, **more: object) -> None:
@@ -84,14 +88,25 @@ def test_runs_of_another_kind_of_processor_or_of_other_versions_say_so(pair: lis
     made_on(theirs, "AMD EPYC", "2.14.1")
     assert said() == []
     made_on(theirs, "Intel Xeon", "2.14.1")
-    assert said() == ["fedavg was computed with AMD EPYC (AVX2) and dfrd with Intel Xeon (AVX2), where the same seed gives other last digits: "
-                      "a small Δ may come from that."]
+    assert said() == [
+        "fedavg was computed with AMD EPYC (AVX2) and dfrd with Intel Xeon (AVX2), where the same seed gives other "
+        "last digits: "
+        "a small Δ may come from that."
+    ]
     made_on(theirs, "AMD EPYC", "2.15.0")
     assert "fedavg was computed with torch 2.14.1 and dfrd with torch 2.15.0, where" in said()[0] and len(said()) == 1
-    made_on(theirs, "AMD EPYC", "2.14.1", continued=[{"machine": {"processor": "Intel Xeon", "instructions": "AVX512"}, "versions": {"torch": "2.14.1"}}])
+    made_on(
+        theirs,
+        "AMD EPYC",
+        "2.14.1",
+        continued=[{"machine": {"processor": "Intel Xeon", "instructions": "AVX512"}, "versions": {"torch": "2.14.1"}}],
+    )
     assert "dfrd with Intel Xeon (AVX512), where" in said()[0]
     shutil.copy(theirs / run_folder.PROVENANCE, ours / run_folder.PROVENANCE)
-    assert said()[0] == "fedavg was computed in parts, with AMD EPYC (AVX2), Intel Xeon (AVX512): the same seed gives other last digits there."
+    assert said()[0] == (
+        "fedavg was computed in parts, with AMD EPYC (AVX2), Intel Xeon (AVX512): the same seed may give other last "
+        "digits there."
+    )
     (theirs / run_folder.PROVENANCE).unlink()
     made_on(ours, "AMD EPYC", "2.14.1")
     assert said() == [], "what was not recorded is not compared"
@@ -135,7 +150,11 @@ def test_the_figure_is_one_offline_page(pair: list[Path], tmp_path: Path) -> Non
     found = CliRunner().invoke(app, ["compare", *map(str, pair), "--csv", "--figure", str(tmp_path / "curves.html")])
     text = (tmp_path / "curves.html").read_text()
     assert found.exit_code == 0 and "Figure" not in found.stdout
-    assert text.count(get_plotlyjs()) == 1 and 'data-figure="methods"' in text and "https:" not in text.replace(get_plotlyjs(), "")
+    assert (
+        text.count(get_plotlyjs()) == 1
+        and 'data-figure="methods"' in text
+        and "https:" not in text.replace(get_plotlyjs(), "")
+    )
 
 
 def test_a_csv_cell_cannot_become_a_formula_and_latex_is_escaped() -> None:

@@ -15,7 +15,11 @@ def test_mean_sample_deviation_and_t_interval() -> None:
     values = [0.81, 0.84, 0.80, 0.86]
     found = summarise(values)
     low, high = scipy_stats.t.interval(0.95, 3, loc=np.mean(values), scale=scipy_stats.sem(values))
-    assert found.n == 4 and found.mean == pytest.approx(np.mean(values)) and found.std == pytest.approx(np.std(values, ddof=1))
+    assert (
+        found.n == 4
+        and found.mean == pytest.approx(np.mean(values))
+        and found.std == pytest.approx(np.std(values, ddof=1))
+    )
     assert found.low == pytest.approx(low) and found.high == pytest.approx(high)
     assert found.shown(100) == "82.75 ± 2.75"
 

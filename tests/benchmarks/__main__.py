@@ -21,7 +21,9 @@ def main() -> int:
     run.add_argument("--quick", action="store_true", help="only try them; the figures mean nothing")
     run.add_argument("--long", action="store_true", help="also search with trials of 60 s (twenty minutes more)")
     page = commands.add_parser("page", help="make bench/performance.md from the results")
-    page.add_argument("--check", action="store_true", help="only say whether docs/performance.md is what docs/performance.json gives")
+    page.add_argument(
+        "--check", action="store_true", help="only say whether docs/performance.md is what docs/performance.json gives"
+    )
     commands.add_parser("record", help="make docs/performance.md from the results, beside a copy of them")
     for name in OTHERS:
         other = commands.add_parser(name)
@@ -72,7 +74,10 @@ def measure(names: list[str], *, quick: bool, long: bool = False) -> int:
         results.store(case, path)
         print(pages.terminal(case), flush=True)
     pages.write(results.load(path), OUT / "quick" if quick else OUT)
-    say(f"{time.monotonic() - started:.0f} s. Figures in {path}, page in {(OUT / 'quick' if quick else OUT) / 'performance.md'}")
+    say(
+        f"{time.monotonic() - started:.0f} s. Figures in {path}, page in "
+        f"{(OUT / 'quick' if quick else OUT) / 'performance.md'}"
+    )
     return 0
 
 

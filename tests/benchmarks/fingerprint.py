@@ -11,16 +11,20 @@ if TYPE_CHECKING:
 
 
 def fingerprint(params: Mapping[str, Tensor]) -> dict[str, list[float]]:
-    """`norms`, the L2 norm of every tensor in the order of their names, and `shadows`, its product with fixed standard normal numbers.
+    """`norms`, the L2 norm of every tensor in the order of their names, and `shadows`, its product with fixed standard
+    normal numbers.
 
-    The shadow of a difference d is normal with standard deviation |d|, so shadows of two models say how far apart they are."""
+    The shadow of a difference d is normal with standard deviation |d|, so shadows of two models say how far apart they
+    are."""
     import torch
 
     norms, shadows = [], []
     for place, name in enumerate(sorted(params)):
         flat = params[name].detach().double().contiguous().flatten()
         norms.append(float(flat.norm()))
-        shadows.append(float(flat @ torch.randn(len(flat), generator=torch.Generator().manual_seed(place), dtype=torch.float64)))
+        shadows.append(
+            float(flat @ torch.randn(len(flat), generator=torch.Generator().manual_seed(place), dtype=torch.float64))
+        )
     return {"norms": norms, "shadows": shadows}
 
 
@@ -28,7 +32,9 @@ def apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
     """About |a - b| / |a| over all weights of two models with these fingerprints."""
     if len(one["shadows"]) != len(other["shadows"]):
         raise ValueError(f"models of {len(one['shadows'])} and {len(other['shadows'])} tensors")
-    return _length([a - b for a, b in zip(one["shadows"], other["shadows"], strict=True)]) / max(_length(one["norms"]), 1e-300)
+    return _length([a - b for a, b in zip(one["shadows"], other["shadows"], strict=True)]) / max(
+        _length(one["norms"]), 1e-300
+    )
 
 
 def _length(values: Sequence[float]) -> float:

@@ -1,7 +1,8 @@
-"""The kernel floor of a round: every convolution and linear layer alone, forward and backward, at its best, and nothing else.
+"""The kernel floor of a round: every convolution and linear layer alone, forward and backward, at its best, and nothing
+else.
 
-"Best" is the smallest of many repetitions in the better of the two memory layouts. A FLOP count would be the wrong yardstick: LeNet's first
-convolution has one input channel and is slow whatever is done.
+"Best" is the smallest of many repetitions in the better of the two memory layouts. A FLOP count would be the wrong
+yardstick: LeNet's first convolution has one input channel and is slow whatever is done.
 """
 
 from __future__ import annotations
@@ -31,12 +32,15 @@ def best(run: Callable[[], object]) -> float:
 
 
 def layer(module: nn.Module, x: Tensor, first: bool) -> tuple[float, float]:
-    """Best seconds of forward and of backward of one layer on input `x`; the first layer needs no gradient of its input."""
+    """Best seconds of forward and of backward of one layer on input `x`; the first layer needs no gradient of its
+    input."""
     if isinstance(module, nn.Linear):
         y = module(x)
         g = torch.randn_like(y)
         forward = best(lambda: F.linear(x, module.weight, module.bias))
-        backward = best(lambda: g.t() @ x) + best(lambda: g.sum(0)) + (0.0 if first else best(lambda: g @ module.weight))
+        backward = (
+            best(lambda: g.t() @ x) + best(lambda: g.sum(0)) + (0.0 if first else best(lambda: g @ module.weight))
+        )
         return forward, backward
     assert isinstance(module, nn.Conv2d)
     times = [_convolution(module, x, first, layout) for layout in (torch.contiguous_format, torch.channels_last)]
@@ -51,25 +55,33 @@ def _convolution(module: nn.Conv2d, x: Tensor, first: bool, layout: torch.memory
     sizes = None if b is None else [len(b)]
     mask = [not first, True, b is not None]
     forward = best(lambda: F.conv2d(x, w, b, stride, padding, dilation))
-    return forward, best(lambda: torch.ops.aten.convolution_backward(gradient, x, w, sizes, stride, padding, dilation, False, [0, 0], 1, mask))
+    return forward, best(
+        lambda: torch.ops.aten.convolution_backward(
+            gradient, x, w, sizes, stride, padding, dilation, False, [0, 0], 1, mask
+        )
+    )
 
 
 class Floor:
-    """Seconds that a FedAvg round with these values cannot go below with the kernels that there are."""
+    """Seconds that a FedAvg round with these values cannot go below with PyTorch's kernels."""
 
     def __init__(self, values: Mapping[str, Any], shape: tuple[int, int, int], clients: int, test: int) -> None:
         self.values, self.clients, self.test = values, clients, test
         self.module = plain_models.MODELS[values["model"]](shape[0])
         self.inputs: list[tuple[nn.Module, Tensor]] = []
-        handles = [m.register_forward_hook(lambda m, x, _: self.inputs.append((m, x[0].detach())))
-                   for m in self.module.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
+        handles = [
+            m.register_forward_hook(lambda m, x, _: self.inputs.append((m, x[0].detach())))
+            for m in self.module.modules()
+            if isinstance(m, nn.Conv2d | nn.Linear)
+        ]
         with torch.no_grad():
             self.module(torch.randn(values["batch_size"], *shape))
         for handle in handles:
             handle.remove()
 
     def run(self) -> float:
-        """Measures the kernels and returns the sum for a round: training steps of all clients, one evaluation of the global model."""
+        """Measures the kernels and returns the sum for a round: training steps of all clients, one evaluation of the
+        global model."""
         forward = backward = 0.0
         with torch.no_grad():
             for place, (module, x) in enumerate(self.inputs):

@@ -1,4 +1,5 @@
-"""The benchmarks' data: scikit-learn's digits enlarged to the size wanted, shifted and noisy, as an .npz file for everybody.
+"""The benchmarks' data: scikit-learn's digits enlarged to the size wanted, shifted and noisy, as an .npz file for
+everybody.
 
 A fixed seed, so that all arms and all peers read the same bytes."""
 
@@ -12,7 +13,8 @@ from tests.benchmarks.measure import OUT
 
 
 def npz(train: int, test: int, side: int = 28, channels: int = 1) -> Path:
-    """An .npz file of `x_train` `(train, side, side)` or `(train, side, side, 3)` uint8, `y_train`, `x_test`, `y_test`; made once."""
+    """An .npz file of `x_train` `(train, side, side)` or `(train, side, side, 3)` uint8, `y_train`, `x_test`, `y_test`;
+    made once."""
     path = OUT / "data" / f"digits-{train}-{test}-{channels}x{side}.npz"
     if path.exists():
         return path

@@ -1,7 +1,7 @@
 """Arms side by side: each in a process of its own, one unit of work at a time, in turn (A, B, C, A, B, C …).
 
-Processes that wait for their turn cost nothing, so all see the same machine within seconds of each other; a machine that
-grows slower does so for all of them. Ratios are medians over the rounds of taking turns, each within one round.
+Processes that wait for their turn cost nothing, so all see the same machine within seconds of each other; a machine
+that grows slower does so for all of them. Ratios are medians over the rounds of taking turns, each within one round.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def say(text: str) -> None:
 
 @dataclass(frozen=True)
 class Arm:
-    """What one process does: `workload` names a function of `tests.benchmarks.workloads`, `options` are its arguments."""
+    """What one process does: `workload` names a function of `tests.benchmarks.workloads`, `options` are its
+    arguments."""
 
     workload: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -52,13 +53,19 @@ class Arm:
 
 
 def environment(threads: int, malloc: bool) -> dict[str, str]:
-    """The environment of an arm: threads pinned, the repository on the path, the allocator as fedtune's workers have it or untouched."""
+    """The environment of an arm: threads pinned, the repository on the path, the allocator as fedtune's workers have it
+    or untouched."""
     from fedtune.machine.cluster import ENVIRONMENT
 
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     kept = {key: value for key, value in os.environ.items() if not key.startswith("MALLOC_")}
     settings = {key: value for key, value in ENVIRONMENT.items() if key.startswith("MALLOC_")}
-    return kept | dict.fromkeys(names, str(threads)) | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"} | (settings if malloc else {})
+    return (
+        kept
+        | dict.fromkeys(names, str(threads))
+        | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+        | (settings if malloc else {})
+    )
 
 
 class Processes:
@@ -73,7 +80,9 @@ class Processes:
     def __enter__(self) -> Processes:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for process in self._running.values():
             if process.stdin is not None:
                 process.stdin.close()  # the end of its work
@@ -90,8 +99,15 @@ class Processes:
         """Starts an arm; it is waited for before the first work of any."""
         errors = self._errors[name] = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed with the block)
         self._running[name] = subprocess.Popen(
-            list(arm.command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=ROOT, start_new_session=True,
-            env={**environment(arm.threads, arm.malloc), **arm.variables})
+            list(arm.command),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            cwd=ROOT,
+            start_new_session=True,
+            env={**environment(arm.threads, arm.malloc), **arm.variables},
+        )
         self._tell(name, {"workload": arm.workload, "options": dict(arm.options), "threads": arm.threads})
         self._starting.append(name)
 
@@ -102,7 +118,8 @@ class Processes:
             self._answers(starting, f"preparing {', '.join(starting)}")
 
     def run(self, names: Sequence[str]) -> tuple[float, list[dict[str, Any]]]:
-        """One unit of work of each of the processes at the same time: wall-clock seconds until the last is done, and their answers."""
+        """One unit of work of each of the processes at the same time: wall-clock seconds until the last is done, and
+        their answers."""
         self.ready()
         started = time.perf_counter()
         for name in names:
@@ -158,7 +175,8 @@ Lanes = Mapping[str, Sequence[str]]
 def interleave(processes: Processes, lanes: Lanes, *, repeats: int, drop: int = 1) -> dict[str, list[float]]:
     """Seconds of every lane over `repeats` rounds of taking turns, the first `drop` left out.
 
-    A lane of one process takes the seconds it measured itself (which may be a part of its work), one of several the wall clock."""
+    A lane of one process takes the seconds it measured itself (which may be a part of its work), one of several the
+    wall clock."""
     found: dict[str, list[float]] = {name: [] for name in lanes}
     for turn in range(drop + repeats):
         for name, members in lanes.items():

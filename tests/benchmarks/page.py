@@ -1,4 +1,5 @@
-"""docs/performance.md from the results: goals first, then a section per case. Drawings are small SVG files beside it."""
+"""docs/performance.md from the results: goals first, then a section per case. Drawings are small SVG files beside
+it."""
 
 from __future__ import annotations
 
@@ -28,8 +29,10 @@ python -m tests.benchmarks page --check
 ```
 """
 MISSING = {
-    "peers": "Not measured here. `make bench-peers` installs Flower and pfl-research into their own environments and runs the same work side by side.",
-    "gpu": "No GPU was at hand: the figures for LeNet-5 and the CNN at 1, 2, 4, 8 and 16 trials per GPU are missing. `make bench-gpu` measures them.",
+    "peers": "Not measured here. `make bench-peers` installs Flower and pfl-research into their own environments "
+    "and runs the same work side by side.",
+    "gpu": "No GPU was at hand: the figures for LeNet-5 and the CNN at 1, 2, 4, 8 and 16 trials per GPU are "
+    "missing. `make bench-gpu` measures them.",
 }
 COLOURS = ("#3366cc", "#dc6b1f", "#2f8f4e", "#a0459b", "#777777")
 
@@ -56,8 +59,11 @@ def _machines(cases: Mapping[str, Any]) -> str:
         if name in cases:
             m = cases[name]["machine"]
             gpu = f", {m['gpu']}" if m["gpu"] else ", no GPU"
-            text = (f"{m['cores']} cores of {m['processor']} ({', '.join(m['extensions']) or 'no AVX-512'}), {m['memory_gib']} GiB{gpu}, PyTorch {m['torch']}, "
-                    f"Python {m['python']}, {m['date']}, revision {m['revision']}")
+            text = (
+                f"{m['cores']} cores of {m['processor']} ({', '.join(m['extensions']) or 'no AVX-512'}), "
+                f"{m['memory_gib']} GiB{gpu}, PyTorch {m['torch']}, "
+                f"Python {m['python']}, {m['date']}, revision {m['revision']}"
+            )
             texts.setdefault(text, []).append(name)
     return "".join(f"Measured on {text} ({', '.join(names)}).\n" for text, names in texts.items())
 
@@ -68,9 +74,17 @@ def _goals(cases: Mapping[str, Any]) -> str:
         for entry in cases.get(name, {}).get("goals", ()):
             goal = Goal(**entry)
             between = f" ({number(goal.spread[0])} to {number(goal.spread[1])})" if goal.spread else ""
-            rows.append([goal.text, f"{'≥' if goal.least else '≤'} {number(goal.must)}{goal.unit}", f"{number(goal.got)}{goal.unit}{between}",
-                         "yes" if goal.met else "**no**"])
-    return "## Goals\n\n" + table(["what", "must reach", "measured (range over turns)", "reached"], rows) if rows else ""
+            rows.append(
+                [
+                    goal.text,
+                    f"{'≥' if goal.least else '≤'} {number(goal.must)}{goal.unit}",
+                    f"{number(goal.got)}{goal.unit}{between}",
+                    "yes" if goal.met else "**no**",
+                ]
+            )
+    return (
+        "## Goals\n\n" + table(["what", "must reach", "measured (range over turns)", "reached"], rows) if rows else ""
+    )
 
 
 def _section(entry: Mapping[str, Any]) -> str:
@@ -111,15 +125,25 @@ def terminal(case: Case) -> str:
         cells = [found["columns"], *([number(cell) for cell in row] for row in found["rows"])]
         widths = [max(len(row[i]) for row in cells) for i in range(len(found["columns"]))]
         parts.append(found["title"])
-        parts += ["  " + "  ".join(cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(zip(row, widths, strict=True))).rstrip()
-                  for row in cells]
-    parts += [f"{'reached    ' if goal.met else 'NOT REACHED'}  {goal.text}: {number(goal.got)}{goal.unit} "
-              f"(must be {'≥' if goal.least else '≤'} {number(goal.must)}{goal.unit})" for goal in case.goals]
+        parts += [
+            "  "
+            + "  ".join(
+                cell.ljust(width) if i == 0 else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in cells
+        ]
+    parts += [
+        f"{'reached    ' if goal.met else 'NOT REACHED'}  {goal.text}: {number(goal.got)}{goal.unit} "
+        f"(must be {'≥' if goal.least else '≤'} {number(goal.must)}{goal.unit})"
+        for goal in case.goals
+    ]
     return "\n".join([*parts, *case.notes])
 
 
 def svg(curve: Mapping[str, Any]) -> str:
-    """A drawing of a few series: axes with ticks, a line and points each, a legend. Logarithmic axes where asked for."""
+    """A drawing of a few series: axes with ticks, a line and points each, a legend. Logarithmic axes where asked
+    for."""
     width, height, left, top, right, bottom = 560, 320, 70, 34, 20, 48
     points = [p for series in curve["series"].values() for p in series]
     low_x, high_x = min(p[0] for p in points), max(p[0] for p in points)
@@ -135,21 +159,40 @@ def svg(curve: Mapping[str, Any]) -> str:
     def at(x: float, y: float) -> tuple[float, float]:
         return place(x, ticks_x, left, width - right), place(y, ticks_y, height - bottom, top)
 
-    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">',
-           f'<rect width="{width}" height="{height}" fill="#ffffff"/>', f'<text x="{left}" y="18" font-size="13">{html.escape(curve["title"])}</text>']
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" '
+        f'font-size="12">',
+        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
+        f'<text x="{left}" y="18" font-size="13">{html.escape(curve["title"])}</text>',
+    ]
     for x in ticks_x:
         px, _ = at(x, ticks_y[0])
-        out.append(f'<path d="M{px:.1f} {top}V{height - bottom}" stroke="#dddddd"/><text x="{px:.1f}" y="{height - bottom + 16}" '
-                   f'text-anchor="middle">{x:,g}</text>')
+        out.append(
+            f'<path d="M{px:.1f} {top}V{height - bottom}" stroke="#dddddd"/><text x="{px:.1f}" '
+            f'y="{height - bottom + 16}" '
+            f'text-anchor="middle">{x:,g}</text>'
+        )
     for y in ticks_y:
         _, py = at(ticks_x[0], y)
-        out.append(f'<path d="M{left} {py:.1f}H{width - right}" stroke="#dddddd"/><text x="{left - 6}" y="{py + 4:.1f}" text-anchor="end">{y:,g}</text>')
-    out.append(f'<text x="{(left + width - right) / 2}" y="{height - 10}" text-anchor="middle">{html.escape(curve["x"])}</text>')
-    out.append(f'<text transform="translate(16 {(top + height - bottom) / 2}) rotate(-90)" text-anchor="middle">{html.escape(curve["y"])}</text>')
+        out.append(
+            f'<path d="M{left} {py:.1f}H{width - right}" stroke="#dddddd"/><text x="{left - 6}" y="{py + 4:.1f}" '
+            f'text-anchor="end">{y:,g}</text>'
+        )
+    out.append(
+        f'<text x="{(left + width - right) / 2}" y="{height - 10}" '
+        f'text-anchor="middle">{html.escape(curve["x"])}</text>'
+    )
+    out.append(
+        f'<text transform="translate(16 {(top + height - bottom) / 2}) rotate(-90)" '
+        f'text-anchor="middle">{html.escape(curve["y"])}</text>'
+    )
     for place_, (name, series) in enumerate(curve["series"].items()):
         colour = COLOURS[place_ % len(COLOURS)]
         spots = [at(x, y) for x, y in series]
-        out.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in spots)}"/>')
+        out.append(
+            f'<polyline fill="none" stroke="{colour}" stroke-width="2" '
+            f'points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in spots)}"/>'
+        )
         out += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in spots]
         out.append(f'<text x="{left + 8}" y="{top + 16 + 16 * place_}" fill="{colour}">{html.escape(name)}</text>')
     return "\n".join([*out, "</svg>"]) + "\n"
@@ -158,10 +201,14 @@ def svg(curve: Mapping[str, Any]) -> str:
 def _ticks(low: float, high: float, log: bool) -> list[float]:
     """Round numbers that enclose [low, high]."""
     if log:
-        steps = [m * 10.0**e for e in range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1) for m in (1, 2, 5)]
+        steps = [
+            m * 10.0**e
+            for e in range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
+            for m in (1, 2, 5)
+        ]
         first = max(i for i, s in enumerate(steps) if s <= low * (1 + 1e-9))
         last = min(i for i, s in enumerate([*steps, math.inf]) if s >= high * (1 - 1e-9))
-        kept = steps[first:last + 1]
+        kept = steps[first : last + 1]
         return kept if len(kept) > 1 else [low / 2, low * 2]
     size = 10.0 ** math.floor(math.log10(max(high - low, 1e-12) / 3))
     step = next(size * m for m in (1, 2, 5, 10) if (high - low) / (size * m) <= 6)
@@ -182,7 +229,8 @@ def write(found: Mapping[str, Any], folder: Path) -> None:
 
 
 def record() -> int:
-    """Puts the measured cases into docs/performance.json, keeping there what was not measured anew, and makes the page."""
+    """Puts the measured cases into docs/performance.json, keeping there what was not measured again, and makes the
+    page."""
     found, recorded = load(RESULTS), load(RECORDED)
     tries = [name for name, entry in found["cases"].items() if entry["quick"]]
     if tries:
@@ -202,10 +250,17 @@ def check() -> int:
         write(load(RECORDED), Path(folder))
         made = {path.relative_to(folder): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
     docs = RECORDED.parent
-    there = {path.relative_to(docs): path.read_bytes() for path in [docs / "performance.md", *docs.glob("performance/*")] if path.exists()}
+    there = {
+        path.relative_to(docs): path.read_bytes()
+        for path in [docs / "performance.md", *docs.glob("performance/*")]
+        if path.exists()
+    }
     if made != there:
-        print("docs/performance.md is not what docs/performance.json gives. Make it anew with `python -m tests.benchmarks record`.", file=sys.stderr)
+        print(
+            "docs/performance.md is not what docs/performance.json gives. Make it anew with `python -m "
+            "tests.benchmarks record`.",
+            file=sys.stderr,
+        )
         return 1
     print(f"docs/performance.md and {len(made) - 1} drawings are what docs/performance.json gives")
     return 0
-

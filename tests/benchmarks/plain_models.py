@@ -1,7 +1,8 @@
-"""The networks as one writes them first: contiguous, ReLU before pooling. Weights carry the names of the repository's models.
+"""The networks as one writes them first: contiguous, ReLU before pooling. Weights carry the names of the repository's
+models.
 
-`LeNet` has its third layer as the linear layer it amounts to on 5×5 maps (61,706 weights on 1×28×28). `CNN` and `ResNet18` normalise
-with batch statistics in training and evaluation, as the papers' models do.
+`LeNet` has its third layer as the linear layer it amounts to on 5×5 maps (61,706 weights on 1×28×28). `CNN` and
+`ResNet18` normalise with batch statistics in training and evaluation, as the papers' models do.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Plain PyTorch: what makes fedtune's models and optimisers fast is taken away below it, so that whole rounds of methods too long to write a second
-time have something to be measured against. Equations, draws and results stay (the benchmark compares them).
+"""Plain PyTorch: what makes fedtune's models and optimisers fast is taken away below it, so that whole rounds of
+methods too long to write a second time have something to be measured against. Equations, draws and results stay (the
+benchmark compares them).
 
     channels last             contiguous tensors everywhere
     pooling, then ReLU        ReLU on the whole map, then pooling
@@ -45,9 +46,14 @@ def apply() -> None:
 
 def _drawn_in(layout: torch.memory_format, draw: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """First weights are drawn in the order of memory; drawn as if channels came last, they are those of the engine."""
+
     @functools.wraps(draw)
     def drawn(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        return self.copy_(draw(torch.empty_like(self, memory_format=layout), *args, **kwargs)) if self.dim() == 4 else draw(self, *args, **kwargs)
+        return (
+            self.copy_(draw(torch.empty_like(self, memory_format=layout), *args, **kwargs))
+            if self.dim() == 4
+            else draw(self, *args, **kwargs)
+        )
 
     return drawn
 

@@ -37,7 +37,8 @@ class Goal:
 
 @dataclass
 class Case:
-    """What a case found. `tables`: title, columns and rows; `curves`: title, axes and series of points for a drawing."""
+    """What a case found. `tables`: title, columns and rows; `curves`: title, axes and series of points for a
+    drawing."""
 
     name: str
     title: str
@@ -52,9 +53,19 @@ class Case:
         """Adds a table; cells are numbers or text."""
         self.tables.append({"title": title, "columns": list(columns), "rows": [list(row) for row in rows]})
 
-    def curve(self, title: str, x: str, y: str, series: Mapping[str, Sequence[tuple[float, float]]], log: bool = True) -> None:
+    def curve(
+        self, title: str, x: str, y: str, series: Mapping[str, Sequence[tuple[float, float]]], log: bool = True
+    ) -> None:
         """Adds a drawing; every series is a list of (x, y)."""
-        self.curves.append({"title": title, "x": x, "y": y, "log": log, "series": {name: [list(p) for p in points] for name, points in series.items()}})
+        self.curves.append(
+            {
+                "title": title,
+                "x": x,
+                "y": y,
+                "log": log,
+                "series": {name: [list(p) for p in points] for name, points in series.items()},
+            }
+        )
 
     def faster(self, text: str, must: float, reference: Sequence[float], seconds: Sequence[float]) -> None:
         """A goal of a speed-up over `reference`, both taken in the same turns."""
@@ -65,18 +76,25 @@ def machine() -> dict[str, Any]:
     """What the figures belong to."""
     import torch
 
-    from fedtune.machine import shares
+    from fedtune.machine import resources
 
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     flags = next((line.split() for line in lines if line.startswith("flags")), [])
-    revision = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT, check=False).stdout.strip()
+    revision = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT, check=False
+    ).stdout.strip()
     return {
-        "processor": names[0] if names else platform.processor(), "cores": shares.cores(), "load": round(os.getloadavg()[0], 2),
+        "processor": names[0] if names else platform.processor(),
+        "cores": resources.cores(),
+        "load": round(os.getloadavg()[0], 2),
         "extensions": [flag for flag in ("avx512f", "avx512_bf16", "amx_bf16") if flag in flags],
-        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30), "torch": torch.__version__.split("+")[0],
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
+        "torch": torch.__version__.split("+")[0],
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "python": platform.python_version(), "revision": revision, "date": time.strftime("%Y-%m-%d"),
+        "python": platform.python_version(),
+        "revision": revision,
+        "date": time.strftime("%Y-%m-%d"),
     }
 
 

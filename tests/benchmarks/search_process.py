@@ -1,6 +1,7 @@
 """A search in a process of its own, as a user's: told on stdin what to search, answers on stdout what it took.
 
-Ray's start and end are timed where `fedtune` calls them; memory is sampled every half second over the tree of processes, by kind.
+Ray's start and end are timed where `fedtune` calls them; memory is sampled every half second over the tree of
+processes, by kind.
 """
 
 from __future__ import annotations
@@ -29,13 +30,28 @@ def main() -> None:
 
     spent: dict[str, float] = {}
     ray.init, ray.shutdown = _timed(ray.init, spent, "init"), _timed(ray.shutdown, spent, "shutdown")
-    simulate = None if task.get("real") else functools.partial(standin.Standin, products=task.get("products", 0), diary=task.get("diary"))
+    simulate = (
+        None
+        if task.get("real")
+        else functools.partial(standin.Standin, products=task.get("products", 0), diary=task.get("diary"))
+    )
     samples = Samples() if task.get("memory") else None
     started = time.perf_counter()
     result = fedtune.search(task.get("method", "fedavg"), quiet=True, simulate=simulate, **task["options"])
     seconds = time.perf_counter() - started
-    answers.write(json.dumps({"seconds": seconds, "drive": result.seconds, "init": spent.get("init", 0.0), "shutdown": spent.get("shutdown", 0.0),
-                              "counts": dict(result.counts), "memory": samples.stop() if samples else None}) + "\n")
+    answers.write(
+        json.dumps(
+            {
+                "seconds": seconds,
+                "drive": result.seconds,
+                "init": spent.get("init", 0.0),
+                "shutdown": spent.get("shutdown", 0.0),
+                "counts": dict(result.counts),
+                "memory": samples.stop() if samples else None,
+            }
+        )
+        + "\n"
+    )
     answers.flush()
 
 
@@ -52,8 +68,8 @@ def _timed(function: Callable[..., Any], spent: dict[str, float], name: str) -> 
 
 
 class Samples(threading.Thread):
-    """Largest proportional set size in MiB of the processes below this one: this one, the largest worker that runs trials, Ray's servers and idle
-    workers together, and all."""
+    """Largest proportional set size in MiB of the processes below this one: this one, the largest worker that runs
+    trials, Ray's servers and idle workers together, and all."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -104,7 +120,9 @@ def tree(root: int) -> dict[int, str]:
 def pss(pid: int) -> float:
     """A process's proportional set size in MiB; 0 where it has ended."""
     try:
-        line = next(line for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines() if line.startswith("Pss:"))
+        line = next(
+            line for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines() if line.startswith("Pss:")
+        )
     except (OSError, StopIteration):
         return 0.0
     return int(line.split()[1]) / 1024

@@ -1,15 +1,15 @@
 """DFRD's server phase without a framework: the loops of the papers' releases, with and without frozen teachers.
 
-Both take the round's uploads, label distribution and noise from the same streams as fedtune, so that all arms must reach the same global model up to
-rounding. Equations as in `trainables/methods/dfrd.py`, at its defaults (targeted transferability, gradient through the ensemble, mean
-squares in the diversity loss, moving average at the round's end).
+Both take the round's uploads, label distribution and noise from the same streams as fedtune, so that all arms must
+reach the same global model up to rounding. Equations as in `trainables/methods/dfrd.py`, at its defaults (targeted
+transferability, gradient through the ensemble, mean squares in the diversity loss, moving average at the round's end).
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,7 +22,7 @@ from trainables.building_blocks.server_distillation import generator_module
 from trainables.params import unpack
 from trainables.rng import Rng
 from trainables.simulation.rounds import Simulation
-from trainables.wire import Upload
+from trainables.wire import Params, Upload
 
 
 class Round:
@@ -51,7 +51,10 @@ class Fedtune:
         self.after = r.simulation.method.server(r.config, r.simulation.fed, r.state, r.uploads, r.rng.child("server"))
 
     def describe(self) -> dict[str, Any]:
-        return {"model": fingerprint(self.after.model), "generator": statistics.median(self._generator_alone() for _ in range(3))}
+        return {
+            "model": fingerprint(self.after.model),
+            "generator": statistics.median(self._generator_alone() for _ in range(3)),
+        }
 
     def _generator_alone(self) -> float:
         """Seconds of the generator's own passes in one iteration."""
@@ -68,8 +71,9 @@ class Fedtune:
 
 
 class Naive:
-    """Teachers one after the other, contiguous, ReLU before pooling; `frozen`: without gradients of their weights and without graphs where no
-    gradient is wanted. Not frozen, they gather gradients in every generator step, as in the releases."""
+    """Teachers one after the other, contiguous, ReLU before pooling; `frozen`: without gradients of their weights and
+    without graphs where no gradient is wanted. Not frozen, they gather gradients in every generator step, as in the
+    releases."""
 
     def __init__(self, values: Mapping[str, Any], frozen: bool) -> None:
         self.frozen, self.setup = frozen, Round(values)
@@ -79,27 +83,24 @@ class Naive:
         c, setup = self.c, self.setup
         fed, rng = setup.simulation.fed, setup.rng.child("server")
         many = [unpack("model", u.payload) for u in setup.uploads]
-        teachers = [plain_models.build(fed.model, fed.shape[0], params).eval() for params in many]
-        if self.frozen:
-            for teacher in teachers:
-                teacher.requires_grad_(False)
-        counts = torch.stack([u.payload["label_counts"] for u in setup.uploads]).double()
-        tau = torch.where(counts.sum(0) > 0, counts / counts.sum(0).clamp(min=1e-300), 1 / len(counts)).float()
-        probabilities = (counts.sum(0) / counts.sum()).float()
+        ensemble, probabilities = self._teachers(many)
         total = sum(fed.sizes)
-        averaged = {name: sum(params[name] * (n / total) for params, n in zip(many, fed.sizes, strict=True)) for name in many[0]}
+        averaged = {
+            name: sum(params[name] * (n / total) for params, n in zip(many, fed.sizes, strict=True)) for name in many[0]
+        }
         student = self.student = plain_models.build(fed.model, fed.shape[0], averaged)  # type: ignore[arg-type]
-        generator, ema = plain_models.Generator(c.noise_dim, fed.shape[0]), plain_models.Generator(c.noise_dim, fed.shape[0])
+        generator, ema = (
+            plain_models.Generator(c.noise_dim, fed.shape[0]),
+            plain_models.Generator(c.noise_dim, fed.shape[0]),
+        )
         plain_models.load(generator, setup.state.generator)
         plain_models.load(ema, setup.state.ema)
         ema.eval()
         adam = torch.optim.Adam(generator.parameters(), lr=c.gen_lr, betas=(c.gen_beta1, c.gen_beta2))
         sgd = torch.optim.SGD(student.parameters(), lr=c.distill_lr, weight_decay=c.distill_weight_decay)
-        for_generator, for_student, for_ema = (_Noise(c, probabilities, rng.child(name)) for name in ("generator", "distillation", "ema"))
-
-        def ensemble(images: Tensor, y: Tensor) -> Tensor:
-            return sum(tau[i, y][:, None] * teacher(images) for i, teacher in enumerate(teachers))  # type: ignore[return-value]
-
+        for_generator, for_student, for_ema = (
+            _Noise(c, probabilities, rng.child(name)) for name in ("generator", "distillation", "ema")
+        )
         for _ in range(c.server_iters):
             generator.train()
             student.eval()
@@ -127,6 +128,22 @@ class Naive:
                 sgd.zero_grad()
                 loss.backward()
                 sgd.step()
+
+    def _teachers(self, many: Sequence[Params]) -> tuple[Callable[[Tensor, Tensor], Tensor], Tensor]:
+        """The weighted sum of the clients' logits as a function of images and labels, and p(y) `(C,)`."""
+        fed = self.setup.simulation.fed
+        teachers = [plain_models.build(fed.model, fed.shape[0], params).eval() for params in many]
+        if self.frozen:
+            for teacher in teachers:
+                teacher.requires_grad_(False)
+        counts = torch.stack([u.payload["label_counts"] for u in self.setup.uploads]).double()
+        tau = torch.where(counts.sum(0) > 0, counts / counts.sum(0).clamp(min=1e-300), 1 / len(counts)).float()
+
+        def ensemble(images: Tensor, y: Tensor) -> Tensor:
+            total: Tensor | Any = sum(tau[i, y][:, None] * teacher(images) for i, teacher in enumerate(teachers))
+            return total
+
+        return ensemble, (counts.sum(0) / counts.sum()).float()
 
     def _generator_loss(self, theirs: Tensor, ours: Tensor, y: Tensor, images: Tensor, h: Tensor) -> Tensor:
         c = self.c

@@ -1,6 +1,8 @@
-"""A stand-in for a federation: a fixed amount of arithmetic per round, with the engine's interface. It tells when it worked.
+"""A stand-in for a federation: a fixed amount of arithmetic per round, with the engine's interface. It tells when it
+worked.
 
-Its work is a number of matrix products, not a length of time: what disturbs a trial makes it slower, as it would a federation."""
+Its work is a number of matrix products, not a length of time: what disturbs a trial makes it slower, as it would a
+federation."""
 
 from __future__ import annotations
 
@@ -34,9 +36,25 @@ def products(seconds: float) -> int:
 class Standin:
     """A trial of `values["rounds"]` rounds of so many `products` each; accuracies follow from the parameters."""
 
-    def __init__(self, method: str, values: Mapping[str, Any], seeds: Sequence[int], *, device: str = "cpu", data_dir: str | None = None,
-                 products: int = 0, diary: str | None = None) -> None:
-        self.values, self.seeds, self.rounds, self.round, self.products, self.diary = dict(values), tuple(seeds), int(values["rounds"]), 0, products, diary
+    def __init__(
+        self,
+        method: str,
+        values: Mapping[str, Any],
+        seeds: Sequence[int],
+        *,
+        device: str = "cpu",
+        data_dir: str | None = None,
+        products: int = 0,
+        diary: str | None = None,
+    ) -> None:
+        self.values, self.seeds, self.rounds, self.round, self.products, self.diary = (
+            dict(values),
+            tuple(seeds),
+            int(values["rounds"]),
+            0,
+            products,
+            diary,
+        )
         self._note("begin")
 
     def _note(self, what: str) -> None:
@@ -52,10 +70,19 @@ class Standin:
             a = torch.eye(SIDE)
             for _ in range(self.products):
                 a @ a
-        value = (1 - (float(self.values.get("momentum", 0.5)) - 0.3) ** 2) * (1 - 0.5 ** self.round)
+        value = (1 - (float(self.values.get("momentum", 0.5)) - 0.3) ** 2) * (1 - 0.5**self.round)
         self._note("end" if self.round >= self.rounds else "round")
-        return [{"round": self.round, "seed": seed, "train_loss": 1 - value, "seconds": 0.01, "val_global_accuracy": value,
-                 "global_accuracy": value} for seed in self.seeds]
+        return [
+            {
+                "round": self.round,
+                "seed": seed,
+                "train_loss": 1 - value,
+                "seconds": 0.01,
+                "val_global_accuracy": value,
+                "global_accuracy": value,
+            }
+            for seed in self.seeds
+        ]
 
     def save(self, path: str | Path) -> None:
         Path(path).write_text(str(self.round))

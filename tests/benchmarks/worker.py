@@ -1,4 +1,5 @@
-"""The process of one arm: told on stdin what to prepare, then to work or to describe itself; answers on stdout, in JSON lines."""
+"""The process of one arm: told on stdin what to prepare, then to work or to describe itself; answers on stdout, in JSON
+lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a process of a benchmark can do. Each function prepares and returns an object with `run()`, one unit of work, and `describe()`.
+"""What a process of a benchmark can do. Each function prepares and returns an object with `run()`, one unit of work,
+and `describe()`.
 
 `run()` may return seconds of its own where a part of the work is what is measured.
 """
@@ -26,7 +27,7 @@ def plain(values: Mapping[str, Any]) -> Unit:
 
 
 def optimised(values: Mapping[str, Any]) -> Unit:
-    """FedAvg by hand with everything that pays."""
+    """FedAvg by hand with every change that makes it faster."""
     from tests.benchmarks.reference import Optimised
 
     return Optimised(values)
@@ -47,10 +48,12 @@ def dfrd_server(values: Mapping[str, Any], arm: str) -> Unit:
 
 
 class Rounds:
-    """Rounds of one trial as fedtune runs them. `describe` has the first seed's last row and the split of its seconds in every round, and the
-    accuracies of all seeds."""
+    """Rounds of one trial as fedtune runs them. `describe` has the first seed's last row and the split of its seconds
+    in every round, and the accuracies of all seeds."""
 
-    def __init__(self, method: str, values: Mapping[str, Any], rounds: int = 1, device: str = "cpu", seeds: Sequence[int] = (0,)) -> None:
+    def __init__(
+        self, method: str, values: Mapping[str, Any], rounds: int = 1, device: str = "cpu", seeds: Sequence[int] = (0,)
+    ) -> None:
         from trainables.simulation.replicates import Replicates
 
         self.trial, self.rounds = Replicates(method, values, seeds, device=device), rounds
@@ -62,25 +65,34 @@ class Rounds:
         for _ in range(self.rounds):
             self.rows = self.trial.step()
             self.row = self.rows[0]
-            self.split.append({key.removeprefix("seconds_"): value for key, value in self.row.items() if key.startswith("seconds_")})
+            self.split.append(
+                {key.removeprefix("seconds_"): value for key, value in self.row.items() if key.startswith("seconds_")}
+            )
 
     def describe(self) -> dict[str, Any]:
         from tests.benchmarks.fingerprint import fingerprint
 
         models = self.trial.models()
         row = {key: value for key, value in self.row.items() if isinstance(value, (int, float))}
-        return {"model": fingerprint(next(iter(models.values()))[0]) if models else None, "row": row, "split": self.split,
-                "accuracies": [row.get("global_accuracy") for row in self.rows]}
+        return {
+            "model": fingerprint(next(iter(models.values()))[0]) if models else None,
+            "row": row,
+            "split": self.split,
+            "accuracies": [row.get("global_accuracy") for row in self.rows],
+        }
 
 
-def rounds(method: str, values: Mapping[str, Any], rounds: int = 1, device: str = "cpu", seeds: Sequence[int] = (0,)) -> Unit:
+def rounds(
+    method: str, values: Mapping[str, Any], rounds: int = 1, device: str = "cpu", seeds: Sequence[int] = (0,)
+) -> Unit:
     """Whole rounds of a method."""
     return Rounds(method, values, rounds, device, seeds)
 
 
 class Beside:
-    """A FedAvg round by hand and one of fedtune's, in turn within one process: processes of one program differ in speed by several per
-    cent for good, by where their memory lies, which is as much as fedtune's bookkeeping may cost."""
+    """A FedAvg round by hand and one of fedtune's, in turn within one process: processes of one program differ in speed
+    by several per cent for as long as they live, by the place of their memory, which is as much as fedtune's
+    bookkeeping may cost."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.units: dict[str, Unit] = {"optimised": optimised(values), "fedtune": rounds("fedavg", values)}

@@ -1,4 +1,5 @@
-"""Stacked clients and recorded steps give the loop's numbers, for every method whose clients are training jobs; the others are refused."""
+"""Stacked clients and recorded steps give the loop's numbers, for every method whose clients are training jobs; the
+others are refused."""
 
 from __future__ import annotations
 
@@ -27,20 +28,33 @@ STACKED = [name for name in METHODS if registry.method(name).job is not None]
 
 
 def cases() -> list[tuple[str, dict[str, Any]]]:
-    """Every stackable method with momentum and decay, with stragglers, and where it has them with clients of several widths."""
+    """Every stackable method with momentum and decay, with stragglers, and where it has them with clients of several
+    widths."""
     found: list[tuple[str, dict[str, Any]]] = []
     for name in STACKED:
         base = NEEDED.get(name, {})
         found.append((name, base | {"momentum": 0.5, "weight_decay": 0.01}))
         if registry.method(name).widths == "any":
-            found.append((name, base | {"rho": 5, "masked_ce": True, "stragglers": 0.5, "straggler_work": 0.5} |
-                          ({"base": "fedrolex"} if "base" in registry.declared(name) else {})))
-    return [*found, ("fedgkd", {"buffer": 1, "teacher": "vote"}),
-            ("dhf", {"proto_norm": "l2", "nu": 0.25}), ("fedavg", {"model": "lenet5", "batch_size": 64}), ("fedavg", {"local_epochs": 1})]
+            found.append(
+                (
+                    name,
+                    base
+                    | {"rho": 5, "masked_ce": True, "stragglers": 0.5, "straggler_work": 0.5}
+                    | ({"base": "fedrolex"} if "base" in registry.declared(name) else {}),
+                )
+            )
+    return [
+        *found,
+        ("fedgkd", {"buffer": 1, "teacher": "vote"}),
+        ("dhf", {"proto_norm": "l2", "nu": 0.25}),
+        ("fedavg", {"model": "lenet5", "batch_size": 64}),
+        ("fedavg", {"local_epochs": 1}),
+    ]
 
 
 def exact_round(s: Simulation) -> tuple[dict[int, ClientResult], dict[int, bool]]:
-    """What the clients of the next round of a float64 simulation yield, and whether each one's work was decided (`tests.exact`)."""
+    """What the clients of the next round of a float64 simulation yield, and whether each one's work was decided
+    (`tests.exact`)."""
     decided: list[bool] = []
     train = rounds._client
     with in_float64() as mode, pytest.MonkeyPatch.context() as patch:
@@ -63,15 +77,19 @@ def wide(name: str, values: dict[str, Any], seed: int = 3, device: torch.device 
 
 
 def start_alike(exact: Simulation, *others: Simulation) -> None:
-    """The others, in float32, begin where the float64 simulation stands, and so does it: on every processor at the same place."""
+    """The others, in float32, begin where the float64 simulation stands, and so does it: on every processor at the same
+    place."""
     start = to_float32(exact.save())
     exact.load(to_float64(start))
     for other in others:
         other.load(start)
 
 
-def assert_clients_as_exact(fast: dict[int, ClientResult], plain: dict[int, ClientResult], exact: Simulation) -> list[bool]:
-    """Every client's upload, state, model, loss and metrics against the next round of `exact`; which of them were decided."""
+def assert_clients_as_exact(
+    fast: dict[int, ClientResult], plain: dict[int, ClientResult], exact: Simulation
+) -> list[bool]:
+    """Every client's upload, state, model, loss and metrics against the next round of `exact`; which of them were
+    decided."""
     results, decided = exact_round(exact)
     assert fast.keys() == plain.keys() == results.keys()
     for client, result in results.items():
@@ -80,11 +98,17 @@ def assert_clients_as_exact(fast: dict[int, ClientResult], plain: dict[int, Clie
 
 
 def counts(row: Row) -> Row:
-    """What a row holds besides measured numbers: its keys, and under them the whole numbers, and for lists their lengths."""
-    return {key: len(value) if isinstance(value, list) else None if isinstance(value, float) else value for key, value in row.items()}
+    """What a row holds besides measured numbers: its keys, and under them the whole numbers, and for lists their
+    lengths."""
+    return {
+        key: len(value) if isinstance(value, list) else None if isinstance(value, float) else value
+        for key, value in row.items()
+    }
 
 
-@pytest.mark.parametrize(("name", "more"), cases(), ids=[f"{name}-{'-'.join(map(str, more))}" for name, more in cases()])
+@pytest.mark.parametrize(
+    ("name", "more"), cases(), ids=[f"{name}-{'-'.join(map(str, more))}" for name, more in cases()]
+)
 def test_stacked_clients_give_the_records_of_the_loop(name: str, more: dict[str, Any], toy: Path) -> None:
     """Each round starts anew from float64: a rounding that tips a ReLU in one round would be magnified by the next."""
     loop, stacked = (Simulation(name, values_for(name, toy, executor=e, **more), 3, CPU) for e in ("loop", "vmap"))
@@ -99,9 +123,13 @@ def test_stacked_clients_give_the_records_of_the_loop(name: str, more: dict[str,
     assert any(decided)  # or none was looked at closely
 
 
-@pytest.mark.parametrize(("name", "more"), cases(), ids=[f"{name}-{'-'.join(map(str, more))}" for name, more in cases()])
+@pytest.mark.parametrize(
+    ("name", "more"), cases(), ids=[f"{name}-{'-'.join(map(str, more))}" for name, more in cases()]
+)
 def test_recorded_steps_give_the_records_of_the_loop(name: str, more: dict[str, Any], toy: Path) -> None:
-    """Bit for bit, as they are the same operations: replaying is calling here; that runs before the first leave no trace is part of it."""
+    """Bit for bit, as they are the same operations: replaying is calling here; that runs before the first leave no
+    trace is part of it."""
+
     def record(step: Callable[[], None]) -> Callable[[], None]:
         step()
         step()
@@ -116,6 +144,10 @@ def test_recorded_steps_give_the_records_of_the_loop(name: str, more: dict[str, 
 @pytest.mark.parametrize("executor", ["vmap", "graph"])
 @pytest.mark.parametrize("name", [name for name in METHODS if name not in STACKED])
 def test_methods_with_a_course_of_their_own_are_run_by_the_loop(name: str, executor: str, toy: Path) -> None:
-    with pytest.raises(UserError, match=f"executor must be loop or auto for {name}, whose clients do more than train one model by SGD, got '{executor}'"):
+    with pytest.raises(
+        UserError,
+        match=f"executor must be loop or auto for {name}, whose clients do more than train one model by SGD, got "
+        f"'{executor}'",
+    ):
         registry.resolve(name, values_for(name, toy, executor=executor))
     assert Simulation(name, values_for(name, toy, executor="auto"), 3, torch.device("cpu")).executor == "loop"

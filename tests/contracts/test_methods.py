@@ -26,9 +26,24 @@ TIMES = ("seconds", "seconds_client", "seconds_server", "seconds_evaluation")
 
 def values_for(name: str, data: Path, **more: Any) -> dict[str, Any]:
     """A federation that runs in milliseconds, whatever the method."""
-    quick = {"dataset": str(data), "clients": 4, "rounds": 4, "local_steps": 2, "batch_size": 16, "lr": 0.05, "omega": 1.0, "server_iters": 1,
-             "server_steps": 1, "gen_steps": 1, "distill_steps": 1, "server_batch_size": 8, "noise_dim": 8, "min_samples": 4,
-             "local_epochs": 0, "gme_interval": 1}
+    quick = {
+        "dataset": str(data),
+        "clients": 4,
+        "rounds": 4,
+        "local_steps": 2,
+        "batch_size": 16,
+        "lr": 0.05,
+        "omega": 1.0,
+        "server_iters": 1,
+        "server_steps": 1,
+        "gen_steps": 1,
+        "distill_steps": 1,
+        "server_batch_size": 8,
+        "noise_dim": 8,
+        "min_samples": 4,
+        "local_epochs": 0,
+        "gme_interval": 1,
+    }
     known = registry.declared(name)
     return {k: v for k, v in (quick | more).items() if k in known}
 
@@ -62,7 +77,17 @@ def own_parameters(name: str) -> list[Parameter]:
 
 #: Bounds that are valid but make one round long; they are constructed and checked, the round runs at this value.
 QUICK = 3
-LENGTHS = ("local_steps", "local_epochs", "server_iters", "server_steps", "gen_steps", "distill_steps", "server_batch_size", "noise_dim", "batch_size")
+LENGTHS = (
+    "local_steps",
+    "local_epochs",
+    "server_iters",
+    "server_steps",
+    "gen_steps",
+    "distill_steps",
+    "server_batch_size",
+    "noise_dim",
+    "batch_size",
+)
 
 
 def bounds(name: str) -> Iterator[tuple[str, Any]]:
@@ -89,13 +114,28 @@ def test_every_bound_constructs_and_runs_a_round(name: str, toy: Path) -> None:
 @pytest.mark.parametrize("name", METHODS)
 def test_every_declared_value_has_its_bad_twin_refused(name: str, toy: Path) -> None:
     for p in registry.declared(name).values():
-        bad = {"real": [float("nan"), "much"], "integer": [1.5, "many"], "choice": ["no such option"], "flag": ["perhaps"], "text": [""]}[p.kind]
+        bad = {
+            "real": [float("nan"), "much"],
+            "integer": [1.5, "many"],
+            "choice": ["no such option"],
+            "flag": ["perhaps"],
+            "text": [""],
+        }[p.kind]
         if p.kind in ("real", "integer"):
-            bad += [b for b in (None if p.low is None else p.low - 1, None if p.high is None else p.high + 1) if b is not None]
+            bad += [
+                b
+                for b in (None if p.low is None else p.low - 1, None if p.high is None else p.high + 1)
+                if b is not None
+            ]
         for value in bad:
             with pytest.raises(UserError) as error:
                 registry.resolve(name, values_for(name, toy) | {p.key: value}, "a test")
-            assert p.key in str(error.value) and p.must() in str(error.value) and "got" in str(error.value) and "a test" in str(error.value)
+            assert (
+                p.key in str(error.value)
+                and p.must() in str(error.value)
+                and "got" in str(error.value)
+                and "a test" in str(error.value)
+            )
 
 
 @pytest.mark.numeric
@@ -141,9 +181,17 @@ def test_functions_leave_their_arguments_alone_and_cohort_order_does_not_matter(
             payload = m.download(config, fed, state, i)
             sent = copy.deepcopy(payload)
             client_state = copy.deepcopy(s.progress.client_states.get(i))
-            done[i] = Upload(i, m.client(config, fed, payload, s.progress.client_states.get(i), s.data.clients[i], rng.child("client", i)).upload)
+            done[i] = Upload(
+                i,
+                m.client(
+                    config, fed, payload, s.progress.client_states.get(i), s.data.clients[i], rng.child("client", i)
+                ).upload,
+            )
             assert same(payload, sent)
-            assert same(vars(client_state) if client_state else None, vars(s.progress.client_states[i]) if client_state else None)
+            assert same(
+                vars(client_state) if client_state else None,
+                vars(s.progress.client_states[i]) if client_state else None,
+            )
         return done
 
     forward, backward = work([0, 1, 2, 3]), work([3, 2, 1, 0])
@@ -182,7 +230,9 @@ def holds_a_row(flat: torch.Tensor, rows: torch.Tensor) -> bool:
 
 def test_the_search_for_raw_samples_finds_one() -> None:
     rows = torch.arange(6.0).view(2, 3)
-    assert holds_a_row(torch.tensor([9.0, 3.0, 4.0, 5.0]), rows) and not holds_a_row(torch.tensor([3.0, 9.0, 5.0, 0.0]), rows)
+    assert holds_a_row(torch.tensor([9.0, 3.0, 4.0, 5.0]), rows) and not holds_a_row(
+        torch.tensor([3.0, 9.0, 5.0, 0.0]), rows
+    )
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -191,13 +241,18 @@ def test_training_loss_falls_on_the_separable_toy(name: str, toy: Path) -> None:
     assert rows[-1]["train_loss"] < 0.5 * rows[0]["train_loss"]
 
 
-#: Where an average with weights n is to be one with weights 1: 32 samples each, as only a power of two leaves rounding as it is.
+#: Where an average with weights n is to be one with weights 1: 32 samples each, as only a power of two leaves rounding
+#: as it is.
 SIZES = {"qffl": {"validation_fraction": 7 / 15}}
 LIMITS = [(m.name, limit) for m in registry.methods().values() for limit in m.limits]
 
 
 @pytest.mark.numeric
-@pytest.mark.parametrize(("name", "limit"), LIMITS, ids=[f"{n}-{'-'.join(map(str, limit.values.values()))}-is-{limit.equals}" for n, limit in LIMITS])
+@pytest.mark.parametrize(
+    ("name", "limit"),
+    LIMITS,
+    ids=[f"{n}-{'-'.join(map(str, limit.values.values()))}-is-{limit.equals}" for n, limit in LIMITS],
+)
 def test_declared_limits_hold_bit_for_bit(name: str, limit: Any, toy: Path) -> None:
     special, rows = simulate(name, toy, 3, **limit.values, **SIZES.get(name, {}))
     plain, expected = simulate(limit.equals, toy, 3, **limit.other, **SIZES.get(name, {}))

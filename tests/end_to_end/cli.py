@@ -14,7 +14,12 @@ SMALL = ("--set", "clients=3", "--set", "partition=iid", "--set", "local_steps=2
 
 def fedtune(*words: object, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "fedtune", *map(str, words)], cwd=cwd, capture_output=True, text=True, timeout=400, check=False,
+        [sys.executable, "-m", "fedtune", *map(str, words)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
         env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
     )
 
@@ -25,8 +30,25 @@ def search(toy: Path, cwd: Path, name: str, *words: object) -> subprocess.Comple
 
 def background(toy: Path, cwd: Path, name: str, *words: object) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "fedtune", "search", "fedavg", "--dataset", str(toy), *SMALL, "--name", name, *map(str, words)], cwd=cwd,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, start_new_session=True,
+        [
+            sys.executable,
+            "-m",
+            "fedtune",
+            "search",
+            "fedavg",
+            "--dataset",
+            str(toy),
+            *SMALL,
+            "--name",
+            name,
+            *map(str, words),
+        ],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        start_new_session=True,
     )
 
 

@@ -17,31 +17,81 @@ pytestmark = pytest.mark.slow
 
 
 def test_a_stranger_in_the_current_directory(toy: Path, tmp_path: Path) -> None:
-    """Ray puts the folder a worker starts in first on its path. (`-P` keeps it off the driver's, as the installed script does.)"""
+    """Ray puts the folder a worker starts in first on its path. (`-P` keeps it off the driver's, as the installed
+    script does.)"""
     (tmp_path / "analysis.py").write_text("raise SystemExit('a stranger')")
     (tmp_path / "trainables").mkdir()
     (tmp_path / "trainables" / "__init__.py").write_text("raise SystemExit('a stranger')")
     script = Path(sys.executable).with_name("fedtune")
-    done = subprocess.run([script, "search", "fedavg", "--dataset", toy, *SMALL, "--trials", "1", "--rounds", "1"], cwd=tmp_path,
-                          capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(
+        [script, "search", "fedavg", "--dataset", toy, *SMALL, "--trials", "1", "--rounds", "1"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "runs" / "fedavg-default" / "study.db").exists()
 
 
 def test_a_full_disk(toy: Path, tmp_path: Path) -> None:
     """A limit on file sizes stands in for the disk: writing past it fails the same way."""
-    code = "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000)); " \
-           "import runpy; sys.argv = ['fedtune', *sys.argv[1:]]; runpy.run_module('fedtune', run_name='__main__')"
-    done = subprocess.run([sys.executable, "-c", code, "search", "fedavg", "--dataset", str(toy), *SMALL, "--trials", "1", "--rounds", "1", "--name", "full"],
-                          cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False)
+    code = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000)); "
+        "import runpy; sys.argv = ['fedtune', *sys.argv[1:]]; runpy.run_module('fedtune', run_name='__main__')"
+    )
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            code,
+            "search",
+            "fedavg",
+            "--dataset",
+            str(toy),
+            *SMALL,
+            "--trials",
+            "1",
+            "--rounds",
+            "1",
+            "--name",
+            "full",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
     assert done.returncode == 2, (done.stdout, done.stderr)
     assert "cannot be written" in done.stderr and "Traceback" not in done.stderr
     assert list((tmp_path / "runs").iterdir()) == []
 
 
 def test_never_silent_for_long(toy: Path, tmp_path: Path) -> None:
-    process = subprocess.Popen([sys.executable, "-u", "-m", "fedtune", "search", "fedavg", "--dataset", str(toy), *SMALL, "--trials", "2", "--rounds", "60"],
-                               cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-u",
+            "-m",
+            "fedtune",
+            "search",
+            "fedavg",
+            "--dataset",
+            str(toy),
+            *SMALL,
+            "--trials",
+            "2",
+            "--rounds",
+            "60",
+        ],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
     assert process.stderr is not None
     times = [time.monotonic() for _ in process.stderr]
     process.wait()
@@ -57,12 +107,19 @@ def test_dry_run_creates_nothing(toy: Path, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("words", "says"), [
-    (("search", "fedavgg"), "Did you mean 'fedavg'"), (("search", "fedavg", "--trials", "0"), "trials must be"),
-    (("search", "fedavg", "--gpus-per-trial", "64"), "gpus-per-trial must be"), (("resume", "runs/nothing"), "There is no run"),
-    (("status", "."), "is not a run"), (("export", "runs/nothing"), "There is no run"), (("run", "nothing.yaml"), "nothing.yaml"),
-    (("serch",), "Did you mean 'search'"),
-])
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("search", "fedavgg"), "Did you mean 'fedavg'"),
+        (("search", "fedavg", "--trials", "0"), "trials must be"),
+        (("search", "fedavg", "--gpus-per-trial", "64"), "gpus-per-trial must be"),
+        (("resume", "runs/nothing"), "There is no run"),
+        (("status", "."), "is not a run"),
+        (("export", "runs/nothing"), "There is no run"),
+        (("run", "nothing.yaml"), "nothing.yaml"),
+        (("serch",), "Did you mean 'search'"),
+    ],
+)
 def test_wrong_requests_on_the_command_line(tmp_path: Path, words: tuple[str, ...], says: str) -> None:
     done = fedtune(*words, cwd=tmp_path)
     assert done.returncode == 2 and says in done.stderr and "Traceback" not in done.stderr and done.stdout == ""
@@ -70,8 +127,24 @@ def test_wrong_requests_on_the_command_line(tmp_path: Path, words: tuple[str, ..
 
 
 def test_a_final_run_of_a_method_without_a_global_model(toy: Path, tmp_path: Path) -> None:
-    done = fedtune("run", "lgfedavg", "--dataset", toy, *SMALL, "--rounds", 2, "--seeds", 2, "--set", "attack_images=1", "--set", "attack_steps=2",
-                   "--name", "two", cwd=tmp_path)
+    done = fedtune(
+        "run",
+        "lgfedavg",
+        "--dataset",
+        toy,
+        *SMALL,
+        "--rounds",
+        2,
+        "--seeds",
+        2,
+        "--set",
+        "attack_images=1",
+        "--set",
+        "attack_steps=2",
+        "--name",
+        "two",
+        cwd=tmp_path,
+    )
     assert done.returncode == 0, done.stderr
     assert "2 of 2 seeds trained" in done.stdout and "Local accuracy" in done.stdout and "PSNR" in done.stdout
     assert not list((tmp_path / "runs" / "two").glob("trials/*/model-*"))

@@ -33,7 +33,9 @@ def family(pid: int) -> list[int]:
 
 def listening() -> dict[str, str]:
     """Address by socket inode, of every listening TCP socket."""
-    rows = [line.split() for table in ("tcp", "tcp6") for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]]
+    rows = [
+        line.split() for table in ("tcp", "tcp6") for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]
+    ]
     return {row[9]: row[1].split(":")[0] for row in rows if row[3] == LISTEN}
 
 
@@ -57,8 +59,26 @@ def addresses(pid: int) -> set[str]:
 
 
 def test_a_search_listens_on_the_loopback_device_only_and_spares_servers(toy: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "fedtune", "search", "fedavg", "--dataset", str(toy), "--trials", "2", "--rounds", "2", "--sampler", "random",
-               "--set", "clients=3", "--name", "ports", "--quiet"]
+    command = [
+        sys.executable,
+        "-m",
+        "fedtune",
+        "search",
+        "fedavg",
+        "--dataset",
+        str(toy),
+        "--trials",
+        "2",
+        "--rounds",
+        "2",
+        "--sampler",
+        "random",
+        "--set",
+        "clients=3",
+        "--name",
+        "ports",
+        "--quiet",
+    ]
     search = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
     seen: set[str] = set()
     commands = ""
@@ -69,4 +89,6 @@ def test_a_search_listens_on_the_loopback_device_only_and_spares_servers(toy: Pa
     assert search.returncode == 0
     assert seen, "no listening socket was seen, so this test looked at the wrong processes"
     assert seen <= LOOPBACK
-    assert "/raylet/raylet" in commands and not any(server in commands for server in ("/monitor.py", "/log_monitor.py", "/dashboard.py"))
+    assert "/raylet/raylet" in commands and not any(
+        server in commands for server in ("/monitor.py", "/log_monitor.py", "/dashboard.py")
+    )

@@ -1,4 +1,5 @@
-"""The real command line, real Ray, the real engine on a toy data set: what a user does, and what happens when it is cut short."""
+"""The real command line, real Ray, the real engine on a toy data set: what a user does, and what happens when it is cut
+short."""
 
 from __future__ import annotations
 
@@ -36,16 +37,32 @@ def test_the_record_of_a_search(whole: Path) -> None:
     study = optuna.load_study(study_name=None, storage=f"sqlite:///{whole}/study.db")
     assert len(study.trials) == 12 and study.best_value > 0
     assert {path.name for path in whole.iterdir()} == {
-        run_folder.EXPERIMENT, run_folder.SPACE, run_folder.PROVENANCE, run_folder.STUDY, run_folder.TRIALS, run_folder.LOCK,
+        run_folder.EXPERIMENT,
+        run_folder.SPACE,
+        run_folder.PROVENANCE,
+        run_folder.STUDY,
+        run_folder.TRIALS,
+        run_folder.LOCK,
     }
     assert any(trial.state == optuna.trial.TrialState.PRUNED for trial in study.trials)
     for trial in study.trials:
         folder = whole / run_folder.trial_folder(trial.number)
-        assert {path.name for path in folder.iterdir()} >= {run_folder.CONFIG, run_folder.PARTITION, run_folder.ROUNDS, run_folder.CHECKPOINT, run_folder.LOG}
+        assert {path.name for path in folder.iterdir()} >= {
+            run_folder.CONFIG,
+            run_folder.PARTITION,
+            run_folder.ROUNDS,
+            run_folder.CHECKPOINT,
+            run_folder.LOG,
+        }
         assert trial.user_attrs["stop_reason"] in ("completed", "scheduler")
         assert trial.last_step == trial.user_attrs["rounds"]
     provenance = json.loads((whole / run_folder.PROVENANCE).read_text())
-    assert provenance["versions"]["torch"] and provenance["dataset"]["hash"] and provenance["partition"]["0"] and provenance["device"] == "cpu"
+    assert (
+        provenance["versions"]["torch"]
+        and provenance["dataset"]["hash"]
+        and provenance["partition"]["0"]
+        and provenance["device"] == "cpu"
+    )
 
 
 def test_concurrency_changes_nothing(whole: Path, toy: Path, tmp_path: Path) -> None:
@@ -63,7 +80,11 @@ def test_kill_and_resume_is_uninterrupted(whole: Path, toy: Path, tmp_path: Path
     assert status["state"] == "resumable" and status["running"]
     moved = tmp_path / "elsewhere"
     folder.rename(moved)
-    done = fedtune("resume", moved, cwd="/", )  # type: ignore[arg-type]
+    done = fedtune(
+        "resume",
+        moved,
+        cwd="/",
+    )  # type: ignore[arg-type]
     assert done.returncode == 0, done.stderr
     assert frozen(moved) == frozen(whole)
     assert json.loads(fedtune("status", moved, "--json", cwd=tmp_path).stdout)["state"] == "finished"
@@ -79,7 +100,10 @@ def test_interrupted_cleanly(whole: Path, toy: Path, tmp_path: Path, number: sig
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, (out, err)
     assert "Go on with: fedtune resume runs/cut" in out and "Traceback" not in err
-    assert {t.user_attrs.get("stop_reason") for t in optuna.load_study(study_name=None, storage=f"sqlite:///{folder}/study.db").trials} >= {"interrupted"}
+    assert {
+        t.user_attrs.get("stop_reason")
+        for t in optuna.load_study(study_name=None, storage=f"sqlite:///{folder}/study.db").trials
+    } >= {"interrupted"}
     assert fedtune("resume", folder, cwd=tmp_path).returncode == 0
     assert frozen(folder) == frozen(whole)
 
@@ -102,9 +126,15 @@ def test_export_and_final_run(whole: Path, toy: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     assert found["seeds"] == [1_000_000_000, 1_000_000_001] and len(found["models"]) == 2
-    assert len(found["metrics"]["global_accuracy"]["values"]) == 2 and found["metrics"]["global_accuracy"]["std"] is not None
-    code = f"from fedtune import load_model; model, card = load_model({found['models'][0]!r}); " \
-           "import torch; print(model((torch.zeros(4, *card.shape) / 255 - card.mean) / card.std).shape, model.training, card.details['round'])"
+    assert (
+        len(found["metrics"]["global_accuracy"]["values"]) == 2
+        and found["metrics"]["global_accuracy"]["std"] is not None
+    )
+    code = (
+        f"from fedtune import load_model; model, card = load_model({found['models'][0]!r}); "
+        "import torch; print(model((torch.zeros(4, *card.shape) / 255 - card.mean) / card.std).shape, "
+        "model.training, card.details['round'])"
+    )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert shown[:4] == ["torch.Size([4,", "4])", "False", shown[3]]
     # The saved model is that of the round with the best validation value, of equal ones the first.

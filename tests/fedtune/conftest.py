@@ -16,7 +16,7 @@ from fedtune.machine import cluster
 from fedtune.planning.plan import Plan
 from fedtune.record.experiment import Experiment
 from fedtune.record.run_directory import create
-from fedtune.record.study import open_study
+from fedtune.record.study import StudyFile
 from search_spaces import run_folder
 from search_spaces.dimension import Dimension
 from search_spaces.parameter import Parameter
@@ -31,7 +31,8 @@ def timing(key: str) -> bool:
 
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[None]:
-    """One Ray for all tests of a session; starting it takes seconds. Its two GPUs are declared only, for tests of placement."""
+    """One Ray for all tests of a session; starting it takes seconds. Its two GPUs are declared only, for tests of
+    placement."""
     import os
 
     os.environ.update(cluster.ENVIRONMENT | {"RAY_AUTH_MODE": "disabled"})
@@ -39,8 +40,15 @@ def ray_cluster() -> Iterator[None]:
     from ray import cloudpickle
 
     cloudpickle.register_pickle_by_value(fake)
-    ray.init(num_cpus=8, num_gpus=2, include_dashboard=False, object_store_memory=cluster.OBJECT_STORE, log_to_driver=False,
-             logging_level="ERROR", _system_config=cluster.SERVERS)
+    ray.init(
+        num_cpus=8,
+        num_gpus=2,
+        include_dashboard=False,
+        object_store_memory=cluster.OBJECT_STORE,
+        log_to_driver=False,
+        logging_level="ERROR",
+        _system_config=cluster.SERVERS,
+    )
     yield
     ray.shutdown()
 
@@ -48,15 +56,35 @@ def ray_cluster() -> Iterator[None]:
 def space(**fix: Any) -> Space:
     alpha = Parameter("alpha", "real", 0.5, "", low=0.0, high=2.0)
     lam = Parameter("lambda_", "real", 0.5, "", low=0.0, high=1.0)
-    return Space("two", "fedavg", {
-        "alpha": Dimension(alpha, 0.0, 2.0, grid=(0.0, 1.0, 2.0)), "lambda": Dimension(lam, 0.0, 1.0, grid=(0.0, 0.5)),
-    }, fix=fix)
+    return Space(
+        "two",
+        "fedavg",
+        {
+            "alpha": Dimension(alpha, 0.0, 2.0, grid=(0.0, 1.0, 2.0)),
+            "lambda": Dimension(lam, 0.0, 1.0, grid=(0.0, 0.5)),
+        },
+        fix=fix,
+    )
 
 
 def experiment(folder: Path, **changes: Any) -> Experiment:
     basis = Experiment(
-        name=folder.name, kind="search", method="fedavg", space="two", profile="small", values={"rounds": 9}, metric=("val_global_accuracy",),
-        select_on="validation", trials=12, rounds=9, seed=0, seeds=(0, 1), sampler="tpe", scheduler="asha", concurrency=2, cpus_per_trial=0.5,
+        name=folder.name,
+        kind="search",
+        method="fedavg",
+        space="two",
+        profile="small",
+        values={"rounds": 9},
+        metric=("val_global_accuracy",),
+        select_on="validation",
+        trials=12,
+        rounds=9,
+        seed=0,
+        seeds=(0, 1),
+        sampler="tpe",
+        scheduler="asha",
+        concurrency=2,
+        cpus_per_trial=0.5,
     )
     values = {**basis.values, **changes.pop("values", {})}
     changed = dataclasses.replace(basis, **changes)
@@ -70,7 +98,9 @@ def conduct(ray_cluster: None, tmp_path: Path) -> Callable[..., Result]:
     def call(name: str, **changes: Any) -> Result:
         folder = tmp_path / name
         simulate = changes.pop("simulate", fake.Fake)
-        return carry_out(Plan(folder, experiment(folder, **changes), space(), {}, (), {}), quiet=True, simulate=simulate)
+        return carry_out(
+            Plan(folder, experiment(folder, **changes), space(), {}, (), {}), quiet=True, simulate=simulate
+        )
 
     return call
 
@@ -82,18 +112,26 @@ def start(folder: Path, **changes: Any) -> Experiment:
     return made
 
 
-def watch(made: Experiment) -> progress.Watch:
-    return progress.Watch(made, "quiet")
+def watch(made: Experiment) -> progress.ProgressDisplay:
+    return progress.ProgressDisplay(made, "quiet")
 
 
 def frozen(folder: Path) -> list[dict[str, Any]]:
-    """Everything a run records of its trials that is not a timing: states, values, curves, parameters, attributes, rows."""
+    """Everything a run records of its trials that is not a timing: states, values, curves, parameters, attributes,
+    rows."""
     found = []
-    for trial in open_study(folder).get_trials(deepcopy=False):
+    for trial in StudyFile(folder).study.get_trials(deepcopy=False):
         rows = (folder / run_folder.trial_folder(trial.number) / run_folder.ROUNDS).read_text().splitlines()
-        found.append({
-            "number": trial.number, "state": trial.state.name, "values": trial.values, "params": trial.params, "system": trial.system_attrs,
-            "curve": trial.intermediate_values, "attributes": {k: v for k, v in trial.user_attrs.items() if not timing(k)},
-            "rows": [{k: v for k, v in json.loads(row).items() if not timing(k)} for row in rows],
-        })
+        found.append(
+            {
+                "number": trial.number,
+                "state": trial.state.name,
+                "values": trial.values,
+                "params": trial.params,
+                "system": trial.system_attrs,
+                "curve": trial.intermediate_values,
+                "attributes": {k: v for k, v in trial.user_attrs.items() if not timing(k)},
+                "rows": [{k: v for k, v in json.loads(row).items() if not timing(k)} for row in rows],
+            }
+        )
     return found

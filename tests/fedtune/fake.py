@@ -16,7 +16,15 @@ from search_spaces.errors import UserError
 class Fake:
     """Misbehaves as values["trouble"] says."""
 
-    def __init__(self, method: str, values: Mapping[str, Any], seeds: Sequence[int], *, device: str = "cpu", data_dir: str | None = None) -> None:
+    def __init__(
+        self,
+        method: str,
+        values: Mapping[str, Any],
+        seeds: Sequence[int],
+        *,
+        device: str = "cpu",
+        data_dir: str | None = None,
+    ) -> None:
         self.values, self.seeds, self.rounds, self.round = dict(values), tuple(seeds), int(values["rounds"]), 0
         self.state = 0.0
         if values.get("trouble") == "setup":
@@ -41,8 +49,15 @@ class Fake:
             value = quality * (1 - math.exp(-self.round / 3)) + self.state + 0.001 * (seed % 7)
             loss = math.nan if trouble == "nan" and self.round == 2 else 1 - value
             row = {"round": self.round, "seed": seed, "train_loss": loss, "bytes_up": 100 * self.round, "seconds": 0.01}
-            if (self.round % int(self.values.get("eval_every", 1)) == 0 or self.round == self.rounds) and trouble != "unmeasured":
-                row |= {"val_global_accuracy": value, "global_accuracy": value - 0.01, "val_wlp": value / 2, "wlp": value / 2.1}
+            if (
+                self.round % int(self.values.get("eval_every", 1)) == 0 or self.round == self.rounds
+            ) and trouble != "unmeasured":
+                row |= {
+                    "val_global_accuracy": value,
+                    "global_accuracy": value - 0.01,
+                    "val_wlp": value / 2,
+                    "wlp": value / 2.1,
+                }
             rows.append(row)
         return rows
 
@@ -61,8 +76,9 @@ class Fake:
 
 
 class Hungry(Fake):
-    """Runs out of memory in round 2 until Ray has set aside values["needs"] of values["resource"]; notes in values["diary"] who
-    stepped when, with what share and on which GPU. The first values["together"] processes wait for each other."""
+    """Runs out of memory in round 2 until Ray has set aside values["needs"] of values["resource"]; notes in
+    values["diary"] who stepped when, with what share and on which GPU. The first values["together"] processes wait for
+    each other."""
 
     def _wait_for_others(self) -> None:
         folder, deadline = Path(self.values["diary"] + ".processes"), time.monotonic() + 120
@@ -78,8 +94,14 @@ class Hungry(Fake):
         self._wait_for_others()
         had = ray.get_runtime_context().get_assigned_resources().get(self.values["resource"], 0.0)
         with Path(self.values["diary"]).open("a") as file:
-            note = {"alpha": self.values["alpha"], "round": self.round + 1, "share": had, "gpu": os.environ.get("CUDA_VISIBLE_DEVICES"),
-                    "process": os.getpid(), "begin": time.monotonic()}
+            note = {
+                "alpha": self.values["alpha"],
+                "round": self.round + 1,
+                "share": had,
+                "gpu": os.environ.get("CUDA_VISIBLE_DEVICES"),
+                "process": os.getpid(),
+                "begin": time.monotonic(),
+            }
             if self.round == 1 and self.values["alpha"] < self.values["hungry_below"] and had < self.values["needs"]:
                 file.write(json.dumps(note | {"end": time.monotonic()}) + "\n")
                 if self.values.get("killed"):

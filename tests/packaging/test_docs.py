@@ -1,7 +1,7 @@
 """The documents are true: what they tell a reader to write is written, what they tell them to run is run.
 
-A code block whose first line is ```lang path is a file, ```sh is run (with `fails`: must exit with 2), ```text is part of
-what the last command printed, ```python without a path is run. It all happens in a copy of the repository.
+A code block whose first line is ```lang path is a file, ```sh is run (with `fails`: must exit with 2), ```text is part
+of what the last command printed, ```python without a path is run. It all happens in a copy of the repository.
 """
 
 from __future__ import annotations
@@ -41,7 +41,13 @@ def blocks(document: Path) -> list[Block]:
 def follow(document: Path, folder: Path) -> None:
     """Does what the text says in `folder`."""
     tools = Path(sys.executable).parent
-    environment = {**os.environ, "PYTHONPATH": str(folder), "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "200", "OMP_NUM_THREADS": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(folder),
+        "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}",
+        "COLUMNS": "200",
+        "OMP_NUM_THREADS": "1",
+    }
     said = ""
     done = 0
     for block in blocks(document):
@@ -54,8 +60,12 @@ def follow(document: Path, folder: Path) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(block.text, encoding="utf-8")
         elif block.language in ("sh", "python"):
-            command = ["bash", "-ec", block.text] if block.language == "sh" else [str(tools / "python"), "-c", block.text]
-            ran = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=environment, timeout=300)
+            command = (
+                ["bash", "-ec", block.text] if block.language == "sh" else [str(tools / "python"), "-c", block.text]
+            )
+            ran = subprocess.run(
+                command, capture_output=True, text=True, check=False, cwd=folder, env=environment, timeout=300
+            )
             said = ran.stdout + ran.stderr
             assert ran.returncode == (2 if block.note == "fails" else 0), said
             done += 1
@@ -88,17 +98,30 @@ def test_files_that_are_named_exist(document: Path) -> None:
 
 def test_the_run_directory_is_described_as_it_is() -> None:
     text = (ROOT / "docs" / "how-it-fits.md").read_text(encoding="utf-8")
-    for name in (run_folder.EXPERIMENT, run_folder.SPACE, run_folder.PROVENANCE, run_folder.STUDY, run_folder.trial_folder(0),
-                 run_folder.CONFIG, run_folder.PARTITION, run_folder.ROUNDS, run_folder.CHECKPOINT, run_folder.LOG):
+    for name in (
+        run_folder.EXPERIMENT,
+        run_folder.SPACE,
+        run_folder.PROVENANCE,
+        run_folder.STUDY,
+        run_folder.trial_folder(0),
+        run_folder.CONFIG,
+        run_folder.PARTITION,
+        run_folder.ROUNDS,
+        run_folder.CHECKPOINT,
+        run_folder.LOG,
+    ):
         assert re.search(rf"^ *{re.escape(name)}/? ", text + " ", re.MULTILINE) or f"{name}/\n" in text, name
 
 
-@pytest.mark.parametrize(("text", "fault"), [
-    ("```sh\nfalse\n```\n", "assert 1 == 0"),
-    ("```sh\necho one\n```\n\n```text\ntwo\n```\n", "was not printed"),
-    ("```sh fails\ntrue\n```\n", "assert 0 == 2"),
-    ("no commands\n", "tells the reader to run nothing"),
-])
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("```sh\nfalse\n```\n", "assert 1 == 0"),
+        ("```sh\necho one\n```\n\n```text\ntwo\n```\n", "was not printed"),
+        ("```sh fails\ntrue\n```\n", "assert 0 == 2"),
+        ("no commands\n", "tells the reader to run nothing"),
+    ],
+)
 def test_a_document_that_is_not_true_is_found(tmp_path: Path, text: str, fault: str) -> None:
     document = tmp_path / "wrong.md"
     document.write_text(text)

@@ -14,7 +14,10 @@ PACKAGES = ("fedtune", "search_spaces", "trainables", "analysis")
 
 
 def lint(folder: Path) -> subprocess.CompletedProcess[str]:
-    code = "import sys; sys.path.insert(0, '.'); from importlinter.cli import lint_imports_command; lint_imports_command(['--no-cache', '--no-logo'])"
+    code = (
+        "import sys; sys.path.insert(0, '.'); from importlinter.cli import lint_imports_command; "
+        "lint_imports_command(['--no-cache', '--no-logo'])"
+    )
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=folder)
 
 
@@ -24,23 +27,26 @@ def test_layers() -> None:
     assert "8 kept, 0 broken" in done.stdout
 
 
-@pytest.mark.parametrize(("file", "line"), [
-    ("analysis/bad.py", "import trainables.method"),
-    ("trainables/bad.py", "import search_spaces.run_folder"),
-    ("trainables/bad.py", "import ray"),
-    ("trainables/methods/bad.py", "def f() -> None:\n    from ray import tune"),
-    ("analysis/bad.py", "import torch"),
-    ("search_spaces/bad.py", "import ray.tune"),
-    ("search_spaces/bad.py", "import fedtune"),
-    ("trainables/bad.py", "import fedtune"),
-    # Rooms of one package, and modules of one room.
-    ("trainables/building_blocks/bad.py", "import trainables.methods.fedavg"),
-    ("trainables/kernels/bad.py", "import trainables.models"),
-    ("fedtune/trials/bad.py", "import fedtune.planning.plan"),
-    ("analysis/runs/bad.py", "import analysis.labels"),
-    ("search_spaces/errors.py", "import search_spaces.space"),
-    ("analysis/runs/study.py", "import analysis.runs.run"),
-])
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("analysis/bad.py", "import trainables.method"),
+        ("trainables/bad.py", "import search_spaces.run_folder"),
+        ("trainables/bad.py", "import ray"),
+        ("trainables/methods/bad.py", "def f() -> None:\n    from ray import tune"),
+        ("analysis/bad.py", "import torch"),
+        ("search_spaces/bad.py", "import ray.tune"),
+        ("search_spaces/bad.py", "import fedtune"),
+        ("trainables/bad.py", "import fedtune"),
+        # Rooms of one package, and modules of one room.
+        ("trainables/building_blocks/bad.py", "import trainables.methods.fedavg"),
+        ("trainables/kernels/bad.py", "import trainables.models"),
+        ("fedtune/trials/bad.py", "import fedtune.planning.plan"),
+        ("analysis/runs/bad.py", "import analysis.labels"),
+        ("search_spaces/errors.py", "import search_spaces.space"),
+        ("analysis/runs/study.py", "import analysis.runs.run"),
+    ],
+)
 def test_a_breach_is_found(tmp_path: Path, file: str, line: str) -> None:
     for package in PACKAGES:
         shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))

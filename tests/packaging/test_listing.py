@@ -31,6 +31,7 @@ Cli = Callable[..., Done]
 @pytest.fixture
 def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
     """The command line in this process, 300 columns wide, so that torch is imported once."""
+
     def call(*arguments: str) -> Done:
         monkeypatch.setattr(sys, "argv", ["fedtune", *arguments])
         monkeypatch.setenv("COLUMNS", "300")
@@ -58,7 +59,12 @@ def test_a_methods_parameters_are_all_explained(method: str) -> None:
     assert {row["key"] for row in rows if row["option"] is None} == set(declared)
     for row in rows:
         parameter = declared[row["key"]]
-        assert (row["default"], row["symbol"], row["doc"], row["source"]) == (parameter.default, parameter.symbol, parameter.doc, parameter.source)
+        assert (row["default"], row["symbol"], row["doc"], row["source"]) == (
+            parameter.default,
+            parameter.symbol,
+            parameter.doc,
+            parameter.source,
+        )
         assert row["bounds"] == parameter.must()
         assert (row["tuned"] is None) == (parameter.tune is False)
 
@@ -76,7 +82,10 @@ def test_spaces_lists_every_preset(cli: Cli) -> None:
     rows = fedtune.spaces("dfrd")
     assert [row["name"] for row in rows] == presets.names("dfrd")
     alpha_lambda = next(row for row in rows if row["name"] == "alpha_lambda")
-    assert alpha_lambda["cells"] == 30 and alpha_lambda["search"] == {"alpha": "[0.25, 1.5], grid of 6", "lambda": "[0.1, 0.9], grid of 5"}
+    assert alpha_lambda["cells"] == 30 and alpha_lambda["search"] == {
+        "alpha": "[0.25, 1.5], grid of 6",
+        "lambda": "[0.1, 0.9], grid of 5",
+    }
     assert next(row for row in rows if row["name"] == "default")["cells"] is None
     assert json.loads(cli("spaces", "dfrd", "--json").stdout) == rows
     assert {row["method"] for row in fedtune.spaces()} == set(registry.methods())
@@ -91,11 +100,14 @@ def test_datasets_says_where_files_belong(cli: Cli, tmp_path: Path, monkeypatch:
     assert "there is nothing to download" in cli("datasets", "digits").stdout
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    (("methods", "dfdr"), "Unknown method 'dfdr'. Did you mean 'dfrd'?"),
-    (("spaces", "dfdr"), "Unknown method 'dfdr'. Did you mean 'dfrd'?"),
-    (("datasets", "digts"), "Unknown data set 'digts'. Did you mean 'digits'?"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("methods", "dfdr"), "Unknown method 'dfdr'. Did you mean 'dfrd'?"),
+        (("spaces", "dfdr"), "Unknown method 'dfdr'. Did you mean 'dfrd'?"),
+        (("datasets", "digts"), "Unknown data set 'digts'. Did you mean 'digits'?"),
+    ],
+)
 def test_unknown_names(cli: Cli, arguments: tuple[str, ...], said: str) -> None:
     done = cli(*arguments)
     assert (done.returncode, done.stdout, done.stderr.strip()) == (2, "", said)
@@ -119,9 +131,15 @@ def test_doctor_names_a_cache_that_cannot_be_written(cli: Cli, tmp_path: Path, m
     assert "cannot be written: Not a directory" in done.stdout and "1 problem to mend" in done.stdout
 
 
-@pytest.mark.parametrize(("compiled", "kept", "noted"), [(False, False, True), (False, True, False), (True, False, False)])
+@pytest.mark.parametrize(
+    ("compiled", "kept", "noted"), [(False, False, True), (False, True, False), (True, False, False)]
+)
 def test_doctor_notes_packages_that_are_compiled_at_every_import(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: bool, kept: bool, noted: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    compiled: bool,
+    kept: bool,
+    noted: bool,
 ) -> None:
     from fedtune.api.doctor import _compiled
 

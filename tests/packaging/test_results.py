@@ -1,7 +1,8 @@
-"""docs/results.md and scripts/results.sh tell the same story, and every command in it and in the README is one that fedtune accepts.
+"""docs/results.md and scripts/results.sh tell the same story, and every command in it and in the README is one that
+fedtune accepts.
 
-The commands are read by letting bash run the document's blocks and the script with a `fedtune` that only notes its arguments.
-They are planned in full, not carried out.
+The commands are read by letting bash run the document's blocks and the script with a `fedtune` that only notes its
+arguments. They are planned in full, not carried out.
 """
 
 from __future__ import annotations
@@ -36,7 +37,11 @@ def noted(bash: str, folder: Path) -> list[list[str]]:
     """The words of every fedtune command that this bash text would run."""
     notes = folder / "notes"
     done = subprocess.run(
-        ["bash", "-c", f"{NOTE} {{ {bash}\n}} 9>{shlex.quote(str(notes))}"], cwd=folder, capture_output=True, text=True, check=False
+        ["bash", "-c", f"{NOTE} {{ {bash}\n}} 9>{shlex.quote(str(notes))}"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return [shlex.split(line) for line in notes.read_text(encoding="utf-8").splitlines()]
@@ -47,7 +52,9 @@ def commands(name: str, folder: Path) -> list[list[str]]:
     text = (ROOT / name).read_text(encoding="utf-8")
     lines = "\n".join(SH.findall(text)).splitlines() if name == "docs/results.md" else []
     if name == "README.md":
-        lines = [line.strip() for line in text.splitlines() if line.strip().startswith(("fedtune run", "fedtune search"))]
+        lines = [
+            line.strip() for line in text.splitlines() if line.strip().startswith(("fedtune run", "fedtune search"))
+        ]
     return [c for c in noted("\n".join(lines), folder) if c[0] in ("run", "search")]
 
 
@@ -90,7 +97,10 @@ def test_the_script_compares_only_runs_it_has_made(tmp_path: Path) -> None:
     made: set[str] = set()
     compared: set[str] = set()
     runs = tmp_path / "runs"
-    keeps = f'fedtune() {{ printf "%q " "$@" >&9; echo >&9; [ "$1" = run ] && mkdir -p "{runs}/${{@: -6:1}}" || true; }}; export -f fedtune;'
+    keeps = (
+        f'fedtune() {{ printf "%q " "$@" >&9; echo >&9; [ "$1" = run ] && mkdir -p "{runs}/${{@: -6:1}}" || true; }}; '
+        "export -f fedtune;"
+    )
     for command in noted(f"{keeps} RUNS={shlex.quote(str(runs))} bash {shlex.quote(str(SCRIPT))}", tmp_path):
         if command[0] == "run":
             made.add(name(command))

@@ -36,7 +36,9 @@ def script(path: Path, text: str) -> Path:
 
 
 def call(folder: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env={**os.environ, **environment})
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=folder, env={**os.environ, **environment}
+    )
 
 
 def test_an_old_python_is_refused(checkout: Path) -> None:
@@ -59,7 +61,9 @@ def test_without_a_browser_and_without_rights_the_tests_are_skipped_in_a_sentenc
     for name in ("bash", "dirname", "env"):
         (tools / name).symlink_to(str(shutil.which(name)))
     done = call(checkout, "scripts/chromium.sh", PATH=str(tools))
-    assert done.returncode == 0 and done.stdout.startswith("No Chromium found, so the tests marked browser are skipped.")
+    assert done.returncode == 0 and done.stdout.startswith(
+        "No Chromium found, so the tests marked browser are skipped."
+    )
 
 
 def test_a_browser_that_is_there_is_left_alone(checkout: Path) -> None:
@@ -91,7 +95,9 @@ def test_the_demos_last_words(tmp_path: Path) -> None:
     trial = final / run_folder.trial_folder(0)
     trial.mkdir(parents=True)
     search.mkdir()
-    (search / "best.yaml").write_text(yaml.safe_dump({"method": "dfrd", "parameters": {"alpha": 0.5, "rho": 10}, "searched": ["alpha"]}))
+    (search / "best.yaml").write_text(
+        yaml.safe_dump({"method": "dfrd", "parameters": {"alpha": 0.5, "rho": 10}, "searched": ["alpha"]})
+    )
     (trial / "model-1.json").write_text(json.dumps({"model": "cnn_small", "dataset": "digits"}))
     study = optuna.create_study(storage=f"sqlite:///{final / run_folder.STUDY}")
     (final / run_folder.EXPERIMENT).write_text("version: 1\nkind: run\n")

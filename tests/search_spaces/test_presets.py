@@ -13,7 +13,9 @@ from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError
 from search_spaces.parameter import Parameter
 
-ALL = sorted((folder.name, path.stem) for folder in presets.FOLDER.iterdir() if folder.is_dir() for path in folder.glob("*.yaml"))
+ALL = sorted(
+    (folder.name, path.stem) for folder in presets.FOLDER.iterdir() if folder.is_dir() for path in folder.glob("*.yaml")
+)
 
 
 def declared_for(method: str) -> dict[str, Parameter]:
@@ -22,7 +24,9 @@ def declared_for(method: str) -> dict[str, Parameter]:
 
 def test_there_are_presets_and_default_comes_first() -> None:
     assert presets.names("dfrd")[0] == "default"
-    assert {"alpha_lambda", "betas", "transferability", "merge_op", "components", "weighting", "omega", "rho"} <= set(presets.names("dfrd"))
+    assert {"alpha_lambda", "betas", "transferability", "merge_op", "components", "weighting", "omega", "rho"} <= set(
+        presets.names("dfrd")
+    )
     assert presets.names("no_such_method") == []
 
 
@@ -33,7 +37,10 @@ def test_every_preset_loads_and_its_profiles_are_possible(method: str, name: str
     space = presets.load(method, name, declared)
     assert space.title and space.source and space.name == name
     assert set(space.figures) <= set(importlib.import_module("analysis.figures").figures())
-    assert space.published is None or importlib.resources.files("analysis").joinpath("published", f"{space.published}.csv").is_file()
+    assert (
+        space.published is None
+        or importlib.resources.files("analysis").joinpath("published", f"{space.published}.csv").is_file()
+    )
     for profile in presets.PROFILES:
         chosen = {key: value for key, value in space.profiles[profile].items() if key in declared}
         for point in (space.grid_points(2)[0], space.grid_points(2)[-1]):
@@ -46,7 +53,11 @@ def test_the_papers_grid() -> None:
     space = presets.load("dfrd", "alpha_lambda", declared_for("dfrd"))
     points = space.grid_points()
     assert len(points) == 30
-    assert points[0] == {"alpha": 0.25, "lambda": 0.1} and points[1] == {"alpha": 0.25, "lambda": 0.3} and points[-1] == {"alpha": 1.5, "lambda": 0.9}
+    assert (
+        points[0] == {"alpha": 0.25, "lambda": 0.1}
+        and points[1] == {"alpha": 0.25, "lambda": 0.3}
+        and points[-1] == {"alpha": 1.5, "lambda": 0.9}
+    )
     assert space.fix == {"base": "fedrolex", "omega": 0.1, "rho": 10}
     assert space.figures == ("heatmap",) and space.published == "dfrd_fig5"
 

@@ -43,7 +43,9 @@ def dimensions(draw: Any) -> Dimension:
         high = min(high, low + step * 1000)
         high = reachable(low, high, step)
     grid = tuple(draw(st.lists(st.sampled_from([low, high]), min_size=1, unique=True))) if draw(st.booleans()) else None
-    return Dimension(Parameter(name, kind, low, "doc", low=low, high=high, log=log, step=step), low, high, log, step, grid=grid)
+    return Dimension(
+        Parameter(name, kind, low, "doc", low=low, high=high, log=log, step=step), low, high, log, step, grid=grid
+    )
 
 
 @given(dimensions())
@@ -63,8 +65,19 @@ def test_optuna_keeps_a_dimension_in_its_own_storage(dimension: Dimension) -> No
 
 @given(dimensions())
 def test_a_space_survives_json(dimension: Dimension) -> None:
-    space = Space("s", "m", {dimension.key: dimension}, "Title", "Source", {"rho": 3, "base": "x"}, {"small": {"seeds": 2}, "paper": {}},
-                  ("heatmap",), "fig5", ("val_amp", "val_global_accuracy"), True)
+    space = Space(
+        "s",
+        "m",
+        {dimension.key: dimension},
+        "Title",
+        "Source",
+        {"rho": 3, "base": "x"},
+        {"small": {"seeds": 2}, "paper": {}},
+        ("heatmap",),
+        "fig5",
+        ("val_amp", "val_global_accuracy"),
+        True,
+    )
     assert Space.from_json(json.loads(json.dumps(space.to_json(), allow_nan=False))) == space
 
 
@@ -116,18 +129,38 @@ def test_the_declaration_gives_the_default_dimension() -> None:
 
 
 def test_grid_points_run_the_last_dimension_fastest() -> None:
-    space = Space("s", "m", {"alpha": Dimension(DECLARED["alpha"], 0, 1, grid=(1.0, 0.0)), "use_ema": Dimension(DECLARED["use_ema"])})
+    space = Space(
+        "s",
+        "m",
+        {"alpha": Dimension(DECLARED["alpha"], 0, 1, grid=(1.0, 0.0)), "use_ema": Dimension(DECLARED["use_ema"])},
+    )
     assert space.grid_points() == [
-        {"alpha": 1.0, "use_ema": False}, {"alpha": 1.0, "use_ema": True}, {"alpha": 0.0, "use_ema": False}, {"alpha": 0.0, "use_ema": True},
+        {"alpha": 1.0, "use_ema": False},
+        {"alpha": 1.0, "use_ema": True},
+        {"alpha": 0.0, "use_ema": False},
+        {"alpha": 0.0, "use_ema": True},
     ]
 
 
 def test_one_at_a_time_goes_through_the_defaults() -> None:
-    space = Space("s", "m", {"alpha": Dimension(DECLARED["alpha"], 0, 1, grid=(0.0, 0.5, 1.0)), "rho": Dimension(DECLARED["rho"], 0, 9, grid=(5, 9)),
-                             "use_ema": Dimension(DECLARED["use_ema"])}, one_at_a_time=True)
+    space = Space(
+        "s",
+        "m",
+        {
+            "alpha": Dimension(DECLARED["alpha"], 0, 1, grid=(0.0, 0.5, 1.0)),
+            "rho": Dimension(DECLARED["rho"], 0, 9, grid=(5, 9)),
+            "use_ema": Dimension(DECLARED["use_ema"]),
+        },
+        one_at_a_time=True,
+    )
     start = {"alpha": 0.5, "rho": 0, "use_ema": True}
     assert space.grid_points() == [
-        start, start | {"alpha": 0.0}, start | {"alpha": 1.0}, start | {"rho": 5}, start | {"rho": 9}, start | {"use_ema": False},
+        start,
+        start | {"alpha": 0.0},
+        start | {"alpha": 1.0},
+        start | {"rho": 5},
+        start | {"rho": 9},
+        start | {"use_ema": False},
     ]
     assert space.cells() == 6 and all(space.contains(point) for point in space.grid_points())
     assert Space.from_json(json.loads(json.dumps(space.to_json()))) == space

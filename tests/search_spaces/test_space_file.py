@@ -28,7 +28,9 @@ def problems(tmp_path: Path, text: str, declared: Declared) -> list[str]:
 
 
 def test_a_whole_file(tmp_path: Path, declared: Declared) -> None:
-    space = load(tmp_path, """\
+    space = load(
+        tmp_path,
+        """\
 method: m
 title: EMA generator, α × λ
 source: Fig. 5
@@ -48,7 +50,9 @@ profiles:
 figures: [heatmap]
 published: fig5
 metric: [val_global_accuracy, val_local_accuracy]
-""", declared)
+""",
+        declared,
+    )
     assert (space.name, space.method, space.title, space.source) == ("space", "m", "EMA generator, α × λ", "Fig. 5")
     assert space.search["alpha"].grid == (0.25, 1.5, 1.0)
     d = space.distributions()
@@ -66,7 +70,9 @@ metric: [val_global_accuracy, val_local_accuracy]
 
 
 def test_every_problem_at_once_with_its_line(tmp_path: Path, declared: Declared) -> None:
-    found = problems(tmp_path, """\
+    found = problems(
+        tmp_path,
+        """\
 method: other
 serach: {}
 search:
@@ -88,7 +94,9 @@ profiles:
   small: {seeds: 0, decay: much, select_on_test: true}
 figures: 3
 metric: accuracy
-""", declared)
+""",
+        declared,
+    )
     assert found == [
         "Unknown key 'serach' (space.yaml, line 2). Did you mean 'search'?",
         "method must be 'm', the method this search is for, got 'other' (space.yaml, line 1).",
@@ -114,37 +122,44 @@ metric: accuracy
     ]
 
 
-@pytest.mark.parametrize(("entry", "said"), [
-    ("alpha: {grid: []}", "grid of alpha must be a list of at least one number, got []"),
-    ("alpha: {grid: 0.5}", "grid of alpha must be a list of at least one number, got 0.5"),
-    ("alpha: {grid: [0.5, 0.5]}", "grid of alpha must be distinct numbers, got 0.5 twice"),
-    ("alpha: {grid: [0.5, high]}", "grid of alpha must be a number in [0, 2], got 'high'"),
-    ("alpha: {grid: [0.5, 1], low: 0.6}", "low of alpha must be at most 0.5, which its grid holds, got 0.6"),
-    ("alpha: {grid: [0.5, 1], high: 0.6}", "high of alpha must be at least 1, which its grid holds, got 0.6"),
-    ("alpha: {low: wide}", "low of alpha must be a number in [0, 2], got 'wide'"),
-    ("alpha: {low: .nan}", "low of alpha must be a number in [0, 2], got nan"),
-    ("alpha: {low: true}", "low of alpha must be a number in [0, 2], got True"),
-    ("alpha: {low: 0, high: 1, log: true}", "low of alpha must be above 0 on a log scale, got 0"),
-    ("alpha: {low: 0, high: 1, log: maybe}", "log of alpha must be true or false, got 'maybe'"),
-    ("alpha: {low: 0, high: 1, step: 0.3}", "step of alpha must be a whole part of the way from 0 to 1, got 0.3"),
-    ("alpha: {low: 0, high: 1, step: 0}", "step of alpha must be above 0, got 0"),
-    ("alpha: {low: 0.5, high: 1, step: 0.5, log: true}", "step of alpha must be left out on a log scale, got 0.5"),
-    ("rho: {low: 0, high: 10, step: 2.5}", "step of rho must be a whole number, got 2.5"),
-    ("alpha: 0.5", "alpha must be written as {low: ..., high: ...} or {grid: [...]}, got 0.5"),
-    ("merge_op: mul", "merge_op must be written as {options: [...]}, got 'mul'"),
-    ("merge_op: {options: []}", "options of merge_op must be a list of at least one option, got []"),
-    ("open: {low: 3}", "open must be given low and high here, as it is declared without them, got {'low': 3}"),
-    ("kind: {options: {a: {depth: {}}}}", "Unknown parameter 'depth'"),
-    ("kind: {options: {c: {width: {}}}}", "Unknown parameter 'width'"),
-    ("kind: {options: {a: {width: {low: 2, high: 99}}}}", "high of width must be a whole number in [1, 8], got 99"),
-])
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("alpha: {grid: []}", "grid of alpha must be a list of at least one number, got []"),
+        ("alpha: {grid: 0.5}", "grid of alpha must be a list of at least one number, got 0.5"),
+        ("alpha: {grid: [0.5, 0.5]}", "grid of alpha must be distinct numbers, got 0.5 twice"),
+        ("alpha: {grid: [0.5, high]}", "grid of alpha must be a number in [0, 2], got 'high'"),
+        ("alpha: {grid: [0.5, 1], low: 0.6}", "low of alpha must be at most 0.5, which its grid holds, got 0.6"),
+        ("alpha: {grid: [0.5, 1], high: 0.6}", "high of alpha must be at least 1, which its grid holds, got 0.6"),
+        ("alpha: {low: wide}", "low of alpha must be a number in [0, 2], got 'wide'"),
+        ("alpha: {low: .nan}", "low of alpha must be a number in [0, 2], got nan"),
+        ("alpha: {low: true}", "low of alpha must be a number in [0, 2], got True"),
+        ("alpha: {low: 0, high: 1, log: true}", "low of alpha must be above 0 on a log scale, got 0"),
+        ("alpha: {low: 0, high: 1, log: maybe}", "log of alpha must be true or false, got 'maybe'"),
+        ("alpha: {low: 0, high: 1, step: 0.3}", "step of alpha must be a whole part of the way from 0 to 1, got 0.3"),
+        ("alpha: {low: 0, high: 1, step: 0}", "step of alpha must be above 0, got 0"),
+        ("alpha: {low: 0.5, high: 1, step: 0.5, log: true}", "step of alpha must be left out on a log scale, got 0.5"),
+        ("rho: {low: 0, high: 10, step: 2.5}", "step of rho must be a whole number, got 2.5"),
+        ("alpha: 0.5", "alpha must be written as {low: ..., high: ...} or {grid: [...]}, got 0.5"),
+        ("merge_op: mul", "merge_op must be written as {options: [...]}, got 'mul'"),
+        ("merge_op: {options: []}", "options of merge_op must be a list of at least one option, got []"),
+        ("open: {low: 3}", "open must be given low and high here, as it is declared without them, got {'low': 3}"),
+        ("kind: {options: {a: {depth: {}}}}", "Unknown parameter 'depth'"),
+        ("kind: {options: {c: {width: {}}}}", "Unknown parameter 'width'"),
+        ("kind: {options: {a: {width: {low: 2, high: 99}}}}", "high of width must be a whole number in [1, 8], got 99"),
+    ],
+)
 def test_one_wrong_entry(tmp_path: Path, declared: Declared, entry: str, said: str) -> None:
     found = problems(tmp_path, f"method: m\nsearch:\n  {entry}\n", declared)
     assert len(found) == 1 and found[0].startswith(said) and "(space.yaml, line 3)" in found[0], found
 
 
 def test_searched_fixed_and_set_by_a_profile_exclude_each_other(tmp_path: Path, declared: Declared) -> None:
-    found = problems(tmp_path, "method: m\nsearch: {alpha: {}}\nfix: {alpha: 1, rho: 3}\nprofiles:\n  paper: {rho: 4, alpha: 1}\n", declared)
+    found = problems(
+        tmp_path,
+        "method: m\nsearch: {alpha: {}}\nfix: {alpha: 1, rho: 3}\nprofiles:\n  paper: {rho: 4, alpha: 1}\n",
+        declared,
+    )
     assert found == [
         "alpha is both searched and fixed (space.yaml, line 3). Remove one.",
         "rho is fixed and cannot be set by a profile too (space.yaml, line 5). Remove one.",
@@ -154,32 +169,64 @@ def test_searched_fixed_and_set_by_a_profile_exclude_each_other(tmp_path: Path, 
 
 def test_the_keyword_and_its_field_name_are_one_parameter(tmp_path: Path, declared: Declared) -> None:
     assert problems(tmp_path, "method: m\nsearch: {lambda: {}, lambda_: {}}\n", declared) == [
-        "lambda is given twice under search (space.yaml, line 2). Remove one."]
+        "lambda is given twice under search (space.yaml, line 2). Remove one."
+    ]
 
 
-@pytest.mark.parametrize(("text", "said"), [
-    ("", "space.yaml is empty."),
-    ("# nothing\n", "space.yaml is empty."),
-    ("null\n", "space.yaml is empty."),
-    ("- a\n- b\n", "space.yaml must be a mapping of `key: value` lines, got a list (space.yaml, line 1)."),
-    ("just words\n", "space.yaml must be a mapping of `key: value` lines, got the text 'just words' (space.yaml, line 1)."),
-    ("method: m\nsearch:\n\talpha: {}\n", "space.yaml, line 3: there is a tab where YAML wants spaces. Indent with spaces."),
-    ("method: m\nsearch: {alpha: {low: 0\nfix: {rho: 1}\n", "space.yaml, line 3: not valid YAML, expected ',' or '}', but got ':'"),
-    ("method: m\nsearch: [alpha\n", "space.yaml, line 3: not valid YAML, expected ',' or ']', but got '<stream end>' (in the part that starts at line 2)."),
-    ("method: 'm\n", "space.yaml, line 2: not valid YAML, found unexpected end of stream (in the part that starts at line 1)."),
-    ("method: m\nsearch: {alpha: {}}\nsearch: {rho: {}}\n", "space.yaml, line 3: the key 'search' is there twice (first in line 2). Remove one."),
-    ("method: m\nsearch: &a {alpha: {}}\nfix: *a\n", "space.yaml, line 3: YAML aliases (`*a`) are not supported. Write the value out."),
-    ("method: !!python/name:os.system\nsearch: {alpha: {}}\n", "space.yaml, line 1: '' with the tag 'tag:yaml.org,2002:python/name:os.system' is not"),
-    ("? [1, 2]\n: 3\n", "space.yaml, line 1: a key must be plain text, not a list or a mapping."),
-    ("method: m\n---\nmethod: m\n", "space.yaml, line 2: not valid YAML, but found another document"),
-    ("method: m\n", "space.yaml searches nothing. List at least one parameter under `search`."),
-    ("method: m\nsearch:\n", "space.yaml searches nothing. List at least one parameter under `search`."),
-    ("method: m\nsearch: [alpha]\n", "search must be a mapping of `name: value`, got ['alpha'] (space.yaml, line 2)."),
-    ("search: {alpha: {}}\n", "space.yaml does not say its method. Add the line `method: m`."),
-    ("method: m\ntitle: [a]\nsearch: {alpha: {}}\n", "title must be text, got ['a'] (space.yaml, line 2)."),
-    ("[" * 3000, "space.yaml"),
-    ("method: \x00m\n", "space.yaml is not YAML: unacceptable character"),
-])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "space.yaml is empty."),
+        ("# nothing\n", "space.yaml is empty."),
+        ("null\n", "space.yaml is empty."),
+        ("- a\n- b\n", "space.yaml must be a mapping of `key: value` lines, got a list (space.yaml, line 1)."),
+        (
+            "just words\n",
+            "space.yaml must be a mapping of `key: value` lines, got the text 'just words' (space.yaml, line 1).",
+        ),
+        (
+            "method: m\nsearch:\n\talpha: {}\n",
+            "space.yaml, line 3: there is a tab where YAML wants spaces. Indent with spaces.",
+        ),
+        (
+            "method: m\nsearch: {alpha: {low: 0\nfix: {rho: 1}\n",
+            "space.yaml, line 3: not valid YAML, expected ',' or '}', but got ':'",
+        ),
+        (
+            "method: m\nsearch: [alpha\n",
+            "space.yaml, line 3: not valid YAML, expected ',' or ']', but got '<stream end>' (in the part that starts "
+            "at line 2).",
+        ),
+        (
+            "method: 'm\n",
+            "space.yaml, line 2: not valid YAML, found unexpected end of stream (in the part that starts at line 1).",
+        ),
+        (
+            "method: m\nsearch: {alpha: {}}\nsearch: {rho: {}}\n",
+            "space.yaml, line 3: the key 'search' is there twice (first in line 2). Remove one.",
+        ),
+        (
+            "method: m\nsearch: &a {alpha: {}}\nfix: *a\n",
+            "space.yaml, line 3: YAML aliases (`*a`) are not supported. Write the value out.",
+        ),
+        (
+            "method: !!python/name:os.system\nsearch: {alpha: {}}\n",
+            "space.yaml, line 1: '' with the tag 'tag:yaml.org,2002:python/name:os.system' is not",
+        ),
+        ("? [1, 2]\n: 3\n", "space.yaml, line 1: a key must be plain text, not a list or a mapping."),
+        ("method: m\n---\nmethod: m\n", "space.yaml, line 2: not valid YAML, but found another document"),
+        ("method: m\n", "space.yaml searches nothing. List at least one parameter under `search`."),
+        ("method: m\nsearch:\n", "space.yaml searches nothing. List at least one parameter under `search`."),
+        (
+            "method: m\nsearch: [alpha]\n",
+            "search must be a mapping of `name: value`, got ['alpha'] (space.yaml, line 2).",
+        ),
+        ("search: {alpha: {}}\n", "space.yaml does not say its method. Add the line `method: m`."),
+        ("method: m\ntitle: [a]\nsearch: {alpha: {}}\n", "title must be text, got ['a'] (space.yaml, line 2)."),
+        ("[" * 3000, "space.yaml"),
+        ("method: \x00m\n", "space.yaml is not YAML: unacceptable character"),
+    ],
+)
 def test_malformed_files(tmp_path: Path, declared: Declared, text: str, said: str) -> None:
     found = problems(tmp_path, text, declared)
     assert len(found) == 1 and found[0].startswith(said), found
@@ -188,7 +235,11 @@ def test_malformed_files(tmp_path: Path, declared: Declared, text: str, said: st
 def test_files_that_cannot_be_read(tmp_path: Path, declared: Declared) -> None:
     (tmp_path / "latin.yaml").write_bytes("title: café".encode("latin-1"))
     (tmp_path / "folder.yaml").mkdir()
-    for name, said in (("gone.yaml", "There is no space"), ("latin.yaml", "is not UTF-8 text"), ("folder.yaml", "is a directory, not a space")):
+    for name, said in (
+        ("gone.yaml", "There is no space"),
+        ("latin.yaml", "is not UTF-8 text"),
+        ("folder.yaml", "is a directory, not a space"),
+    ):
         with pytest.raises(UserError, match=said) as caught:
             presets.load("m", str(tmp_path / name), declared)
         assert len(caught.value.problems) == 1
@@ -197,11 +248,24 @@ def test_files_that_cannot_be_read(tmp_path: Path, declared: Declared) -> None:
 def test_one_at_a_time(tmp_path: Path, declared: Declared) -> None:
     text = "method: m\nsearch: {alpha: {grid: [0, 0.5]}, merge_op: {}}\none_at_a_time: true\n"
     space = load(tmp_path, text, declared)
-    assert space.one_at_a_time and space.grid_points()[0] == {"alpha": 0.5, "merge_op": "mul"} and len(space.grid_points()) == 4
+    assert (
+        space.one_at_a_time
+        and space.grid_points()[0] == {"alpha": 0.5, "merge_op": "mul"}
+        and len(space.grid_points()) == 4
+    )
     assert not load(tmp_path, text.replace("true", "false"), declared).one_at_a_time
-    assert problems(tmp_path, "method: m\nsearch: {alpha: {low: 1}, merge_op: {options: [add]}, kind: {}}\none_at_a_time: true\n", declared) == [
-        "search of alpha must be wide enough to hold its default, 0.5, with one_at_a_time, got [1, 2] (space.yaml, line 3).",
-        "search of merge_op must be wide enough to hold its default, mul, with one_at_a_time, got add (space.yaml, line 3).",
-        "kind owns further parameters and cannot be varied one at a time (space.yaml, line 3). List its options without them.",
+    assert problems(
+        tmp_path,
+        "method: m\nsearch: {alpha: {low: 1}, merge_op: {options: [add]}, kind: {}}\none_at_a_time: true\n",
+        declared,
+    ) == [
+        "search of alpha must be wide enough to hold its default, 0.5, with one_at_a_time, got [1, 2] (space.yaml, "
+        "line 3).",
+        "search of merge_op must be wide enough to hold its default, mul, with one_at_a_time, got add (space.yaml, "
+        "line 3).",
+        "kind owns further parameters and cannot be varied one at a time (space.yaml, line 3). List its options "
+        "without them.",
     ]
-    assert problems(tmp_path, text.replace("true", "often"), declared) == ["one_at_a_time must be true or false, got 'often' (space.yaml, line 3)."]
+    assert problems(tmp_path, text.replace("true", "often"), declared) == [
+        "one_at_a_time must be true or false, got 'often' (space.yaml, line 3)."
+    ]

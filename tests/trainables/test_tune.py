@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from fedtune.trials.schedulers import Halving, Never
+from fedtune.trials.early_stopping import Halving, Never
 from search_spaces import files
 from tests.fedtune.fake import Fake
 from trainables.tune import Ending, Job, Trial
@@ -44,14 +44,26 @@ def test_a_whole_trial(tmp_path: Path) -> None:
     assert sorted(ending.curve) == [1, 2, 3, 4] and values == list(ending.curve.values())
     rows = read_rows(tmp_path / "t" / "rounds.jsonl")
     assert [(row["round"], row["seed"]) for row in rows] == [(r, s) for r in (1, 2, 3, 4) for s in (0, 1)]
-    assert ending.means["val_global_accuracy"] == pytest.approx(sum(row["val_global_accuracy"] for row in rows[-2:]) / 2, abs=1e-15)
+    assert ending.means["val_global_accuracy"] == pytest.approx(
+        sum(row["val_global_accuracy"] for row in rows[-2:]) / 2, abs=1e-15
+    )
     assert ending.curve[4][0] == ending.means["val_global_accuracy"]
-    assert {path.name for path in (tmp_path / "t").iterdir()} == {"rounds.jsonl", "checkpoint", "partition.json", "log.txt"}
+    assert {path.name for path in (tmp_path / "t").iterdir()} == {
+        "rounds.jsonl",
+        "checkpoint",
+        "partition.json",
+        "log.txt",
+    }
 
 
-@pytest.mark.parametrize(("trouble", "reason", "round_", "words"), [
-    ("setup", "error", 0, "must not be so"), ("raise", "error", 1, "RuntimeError: boom"), ("nan", "diverged", 2, "train_loss stopped being a finite number"),
-])
+@pytest.mark.parametrize(
+    ("trouble", "reason", "round_", "words"),
+    [
+        ("setup", "error", 0, "must not be so"),
+        ("raise", "error", 1, "RuntimeError: boom"),
+        ("nan", "diverged", 2, "train_loss stopped being a finite number"),
+    ],
+)
 def test_trouble_is_an_outcome(tmp_path: Path, trouble: str, reason: str, round_: int, words: str) -> None:
     trial = Trial({"job": job(tmp_path / "t", trouble=trouble)})
     ending, _ = run(trial)
@@ -66,7 +78,10 @@ def test_trouble_is_an_outcome(tmp_path: Path, trouble: str, reason: str, round_
 
 def test_not_finite_is_null(tmp_path: Path) -> None:
     run(Trial({"job": job(tmp_path / "t", trouble="nan")}))
-    assert [row["train_loss"] for row in read_rows(tmp_path / "t" / "rounds.jsonl") if row["round"] == 2] == [None, None]
+    assert [row["train_loss"] for row in read_rows(tmp_path / "t" / "rounds.jsonl") if row["round"] == 2] == [
+        None,
+        None,
+    ]
     assert "NaN" not in (tmp_path / "t" / "rounds.jsonl").read_text()
 
 
@@ -152,7 +167,9 @@ def test_fast_rounds_are_not_all_checkpointed(tmp_path: Path, monkeypatch: pytes
     assert saves[0] == 1 and saves[-1] == 40 and len(saves) <= 4
 
 
-def test_prints_go_to_the_trials_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_prints_go_to_the_trials_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     true = Fake.step
 
     def loud(self: Fake) -> list[dict[str, Any]]:
@@ -170,7 +187,17 @@ def test_the_real_engine_goes_on_bit_for_bit(tmp_path: Path, toy: Path, monkeypa
     values = {"dataset": str(toy), "rounds": 3, "clients": 3, "local_steps": 2, "model": "lenet5", "partition": "iid"}
 
     def made(folder: str) -> Job:
-        return Job(0, str(tmp_path / folder), "fedavg", values, (0, 1), ("val_global_accuracy",), (1,), Never(), keep_models=True)
+        return Job(
+            0,
+            str(tmp_path / folder),
+            "fedavg",
+            values,
+            (0, 1),
+            ("val_global_accuracy",),
+            (1,),
+            Never(),
+            keep_models=True,
+        )
 
     whole, _ = run(Trial({"job": made("whole")}))
     assert whole.stop_reason == "completed", whole.error
@@ -178,24 +205,46 @@ def test_the_real_engine_goes_on_bit_for_bit(tmp_path: Path, toy: Path, monkeypa
     trial.step()
     trial.cleanup()
     again, _ = run(Trial({"job": made("cut")}))
-    timeless = [{k: v for k, v in row.items() if not k.startswith("seconds")} for row in read_rows(tmp_path / "whole" / "rounds.jsonl")]
-    assert [{k: v for k, v in row.items() if not k.startswith("seconds")} for row in read_rows(tmp_path / "cut" / "rounds.jsonl")] == timeless
+    timeless = [
+        {k: v for k, v in row.items() if not k.startswith("seconds")}
+        for row in read_rows(tmp_path / "whole" / "rounds.jsonl")
+    ]
+    assert [
+        {k: v for k, v in row.items() if not k.startswith("seconds")}
+        for row in read_rows(tmp_path / "cut" / "rounds.jsonl")
+    ] == timeless
     assert again.curve == whole.curve
     for seed in (0, 1):
-        assert (tmp_path / "cut" / f"model-{seed}.safetensors").read_bytes() == (tmp_path / "whole" / f"model-{seed}.safetensors").read_bytes()
+        assert (tmp_path / "cut" / f"model-{seed}.safetensors").read_bytes() == (
+            tmp_path / "whole" / f"model-{seed}.safetensors"
+        ).read_bytes()
 
 
 def test_a_metric_one_seed_lost_has_no_mean() -> None:
-    rows = [{"round": 1, "seed": 0, "amp": 0.4, "wlp": 0.2}, {"round": 1, "seed": 1, "amp": 0.6, "wlp": 0.4},
-            {"round": 2, "seed": 0, "amp": 0.8, "fm": None, "local_accuracies": [0.1]}, {"round": 2, "seed": 1, "amp": None, "fm": 0.1}]
+    rows = [
+        {"round": 1, "seed": 0, "amp": 0.4, "wlp": 0.2},
+        {"round": 1, "seed": 1, "amp": 0.6, "wlp": 0.4},
+        {"round": 2, "seed": 0, "amp": 0.8, "fm": None, "local_accuracies": [0.1]},
+        {"round": 2, "seed": 1, "amp": None, "fm": 0.1},
+    ]
     assert means(rows) == {"wlp": pytest.approx(0.3)}
 
 
-@pytest.mark.parametrize("error", [
-    MemoryError(), RuntimeError("[enforce fail at alloc_cpu.cpp:127] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes."),
-    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."), OSError(errno.ENOMEM, "Cannot allocate memory"),
-])
-def test_memory_that_does_not_suffice_interrupts_and_is_not_scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError(
+            "[enforce fail at alloc_cpu.cpp:127] . DefaultCPUAllocator: can't allocate memory: you tried to "
+            "allocate 8 bytes."
+        ),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+    ],
+)
+def test_memory_that_does_not_suffice_interrupts_and_is_not_scored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     monkeypatch.setattr(trial_folder, "CHECKPOINT_SHARE", math.inf)
     whole, _ = run(Trial({"job": job(tmp_path / "whole")}))
     true = Fake.step
@@ -212,7 +261,11 @@ def test_memory_that_does_not_suffice_interrupts_and_is_not_scored(tmp_path: Pat
     monkeypatch.setattr(Fake, "step", true)
     # The first process is still there, but has let go of the folder.
     again, values = run(Trial({"job": job(tmp_path / "t")}))
-    assert (again.stop_reason, again.out_of_memory, len(values)) == ("completed", False, 2) and again.curve == whole.curve
+    assert (again.stop_reason, again.out_of_memory, len(values)) == (
+        "completed",
+        False,
+        2,
+    ) and again.curve == whole.curve
 
 
 def test_another_error_is_no_lack_of_memory(tmp_path: Path) -> None:
@@ -227,7 +280,9 @@ def test_seconds_are_those_of_all_sessions(tmp_path: Path, monkeypatch: pytest.M
     trial.cleanup()
     rows = read_rows(tmp_path / "t" / "rounds.jsonl")
     (tmp_path / "t" / "rounds.jsonl").write_text("".join(json.dumps({**row, "seconds": 100.0}) + "\n" for row in rows))
-    assert 600.0 <= run(Trial({"job": job(tmp_path / "t")}))[0].seconds < 660.0  # three rounds of two seeds, and one of now
+    assert (
+        600.0 <= run(Trial({"job": job(tmp_path / "t")}))[0].seconds < 660.0
+    )  # three rounds of two seeds, and one of now
 
 
 def test_what_a_killed_process_was_writing_is_cleared_away(tmp_path: Path) -> None:
@@ -235,7 +290,12 @@ def test_what_a_killed_process_was_writing_is_cleared_away(tmp_path: Path) -> No
     for name in (".checkpoint", ".checkpoint.4711.tmp", ".rounds.jsonl"):
         (tmp_path / "t" / name).write_text("half")
     run(Trial({"job": job(tmp_path / "t")}))
-    assert {path.name for path in (tmp_path / "t").iterdir()} == {"rounds.jsonl", "checkpoint", "partition.json", "log.txt"}
+    assert {path.name for path in (tmp_path / "t").iterdir()} == {
+        "rounds.jsonl",
+        "checkpoint",
+        "partition.json",
+        "log.txt",
+    }
 
 
 def test_rows_and_checkpoint_are_on_the_disk_before_the_swap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

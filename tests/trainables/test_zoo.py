@@ -13,7 +13,14 @@ from trainables import models
 from trainables.params import take
 from trainables.zoo import Card, load_model, save_model
 
-CARD = Card("cnn_small", (1, 8, 8), 3, (0.1306604762738429,), (0.3,), {"method": "fedavg", "seed": 7, "round": 2, "metrics": {"global_accuracy": 0.5}})
+CARD = Card(
+    "cnn_small",
+    (1, 8, 8),
+    3,
+    (0.1306604762738429,),
+    (0.3,),
+    {"method": "fedavg", "seed": 7, "round": 2, "metrics": {"global_accuracy": 0.5}},
+)
 
 
 def saved(folder: Path) -> Path:
@@ -26,7 +33,9 @@ def test_a_model_and_its_card_come_back_as_they_were(tmp_path: Path) -> None:
     model, card = load_model(saved(tmp_path))
     assert card == CARD and card.mean.shape == (1, 1, 1) and float(card.mean) == pytest.approx(0.1306604762738429)
     original = models.build(CARD.model, CARD.shape, CARD.classes)
-    assert not model.training and all(torch.equal(tensor, original.state_dict()[name]) for name, tensor in model.state_dict().items())
+    assert not model.training and all(
+        torch.equal(tensor, original.state_dict()[name]) for name, tensor in model.state_dict().items()
+    )
     assert {path.name for path in tmp_path.iterdir()} == {"model-7.safetensors", "model-7.json"}
 
 

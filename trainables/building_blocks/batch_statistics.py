@@ -1,6 +1,8 @@
-"""Statistics of what enters a model's normalisation layers: mean and variance per channel over the batch and all positions.
+"""Statistics of what enters a model's normalisation layers: mean and variance per channel over the batch and all
+positions.
 
-Models keep no running statistics (sub-models of different widths are mixed), so whoever needs them watches the layers.
+Models keep no running statistics (sub-models of different widths are mixed), so code that needs statistics watches what
+enters the layers.
 """
 
 from __future__ import annotations
@@ -30,8 +32,8 @@ def layers(module: nn.Module) -> list[str]:
 def watching(module: Model, watcher: Watcher) -> Iterator[None]:
     """Within, every forward pass tells `watcher` each layer's statistics; they carry the pass's gradient.
 
-    The scaler multiplies what enters a layer while a client trains; it is divided out, so that a client's statistics and
-    those of its model in evaluation are in one unit. Variances are of the population (divided by the count)."""
+    The scaler multiplies what enters a layer while a client trains; it is divided out, so that a client's statistics
+    and those of its model in evaluation are in one unit. Variances are of the population (divided by the count)."""
 
     def look(name: str, part: nn.Module, inputs: tuple[Any, ...]) -> None:
         factor = module.factor if module.training else 1.0
@@ -48,7 +50,8 @@ def watching(module: Model, watcher: Watcher) -> Iterator[None]:
 
 @contextmanager
 def tracking(module: Model, momentum: float) -> Iterator[Params]:
-    """Within, the yielded `<layer>.mean` and `<layer>.var` follow the batches: `s ← m s + (1 - m) batch`, from the first batch on."""
+    """Within, the yielded `<layer>.mean` and `<layer>.var` follow the batches: `s ← m s + (1 - m) batch`, from the
+    first batch on."""
     tracked: Params = {}
 
     def follow(name: str, mean: Tensor, var: Tensor) -> None:

@@ -1,8 +1,8 @@
-"""What server-side distillation stands on: a base, and the clients' label counts (shared by DFRD, FedFTG and DENSE).
+"""What server-side distillation builds on: a base, and the clients' label counts (shared by DFRD, FedFTG and DENSE).
 
 A base makes the preliminary global model of a round: `fedavg`, or `heterofl`, `feddropout`, `fedrolex` with their
-sub-models. In data-free mode (`none`) nothing is aggregated: clients receive a model once, keep theirs and train on, and
-the global model is made by distillation alone.
+sub-models. In data-free mode (`none`) nothing is aggregated: clients receive a model once, keep theirs and train on,
+and the global model is made by distillation alone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,12 @@ from torch import Tensor
 from search_spaces.errors import sentence
 from search_spaces.parameter import choice, integer
 from trainables.building_blocks import partial_training
-from trainables.building_blocks.server_distillation import LabelDistribution, ServerDistillation, generator_module, label_distribution
+from trainables.building_blocks.server_distillation import (
+    LabelDistribution,
+    ServerDistillation,
+    generator_module,
+    label_distribution,
+)
 from trainables.building_blocks.submodels import Channels
 from trainables.federation import ClientData, Federation, FederationConfig
 from trainables.generators.image import initialise
@@ -35,7 +40,10 @@ ChannelRule = Callable[[Federation, int, int], Channels]
 #: Without server steps a method on a base is that base.
 WITHOUT_SERVER_STEPS = (
     Limit({"server_iters": 0, "base": "fedavg"}, equals="fedavg"),
-    *(Limit({"server_iters": 0, "base": base, "rho": 5}, equals=base, other={"rho": 5}) for base in ("heterofl", "feddropout", "fedrolex")),
+    *(
+        Limit({"server_iters": 0, "base": base, "rho": 5}, equals=base, other={"rho": 5})
+        for base in ("heterofl", "feddropout", "fedrolex")
+    ),
 )
 
 
@@ -43,16 +51,32 @@ WITHOUT_SERVER_STEPS = (
 class DistillationBase(partial_training.PartialTraining):
     """The base and its own settings."""
 
-    base: str = choice("fedavg", BASES, doc="What makes the preliminary global model; none: data-free mode.", source="DFRD Tables 1, 2")
+    base: str = choice(
+        "fedavg", BASES, doc="What makes the preliminary global model; none: data-free mode.", source="DFRD Tables 1, 2"
+    )
 
 
 @dataclass(frozen=True)
 class LabelCounting:
     """Which of a client's samples are counted per class: n_i^y behind τ and p(y)."""
 
-    label_weighting: str = choice("dynamic", ("average", "static", "dynamic"), symbol="τ", doc="Counts behind τ and p(y).", source="DFRD Table 10", tune=True)
-    label_smoothing_count: int = integer(0, low=0, high=1000, doc="Added to every class's count; the releases add 1.", source="DFRD code")
-    counter_window: str = choice("round", ("round", "cumulative"), doc="Dynamic counts: this round's draws, or all draws so far.", source="DFRD code")
+    label_weighting: str = choice(
+        "dynamic",
+        ("average", "static", "dynamic"),
+        symbol="τ",
+        doc="Counts behind τ and p(y).",
+        source="DFRD Table 10",
+        tune=True,
+    )
+    label_smoothing_count: int = integer(
+        0, low=0, high=1000, doc="Added to every class's count; the releases add 1.", source="DFRD code"
+    )
+    counter_window: str = choice(
+        "round",
+        ("round", "cumulative"),
+        doc="Dynamic counts: this round's draws, or all draws so far.",
+        source="DFRD code",
+    )
 
 
 @dataclass(frozen=True)
@@ -85,8 +109,14 @@ class ClientState:
 def check(config: DistillationBase, federation: FederationConfig) -> list[str]:
     """FedAvg as a base needs clients of equal width."""
     if config.base == "fedavg" and federation.rho > 0:
-        return [sentence("rho", "0 when base is fedavg, whose clients all train the same model", federation.rho,
-                         fix="Use --set base=fedrolex, heterofl or feddropout.")]
+        return [
+            sentence(
+                "rho",
+                "0 when base is fedavg, whose clients all train the same model",
+                federation.rho,
+                fix="Use --set base=fedrolex, heterofl or feddropout.",
+            )
+        ]
     return []
 
 
@@ -102,9 +132,16 @@ def init(config: ServerDistillation, fed: Federation, rng: Rng) -> State:
     return State(0, fed.initial_params(), initial_generator(config, fed))
 
 
-def base_job(config: DistillationBase, fed: Federation, received: Params, client_state: ClientState | None, data: ClientData,
-             counting: LabelCounting | None = None) -> LocalJob:
-    """The base's local training from the model `received`; uploads the model and, with `counting`, the label counts `(C,)`.
+def base_job(
+    config: DistillationBase,
+    fed: Federation,
+    received: Params,
+    client_state: ClientState | None,
+    data: ClientData,
+    counting: LabelCounting | None = None,
+) -> LocalJob:
+    """The base's local training from the model `received`; uploads the model and, with `counting`, the label counts
+    `(C,)`.
 
     In data-free mode nothing is received after the first round, and the client goes on training its own model."""
 
@@ -113,22 +150,31 @@ def base_job(config: DistillationBase, fed: Federation, received: Params, client
         counts, seen = label_counts(counting, data, trained, before) if counting is not None else (None, None)
         kept = ClientState(model if config.base == "none" else None, seen)
         return ClientResult(
-            upload=pack("model", model) | ({} if counts is None else {"label_counts": counts}) | partial_training.owned_classes(config, data),
-            client_state=kept if kept != ClientState(None, None) else None, model=model, loss=trained.loss,
+            upload=pack("model", model)
+            | ({} if counts is None else {"label_counts": counts})
+            | partial_training.owned_classes(config, data),
+            client_state=kept if kept != ClientState(None, None) else None,
+            model=model,
+            loss=trained.loss,
         )
 
-    return partial_training.submodel_job(config, fed, received or _own_model(fed, client_state, data.client), data, finish)
+    return partial_training.submodel_job(
+        config, fed, received or _own_model(fed, client_state, data.client), data, finish
+    )
 
 
 def _own_model(fed: Federation, client_state: ClientState | None, client: int) -> Params:
-    """The model that a client of data-free mode keeps. One whose first round comes later is never sent any: it draws its own."""
+    """The model that a client of data-free mode keeps. One whose first round comes later is never sent any: it draws
+    its own."""
     own = client_state.model if client_state is not None else None
     return own if own is not None else fed.initial_params("late", client, width=fed.widths[client])
 
 
-def label_counts(config: LabelCounting, data: ClientData, trained: LocalResult, before: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
-    """n_i^y `(C,)` of the configured weighting (None: not counted), and the mask `(n,)` of samples drawn so far (None unless
-    the window is cumulative). `before` is that mask after the client's last round."""
+def label_counts(
+    config: LabelCounting, data: ClientData, trained: LocalResult, before: Tensor | None
+) -> tuple[Tensor | None, Tensor | None]:
+    """n_i^y `(C,)` of the configured weighting (None: not counted), and the mask `(n,)` of samples drawn so far (None
+    unless the window is cumulative). `before` is that mask after the client's last round."""
     if config.label_weighting == "average":
         return None, None
     if config.label_weighting == "static":
@@ -141,13 +187,17 @@ def label_counts(config: LabelCounting, data: ClientData, trained: LocalResult, 
     return counts, seen if config.counter_window == "cumulative" else None
 
 
-def preliminary(config: DistillationBase, fed: Federation, state: HasModel, uploads: Sequence[Upload], channels: ChannelRule) -> Params:
-    """The global model before distillation: the base's aggregate of the uploads, each of which holds the `channels` of its client;
-    in data-free mode the last round's global model."""
+def preliminary(
+    config: DistillationBase, fed: Federation, state: HasModel, uploads: Sequence[Upload], channels: ChannelRule
+) -> Params:
+    """The global model before distillation: the base's aggregate of the uploads, each of which holds the `channels` of
+    its client; in data-free mode the last round's global model."""
     if config.base == "none":
         return state.model
     now = state.round + 1
-    return partial_training.aggregate(config, fed, state.model, uploads, [channels(fed, now, u.client) for u in uploads])
+    return partial_training.aggregate(
+        config, fed, state.model, uploads, [channels(fed, now, u.client) for u in uploads]
+    )
 
 
 def label_distribution_of(fed: Federation, uploads: Sequence[Upload]) -> LabelDistribution:

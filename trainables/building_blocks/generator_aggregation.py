@@ -1,12 +1,13 @@
-"""What FedMD-CG and FedCG share: features made by generators on both sides, and the server's aggregation of generators and classifiers.
+"""What FedMD-CG and FedCG share: features made by generators on both sides, and the server's aggregation of generators
+and classifiers.
 
 Local generators G_i and classifiers D_i are averaged by n_i into G and D. Then, on draws (z, y) that are the same for
 all clients, with teachers ρ_i = D_i(G_i(z, y)) that are never differentiated:
 
-    kd      KL(Σ_i n_i/n ρ_i ‖ D(G(z, y)))                                         trains G and D       (FedCG)
-    kdc     L_kl,1 = Σ_i τ_(i,y) KL(ρ_i ‖ D  (G  (z, y)))                          trains G and D       (FedMD-CG Eq. 10)
-          + L_kl,2 = Σ_i τ_(i,y) KL(ρ_i ‖ D  (G_i(z, y)))                          trains D             (FedMD-CG Eq. 11)
-          + L_kl,3 = Σ_i τ_(i,y) KL(ρ_i ‖ D_i(G  (z, y)))                          trains G             (FedMD-CG Eq. 11)
+    kd      KL(Σ_i n_i/n ρ_i ‖ D(G(z, y)))                                      trains G and D       (FedCG)
+    kdc     L_kl,1 = Σ_i τ_(i,y) KL(ρ_i ‖ D  (G  (z, y)))                       trains G and D       (FedMD-CG Eq. 10)
+          + L_kl,2 = Σ_i τ_(i,y) KL(ρ_i ‖ D  (G_i(z, y)))                       trains D             (FedMD-CG Eq. 11)
+          + L_kl,3 = Σ_i τ_(i,y) KL(ρ_i ‖ D_i(G  (z, y)))                       trains G             (FedMD-CG Eq. 11)
     ave, ave_star   nothing more than the average
 
 KL compares softmaxes of logits divided by `kd_temperature_server`, and is averaged over the batch.
@@ -42,22 +43,89 @@ _CHUNK = 1024
 class GeneratorAggregation(LocalTraining):
     """Local training in FedMD-CG's set-up, generators of features, and the server's distillation."""
 
-    lr: float = real(0.05, low=1e-6, high=10.0, log=True, symbol="η_c^l", doc="Learning rate of the clients' SGD on the local model.",
-                     source="FedMD-CG App. E.1", tune=(5e-3, 0.2))
-    noise_dim: int = integer(128, low=1, high=4096, log=True, symbol="dim z", doc="Width of the generators' noise.", source="FedMD-CG App. E.1")
-    noise: str = choice("normal", ("normal", "uniform"), doc="Distribution of the noise: N(0, I), or U[0, 1) as in the code.", source="FedMD-CG Eq. 2")
-    gen_lr: float = real(3e-4, low=1e-7, high=1.0, log=True, symbol="η_c^w", doc="Adam learning rate of the local generator.",
-                         source="FedMD-CG App. E.1", tune=(1e-5, 1e-2))
-    gen_weight_decay: float = real(1e-4, low=0.0, high=0.1, doc="Weight decay of all Adam optimisers.", source="FedMD-CG App. E.1")
-    server_agg: str = choice("kdc", AGGREGATIONS, doc="What the server does with generators and classifiers.", source="FedMD-CG Table 3", tune=True)
-    server_steps: int = integer(50, low=0, high=1000, symbol="I_s", doc="Adam steps of the server's distillation.", source="FedMD-CG App. E.1", tune=(5, 200))
-    server_lr: float = real(3e-4, low=1e-7, high=1.0, log=True, symbol="η_s", doc="Adam learning rate of the server's distillation.",
-                            source="FedMD-CG App. E.1", tune=(1e-5, 1e-2))
-    server_batch_size: int = integer(64, low=2, high=4096, log=True, doc="Synthetic samples per server step.", source="FedMD-CG App. E.1")
-    kd_temperature_server: float = real(10.0, low=0.1, high=100.0, log=True, symbol="T_s", doc="Temperature of the server's KL terms.",
-                                        source="FedMD-CG code", tune=(1.0, 20.0))
-    server_kl_norm: str = choice("batch", ("batch", "element"), doc="The server's KL is averaged over the batch, or over classes too as in the code.",
-                                 source="FedMD-CG code")
+    lr: float = real(
+        0.05,
+        low=1e-6,
+        high=10.0,
+        log=True,
+        symbol="η_c^l",
+        doc="Learning rate of the clients' SGD on the local model.",
+        source="FedMD-CG App. E.1",
+        tune=(5e-3, 0.2),
+    )
+    noise_dim: int = integer(
+        128,
+        low=1,
+        high=4096,
+        log=True,
+        symbol="dim z",
+        doc="Width of the generators' noise.",
+        source="FedMD-CG App. E.1",
+    )
+    noise: str = choice(
+        "normal",
+        ("normal", "uniform"),
+        doc="Distribution of the noise: N(0, I), or U[0, 1) as in the code.",
+        source="FedMD-CG Eq. 2",
+    )
+    gen_lr: float = real(
+        3e-4,
+        low=1e-7,
+        high=1.0,
+        log=True,
+        symbol="η_c^w",
+        doc="Adam learning rate of the local generator.",
+        source="FedMD-CG App. E.1",
+        tune=(1e-5, 1e-2),
+    )
+    gen_weight_decay: float = real(
+        1e-4, low=0.0, high=0.1, doc="Weight decay of all Adam optimisers.", source="FedMD-CG App. E.1"
+    )
+    server_agg: str = choice(
+        "kdc",
+        AGGREGATIONS,
+        doc="What the server does with generators and classifiers.",
+        source="FedMD-CG Table 3",
+        tune=True,
+    )
+    server_steps: int = integer(
+        50,
+        low=0,
+        high=1000,
+        symbol="I_s",
+        doc="Adam steps of the server's distillation.",
+        source="FedMD-CG App. E.1",
+        tune=(5, 200),
+    )
+    server_lr: float = real(
+        3e-4,
+        low=1e-7,
+        high=1.0,
+        log=True,
+        symbol="η_s",
+        doc="Adam learning rate of the server's distillation.",
+        source="FedMD-CG App. E.1",
+        tune=(1e-5, 1e-2),
+    )
+    server_batch_size: int = integer(
+        64, low=2, high=4096, log=True, doc="Synthetic samples per server step.", source="FedMD-CG App. E.1"
+    )
+    kd_temperature_server: float = real(
+        10.0,
+        low=0.1,
+        high=100.0,
+        log=True,
+        symbol="T_s",
+        doc="Temperature of the server's KL terms.",
+        source="FedMD-CG code",
+        tune=(1.0, 20.0),
+    )
+    server_kl_norm: str = choice(
+        "batch",
+        ("batch", "element"),
+        doc="The server's KL is averaged over the batch, or over classes too as in the code.",
+        source="FedMD-CG code",
+    )
 
 
 def draw_noise(config: GeneratorAggregation, samples: int, generator: torch.Generator, device: torch.device) -> Tensor:
@@ -71,20 +139,33 @@ def ramp(round_: int, rounds: int, power: float) -> float:
     return float(((round_ - 1) / rounds) ** power)
 
 
-def gd_loss(config: GeneratorAggregation, generator: FeatureGenerator, head: nn.Module, y: Tensor, random: torch.Generator) -> float:
-    """Mean `CE(D_i(G_i(z, y)), y)` over labels `(B,)`: how far a client's classifier and its generator agree (FedMD-CG Fig. 5)."""
+def gd_loss(
+    config: GeneratorAggregation, generator: FeatureGenerator, head: nn.Module, y: Tensor, random: torch.Generator
+) -> float:
+    """Mean `CE(D_i(G_i(z, y)), y)` over labels `(B,)`: how far a client's classifier and its generator agree (FedMD-CG
+    Fig. 5)."""
     with torch.no_grad():
         made = generator.eval()(draw_noise(config, len(y), random, y.device), y)
         return float(F.cross_entropy(head(made), y))
 
 
-def aggregate(config: GeneratorAggregation, fed: Federation, uploads: Sequence[Upload], tau: Tensor | None, probabilities: Tensor,
-              rng: Rng) -> tuple[Params, Params]:
+def aggregate(
+    config: GeneratorAggregation,
+    fed: Federation,
+    uploads: Sequence[Upload],
+    tau: Tensor | None,
+    probabilities: Tensor,
+    rng: Rng,
+) -> tuple[Params, Params]:
     """The global generator and classifier made of the round's uploads (entries `generator/…` and `head/…`).
 
-    `tau` `(S, C)`: weight of each client per class, needed for kdc. `probabilities` `(C,)`: p(y) of the labels drawn."""
+    `tau` `(S, C)`: weight of each client per class, needed for kdc. `probabilities` `(C,)`: p(y) of the labels
+    drawn."""
     sizes = [fed.sizes[u.client] for u in uploads]
-    generator, head = (average((unpack(part, u.payload), n) for u, n in zip(uploads, sizes, strict=True)) for part in ("generator", "head"))
+    generator, head = (
+        average((unpack(part, u.payload), n) for u, n in zip(uploads, sizes, strict=True))
+        for part in ("generator", "head")
+    )
     if config.server_agg in ("ave", "ave_star") or config.server_steps == 0:
         return generator, head
     learner, classifier = feature_generator(fed, "global", config.noise_dim), head_module(fed, "global")
@@ -92,7 +173,12 @@ def aggregate(config: GeneratorAggregation, fed: Federation, uploads: Sequence[U
     put_head(classifier, on(fed.device, head))
     learner.train().requires_grad_(True)
     classifier.train().requires_grad_(True)
-    adam = Adam([*learner.parameters(), *classifier.parameters()], lr=config.server_lr, weight_decay=config.gen_weight_decay, fused=True)
+    adam = Adam(
+        [*learner.parameters(), *classifier.parameters()],
+        lr=config.server_lr,
+        weight_decay=config.gen_weight_decay,
+        fused=True,
+    )
     shares = torch.tensor(sizes, dtype=torch.float32, device=fed.device) / sum(sizes)
     teachers = _Teachers(config, fed, uploads)
     for z, y, made, rho in teachers.batches(probabilities, rng):
@@ -101,7 +187,9 @@ def aggregate(config: GeneratorAggregation, fed: Federation, uploads: Sequence[U
             loss = kd_loss(rho, classifier(own), shares, config.kd_temperature_server)
         else:
             assert tau is not None
-            first, second, third = kdc_losses(own, made, rho, classifier, teachers.heads, tau.to(fed.device)[:, y], config.kd_temperature_server)
+            first, second, third = kdc_losses(
+                own, made, rho, classifier, teachers.heads, tau.to(fed.device)[:, y], config.kd_temperature_server
+            )
             loss = first + second + third
         if config.server_kl_norm == "element":
             loss = loss / fed.classes
@@ -116,17 +204,29 @@ def kd_loss(rho: Tensor, logits: Tensor, shares: Tensor, temperature: float) -> 
     return kl_rows((shares[:, None, None] * rho).sum(dim=0).detach(), logits, temperature).mean()
 
 
-def kdc_losses(own: Tensor, made: Tensor, rho: Tensor, classifier: nn.Module, heads: Sequence[nn.Module], tau: Tensor,
-               temperature: float) -> tuple[Tensor, Tensor, Tensor]:
+def kdc_losses(
+    own: Tensor,
+    made: Tensor,
+    rho: Tensor,
+    classifier: nn.Module,
+    heads: Sequence[nn.Module],
+    tau: Tensor,
+    temperature: float,
+) -> tuple[Tensor, Tensor, Tensor]:
     """L_kl,1 to L_kl,3, FedMD-CG Eqs. (10), (11).
 
-    Features G(z, y) `(B, p)` and G_i(z, y) `(S, B, p)`, teachers ρ_i `(S, B, C)`, D, the D_i, weights τ_(i,y) `(S, B)`."""
+    Features G(z, y) `(B, p)` and G_i(z, y) `(S, B, p)`, teachers ρ_i `(S, B, C)`, D, the D_i, weights τ_(i,y) `(S,
+    B)`."""
     target = rho.detach().flatten(0, 1)
 
     def weighted(logits: Tensor) -> Tensor:
         return (tau.flatten() * kl_rows(target, logits.expand_as(rho).flatten(0, 1), temperature)).sum() / rho.shape[1]
 
-    return weighted(classifier(own)), weighted(classifier(made.detach())), weighted(torch.stack([head(own) for head in heads]))
+    return (
+        weighted(classifier(own)),
+        weighted(classifier(made.detach())),
+        weighted(torch.stack([head(own) for head in heads])),
+    )
 
 
 class _Teachers:
@@ -141,7 +241,8 @@ class _Teachers:
             head.eval().requires_grad_(False)
 
     def batches(self, probabilities: Tensor, rng: Rng) -> Iterable[tuple[Tensor, Tensor, Tensor, Tensor]]:
-        """For every server step: z `(B, d)`, y `(B,)`, the local generators' features `(S, B, p)` and logits ρ `(S, B, C)`.
+        """For every server step: z `(B, d)`, y `(B,)`, the local generators' features `(S, B, p)` and logits ρ `(S, B,
+        C)`.
 
         Frozen teachers answer for several steps at once: generators in evaluation mode treat each sample by itself."""
         config, batch = self.config, self.config.server_batch_size
@@ -158,4 +259,10 @@ class _Teachers:
                     put(local, params)
                     features.append(local(z, y))
                     logits.append(head(features[-1]))
-            yield from zip(z.split(batch), y.split(batch), torch.stack(features).split(batch, dim=1), torch.stack(logits).split(batch, dim=1), strict=True)
+            yield from zip(
+                z.split(batch),
+                y.split(batch),
+                torch.stack(features).split(batch, dim=1),
+                torch.stack(logits).split(batch, dim=1),
+                strict=True,
+            )

@@ -27,14 +27,19 @@ def kd_kl(student: Tensor, teacher: Tensor, temperature: float = 1.0, direction:
     if student.shape[0] == 0:
         return student.sum() * 0.0
     teacher = teacher.detach()
-    rows = kl_rows(teacher, student, temperature) if direction == "teacher_first" else kl_rows(student, teacher, temperature)
+    rows = (
+        kl_rows(teacher, student, temperature)
+        if direction == "teacher_first"
+        else kl_rows(student, teacher, temperature)
+    )
     return rows.mean()
 
 
 def pair_distances(values: Tensor, norm: str = "mean_sq") -> Tensor:
     """Distances between all pairs of rows: `(B, ...)` to `(B, B)`, the diagonal 0.
 
-    `mean_sq` is the mean squared difference over coordinates, `mean_abs` the mean absolute one, `l2` the Euclidean norm."""
+    `mean_sq` is the mean squared difference over coordinates, `mean_abs` the mean absolute one, `l2` the Euclidean
+    norm."""
     flat = values.flatten(1)
     if norm == "mean_abs":
         return torch.cdist(flat, flat, p=1) / flat.shape[1]

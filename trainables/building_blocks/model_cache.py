@@ -33,18 +33,30 @@ from trainables.wire import Params, Upload
 class Readout(LocalTraining):
     """Which of the two averages is the global model; both are measured."""
 
-    readout: str = choice("aca", ("aca", "oca"), doc="The global model: the method's own average over the round's clients (aca), "
-                          "or that over every client's latest model (oca).", source="FedKF Sec. VI-A")
-    cache_init: str = choice("skip", ("skip", "w0"), doc="Clients never drawn so far: left out of oca, or counted with the initial model.",
-                             source="FedKF code; Alg. 1")
+    readout: str = choice(
+        "aca",
+        ("aca", "oca"),
+        doc="The global model: the method's own average over the round's clients (aca), "
+        "or that over every client's latest model (oca).",
+        source="FedKF Sec. VI-A",
+    )
+    cache_init: str = choice(
+        "skip",
+        ("skip", "w0"),
+        doc="Clients never drawn so far: left out of oca, or counted with the initial model.",
+        source="FedKF code; Alg. 1",
+    )
 
 
 @dataclass(frozen=True)
 class ModelCache(Readout):
     """The cache as an option of an averaging method."""
 
-    model_cache: bool = flag(False, doc="The server keeps every client's latest model, and both averages are recorded; readout oca implies it.",
-                             source="FedKF Table XII")
+    model_cache: bool = flag(
+        False,
+        doc="The server keeps every client's latest model, and both averages are recorded; readout oca implies it.",
+        source="FedKF Table XII",
+    )
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,21 @@ class PartialTraining(LocalTraining):
     """Local training plus the switches of width-based partial training."""
 
     scaler: bool = flag(True, doc="Clients multiply convolution outputs by 1/R while training.", source="HeteroFL code")
-    masked_ce: bool = flag(False, doc="Logits of classes the client does not hold are set to 0 before the cross-entropy.", source="HeteroFL code")
-    agg_weight: str = choice("samples", ("samples", "uniform"), symbol="p_i", doc="Weight of a client in the average of an entry.", source="DFRD Eq. 1")
-    own_class_rows_only: bool = flag(False, doc="A class's row of the last layer is averaged over clients that hold the class.", source="DFRD code")
+    masked_ce: bool = flag(
+        False,
+        doc="Logits of classes the client does not hold are set to 0 before the cross-entropy.",
+        source="HeteroFL code",
+    )
+    agg_weight: str = choice(
+        "samples",
+        ("samples", "uniform"),
+        symbol="p_i",
+        doc="Weight of a client in the average of an entry.",
+        source="DFRD Eq. 1",
+    )
+    own_class_rows_only: bool = flag(
+        False, doc="A class's row of the last layer is averaged over clients that hold the class.", source="DFRD code"
+    )
 
 
 @dataclass(frozen=True)
@@ -52,8 +64,13 @@ def client_module(config: PartialTraining, fed: Federation, client: int) -> Mode
     return fed.network(fed.widths[client], scaler=config.scaler)
 
 
-def submodel_job(config: PartialTraining, fed: Federation, model: Params, data: ClientData,
-                 finish: Callable[[Params, LocalResult], ClientResult]) -> LocalJob:
+def submodel_job(
+    config: PartialTraining,
+    fed: Federation,
+    model: Params,
+    data: ClientData,
+    finish: Callable[[Params, LocalResult], ClientResult],
+) -> LocalJob:
     """Trains the client's sub-model from `model` on its data."""
     module = client_module(config, fed, data.client)
     if config.masked_ce:
@@ -62,7 +79,8 @@ def submodel_job(config: PartialTraining, fed: Federation, model: Params, data: 
 
 
 def returned(config: PartialTraining, data: ClientData) -> Callable[[Params, LocalResult], ClientResult]:
-    """What is made of the trained sub-model: it is uploaded, for own_class_rows_only with the classes that the client holds."""
+    """What is made of the trained sub-model: it is uploaded, for own_class_rows_only with the classes that the client
+    holds."""
 
     def finish(model: Params, trained: LocalResult) -> ClientResult:
         return ClientResult(upload=pack("model", model) | owned_classes(config, data), model=model, loss=trained.loss)
@@ -71,15 +89,23 @@ def returned(config: PartialTraining, data: ClientData) -> Callable[[Params, Loc
 
 
 def owned_classes(config: PartialTraining, data: ClientData) -> Payload:
-    """The entry `owned`, boolean `(C,)`: which classes the client holds. Nothing unless own_class_rows_only asks for it."""
+    """The entry `owned`, boolean `(C,)`: which classes the client holds. Nothing unless own_class_rows_only asks for
+    it."""
     return {"owned": data.label_counts() > 0} if config.own_class_rows_only else {}
 
 
-def aggregate(config: PartialTraining, fed: Federation, model: Params, uploads: Sequence[Upload], chosen: Sequence[Channels]) -> Params:
-    """Eq. (1): the global model `model` with the round's sub-models put back into it. `chosen` are the channels of each upload."""
-    parts = [(channels, unpack("model", u.payload), float(fed.sizes[u.client]) if config.agg_weight == "samples" else 1.0)
-             for u, channels in zip(uploads, chosen, strict=True)]
-    return submodels.merge(fed, model, parts, [u.payload["owned"] for u in uploads] if config.own_class_rows_only else None)
+def aggregate(
+    config: PartialTraining, fed: Federation, model: Params, uploads: Sequence[Upload], chosen: Sequence[Channels]
+) -> Params:
+    """Eq. (1): the global model `model` with the round's sub-models put back into it. `chosen` are the channels of each
+    upload."""
+    parts = [
+        (channels, unpack("model", u.payload), float(fed.sizes[u.client]) if config.agg_weight == "samples" else 1.0)
+        for u, channels in zip(uploads, chosen, strict=True)
+    ]
+    return submodels.merge(
+        fed, model, parts, [u.payload["owned"] for u in uploads] if config.own_class_rows_only else None
+    )
 
 
 def global_model(config: PartialTraining, fed: Federation, state: State) -> Params:

@@ -1,7 +1,7 @@
 """Class prototypes and what DHF's server makes of them: global prototypes, and heads mixed by how they serve a client.
 
-Tables over the round's S clients and C classes: `own` prototypes `(S, C, p)`, `counts` `(S, C)` of samples (0: the client
-does not hold the class; its prototype is then ignored). Sums run in float64. Nothing here has a gradient.
+Tables over the round's S clients and C classes: `own` prototypes `(S, C, p)`, `counts` `(S, C)` of samples (0: the
+client does not hold the class; its prototype is then ignored). Sums run in float64. Nothing here has a gradient.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ _BATCH = 1024
 
 @torch.no_grad()
 def class_means(module: Model, data: ClientData) -> Tensor:
-    """`C_k^j = 1/|D_k^j| Σ φ_k(x)` over a client's samples of class j, in evaluation mode: `(C, p)`, 0 for classes it lacks (Eq. 6)."""
+    """`C_k^j = 1/|D_k^j| Σ φ_k(x)` over a client's samples of class j, in evaluation mode: `(C, p)`, 0 for classes it
+    lacks (Eq. 6)."""
     module.eval()
     total = torch.zeros(data.classes, module.feature_width, dtype=torch.float64, device=data.device)
     for chosen in torch.arange(len(data)).tensor_split(-(-len(data) // _BATCH)):
@@ -28,7 +29,8 @@ def class_means(module: Model, data: ClientData) -> Tensor:
 
 
 def merge(old: Tensor, valid: Tensor, own: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-    """Eq. (7): `C̄^j = Σ_k |D_k^j|/|D^j| C_k^j`, |D^j| summed over the round's clients; a class nobody reported keeps `old` `(C, p)`.
+    """Eq. (7): `C̄^j = Σ_k |D_k^j|/|D^j| C_k^j`, |D^j| summed over the round's clients; a class nobody reported keeps
+    `old` `(C, p)`.
 
     Also returns which classes have a prototype now, given which had one (`valid`, boolean `(C,)`)."""
     counts = counts.to(own.device, torch.float64)
@@ -38,7 +40,8 @@ def merge(old: Tensor, valid: Tensor, own: Tensor, counts: Tensor) -> tuple[Tens
 
 
 def head_losses(own: Tensor, counts: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Eq. (8): `w_(k,i) = Σ_j |D_k^j|/|D_k| CE(h_i(C_k^j), j)` over the classes that client k holds: `(S, S)`, row k, column i.
+    """Eq. (8): `w_(k,i) = Σ_j |D_k^j|/|D_k| CE(h_i(C_k^j), j)` over the classes that client k holds: `(S, S)`, row k,
+    column i.
 
     weight, bias: the clients' linear heads, `(S, C, p)` and `(S, C)`."""
     counts = counts.to(own.device, torch.float64)

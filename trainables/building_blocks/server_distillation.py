@@ -1,8 +1,8 @@
 """Server-side data-free distillation: what DFRD, FedFTG, DENSE and DHF share.
 
 A conditional generator makes images `s = G(o(z, y))`; the round's local models, frozen, teach on them. Here are the
-declared settings, the label distribution and class weights from clients' label counts, the frozen teachers, the draws and the two
-alternating phases. What the generator and the student minimise is each method's own.
+declared settings, the label distribution and class weights from clients' label counts, the frozen teachers, the draws
+and the two alternating phases. What the generator and the student minimise is each method's own.
 """
 
 from __future__ import annotations
@@ -27,27 +27,91 @@ from trainables.wire import Params, Upload
 class ServerDistillation:
     """Lengths, optimisers and conditioning of server-side distillation."""
 
-    server_iters: int = integer(10, low=0, high=1000, symbol="I", doc="Alternations of generator and distillation phase per round.",
-                                source="DFRD code", tune=(1, 50))
-    gen_steps: int = integer(2, low=0, high=1000, symbol="I_g", doc="Generator steps per alternation.", source="DFRD code", tune=(1, 20))
-    distill_steps: int = integer(5, low=0, high=1000, symbol="I_d", doc="Distillation steps per alternation.", source="DFRD code", tune=(1, 20))
-    gen_lr: float = real(2e-4, low=1e-7, high=1.0, log=True, symbol="η_g", doc="Adam learning rate of the generator.", source="DFRD code", tune=(1e-5, 1e-2))
-    gen_beta1: float = real(0.5, low=0.0, high=0.999, symbol="b₁", doc="Adam's first-moment decay for the generator.", source="DFRD code")
-    gen_beta2: float = real(0.999, low=0.0, high=0.99999, symbol="b₂", doc="Adam's second-moment decay for the generator.", source="DFRD code")
-    distill_lr: float = real(0.01, low=1e-6, high=10.0, log=True, symbol="η_d", doc="SGD learning rate of the global model on the server.",
-                             source="DFRD code", tune=(1e-4, 0.1))
+    server_iters: int = integer(
+        10,
+        low=0,
+        high=1000,
+        symbol="I",
+        doc="Alternations of generator and distillation phase per round.",
+        source="DFRD code",
+        tune=(1, 50),
+    )
+    gen_steps: int = integer(
+        2, low=0, high=1000, symbol="I_g", doc="Generator steps per alternation.", source="DFRD code", tune=(1, 20)
+    )
+    distill_steps: int = integer(
+        5, low=0, high=1000, symbol="I_d", doc="Distillation steps per alternation.", source="DFRD code", tune=(1, 20)
+    )
+    gen_lr: float = real(
+        2e-4,
+        low=1e-7,
+        high=1.0,
+        log=True,
+        symbol="η_g",
+        doc="Adam learning rate of the generator.",
+        source="DFRD code",
+        tune=(1e-5, 1e-2),
+    )
+    gen_beta1: float = real(
+        0.5, low=0.0, high=0.999, symbol="b₁", doc="Adam's first-moment decay for the generator.", source="DFRD code"
+    )
+    gen_beta2: float = real(
+        0.999,
+        low=0.0,
+        high=0.99999,
+        symbol="b₂",
+        doc="Adam's second-moment decay for the generator.",
+        source="DFRD code",
+    )
+    distill_lr: float = real(
+        0.01,
+        low=1e-6,
+        high=10.0,
+        log=True,
+        symbol="η_d",
+        doc="SGD learning rate of the global model on the server.",
+        source="DFRD code",
+        tune=(1e-4, 0.1),
+    )
     distill_momentum: float = real(0.0, low=0.0, high=0.999, doc="Momentum of that SGD.", source="DFRD code")
     distill_weight_decay: float = real(1e-4, low=0.0, high=0.1, doc="Weight decay of that SGD.", source="DFRD code")
-    kd_temperature: float = real(10.0, low=0.1, high=100.0, log=True, symbol="T_kd", doc="Temperature of both softmaxes in every KL term.",
-                                 source="DFRD code", tune=(1.0, 20.0))
-    noise_dim: int = integer(64, low=1, high=4096, symbol="d", doc="Width of the generator's noise.", source="DFRD Sec. 4.1")
-    server_batch_size: int = integer(64, low=2, high=4096, symbol="B", doc="Synthetic images per server step.", source="DFRD code")
-    merge_op: str = choice("mul", MERGE_OPS, symbol="o", doc="How noise and label embedding are merged.", source="DFRD Table 4", tune=True)
-    diversity_norm: str = choice("mean_sq", ("mean_sq", "mean_abs", "l2"), doc="Distance inside the diversity loss.", source="DFRD code")
-    kl_direction: str = choice("teacher_first", ("teacher_first", "literal"), doc="Position of the teacher in the distillation KL.", source="DFRD code")
-    renormalise_synthetic: bool = flag(False, doc="Map images from [-1, 1] to the data set's normalisation before any model sees them.")
-    resample_noise: bool = flag(True, doc="Draw noise and labels anew at every step; else once per alternation and phase.", source="DFRD code")
-    reset_optim_each_phase: bool = flag(False, doc="Rebuild the optimisers at every phase, as the releases do.", source="DFRD code")
+    kd_temperature: float = real(
+        10.0,
+        low=0.1,
+        high=100.0,
+        log=True,
+        symbol="T_kd",
+        doc="Temperature of both softmaxes in every KL term.",
+        source="DFRD code",
+        tune=(1.0, 20.0),
+    )
+    noise_dim: int = integer(
+        64, low=1, high=4096, symbol="d", doc="Width of the generator's noise.", source="DFRD Sec. 4.1"
+    )
+    server_batch_size: int = integer(
+        64, low=2, high=4096, symbol="B", doc="Synthetic images per server step.", source="DFRD code"
+    )
+    merge_op: str = choice(
+        "mul", MERGE_OPS, symbol="o", doc="How noise and label embedding are merged.", source="DFRD Table 4", tune=True
+    )
+    diversity_norm: str = choice(
+        "mean_sq", ("mean_sq", "mean_abs", "l2"), doc="Distance inside the diversity loss.", source="DFRD code"
+    )
+    kl_direction: str = choice(
+        "teacher_first",
+        ("teacher_first", "literal"),
+        doc="Position of the teacher in the distillation KL.",
+        source="DFRD code",
+    )
+    renormalise_synthetic: bool = flag(
+        False, doc="Map images from [-1, 1] to the data set's normalisation before any model sees them."
+    )
+    resample_noise: bool = flag(
+        True, doc="Draw new noise and labels at every step; else once per alternation and phase.", source="DFRD code"
+    )
+    reset_optim_each_phase: bool = flag(
+        False, doc="Rebuild the optimisers at every phase, as the releases do.", source="DFRD code"
+    )
 
 
 @dataclass(frozen=True)
@@ -59,7 +123,8 @@ class LabelDistribution:
 
 
 def label_distribution(counts: Tensor | None, clients: int, classes: int) -> LabelDistribution:
-    """`τ_{i,y} = n_i^y / Σ_j n_j^y` and `p(y) = Σ_j n_j^y / Σ_y Σ_j n_j^y` from counts `(S, C)`; without counts all are equal.
+    """`τ_{i,y} = n_i^y / Σ_j n_j^y` and `p(y) = Σ_j n_j^y / Σ_y Σ_j n_j^y` from counts `(S, C)`; without counts all are
+    equal.
 
     A class that nobody counted is never drawn (p = 0); its weights are set equal only to avoid 0/0."""
     if counts is None or not bool(counts.sum() > 0):
@@ -73,12 +138,17 @@ def label_distribution(counts: Tensor | None, clients: int, classes: int) -> Lab
 class Teachers:
     """The round's local models, frozen, in evaluation mode; one working module per upload."""
 
-    def __init__(self, fed: Federation, uploads: Iterable[Upload], network: Callable[[int, str], Model] | None = None) -> None:
-        """`network(client, role)` is the module of a client's architecture; by default the federation's at the client's width."""
+    def __init__(
+        self, fed: Federation, uploads: Iterable[Upload], network: Callable[[int, str], Model] | None = None
+    ) -> None:
+        """`network(client, role)` is the module of a client's architecture; by default the federation's at the client's
+        width."""
         self.modules: list[Model] = []
         for place, upload in enumerate(uploads):
             role = f"teacher {place}"
-            module = fed.network(fed.widths[upload.client], role=role) if network is None else network(upload.client, role)
+            module = (
+                fed.network(fed.widths[upload.client], role=role) if network is None else network(upload.client, role)
+            )
             put(module, unpack("model", upload.payload))
             module.eval().requires_grad_(False)
             self.modules.append(module)
@@ -88,7 +158,8 @@ class Teachers:
         return torch.stack([module(images) for module in self.modules])
 
     def logits(self, images: Tensor, weights: Tensor) -> Tensor:
-        """The ensemble `u_T = Σ_i τ_i f_i(s)`: images `(B, ...)`, weights `(S, B)` to `(B, C)`. Differentiable in the images."""
+        """The ensemble `u_T = Σ_i τ_i f_i(s)`: images `(B, ...)`, weights `(S, B)` to `(B, C)`. Differentiable in the
+        images."""
         return _weighted_sum((module(images) for module in self.modules), weights)
 
     def features_and_logits(self, images: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
@@ -139,8 +210,10 @@ class Draws:
 
 def generator_module(config: ServerDistillation, fed: Federation, role: str) -> Generator:
     """The federation's generator module named `role`; its weights are to be loaded with `params.put`."""
-    return fed.cached(("generator", role, config.noise_dim, config.merge_op),
-                      lambda: Generator(fed.shape, fed.classes, config.noise_dim, config.merge_op))
+    return fed.cached(
+        ("generator", role, config.noise_dim, config.merge_op),
+        lambda: Generator(fed.shape, fed.classes, config.noise_dim, config.merge_op),
+    )
 
 
 def to_models(config: ServerDistillation, fed: Federation, images: Tensor) -> Tensor:
@@ -153,13 +226,16 @@ def to_models(config: ServerDistillation, fed: Federation, images: Tensor) -> Te
 
 def moving_average(old: Params, new: Params, momentum: float) -> Params:
     """`w̃ ← λ w̃ + (1 - λ) w` over all floating-point state; integer buffers are copied (DFRD Eq. 6)."""
-    return {name: momentum * old[name] + (1 - momentum) * tensor if tensor.is_floating_point() else tensor for name, tensor in new.items()}
+    return {
+        name: momentum * old[name] + (1 - momentum) * tensor if tensor.is_floating_point() else tensor
+        for name, tensor in new.items()
+    }
 
 
 @dataclass(frozen=True)
 class Batch:
-    """One generated batch: noise `z` `(B, d)`, labels `y` `(B,)`, `merged` h `(B, d')`, `images` in [-1, 1] `(B, ch, H, W)`,
-    and `seen`, the images as models see them (`to_models`)."""
+    """One generated batch: noise `z` `(B, d)`, labels `y` `(B,)`, `merged` h `(B, d')`, `images` in [-1, 1] `(B, ch, H,
+    W)`, and `seen`, the images as models see them (`to_models`)."""
 
     z: Tensor
     y: Tensor
@@ -175,22 +251,39 @@ class Phases:
     generator: G with its label embedding, likewise.
     A phase is given its loss as a function of a batch."""
 
-    def __init__(self, config: ServerDistillation, fed: Federation, student: nn.Module, model: Params, generator: Params, probabilities: Tensor,
-                 rng: Rng) -> None:
-        """`student` is the global model's module and `model` its weights, `generator` the generator's, `probabilities` p(y) `(C,)`."""
+    def __init__(
+        self,
+        config: ServerDistillation,
+        fed: Federation,
+        student: nn.Module,
+        model: Params,
+        generator: Params,
+        probabilities: Tensor,
+        rng: Rng,
+    ) -> None:
+        """`student` is the global model's module and `model` its weights, `generator` the generator's, `probabilities`
+        p(y) `(C,)`."""
         self.config, self.fed, self.probabilities, self.rng = config, fed, probabilities, rng
         self.student = student
         self.generator = generator_module(config, fed, "G")
         put(self.student, model)
         put(self.generator, on(fed.device, generator))
-        # A stream for each use of the generator, so that leaving out one term leaves the draws of the others alone.
+        # A stream for each use of the generator, so that the draws of the other terms stay the same when one is left
+        # out.
         self._for_generator, self._for_student = self.draws("generator"), self.draws("distillation")
         self._new_optimisers()
 
     def draws(self, name: str) -> Draws:
         """Noise and labels of the stream `name`."""
         c = self.config
-        return Draws(c.server_batch_size, c.noise_dim, self.probabilities, self.fed.device, self.rng.child(name), c.resample_noise)
+        return Draws(
+            c.server_batch_size,
+            c.noise_dim,
+            self.probabilities,
+            self.fed.device,
+            self.rng.child(name),
+            c.resample_noise,
+        )
 
     def synthesise(self, generator: Generator, draws: Draws) -> Batch:
         """A batch of images of `generator`."""
@@ -211,7 +304,8 @@ class Phases:
             self.adam.step()
 
     def distillation_phase(self, loss_of: Callable[[Batch], Tensor]) -> None:
-        """I_d SGD steps on the student in training mode; the generator in evaluation mode, its images without gradient."""
+        """I_d SGD steps on the student in training mode; the generator in evaluation mode, its images without
+        gradient."""
         self._begin(self._for_student)
         self.student.train().requires_grad_(True)
         self.generator.eval()
@@ -231,4 +325,10 @@ class Phases:
     def _new_optimisers(self) -> None:
         c = self.config
         self.adam = Adam(self.generator.parameters(), lr=c.gen_lr, betas=(c.gen_beta1, c.gen_beta2), fused=True)
-        self.sgd = SGD(self.student.parameters(), lr=c.distill_lr, momentum=c.distill_momentum, weight_decay=c.distill_weight_decay, fused=True)
+        self.sgd = SGD(
+            self.student.parameters(),
+            lr=c.distill_lr,
+            momentum=c.distill_momentum,
+            weight_decay=c.distill_weight_decay,
+            fused=True,
+        )

@@ -3,11 +3,11 @@
     f(x) = D(F(x))        parameters of D are the ones whose names start with `head.`
     g = G(z, y)           z noise (B, d), labels y (B,)  ->  features (B, p), the same space as F(x)
 
-FedPer and LG-FedAvg share one half; FedCG, FedGen and FedMD-CG share D and a generator that stands for F.
+FedPer and LG-FedAvg share one half; FedCG, FedGen and FedMD-CG share D and a generator that replaces F.
 
 The generator of FedMD-CG is [z, onehot(y)] → 512 → BatchNorm → ReLU → 256 → BatchNorm → ReLU → p; FedGen's
-has one hidden layer. Its BatchNorm keeps running statistics, so that a frozen generator makes the same features whatever
-else is in the batch, and an average of generators averages them too.
+has one hidden layer. Its BatchNorm keeps running statistics, so that a frozen generator makes the same features
+whatever else is in the batch, and an average of generators averages them too.
 """
 
 from __future__ import annotations
@@ -51,14 +51,20 @@ def take_head(head: nn.Module) -> Params:
     return {HEAD + name: tensor for name, tensor in take(head).items()}
 
 
-def feature_generator(fed: Federation, role: str, noise_dim: int, hidden: tuple[int, ...] = (512, 256)) -> FeatureGenerator:
-    """The generator module named `role` for the federation's features; its weights are to be loaded with `params.put`."""
-    return fed.cached(("feature generator", role, noise_dim, hidden),
-                      lambda: FeatureGenerator(fed.network().feature_width, fed.classes, noise_dim, hidden))
+def feature_generator(
+    fed: Federation, role: str, noise_dim: int, hidden: tuple[int, ...] = (512, 256)
+) -> FeatureGenerator:
+    """The generator module named `role` for the federation's features; its weights are to be loaded with
+    `params.put`."""
+    return fed.cached(
+        ("feature generator", role, noise_dim, hidden),
+        lambda: FeatureGenerator(fed.network().feature_width, fed.classes, noise_dim, hidden),
+    )
 
 
 def initial_generator(fed: Federation, noise_dim: int, hidden: tuple[int, ...] = (512, 256)) -> Params:
-    """Freshly drawn weights of a feature generator; the same for every party of one seed, so that averages start sensibly."""
+    """Freshly drawn weights of a feature generator; the same for every party of one seed, so that averages start
+    sensibly."""
     module = feature_generator(fed, "initial", noise_dim, hidden)
     initialise(module, fed.rng.torch("init", "feature generator"))
     return take(module)

@@ -1,4 +1,5 @@
-"""Width-based sub-models: which channels a client trains, cutting them out, and putting them back (DFRD Sec. 2.4, Eq. 1).
+"""Width-based sub-models: which channels a client trains, cutting them out, and putting them back (DFRD Sec. 2.4, Eq.
+1).
 
 A module names, for each dimension of each tensor, the channel group it runs over (`module.axes`). A sub-model is a set
 of channel indices per group; a residual stream is one group, so additions always meet on equal channels.
@@ -21,7 +22,8 @@ Channels = dict[str, Tensor]
 
 
 def choose(fed: Federation, client: int, rule: Callable[[str, int, int], Tensor]) -> Channels:
-    """The channels that client `client` trains: `rule(group, n, k)` gives k = ceil(R_i n) indices out of a group's n channels.
+    """The channels that client `client` trains: `rule(group, n, k)` gives k = ceil(R_i n) indices out of a group's n
+    channels.
 
     A client of full width takes all of them in order. The rules themselves are the methods' own: see `channels` in
     `trainables.methods.heterofl`, `feddropout` and `fedrolex`."""
@@ -37,8 +39,12 @@ def extract(fed: Federation, params: Params, chosen: Channels) -> Params:
     return {name: _cut(params[name], index) for name, index in _indices(fed, chosen).items()}
 
 
-def merge(fed: Federation, params: Params, parts: Sequence[tuple[Channels, Params, float]],
-          owned: Sequence[Tensor] | None = None) -> Params:
+def merge(
+    fed: Federation,
+    params: Params,
+    parts: Sequence[tuple[Channels, Params, float]],
+    owned: Sequence[Tensor] | None = None,
+) -> Params:
     """Eq. (1): every entry is the weighted mean over the clients that held it; an entry nobody held stays.
 
     `parts` are (channels, trained sub-model, weight p_i). With `owned`, one boolean `(C,)` per part, the last layer's
@@ -76,7 +82,10 @@ def _indices(fed: Federation, chosen: Mapping[str, Tensor]) -> dict[str, tuple[T
     module = fed.network()
     found: dict[str, tuple[Tensor | None, ...]] = {}
     for name, axes in module.axes.items():
-        found[name] = tuple(None if axis is None else _positions(chosen[axis.group], axis.repeat, module.group_sizes[axis.group]) for axis in axes)
+        found[name] = tuple(
+            None if axis is None else _positions(chosen[axis.group], axis.repeat, module.group_sizes[axis.group])
+            for axis in axes
+        )
     return found
 
 
@@ -96,4 +105,6 @@ def _cut(tensor: Tensor, index: tuple[Tensor | None, ...]) -> Tensor:
 def _grid(tensor: Tensor, index: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:
     """Open mesh of positions, one per dimension, that addresses the sub-tensor."""
     full = [torch.arange(n) if i is None else i for n, i in zip(tensor.shape, index, strict=True)]
-    return tuple(i.to(tensor.device).view(*(-1 if d == own else 1 for d in range(len(full)))) for own, i in enumerate(full))
+    return tuple(
+        i.to(tensor.device).view(*(-1 if d == own else 1 for d in range(len(full)))) for own, i in enumerate(full)
+    )

@@ -57,7 +57,8 @@ def load(name_or_path: str, data_dir: str | None = None) -> Dataset:
     data_dir: a folder with the data set's files, as downloaded or unpacked in torchvision's layout; what is missing is
     downloaded into it. Without it, downloads go to the cache. A name wins over a file of the same name (`./digits`).
 
-    Raises `UserError` with one sentence where the data is unknown, missing, broken or cannot be downloaded or cached."""
+    Raises `UserError` with one sentence where the data is unknown, missing, broken or cannot be downloaded or
+    cached."""
     if name_or_path in _sources():
         return _registered(_sources()[name_or_path], data_dir)
     path = Path(name_or_path).expanduser()
@@ -66,8 +67,14 @@ def load(name_or_path: str, data_dir: str | None = None) -> Dataset:
     if path.exists():
         raise UserError(sentence("A data set of your own", "a folder of images or an .npz file", str(path)))
     if os.sep in name_or_path or "/" in name_or_path or path.suffix == ".npz":
-        raise UserError(sentence("A data set of your own", "an existing folder of images or .npz file", str(path), fix="Check the path."))
-    raise UserError(unknown("data set", name_or_path, names()) + " Your own data is a folder of images or an .npz file.")
+        raise UserError(
+            sentence(
+                "A data set of your own", "an existing folder of images or .npz file", str(path), fix="Check the path."
+            )
+        )
+    raise UserError(
+        unknown("data set", name_or_path, names()) + " Your own data is a folder of images or an .npz file."
+    )
 
 
 def _key(source: Source, files: str = "") -> str:
@@ -76,10 +83,17 @@ def _key(source: Source, files: str = "") -> str:
 
 def _registered(source: Source, data_dir: str | None) -> Dataset:
     if data_dir is None or not source.files:
-        return cache.prepare(_key(source), source.name, source.title, lambda work: fetch.read(source, cache.home() / "downloads", work))
+        return cache.prepare(
+            _key(source), source.name, source.title, lambda work: fetch.read(source, cache.home() / "downloads", work)
+        )
     root = Path(data_dir).expanduser()
     if not root.is_dir():
         raise UserError(sentence("--data-dir", "an existing folder", Shown(f"'{root}'")))
     if found := source.unpacked(root):
-        return cache.prepare(_key(source, cache.content(found)), source.name, source.title, lambda work: fetch.read_unpacked(source, root))
+        return cache.prepare(
+            _key(source, cache.content(found)),
+            source.name,
+            source.title,
+            lambda work: fetch.read_unpacked(source, root),
+        )
     return cache.prepare(_key(source), source.name, source.title, lambda work: fetch.read(source, root, work))

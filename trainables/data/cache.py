@@ -6,7 +6,8 @@
         files/<signature>        content hash of source files, so that they are hashed once and not at every start
         downloads/               archives as they were downloaded
 
-A folder is written under another name and renamed when it is complete, under a file lock: it is either whole or not there.
+A folder is written under another name and renamed when it is complete, under a file lock: it is either whole or not
+there.
 """
 
 from __future__ import annotations
@@ -102,10 +103,26 @@ def _open(folder: Path, name: str, title: str) -> Dataset:
             if len(array) != expected:
                 raise ValueError(f"{len(array)} of {expected} entries")
     except (OSError, ValueError, KeyError) as error:
-        raise UserError(sentence("The prepared data set", "complete", Shown(str(error)), str(folder), "Delete this folder and repeat.")) from error
+        raise UserError(
+            sentence(
+                "The prepared data set", "complete", Shown(str(error)), str(folder), "Delete this folder and repeat."
+            )
+        ) from error
     train_x, train_y, test_x, test_y = arrays
-    return Dataset(name, title, len(meta["class_names"]), tuple(meta["class_names"]), tuple(meta["shape"]), tuple(meta["mean"]), tuple(meta["std"]),
-                   train_x, train_y, test_x, test_y, meta["hash"])
+    return Dataset(
+        name,
+        title,
+        len(meta["class_names"]),
+        tuple(meta["class_names"]),
+        tuple(meta["shape"]),
+        tuple(meta["mean"]),
+        tuple(meta["std"]),
+        train_x,
+        train_y,
+        test_x,
+        test_y,
+        meta["hash"],
+    )
 
 
 def _write(raw: Raw, out: Path) -> None:
@@ -122,7 +139,7 @@ def _write(raw: Raw, out: Path) -> None:
     _write_labels(out / "train_y.npy", raw.train.labels)
     _write_images(out / "unshuffled.npy", raw.test, raw.shape, lambda x: None)
     unshuffled = np.load(out / "unshuffled.npy", mmap_mode="r", allow_pickle=False)
-    blocks = (unshuffled[order[i:i + 4096]] for i in range(0, len(order), 4096))
+    blocks = (unshuffled[order[i : i + 4096]] for i in range(0, len(order), 4096))
     _write_images(out / "test_x.npy", Split(blocks, raw.test.labels), raw.shape, lambda x: digest.update(x.tobytes()))
     _write_labels(out / "test_y.npy", raw.test.labels[order])
     del unshuffled
@@ -131,9 +148,16 @@ def _write(raw: Raw, out: Path) -> None:
     count, total, squares = moments
     mean = raw.mean or tuple((total / count / 255).tolist())
     # A channel that never changes has no scale of its own; 1 keeps it finite.
-    std = raw.std or tuple(float(s) or 1.0 for s in np.sqrt(np.maximum(squares / count - (total / count) ** 2, 0)) / 255)
-    meta = {"class_names": raw.class_names, "shape": raw.shape, "mean": mean, "std": std,
-            "lengths": [len(y) for split in (raw.train, raw.test) for y in (split.labels, split.labels)]}
+    std = raw.std or tuple(
+        float(s) or 1.0 for s in np.sqrt(np.maximum(squares / count - (total / count) ** 2, 0)) / 255
+    )
+    meta = {
+        "class_names": raw.class_names,
+        "shape": raw.shape,
+        "mean": mean,
+        "std": std,
+        "lengths": [len(y) for split in (raw.train, raw.test) for y in (split.labels, split.labels)],
+    }
     for value in (raw.train.labels.tobytes(), raw.test.labels[order].tobytes(), json.dumps(meta).encode()):
         digest.update(value)
     with writable():
@@ -147,7 +171,9 @@ def _accumulate(moments: NDArray[np.float64], x: NDArray[np.uint8]) -> None:
     moments += [histograms @ np.arange(256) ** power for power in range(3)]
 
 
-def _write_images(path: Path, split: Split, shape: tuple[int, int, int], seen: Callable[[NDArray[np.uint8]], None]) -> None:
+def _write_images(
+    path: Path, split: Split, shape: tuple[int, int, int], seen: Callable[[NDArray[np.uint8]], None]
+) -> None:
     total = 0
     with writable(), path.open("wb") as stream:
         _header(stream, np.dtype(np.uint8), (len(split.labels), *shape))
@@ -186,12 +212,19 @@ def _scratch(parent: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def writable(folder: Path | None = None) -> Iterator[None]:
-    """Says in one sentence that `folder`, by default the cache, cannot be written: around code that only writes there."""
+    """Says in one sentence that `folder`, by default the cache, cannot be written: around code that only writes
+    there."""
     try:
         yield
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         fix = "Free some space there or set" if full else "Mend its permissions or set"
-        raise UserError(sentence("The cache folder" if folder is None else "The data folder", "on a disk with free space" if full else "writable",
-                                 Shown(str(error.strerror or error)), str(folder or home()),
-                                 f"{fix} {'FEDTUNE_CACHE' if folder is None else '--data-dir'} to another folder.")) from error
+        raise UserError(
+            sentence(
+                "The cache folder" if folder is None else "The data folder",
+                "on a disk with free space" if full else "writable",
+                Shown(str(error.strerror or error)),
+                str(folder or home()),
+                f"{fix} {'FEDTUNE_CACHE' if folder is None else '--data-dir'} to another folder.",
+            )
+        ) from error

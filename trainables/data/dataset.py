@@ -54,7 +54,8 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Split:
-    """One part of a data set on its way into the cache: `chunks` yields uint8 arrays `(k, ch, H, W)`, `len(labels)` in all.
+    """One part of a data set on its way into the cache: `chunks` yields uint8 arrays `(k, ch, H, W)`, `len(labels)` in
+    all.
 
     Reading a chunk may raise `UserError` and nothing else."""
 
@@ -75,14 +76,18 @@ class Raw:
 
 
 def from_arrays(x: Images, y: NDArray[np.integer]) -> Split:
-    """A `Split` of images `(n, ch, H, W)` and labels `(n,)` that are in memory. Raises `ValueError` where their numbers differ."""
+    """A `Split` of images `(n, ch, H, W)` and labels `(n,)` that are in memory. Raises `ValueError` where their numbers
+    differ."""
     if len(x) != len(y):
         raise ValueError(f"{len(x)} images and {len(y)} labels")
     return Split(iter([x]) if len(x) else iter(()), np.asarray(y, dtype=np.int64))
 
 
-def stratified(labels: NDArray[np.integer], share: float = 0.2, seed: int = 0) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Indices of a training and a test part: of every class with n ≥ 2 samples, max(1, round(share·n)) go to the test part.
+def stratified(
+    labels: NDArray[np.integer], share: float = 0.2, seed: int = 0
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Indices of a training and a test part: of every class with n ≥ 2 samples, max(1, round(share·n)) go to the test
+    part.
 
     Fixed for a given seed; both parts in rising order."""
     rng = np.random.default_rng(seed)

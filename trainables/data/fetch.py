@@ -42,9 +42,16 @@ def read_unpacked(source: Source, root: Path) -> Raw:
     except UserError:
         raise
     except Exception as error:
-        # Parsers of foreign formats fail in any way they like; whatever it is, these files cannot be used.
-        raise UserError(sentence(f"The files of {source.name}", "in their published format", Shown(f"{type(error).__name__}: {error}"), str(root),
-                                 "Delete them and repeat.")) from error
+        # Parsers of these formats may raise anything. In every case the files cannot be used.
+        raise UserError(
+            sentence(
+                f"The files of {source.name}",
+                "in their published format",
+                Shown(f"{type(error).__name__}: {error}"),
+                str(root),
+                "Delete them and repeat.",
+            )
+        ) from error
 
 
 def _find_or_download(source: Source, file: File, root: Path) -> Path:
@@ -54,8 +61,15 @@ def _find_or_download(source: Source, file: File, root: Path) -> Path:
     for path in (target, root / target.name):
         if path.exists():
             if not check_integrity(path, file.md5):
-                raise UserError(sentence(f"{target.name} of {source.name}", f"the published file (MD5 {file.md5})", Shown("another checksum"), str(path),
-                                         "Delete it and repeat."))
+                raise UserError(
+                    sentence(
+                        f"{target.name} of {source.name}",
+                        f"the published file (MD5 {file.md5})",
+                        Shown("another checksum"),
+                        str(path),
+                        "Delete it and repeat.",
+                    )
+                )
             return path
     _download(source, file, root)
     return target
@@ -84,8 +98,14 @@ def _download(source: Source, file: File, root: Path) -> None:
         finally:
             part.unlink(missing_ok=True)
     files = ", ".join(source.files)
-    raise UserError(sentence(f"Data set {source.name}", "downloadable or in place", Shown(problem),
-                             fix=f"Put {files} into {root}, or name the folder that has them with --data-dir."))
+    raise UserError(
+        sentence(
+            f"Data set {source.name}",
+            "downloadable or in place",
+            Shown(problem),
+            fix=f"Put {files} into {root}, or name the folder that has them with --data-dir.",
+        )
+    )
 
 
 @contextlib.contextmanager
@@ -140,7 +160,15 @@ def _inside(archive: Path, name: str) -> PurePosixPath:
     """The member's path, refused where it would leave the folder it is unpacked into."""
     member = PurePosixPath(name.replace("\\", "/"))
     if member.is_absolute() or ".." in member.parts or ":" in name:
-        raise UserError(sentence("Archive members", "inside the archive's own folder", name, str(archive), "This is not the published archive."))
+        raise UserError(
+            sentence(
+                "Archive members",
+                "inside the archive's own folder",
+                name,
+                str(archive),
+                "This is not the published archive.",
+            )
+        )
     return member
 
 
@@ -165,4 +193,6 @@ def _archive(path: Path) -> Iterator[None]:
     try:
         yield
     except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError) as error:
-        raise UserError(sentence("Archive", "complete and readable", Shown(str(error)), str(path), "Delete it and repeat.")) from error
+        raise UserError(
+            sentence("Archive", "complete and readable", Shown(str(error)), str(path), "Delete it and repeat.")
+        ) from error

@@ -6,12 +6,12 @@ dropped, grey becomes RGB).
 
 .npz file: arrays `x` and `y`, or `x_train`, `y_train`, `x_test` and `y_test`.
     x   (n, H, W), (n, H, W, C) or (n, C, H, W) with C = 1 or 3; where both ends could be channels the last one is.
-        uint8, or whole numbers in 0 … 255: taken as they are. bool: 0 and 255. Floats: in [0, 1], times 255, or, where one
-        is above 1, in [0, 255]; rounded. The training part decides for both.
+        uint8, or whole numbers in 0 … 255: taken as they are. bool: 0 and 255. Floats: in [0, 1], times 255, or, where
+        one is above 1, in [0, 255]; rounded. The training part decides for both.
     y   (n,) or (n, 1), whole numbers; the sorted distinct labels of the training part become 0 … C − 1.
 
-Without a test part, 20 % of every class is set aside, always the same. Mean and standard deviation per channel are those
-of the training part.
+Without a test part, 20 % of every class is set aside, always the same. Mean and standard deviation per channel are
+those of the training part.
 """
 
 from __future__ import annotations
@@ -33,10 +33,13 @@ _WHOLE, _PARTS = ("x", "y"), ("x_train", "y_train", "x_test", "y_test")
 
 
 def load(path: Path) -> Dataset:
-    """The data set in that existing folder or .npz file. Raises `UserError` with one sentence where it cannot be used."""
+    """The data set in that existing folder or .npz file. Raises `UserError` with one sentence where it cannot be
+    used."""
     if path.is_dir():
         return _load_folder(path)
-    return cache.prepare(cache.key("npz", _VERSION, _content([path])), path.name, path.name, lambda work: read_npz(path))
+    return cache.prepare(
+        cache.key("npz", _VERSION, _content([path])), path.name, path.name, lambda work: read_npz(path)
+    )
 
 
 def _content(files: list[Path]) -> str:
@@ -44,7 +47,9 @@ def _content(files: list[Path]) -> str:
         for file in files:
             file.open("rb").close()
     except OSError as error:
-        raise UserError(sentence("A data set of your own", "readable", Shown(error.strerror or str(error)), str(file))) from error
+        raise UserError(
+            sentence("A data set of your own", "readable", Shown(error.strerror or str(error)), str(file))
+        ) from error
     return cache.content(files)
 
 
@@ -54,24 +59,41 @@ def _load_folder(root: Path) -> Dataset:
     for part, classes in zip(parts, listed, strict=True):
         for name, files in classes.items():
             if not files:
-                raise UserError(sentence("Every class folder", f"filled with images ({', '.join(pictures.EXTENSIONS)})", Shown("none"), str(part / name)))
+                raise UserError(
+                    sentence(
+                        "Every class folder",
+                        f"filled with images ({', '.join(pictures.EXTENSIONS)})",
+                        Shown("none"),
+                        str(part / name),
+                    )
+                )
         if not classes:
-            raise UserError(sentence("A folder of images", "filled with one sub-folder per class", Shown("none"), str(part)))
+            raise UserError(
+                sentence("A folder of images", "filled with one sub-folder per class", Shown("none"), str(part))
+            )
     _at_least_two(list(listed[0]), str(parts[0]))
     extra = sorted(set(listed[-1]) - set(listed[0]))
     if extra:
-        raise UserError(sentence("The classes of the test part", "among those of the training part", extra[0], str(parts[-1])))
+        raise UserError(
+            sentence("The classes of the test part", "among those of the training part", extra[0], str(parts[-1]))
+        )
     files = [file for classes in listed for group in classes.values() for file in group]
-    # The folders' names are the labels and which part is which matters, so the key holds them beside the content.
+    # The folders' names are the labels, and it matters which part is for training. So both are in the key, with the
+    # content.
     names = [[(name, len(group)) for name, group in classes.items()] for classes in listed]
     name = root.resolve().name
-    return cache.prepare(cache.key("folder", _VERSION, names, _content(files)), name, name, lambda work: _read_folder(listed))
+    return cache.prepare(
+        cache.key("folder", _VERSION, names, _content(files)), name, name, lambda work: _read_folder(listed)
+    )
 
 
 def _read_folder(listed: list[dict[str, list[Path]]]) -> Raw:
     names = list(listed[0])
     files = [[file for group in classes.values() for file in group] for classes in listed]
-    labels = [np.array([names.index(name) for name, group in classes.items() for _ in group], dtype=np.int64) for classes in listed]
+    labels = [
+        np.array([names.index(name) for name, group in classes.items() for _ in group], dtype=np.int64)
+        for classes in listed
+    ]
     looks = {file: pictures.look(file) for part in files for file in part}
     first = files[0][0]
     size = looks[first][0]
@@ -99,20 +121,34 @@ def read_npz(path: Path) -> Raw:
             keys = list(archive.files)
             chosen = _PARTS if set(_PARTS) <= set(keys) else _WHOLE
             if not set(chosen) <= set(keys):
-                raise UserError(sentence("An .npz data set", "arrays x and y, or x_train, y_train, x_test and y_test",
-                                         Shown(", ".join(keys) or "no arrays"), where))
+                raise UserError(
+                    sentence(
+                        "An .npz data set",
+                        "arrays x and y, or x_train, y_train, x_test and y_test",
+                        Shown(", ".join(keys) or "no arrays"),
+                        where,
+                    )
+                )
             arrays = [archive[key] for key in chosen]
             if not all(isinstance(array, np.ndarray) for array in arrays):
                 raise ValueError("a member is not an array")
     except UserError:
         raise
     except Exception as error:  # zipfile, zlib and numpy each have their own ways of refusing a broken file
-        raise UserError(sentence("An .npz data set", "a complete file of plain arrays (written by numpy.savez)",
-                                 Shown(str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"), where)) from error
+        raise UserError(
+            sentence(
+                "An .npz data set",
+                "a complete file of plain arrays (written by numpy.savez)",
+                Shown(str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"),
+                where,
+            )
+        ) from error
     images, labels = arrays[0::2], arrays[1::2]
     for key_x, key_y, x, y in zip(chosen[0::2], chosen[1::2], images, labels, strict=True):
         if x.ndim == 0 or y.ndim == 0 or len(x) != len(y):
-            raise UserError(sentence(f"{key_x} and {key_y}", "of the same length", Shown(f"shapes {x.shape} and {y.shape}"), where))
+            raise UserError(
+                sentence(f"{key_x} and {key_y}", "of the same length", Shown(f"shapes {x.shape} and {y.shape}"), where)
+            )
         if len(x) == 0:
             raise UserError(sentence(key_x, "at least one image", Shown("none"), where))
     y = [_whole(value, key, where) for value, key in zip(labels, chosen[1::2], strict=True)]
@@ -120,16 +156,22 @@ def read_npz(path: Path) -> Raw:
     _at_least_two(values.tolist(), where)
     unknown = np.setdiff1d(y[-1], values)
     if len(unknown):
-        raise UserError(sentence("The classes of the test part", "among those of the training part", int(unknown[0]), where))
+        raise UserError(
+            sentence("The classes of the test part", "among those of the training part", int(unknown[0]), where)
+        )
     pixels = _pixels(images, chosen[0::2], where)
     x = [_channels_first(value, key, where) for value, key in zip(pixels, chosen[0::2], strict=True)]
     if x[0].shape[1:] != x[-1].shape[1:]:
-        raise UserError(sentence("Test images", f"of the training images' shape {x[0].shape[1:]}", x[-1].shape[1:], where))
+        raise UserError(
+            sentence("Test images", f"of the training images' shape {x[0].shape[1:]}", x[-1].shape[1:], where)
+        )
     numbers = [np.searchsorted(values, value) for value in y]
     if len(x) == 1:
         train, test = _set_aside(numbers[0], where)
         x, numbers = [x[0][train], x[0][test]], [numbers[0][train], numbers[0][test]]
-    return Raw(from_arrays(x[0], numbers[0]), from_arrays(x[1], numbers[1]), tuple(map(str, values.tolist())), x[0].shape[1:])
+    return Raw(
+        from_arrays(x[0], numbers[0]), from_arrays(x[1], numbers[1]), tuple(map(str, values.tolist())), x[0].shape[1:]
+    )
 
 
 def _whole(y: NDArray[Any], key: str, where: str) -> Labels:
@@ -137,8 +179,14 @@ def _whole(y: NDArray[Any], key: str, where: str) -> Labels:
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim != 1:
-        raise UserError(sentence(key, "one whole number per image", Shown(f"shape {y.shape}"), where, "Use argmax(1) of one-hot labels."))
-    good = y.dtype.kind in "iu" or (y.dtype.kind == "f" and bool(np.isfinite(y).all()) and bool((y == np.floor(y)).all()))
+        raise UserError(
+            sentence(
+                key, "one whole number per image", Shown(f"shape {y.shape}"), where, "Use argmax(1) of one-hot labels."
+            )
+        )
+    good = y.dtype.kind in "iu" or (
+        y.dtype.kind == "f" and bool(np.isfinite(y).all()) and bool((y == np.floor(y)).all())
+    )
     if not good:
         got = f"{y.dtype} such as {y[0] if y.dtype.kind != 'f' else y[~(np.isfinite(y) & (y == np.floor(y)))][0]!s}"
         raise UserError(sentence(key, "whole numbers", Shown(got), where))
@@ -174,7 +222,11 @@ def _channels_first(x: Images, key: str, where: str) -> Images:
     elif x.ndim == 4 and x.shape[3] in (1, 3):
         x = x.transpose(0, 3, 1, 2)
     if x.ndim != 4 or x.shape[1] not in (1, 3) or 0 in x.shape:
-        raise UserError(sentence(key, "of shape (n, H, W), (n, H, W, C) or (n, C, H, W) with C = 1 or 3", Shown(str(x.shape)), where))
+        raise UserError(
+            sentence(
+                key, "of shape (n, H, W), (n, H, W, C) or (n, C, H, W) with C = 1 or 3", Shown(str(x.shape)), where
+            )
+        )
     return x
 
 
@@ -185,5 +237,7 @@ def _at_least_two(classes: list[Any], where: str) -> None:
 
 def _set_aside(labels: Labels, where: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     if np.bincount(labels).max() < 2:
-        raise UserError(sentence("A data set without a test part", "at least 2 images of some class", Shown("1 of each"), where))
+        raise UserError(
+            sentence("A data set without a test part", "at least 2 images of some class", Shown("1 of each"), where)
+        )
     return stratified(labels)

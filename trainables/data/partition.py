@@ -1,13 +1,20 @@
 """How the training data is dealt to the clients.
 
-| recipe         | of       | what it does                                                                                |
+| recipe         | of       | what it does
+|
 |----------------|----------|---------------------------------------------------------------------------------------------|
-| `iid`          | -        | equal shares, drawn uniformly                                                               |
-| `dir_class`    | DFRD     | every class is split over the clients by Dir(ω·1_N); full clients get nothing more          |
-| `dir_client`   | FedMD-CG | every client draws its label distribution from Dir(ω·1_C); equal client sizes                        |
-| `dir_dominant` | FedKF    | Dir(ω·1) per class, redrawn until the clients take turns in holding the largest share       |
-| `dir_pfl`      | DHF      | `dir_class` with a minimum size of 40; meant for train and test data merged                 |
-| `pathological` | DHF      | every client sees k classes, in unequal shares                                              |
+| `iid`          | -        | equal shares, drawn uniformly
+|
+| `dir_class`    | DFRD     | every class is split over the clients by Dir(ω·1_N); full clients get nothing more
+|
+| `dir_client`   | FedMD-CG | every client draws its label distribution from Dir(ω·1_C); equal client sizes
+|
+| `dir_dominant` | FedKF    | Dir(ω·1) per class, redrawn until the clients take turns in holding the largest share
+|
+| `dir_pfl`      | DHF      | `dir_class` with a minimum size of 40; meant for train and test data merged
+|
+| `pathological` | DHF      | every client sees k classes, in unequal shares
+|
 
 A recipe decides only how many samples of each class every client gets, a table of counts `(N, C)`; which ones they are
 is a uniform draw that all recipes share. Every sample goes to exactly one client.
@@ -62,8 +69,15 @@ Recipe = Callable[[Task, np.random.Generator], Counts | None]
 
 
 def partition(
-    recipe: str, labels: NDArray[np.integer], clients: int, *, classes: int, rng: np.random.Generator,
-    omega: float = 1.0, classes_per_client: int = 2, min_size: int = 10,
+    recipe: str,
+    labels: NDArray[np.integer],
+    clients: int,
+    *,
+    classes: int,
+    rng: np.random.Generator,
+    omega: float = 1.0,
+    classes_per_client: int = 2,
+    min_size: int = 10,
 ) -> list[NDArray[np.int64]]:
     """The indices into `labels` `(n,)` that each client holds, shuffled; disjoint, together all of 0 … n−1.
 
@@ -90,13 +104,24 @@ def _draw(recipe: str, task: Task, min_size: int, rng: np.random.Generator) -> C
             counts = RECIPES[recipe](task, rng)
             if counts is not None and counts.sum(axis=1).min() >= minimum:
                 if minimum < min_size:
-                    logger.warning("partition %s (omega %g, %d clients): no draw gives every client %d samples, accepted %d",
-                                   recipe, task.omega, task.clients, min_size, minimum)
+                    logger.warning(
+                        "partition %s (omega %g, %d clients): no draw gives every client %d samples, accepted %d",
+                        recipe,
+                        task.omega,
+                        task.clients,
+                        min_size,
+                        minimum,
+                    )
                 return counts
-    raise UserError(sentence(
-        "clients", f"few enough for each to hold at least {relaxed} of the {task.total} training samples", task.clients,
-        f"partition {recipe}, omega {task.omega:g}", "Use fewer clients, a larger omega or another partition.",
-    ))
+    raise UserError(
+        sentence(
+            "clients",
+            f"few enough for each to hold at least {relaxed} of the {task.total} training samples",
+            task.clients,
+            f"partition {recipe}, omega {task.omega:g}",
+            "Use fewer clients, a larger omega or another partition.",
+        )
+    )
 
 
 def _deal(counts: Counts, labels: NDArray[np.integer], rng: np.random.Generator) -> list[NDArray[np.int64]]:
@@ -137,9 +162,9 @@ def dir_class(task: Task, rng: np.random.Generator) -> Counts | None:
 
 
 def dir_client(task: Task, rng: np.random.Generator) -> Counts:
-    """FedMD-CG. Client after client: label distribution ~ Dir(ω·1_C), then its equal share is drawn from the pool without
-    replacement, every sample weighted by its class. Where the classes of positive weight hold less than the share, all
-    of them are taken and the rest comes uniformly from the other classes, so that sizes stay equal."""
+    """FedMD-CG. Client after client: label distribution ~ Dir(ω·1_C), then its equal share is drawn from the pool
+    without replacement, every sample weighted by its class. Where the classes of positive weight hold less than the
+    share, all of them are taken and the rest comes uniformly from the other classes, so that sizes stay equal."""
     left, rows = task.sizes.copy(), []
     for share in task.equal_shares():
         with np.errstate(divide="ignore"):
@@ -184,10 +209,11 @@ def _rounded(shares: NDArray[np.float64], size: int, rng: np.random.Generator) -
 
 
 def pathological(task: Task, rng: np.random.Generator) -> Counts:
-    """DHF (PFLlib). Class after class goes to the first ceil(N/C·k) clients that still need classes; all but the last of
-    them get a uniform draw from [s/10, s), s an equal share of the class, and the last gets what remains.
+    """DHF (PFLlib). Class after class goes to the first ceil(N/C·k) clients that still need classes; all but the last
+    of them get a uniform draw from [s/10, s), s an equal share of the class, and the last gets what remains.
 
-    Where C/k or N·k/C is not whole, late clients may see fewer than k classes; a class always keeps at least one client."""
+    Where C/k or N·k/C is not whole, late clients may see fewer than k classes; a class always keeps at least one
+    client."""
     classes = len(task.sizes)
     counts = np.zeros((task.clients, classes), dtype=np.int64)
     need = np.full(task.clients, task.classes_per_client)
@@ -206,12 +232,26 @@ def pathological(task: Task, rng: np.random.Generator) -> Counts:
 def _check_pathological(task: Task) -> None:
     classes, k = len(task.sizes), task.classes_per_client
     if not 1 <= k <= classes:
-        raise UserError(sentence("classes_per_client", f"in [1, {classes}], the number of classes", k, "partition pathological"))
+        raise UserError(
+            sentence("classes_per_client", f"in [1, {classes}], the number of classes", k, "partition pathological")
+        )
     if task.clients * k < classes:
-        raise UserError(sentence("classes_per_client", f"at least {math.ceil(classes / task.clients)}", k,
-                                 f"partition pathological, {task.clients} clients", "Otherwise some classes would have no client."))
+        raise UserError(
+            sentence(
+                "classes_per_client",
+                f"at least {math.ceil(classes / task.clients)}",
+                k,
+                f"partition pathological, {task.clients} clients",
+                "Otherwise some classes would have no client.",
+            )
+        )
 
 
 RECIPES: dict[str, Recipe] = {
-    "iid": iid, "pathological": pathological, "dir_class": dir_class, "dir_client": dir_client, "dir_dominant": dir_dominant, "dir_pfl": dir_class,
+    "iid": iid,
+    "pathological": pathological,
+    "dir_class": dir_class,
+    "dir_client": dir_client,
+    "dir_dominant": dir_dominant,
+    "dir_pfl": dir_class,
 }

@@ -24,8 +24,11 @@ def class_folders(root: Path) -> dict[str, list[Path]]:
     found = {}
     for folder in sorted(p for p in root.iterdir() if p.is_dir() and not p.name.startswith(".")):
         found[folder.name] = sorted(
-            Path(where) / name for where, _, names in os.walk(folder) for name in names
-            if name.lower().endswith(EXTENSIONS) and not name.startswith("."))
+            Path(where) / name
+            for where, _, names in os.walk(folder)
+            for name in names
+            if name.lower().endswith(EXTENSIONS) and not name.startswith(".")
+        )
     return found
 
 
@@ -39,12 +42,15 @@ def look(path: Path) -> tuple[tuple[int, int], bool]:
     except Exception as error:  # Pillow's plug-ins raise whatever their parsers raise
         raise _unreadable(path, error) from error
     if mode not in _GREY + _COLOUR:
-        raise UserError(sentence("Images", "8 bits per channel, grey or colour", Shown(f"mode {mode}"), str(path), "Convert it."))
+        raise UserError(
+            sentence("Images", "8 bits per channel, grey or colour", Shown(f"mode {mode}"), str(path), "Convert it.")
+        )
     return (height, width), mode in _GREY
 
 
 def decode(path: Path, grey: bool, size: tuple[int, int]) -> Images:
-    """The image as uint8 `(1 or 3, H, W)`, resized (bilinear, antialiased) where its size differs. Raises `UserError`."""
+    """The image as uint8 `(1 or 3, H, W)`, resized (bilinear, antialiased) where its size differs. Raises
+    `UserError`."""
     from PIL import Image
 
     try:
@@ -59,13 +65,16 @@ def decode(path: Path, grey: bool, size: tuple[int, int]) -> Images:
 
 
 def decode_all(paths: Sequence[Path], grey: bool, size: tuple[int, int], title: str) -> Iterator[Images]:
-    """Chunks `(k, 1 or 3, H, W)` of all images in order, decoded on all cores, with a counter on stderr for large sets."""
+    """Chunks `(k, 1 or 3, H, W)` of all images in order, decoded on all cores, with a counter on stderr for large
+    sets."""
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         for start in range(0, len(paths), _CHUNK):
-            part = paths[start:start + _CHUNK]
+            part = paths[start : start + _CHUNK]
             yield np.stack(list(pool.map(lambda path: decode(path, grey, size), part)))
             if len(paths) > 5 * _CHUNK:
-                print(f"{title}: {start + len(part)} of {len(paths)} images read", file=sys.stderr, end="\r", flush=True)
+                print(
+                    f"{title}: {start + len(part)} of {len(paths)} images read", file=sys.stderr, end="\r", flush=True
+                )
         if len(paths) > 5 * _CHUNK:
             print(file=sys.stderr)
 
@@ -76,9 +85,23 @@ def resized(x: Images, side: int) -> Iterator[Images]:
     import torch.nn.functional as F
 
     for start in range(0, len(x), 4096):
-        part = torch.from_numpy(np.ascontiguousarray(x[start:start + 4096])).float()
-        yield F.interpolate(part, (side, side), mode="bilinear", antialias=True).round_().clamp_(0, 255).to(torch.uint8).numpy()
+        part = torch.from_numpy(np.ascontiguousarray(x[start : start + 4096])).float()
+        yield (
+            F.interpolate(part, (side, side), mode="bilinear", antialias=True)
+            .round_()
+            .clamp_(0, 255)
+            .to(torch.uint8)
+            .numpy()
+        )
 
 
 def _unreadable(path: Path, error: Exception) -> UserError:
-    return UserError(sentence("Images", "complete files in a common format", Shown(f"{type(error).__name__}: {error}"), str(path), "Replace or remove it."))
+    return UserError(
+        sentence(
+            "Images",
+            "complete files in a common format",
+            Shown(f"{type(error).__name__}: {error}"),
+            str(path),
+            "Replace or remove it.",
+        )
+    )

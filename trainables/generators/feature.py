@@ -32,18 +32,21 @@ class FeatureGenerator(nn.Module):
 
 
 class _Norm(nn.BatchNorm1d):
-    """A batch of one has no variance: it is normalised by the running statistics, which it leaves alone."""
+    """A batch of one has no variance: it is normalised by the running statistics, which it does not change."""
 
     def forward(self, input: Tensor) -> Tensor:
         """`(B, n)` to the same shape."""
         if self.training and input.shape[0] == 1:
-            return F.batch_norm(input, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps)
+            return F.batch_norm(
+                input, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps
+            )
         return super().forward(input)
 
 
 def initialise(generator: FeatureGenerator, random: torch.Generator) -> None:
-    """Redraws all parameters from `random` with PyTorch's default distributions (weights and biases ~ U(±1/√fan_in); normalisation
-    weight 1, bias 0) and resets the running statistics. The same state of `random` gives the same bits."""
+    """Redraws all parameters from `random` with PyTorch's default distributions (weights and biases ~ U(±1/√fan_in);
+    normalisation weight 1, bias 0) and resets the running statistics. The same state of `random` gives the same
+    bits."""
     with torch.no_grad():
         for part in generator.modules():
             if isinstance(part, nn.Linear):

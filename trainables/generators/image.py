@@ -3,18 +3,23 @@
     h = generator.merge(z, y)      z ~ N(0, I) (B, d), labels y (B,)  ->  (B, d')
     s = generator(h)               images in [−1, 1], (B, ch, H, W)
 
-| layer                | 32×32                    | 64×64                    | any other size                             |
+| layer                | 32×32                    | 64×64                    | any other size
+|
 |----------------------|--------------------------|--------------------------|--------------------------------------------|
-| ConvT, ReLU          | d' → 512, k4 s1 → 4×4    | d' → 512, k4 s1 → 4×4    | d' → min(64·2ⁿ, 512), kernel a×b → a×b     |
-| ConvT k4 s2, BN, ReLU| 256 → 8×8, 128 → 16×16   | 256, 128, 64 → 32×32     | n times, halving channels down to 64       |
-| ConvT, tanh          | ch, k4 s2 → 32×32        | ch, k4 s2 → 64×64        | ch, k3 s1 p1, cut to H×W about the centre  |
+| ConvT, ReLU          | d' → 512, k4 s1 → 4×4    | d' → 512, k4 s1 → 4×4    | d' → min(64·2ⁿ, 512), kernel a×b → a×b
+|
+| ConvT k4 s2, BN, ReLU| 256 → 8×8, 128 → 16×16   | 256, 128, 64 → 32×32     | n times, halving channels down to 64
+|
+| ConvT, tanh          | ch, k4 s2 → 32×32        | ch, k4 s2 → 64×64        | ch, k3 s1 p1, cut to H×W about the centre
+|
 
 For other sizes n = floor(log2(min(H, W)/4)) doublings start from a = ceil(H/2ⁿ), b = ceil(W/2ⁿ), so a starts between
 4 and 7: 8×8 grows 4→8, 16×16 grows 4→8→16, 28×28 grows 7→14→28. The last layer works at full resolution because with
-one doubling the paper's pattern would leave a single hidden layer. A doubling is halved at 512 channels as in the paper.
+one doubling the paper's pattern would leave a single hidden layer. A doubling is halved at 512 channels as in the
+paper.
 
-No biases. Convolution weights ~ N(0, 0.02), BatchNorm weights ~ N(1, 0.02), label embedding E ~ N(0, 1), all in terms of
-standard deviations. BatchNorm keeps running statistics: an average of generators (DFRD's EMA) covers them too.
+No biases. Convolution weights ~ N(0, 0.02), BatchNorm weights ~ N(1, 0.02), label embedding E ~ N(0, 1), all in terms
+of standard deviations. BatchNorm keeps running statistics: an average of generators (DFRD's EMA) covers them too.
 
 | merge operator | h             | d'    |
 |----------------|---------------|-------|
@@ -65,7 +70,7 @@ class Generator(nn.Module):
             return z
         if self.embedding is None:
             return torch.cat([z, F.one_hot(y, self.classes).to(z.dtype)], dim=1)
-        e = self.embedding(y)
+        e: Tensor = self.embedding(y)
         if self.merge_op == "mul":
             return z * e
         return z + e if self.merge_op == "add" else torch.cat([z, e], dim=1)
@@ -75,7 +80,7 @@ class Generator(nn.Module):
         images: Tensor = self.layers(h[:, :, None, None])
         height, image_width = self.shape[1:]
         top, left = (images.shape[2] - height) // 2, (images.shape[3] - image_width) // 2
-        return images[:, :, top:top + height, left:left + image_width]
+        return images[:, :, top : top + height, left : left + image_width]
 
 
 def initialise(generator: Generator, random: torch.Generator) -> None:
@@ -98,10 +103,14 @@ def _layers(width: int, shape: tuple[int, int, int]) -> list[nn.Module]:
     paper = {(32, 32): [512, 256, 128], (64, 64): [512, 256, 128, 64]}.get((image_height, image_width))
     doublings = max(min(image_height, image_width).bit_length() - 3, 0)
     start = (-(-image_height // 2**doublings), -(-image_width // 2**doublings))
-    sizes = paper or [min(64 * 2**(doublings - i), 512) for i in range(doublings + 1)]
+    sizes = paper or [min(64 * 2 ** (doublings - i), 512) for i in range(doublings + 1)]
 
     layers: list[nn.Module] = [Upsampling(width, sizes[0], start, bias=False), nn.ReLU()]
     for before, after in pairwise(sizes):
         layers += [Upsampling(before, after, 4, stride=2, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU()]
-    last = Upsampling(sizes[-1], channels, 4, 2, 1, bias=False) if paper else Upsampling(sizes[-1], channels, 3, 1, 1, bias=False)
+    last = (
+        Upsampling(sizes[-1], channels, 4, 2, 1, bias=False)
+        if paper
+        else Upsampling(sizes[-1], channels, 3, 1, 1, bias=False)
+    )
     return [*layers, last, nn.Tanh()]

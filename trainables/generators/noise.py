@@ -10,8 +10,8 @@
 | conv 3×3, sigmoid           | ch, cut to H × W about the centre |
 | (s - mean) / std            | what a model is fed               |
 
-32×32 starts at 8×8 as published, 28×28 at 7×7, 8×8 at 2×2. Below 28 pixels all widths are halved: the published ones cost
-three times what a classifier for such images does. BatchNorm uses the batch's statistics and keeps none: the
+32×32 starts at 8×8 as published, 28×28 at 7×7, 8×8 at 2×2. Below 28 pixels all widths are halved: the published ones
+cost three times what a classifier for such images does. BatchNorm uses the batch's statistics and keeps none: the
 generator is never used outside training. Convolution weights are He's, the rest follows PyTorch's default distributions
 (`models.initialise` draws them).
 
@@ -32,13 +32,17 @@ from trainables.models.layers import BatchNorm
 
 
 class NoiseGenerator(nn.Module):
-    """The generator for images of `shape` (channels, height, width) of a data set with that `mean` and `std` per channel.
+    """The generator for images of `shape` (channels, height, width) of a data set with that `mean` and `std` per
+    channel.
 
-    Built with the weights of a fixed seed (`models.initialise` draws others); the global generator is left as it was."""
+    Built with the weights of a fixed seed (`models.initialise` draws others); the global generator is left as it
+    was."""
 
     convolutions: Literal["default", "he"] = "he"
 
-    def __init__(self, shape: tuple[int, int, int], noise_dim: int, mean: Sequence[float], std: Sequence[float]) -> None:
+    def __init__(
+        self, shape: tuple[int, int, int], noise_dim: int, mean: Sequence[float], std: Sequence[float]
+    ) -> None:
         super().__init__()
         self.shape, self.noise_dim = shape, noise_dim
         self.start = (-(-shape[1] // 4), -(-shape[2] // 4))
@@ -62,4 +66,4 @@ class NoiseGenerator(nn.Module):
         images = torch.sigmoid(self.conv3(x))
         height, width = self.shape[1:]
         top, left = (images.shape[2] - height) // 2, (images.shape[3] - width) // 2
-        return (images[:, :, top:top + height, left:left + width] - self.mean) / self.std
+        return (images[:, :, top : top + height, left : left + width] - self.mean) / self.std

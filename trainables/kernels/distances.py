@@ -2,8 +2,8 @@
 
     plain(v)[j, k] = mean_i (v_ji - v_ki)²
 
-At a batch of images PyTorch's way reads and writes `(B, B, n)` numbers from memory a dozen times, which was a fifth of a
-server step. Here a few rows at a time are compared with all others, so that their differences stay in the cache.
+At a batch of images PyTorch's way reads and writes `(B, B, n)` numbers from memory a dozen times, which was a fifth of
+a server step. Here a few rows at a time are compared with all others, so that their differences stay in the cache.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ _CACHED, _VECTORS = 1 << 18, 64
 
 
 def plain(values: Tensor) -> Tensor:
-    """The reference: rows `(B, n)` to `(B, B)`. Differences are formed one by one, as the shortcut |a|²+|b|²-2ab cancels."""
+    """The reference: rows `(B, n)` to `(B, B)`. Differences are formed one by one, as the shortcut |a|²+|b|²-2ab
+    cancels."""
     return (values[:, None] - values[None]).square().mean(dim=2)
 
 
 def mean_squares(values: Tensor) -> Tensor:
-    """What `plain` computes of rows `(B, n)`, `(B, B)`: by `plain` itself on a GPU or where all differences fit into the cache."""
+    """What `plain` computes of rows `(B, n)`, `(B, B)`: by `plain` itself on a GPU or where all differences fit into
+    the cache."""
     fits = values.is_cuda or len(values) * values.numel() <= _CACHED
     return plain(values) if fits else _MeanSquares.apply(values)
 
@@ -33,12 +35,15 @@ def mean_squares(values: Tensor) -> Tensor:
 class _MeanSquares(torch.autograd.Function):
     """`mean_i (v_ji - v_ki)²` of all pairs of rows `(B, n)`, `(B, B)`, a few rows at a time.
 
-    The same operations as in `plain`. So many rows are taken that sums run over whole vectors. Results agree to rounding."""
+    The same operations as in `plain`. So many rows are taken that sums run over whole vectors. Results agree to
+    rounding."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor) -> Tensor:
         ctx.save_for_backward(values)
-        return torch.cat([(rows[:, None] - values[None]).square_().mean(dim=2) for rows in values.split(_rows_at_once(values))])
+        return torch.cat(
+            [(rows[:, None] - values[None]).square_().mean(dim=2) for rows in values.split(_rows_at_once(values))]
+        )
 
     @staticmethod
     @once_differentiable
@@ -48,9 +53,15 @@ class _MeanSquares(torch.autograd.Function):
         gradient = gradient / values.shape[1]
         parts = []
         size = _rows_at_once(values)
-        if size == 1 and torch.equal(gradient, gradient.t()):  # as of a mean: the two sums have the same terms in the same order
-            return torch.stack([(row - values).mul_(own).sum(dim=0) for row, own in zip(values, 4 * gradient[:, :, None], strict=True)])
-        for rows, own, others in zip(values.split(size), gradient.split(size), gradient.split(size, dim=1), strict=True):
+        if size == 1 and torch.equal(
+            gradient, gradient.t()
+        ):  # as of a mean: the two sums have the same terms in the same order
+            return torch.stack(
+                [(row - values).mul_(own).sum(dim=0) for row, own in zip(values, 4 * gradient[:, :, None], strict=True)]
+            )
+        for rows, own, others in zip(
+            values.split(size), gradient.split(size), gradient.split(size, dim=1), strict=True
+        ):
             as_first = (own[:, :, None] * (2 * (rows[:, None] - values[None]))).sum(dim=1)
             as_second = (others[:, :, None] * (2 * (values[:, None] - rows[None]))).neg_().sum(dim=0)
             parts.append(as_first + as_second)
@@ -58,6 +69,7 @@ class _MeanSquares(torch.autograd.Function):
 
 
 def _rows_at_once(values: Tensor) -> int:
-    """So many rows that their differences with all others stay in a cache, and that they fill whole groups of vectors."""
+    """So many rows that their differences with all others stay in a cache, and that they fill whole groups of
+    vectors."""
     whole = _VECTORS // math.gcd(values.shape[1], _VECTORS)
     return max(1, _CACHED // values.numel() // whole) * whole

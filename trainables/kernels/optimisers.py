@@ -1,8 +1,9 @@
 """PyTorch's SGD, Adam and LBFGS, to the same bits, without loading PyTorch's compiler.
 
-An optimiser of PyTorch loads the compiler (`torch._dynamo`) at its first use, only to tell it that the optimiser is not to be
-compiled. That takes about 150 MiB and a second or more in every process, though nothing here is compiled. The classes here
-inherit everything and put the undecorated functions of PyTorch in place of the decorated ones that load it.
+An optimiser of PyTorch loads the compiler (`torch._dynamo`) at its first use, only to tell it that the optimiser is not
+to be compiled. That takes about 150 MiB and a second or more in every process, though nothing here is compiled. The
+classes here inherit everything and put the undecorated functions of PyTorch in place of the decorated ones that load
+it.
 
 `torch.optim.SGD`, `Adam` and `LBFGS` themselves are the reference that a test compares with. They are left as they are.
 """
@@ -33,4 +34,6 @@ class Adam(_WithoutCompiler, torch.optim.Adam):
 
 
 class LBFGS(_WithoutCompiler, torch.optim.LBFGS):
-    """`torch.optim.LBFGS`; its step loads nothing."""
+    """`torch.optim.LBFGS`, whose step loads nothing."""
+
+    step: Any = torch.optim.LBFGS.step

@@ -1,6 +1,6 @@
 """Transposed convolutions without bias, computed in another way on a CPU where PyTorch's own is slow.
 
-    Upsampling(...)(x)  =  plain(x, weight, stride, padding)
+Upsampling(...)(x)  =  plain(x, weight, stride, padding)
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ def plain(x: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
 class Upsampling(nn.ConvTranspose2d):
     """A transposed convolution without bias, on a CPU computed in another way where PyTorch's own is slow.
 
-    The first layer, from 1×1, is a matrix product and nothing else, in an eighth of the time: without gradients and in bfloat16, to rounding
-    (without gradients to the same bits from up to 256 values, where it was compared). With gradients in float32 the convolution stays, as its backward sums in
-    another order. 512 → 256 channels from 4×4 is a product in bfloat16, in a third of the time, and without gradients in float32 a
-    convolution of eight images side by side, in four fifths of the time and to rounding; with fewer channels it would lose."""
+    The first layer, from 1×1, is a matrix product and nothing else, in an eighth of the time: without gradients and in
+    bfloat16, to rounding (without gradients to the same bits from up to 256 values, where it was compared). With
+    gradients in float32 the convolution stays, as its backward sums in another order. 512 → 256 channels from 4×4 is a
+    product in bfloat16, in a third of the time, and without gradients in float32 a convolution of eight images side by
+    side, in four fifths of the time and to rounding; with fewer channels it would lose."""
 
     def forward(self, x: Tensor, output_size: list[int] | None = None) -> Tensor:
         """`(B, C, h, w)` to `(B, O, H, W)`."""
@@ -45,26 +46,33 @@ class Upsampling(nn.ConvTranspose2d):
         return self.weight.permute(0, 2, 3, 1).flatten(1)
 
     def _side_by_side(self, x: Tensor) -> Tensor:
-        """Eight images in a row with a column of zeros after each, as rows of few pixels leave a core's vectors half empty."""
+        """Eight images in a row with a column of zeros after each, as rows of few pixels leave a core's vectors half
+        empty."""
         batch, channels, height, width = x.shape
         apart = x.new_zeros(batch // 8, height, 8, width + 1, channels)
         apart[:, :, :, :width] = x.permute(0, 2, 3, 1).reshape(-1, 8, height, width, channels).transpose(1, 2)
-        made = super().forward(apart.view(-1, height, 8 * (width + 1), channels).permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
-        images = made.reshape(-1, 2 * height, 8, 2 * (width + 1), self.out_channels)[:, :, :, : 2 * width].transpose(1, 2)
+        made = (
+            super().forward(apart.view(-1, height, 8 * (width + 1), channels).permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+        )
+        images = made.reshape(-1, 2 * height, 8, 2 * (width + 1), self.out_channels)[:, :, :, : 2 * width].transpose(
+            1, 2
+        )
         return images.reshape(batch, 2 * height, 2 * width, -1).permute(0, 3, 1, 2)
 
     def _overlapped(self, x: Tensor) -> Tensor:
-        """Every value spreads over 4×4 pixels, two apart; what falls on one pixel is summed, the rim of one pixel is cut off."""
+        """Every value spreads over 4×4 pixels, two apart; what falls on one pixel is summed, the rim of one pixel is
+        cut off."""
         batch, channels, height, width = x.shape
         spread = x.permute(0, 2, 3, 1).reshape(-1, channels) @ self._rows()
         total: Tensor = _Overlap.apply(spread.view(batch, height, width, 2, 2, 2, 2, self.out_channels))
-        # As a map of its own: normalisation visits the values of a part of one singly, and takes ten times as long for its gradient.
+        # As a tensor of its own: the gradient of normalisation takes ten times as long on a view of a larger one.
         return total.view(batch, 2 * height + 2, 2 * width + 2, -1)[:, 1:-1, 1:-1].contiguous().permute(0, 3, 1, 2)
 
 
 class _Overlap(torch.autograd.Function):
-    """Sums 4×4 pixels, two apart, where they meet: `(B, h, w, 2, 2, 2, 2, O)`, both halves of the rows before the columns', to
-    `(B, h+1, 2, w+1, 2, O)`. PyTorch's own backward of this fills and adds up four gradients of the whole."""
+    """Sums 4×4 pixels, two apart, where they meet: `(B, h, w, 2, 2, 2, 2, O)`, both halves of the rows before the
+    columns', to `(B, h+1, 2, w+1, 2, O)`. PyTorch's own backward of this fills and adds up four gradients of the
+    whole."""
 
     generate_vmap_rule = True
 
@@ -74,7 +82,9 @@ class _Overlap(torch.autograd.Function):
         total = spread.new_zeros(batch, height + 1, 2, width + 1, 2, channels)
         for down in range(2):
             for right in range(2):
-                total[:, down : down + height, :, right : right + width] += spread[:, :, :, down, :, right].transpose(2, 3)
+                total[:, down : down + height, :, right : right + width] += spread[:, :, :, down, :, right].transpose(
+                    2, 3
+                )
         return total
 
     @staticmethod

@@ -1,7 +1,7 @@
 """DENSE: data-free one-shot federated learning, here in every round.
 
-Zhang, Chen, Li, Lyu, Wu, Ding, Shen, Wu: DENSE: Data-Free One-Shot Federated Learning, NeurIPS 2022; as a companion of a
-base, and data-free, in the tables of DFRD (NeurIPS 2023) and DHF.
+Zhang, Chen, Li, Lyu, Wu, Ding, Shen, Wu: DENSE: Data-Free One-Shot Federated Learning, NeurIPS 2022; as a companion of
+a base, and data-free, in the tables of DFRD (NeurIPS 2023) and DHF.
 
 A generator on the server makes images that the plain average of the clients' logits recognises, that have the batch
 statistics of the clients' data, and on which the global model disagrees; the global model is distilled on them.
@@ -12,14 +12,16 @@ statistics of the clients' data, and on which the global model disagrees; the gl
     L_adv     -mean_b 1[argmax u_S ≠ argmax u_T] KL(softmax(u_T/T) ‖ softmax(u_S/T))
     L_gen     CE(u_T, y) + β_bn L_bn + β_adv L_adv                                   I_g steps of Adam on w
     L_dis     KL(softmax(u_T/T) ‖ softmax(u_S/T))                                    I_d steps of SGD on θ
-    μ_(i,l), σ²_(i,l)   of what enters normalisation layer l on client i's data, per channel: followed during local training
+    μ_(i,l), σ²_(i,l)   of what enters normalisation layer l on client i's data, per channel; followed while it trains
                         with momentum bn_momentum and uploaded where β_bn > 0
 
-    β_bn beta_bn    β_adv beta_adv    o merge_op    T kd_temperature    I, I_g, I_d    server_iters, gen_steps, distill_steps
+    β_bn beta_bn    β_adv beta_adv    o merge_op    T kd_temperature
+    I, I_g, I_d    server_iters, gen_steps, distill_steps
 
 Differs from the paper, following its re-implementations by DFRD's authors: it runs in every round; models
-keep no running statistics, hence the upload; the generator is conditional (merge_op=none: is not) and lives on, and noise
-is drawn anew instead of being optimised and the best batch stored in a pool; KL terms have no factor T² (squared_temperature).
+keep no running statistics, hence the upload; the generator is conditional (merge_op=none: is not) and lives on, and
+noise is drawn anew instead of being optimised and the best batch stored in a pool; KL terms have no factor T²
+(squared_temperature).
 """
 
 from __future__ import annotations
@@ -49,7 +51,13 @@ from trainables.building_blocks.distillation_bases import (
     preliminary,
 )
 from trainables.building_blocks.losses import kd_kl, kl_rows
-from trainables.building_blocks.server_distillation import Batch, Phases, ServerDistillation, Teachers, label_distribution
+from trainables.building_blocks.server_distillation import (
+    Batch,
+    Phases,
+    ServerDistillation,
+    Teachers,
+    label_distribution,
+)
 from trainables.building_blocks.submodels import extract
 from trainables.federation import ClientData, Federation, FederationConfig
 from trainables.local import LocalJob, client_of
@@ -64,23 +72,57 @@ from trainables.wire import ClientResult, Params, Payload, Upload
 class Config(ServerDistillation, DistillationBase):
     """DENSE's weights and switches, on top of its base and of server-side distillation."""
 
-    beta_bn: float = real(1.0, low=0.0, high=100.0, log=True, symbol="β_bn", doc="Weight of the batch statistics loss.", source="DENSE", tune=(0.01, 10))
-    beta_adv: float = real(1.0, low=0.0, high=100.0, log=True, symbol="β_adv", doc="Weight of the adversarial loss.", source="DENSE", tune=(0.01, 10))
-    bn_momentum: float = real(0.5, low=0.0, high=0.999, doc="Share of the old batch statistics kept at every local step.", source="DFRD code")
-    bn_norm: str = choice("sum", ("sum", "mean"), doc="L_bn adds a model's layers up, or averages them.", source="DENSE code; DFDG code")
+    beta_bn: float = real(
+        1.0,
+        low=0.0,
+        high=100.0,
+        log=True,
+        symbol="β_bn",
+        doc="Weight of the batch statistics loss.",
+        source="DENSE",
+        tune=(0.01, 10),
+    )
+    beta_adv: float = real(
+        1.0,
+        low=0.0,
+        high=100.0,
+        log=True,
+        symbol="β_adv",
+        doc="Weight of the adversarial loss.",
+        source="DENSE",
+        tune=(0.01, 10),
+    )
+    bn_momentum: float = real(
+        0.5, low=0.0, high=0.999, doc="Share of the old batch statistics kept at every local step.", source="DFRD code"
+    )
+    bn_norm: str = choice(
+        "sum", ("sum", "mean"), doc="L_bn adds a model's layers up, or averages them.", source="DENSE code; DFDG code"
+    )
     squared_temperature: bool = flag(False, doc="Multiply KL terms by T².", source="DENSE code")
 
 
 def check(config: Config, federation: FederationConfig) -> list[str]:
     """L_bn needs normalisation layers; fedavg as a base needs clients of equal width."""
     problems = distillation_bases.check(config, federation)
-    if config.beta_bn > 0 and federation.model != "auto" and not layers(models.build(federation.model, (1, 32, 32), 2, rate=1 / 16)):
-        problems.append(sentence("beta_bn", f"0 for model {federation.model}, which has no batch normalisation", config.beta_bn, fix="Use --set beta_bn=0."))
+    if (
+        config.beta_bn > 0
+        and federation.model != "auto"
+        and not layers(models.build(federation.model, (1, 32, 32), 2, rate=1 / 16))
+    ):
+        problems.append(
+            sentence(
+                "beta_bn",
+                f"0 for model {federation.model}, which has no batch normalisation",
+                config.beta_bn,
+                fix="Use --set beta_bn=0.",
+            )
+        )
     return problems
 
 
 def without_statistics(config: Config) -> bool:
-    """Whether clients do no more than the base's; statistics are followed from step to step by hooks in a client's own module."""
+    """Whether clients do no more than the base's; statistics are followed from step to step by hooks in a client's own
+    module."""
     return config.beta_bn == 0
 
 
@@ -91,12 +133,16 @@ def download(config: Config, fed: Federation, state: State, client: int) -> Payl
     return pack("model", extract(fed, state.model, CHANNELS[config.base](fed, state.round + 1, client)))
 
 
-def job(config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng) -> LocalJob:
+def job(
+    config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng
+) -> LocalJob:
     """Trains the received sub-model, in data-free mode the client's own, and uploads it."""
     return base_job(config, fed, unpack("model", payload), client_state, data)
 
 
-def client(config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng) -> ClientResult:
+def client(
+    config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng
+) -> ClientResult:
     """Does the job; for L_bn it also follows the statistics of the client's data during training and uploads them."""
     train = client_of(job)
     if without_statistics(config):
@@ -143,8 +189,8 @@ def _note(into: Params, name: str, mean: Tensor, var: Tensor) -> None:
 
 
 def statistics_loss(config: Config, seen: Sequence[Params], reported: Sequence[Params]) -> Tensor:
-    """L_bn. `seen` and `reported` hold `<layer>.mean` and `<layer>.var` `(C_l,)` of each client's model: on the generated
-    batch, and on the client's data. Divided by the number of layers too where bn_norm is `mean`."""
+    """L_bn. `seen` and `reported` hold `<layer>.mean` and `<layer>.var` `(C_l,)` of each client's model: on the
+    generated batch, and on the client's data. Divided by the number of layers too where bn_norm is `mean`."""
     total = torch.zeros(())
     for ours, theirs in zip(seen, reported, strict=True):
         distance = torch.stack([(ours[name] - theirs[name]).norm() for name in theirs]).sum()

@@ -20,8 +20,9 @@ model is wrong; the global model is distilled on its images and on those of its 
     I, I_g, I_d    server_iters × (gen_steps of Adam on w and the label embedding, distill_steps of SGD on θ)
     n_i^y      label_weighting: samples of class y drawn this round (dynamic), held (static), not counted (average)
 
-Differs from the paper: distances in L_div are mean squares (the printed norms underflow to 0); the student is detached in
-L_tran and the teacher in L_md; L_tran is averaged over the whole batch; optimisers live for the round. Each has a switch.
+Differs from the paper: distances in L_div are mean squares (the printed norms underflow to 0); the student is detached
+in L_tran and the teacher in L_md; L_tran is averaged over the whole batch; optimisers live for the round. Each has a
+switch.
 """
 
 from __future__ import annotations
@@ -48,7 +49,15 @@ from trainables.building_blocks.distillation_bases import (
     preliminary,
 )
 from trainables.building_blocks.losses import diversity, kd_kl, kl_rows
-from trainables.building_blocks.server_distillation import Batch, LabelDistribution, Phases, ServerDistillation, Teachers, generator_module, moving_average
+from trainables.building_blocks.server_distillation import (
+    Batch,
+    LabelDistribution,
+    Phases,
+    ServerDistillation,
+    Teachers,
+    generator_module,
+    moving_average,
+)
 from trainables.building_blocks.submodels import extract
 from trainables.federation import ClientData, Federation
 from trainables.local import LocalJob, client_of
@@ -60,7 +69,11 @@ from trainables.wire import Params, Payload, Upload
 
 #: The channels that a client trains under each base. With fedavg every client has full width and trains all of them.
 CHANNELS: dict[str, ChannelRule] = {
-    "fedavg": heterofl.channels, "heterofl": heterofl.channels, "feddropout": feddropout.channels, "fedrolex": fedrolex.channels, "none": heterofl.channels,
+    "fedavg": heterofl.channels,
+    "heterofl": heterofl.channels,
+    "feddropout": feddropout.channels,
+    "fedrolex": fedrolex.channels,
+    "none": heterofl.channels,
 }
 
 
@@ -68,18 +81,71 @@ CHANNELS: dict[str, ChannelRule] = {
 class Config(ServerDistillation, LabelCounting, DistillationBase):
     """DFRD's own weights and switches, on top of its base and of server-side distillation."""
 
-    alpha: float = real(0.5, low=0.0, high=2.0, symbol="α", doc="Weight of distillation on the averaged generator's images.", source="DFRD Eq. 7", tune=True)
-    lambda_: float = real(0.5, low=0.0, high=0.99, symbol="λ", doc="Momentum of the generator's moving average.", source="DFRD Eq. 6", tune=True)
-    beta_tran: float = real(1.0, low=0.0, high=2.0, symbol="β_tran", doc="Weight of the transferability loss.", source="DFRD Eq. 5", tune=True)
-    beta_div: float = real(1.0, low=0.0, high=2.0, symbol="β_div", doc="Weight of the diversity loss.", source="DFRD Eq. 5", tune=True)
-    beta_ey: float = real(0.0, low=0.0, high=1.0, symbol="β_ey", doc="Weight of a hinge on the label embedding's norm.", source="DFRD code")
-    embed_norm_scale: float = real(1.0, low=0.0, high=100.0, symbol="γ", doc="The hinge starts at γ√d.", source="DFRD code")
+    alpha: float = real(
+        0.5,
+        low=0.0,
+        high=2.0,
+        symbol="α",
+        doc="Weight of distillation on the averaged generator's images.",
+        source="DFRD Eq. 7",
+        tune=True,
+    )
+    lambda_: float = real(
+        0.5,
+        low=0.0,
+        high=0.99,
+        symbol="λ",
+        doc="Momentum of the generator's moving average.",
+        source="DFRD Eq. 6",
+        tune=True,
+    )
+    beta_tran: float = real(
+        1.0,
+        low=0.0,
+        high=2.0,
+        symbol="β_tran",
+        doc="Weight of the transferability loss.",
+        source="DFRD Eq. 5",
+        tune=True,
+    )
+    beta_div: float = real(
+        1.0, low=0.0, high=2.0, symbol="β_div", doc="Weight of the diversity loss.", source="DFRD Eq. 5", tune=True
+    )
+    beta_ey: float = real(
+        0.0,
+        low=0.0,
+        high=1.0,
+        symbol="β_ey",
+        doc="Weight of a hinge on the label embedding's norm.",
+        source="DFRD code",
+    )
+    embed_norm_scale: float = real(
+        1.0, low=0.0, high=100.0, symbol="γ", doc="The hinge starts at γ√d.", source="DFRD code"
+    )
     use_ema: bool = flag(True, doc="Also distil on the averaged generator's images.", source="DFRD Table 5", tune=True)
-    transferability: str = choice("targeted", ("all", "disagree", "targeted"), symbol="ε", doc="Which samples count in L_tran.",
-                                  source="DFRD Table 3", tune=True)
-    tran_grad: str = choice("ensemble", ("ensemble", "both"), doc="L_tran's gradient runs through the ensemble only, or the student too.", source="DFDG code")
-    tran_norm: str = choice("batch", ("batch", "selected"), doc="L_tran is divided by the batch, or by the samples with ε = 1.", source="DFDG code")
-    ema_update: str = choice("round_end", ("round_end", "before_distillation"), doc="When Eq. 6 runs, once per round.", source="DFRD Eq. 6")
+    transferability: str = choice(
+        "targeted",
+        ("all", "disagree", "targeted"),
+        symbol="ε",
+        doc="Which samples count in L_tran.",
+        source="DFRD Table 3",
+        tune=True,
+    )
+    tran_grad: str = choice(
+        "ensemble",
+        ("ensemble", "both"),
+        doc="L_tran's gradient runs through the ensemble only, or the student too.",
+        source="DFDG code",
+    )
+    tran_norm: str = choice(
+        "batch",
+        ("batch", "selected"),
+        doc="L_tran is divided by the batch, or by the samples with ε = 1.",
+        source="DFDG code",
+    )
+    ema_update: str = choice(
+        "round_end", ("round_end", "before_distillation"), doc="When Eq. 6 runs, once per round.", source="DFRD Eq. 6"
+    )
 
 
 @dataclass(frozen=True)
@@ -105,8 +171,11 @@ def download(config: Config, fed: Federation, state: State, client: int) -> Payl
     return pack("model", extract(fed, state.model, CHANNELS[config.base](fed, state.round + 1, client)))
 
 
-def job(config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng) -> LocalJob:
-    """Trains the received sub-model, in data-free mode the client's own; uploads it and the label counts n_i^y `(C,)`."""
+def job(
+    config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng
+) -> LocalJob:
+    """Trains the received sub-model, in data-free mode the client's own; uploads it and the label counts n_i^y
+    `(C,)`."""
     return base_job(config, fed, unpack("model", payload), client_state, data, counting=config)
 
 
@@ -119,7 +188,9 @@ def server(config: Config, fed: Federation, state: State, uploads: Sequence[Uplo
     model = preliminary(config, fed, state, uploads, CHANNELS[config.base])
     if config.server_iters == 0:
         return State(now, model, state.generator, moving_average(state.ema, state.generator, config.lambda_))
-    distillation = _Distillation(config, fed, Teachers(fed, uploads), label_distribution_of(fed, uploads), model, state, rng)
+    distillation = _Distillation(
+        config, fed, Teachers(fed, uploads), label_distribution_of(fed, uploads), model, state, rng
+    )
     ema = state.ema
     for iteration in range(config.server_iters):
         distillation.phases.generator_phase(distillation.generator_loss)
@@ -137,9 +208,20 @@ def server(config: Config, fed: Federation, state: State, uploads: Sequence[Uplo
 class _Distillation:
     """One round's working modules and what the two phases minimise on them: step 7 of the algorithm."""
 
-    def __init__(self, config: Config, fed: Federation, teachers: Teachers, labels: LabelDistribution, model: Params, state: State, rng: Rng) -> None:
+    def __init__(
+        self,
+        config: Config,
+        fed: Federation,
+        teachers: Teachers,
+        labels: LabelDistribution,
+        model: Params,
+        state: State,
+        rng: Rng,
+    ) -> None:
         self.config, self.teachers, self.tau = config, teachers, labels.weights.to(fed.device)
-        self.phases = Phases(config, fed, fed.network(role="student"), model, state.generator, labels.probabilities, rng)
+        self.phases = Phases(
+            config, fed, fed.network(role="student"), model, state.generator, labels.probabilities, rng
+        )
         self.averaged = generator_module(config, fed, "averaged G").eval().requires_grad_(False)
         put(self.averaged, on(fed.device, state.ema))
         self.for_ema = self.phases.draws("ema")
@@ -181,14 +263,17 @@ def transfer_mask(rule: str, ensemble: Tensor, student: Tensor, y: Tensor) -> Te
 
 
 def transferability_loss(config: Config, ensemble: Tensor, student: Tensor, y: Tensor) -> Tensor:
-    """Eq. (3): `-Σ_b ε_b KL(softmax_T(u_S) ‖ softmax_T(u_T))_b`, divided by B or by the number of selected samples (at least 1)."""
+    """Eq. (3): `-Σ_b ε_b KL(softmax_T(u_S) ‖ softmax_T(u_T))_b`, divided by B or by the number of selected samples (at
+    least 1)."""
     mask = transfer_mask(config.transferability, ensemble.detach(), student.detach(), y)
     rows = kl_rows(student if config.tran_grad == "both" else student.detach(), ensemble, config.kd_temperature)
     count = mask.sum().clamp(min=1) if config.tran_norm == "selected" else float(len(y))
     return -(mask * rows).sum() / count
 
 
-def generator_loss(config: Config, ensemble: Tensor, student: Tensor, y: Tensor, images: Tensor, merged: Tensor) -> Tensor:
+def generator_loss(
+    config: Config, ensemble: Tensor, student: Tensor, y: Tensor, images: Tensor, merged: Tensor
+) -> Tensor:
     """Eq. (5). `ensemble`, `student` `(B, C)` logits, `images` `(B, ch, H, W)`, `merged` h `(B, d')`."""
     loss = F.cross_entropy(ensemble, y)
     if config.beta_tran > 0:
@@ -199,8 +284,11 @@ def generator_loss(config: Config, ensemble: Tensor, student: Tensor, y: Tensor,
 
 
 def embedding_hinge(embedded: Tensor, scale: float) -> Tensor:
-    """`mean_b max(0, ‖E(y_b)‖₂ - γ√d)` over embedded labels `(B, d)`; keeps L_div from being met by a growing embedding."""
-    return (embedded.norm(dim=1) - scale * embedded.shape[1] ** 0.5).clamp(min=0).mean()
+    """`mean_b max(0, ‖E(y_b)‖₂ - γ√d)` over embedded labels `(B, d)`; keeps L_div from being met by a growing
+    embedding."""
+    norms: Tensor = embedded.norm(dim=1)
+    bound: float = scale * embedded.shape[1] ** 0.5
+    return (norms - bound).clamp(min=0).mean()
 
 
 METHOD = Method(

@@ -5,7 +5,7 @@ guided by class prototypes lets the server distil all of them into a larger glob
 
     L_k       CE(h_k(φ_k(x)), y) + λ mean_p (φ_k(x) - C̄^y)²                                                  (5)
     C_k^j     mean of φ_k(x) over client k's samples of class j;   C̄^j = Σ_k |D_k^j|/|D^j| C_k^j             (6) (7)
-    w_(k,i)   Σ_j |D_k^j|/|D_k| CE(h_i(C_k^j), j),   w'_(k,i) = softmax_i(-τ w_(k,i)),   h'_k = Σ_i w'_(k,i) h_i   (8)-(10)
+    w_(k,i)   Σ_j |D_k^j|/|D_k| CE(h_i(C_k^j), j),   w'_(k,i) = softmax_i(-τ w_(k,i)),   h'_k = Σ_i w'_(k,i) h_i  (8-10)
     u_T, v_T  Σ_k |D_k^y|/|D^y| f_k(x),  Σ_k |D_k^y|/|D^y| φ_k(x),   x = G(z, y);   u_S = ω(x),  v_S = φ(x)  (11)
     L_aut     mean_p (v_T - C̄^y)²                                                                            (12)
     L_trans   -KL(softmax(u_S) ‖ softmax(u_T)) - mean_p (v_S - v_T)²                                         (13)
@@ -13,17 +13,19 @@ guided by class prototypes lets the server distil all of them into a larger glob
     L_gen     L_aut + λ_div L_div + λ_eff L_trans                                I_g steps of Adam           (15)
     L_glo     KL(softmax(u_T) ‖ softmax(u_S)) + α mean_p (v_S - v_T)²            I_d steps of SGD            (16)
 
-    λ lambda    τ tau    λ_div lambda_div    λ_eff lambda_eff    α alpha    I, I_g, I_d   server_iters, gen_steps, distill_steps
+    λ lambda    τ tau    λ_div lambda_div    λ_eff lambda_eff    α alpha
+    I, I_g, I_d   server_iters, gen_steps, distill_steps
     ω_k = [φ_k, h_k]   client k's model: `model`, or deep_model for a share ν (nu) of the clients;  ω   server_model
     |D_k^j|   samples of class j that client k holds; sums over k run over the round's clients
 
 Every round the owned prototypes, their counts and the head go up, the prototypes and the client's mixed head h'_k come
-down. In a GME round (every gme_interval rounds and the last) the rest of ω_k goes up too, one byte asks for it, and both
-are counted apart: bytes_up_pma, bytes_up_gme.
+down. In a GME round (every gme_interval rounds and the last) the rest of ω_k goes up too, one byte asks for it, and
+both are counted apart: bytes_up_pma, bytes_up_gme.
 
-Differs from the paper: it gives few numbers and no code; the readings taken here are stated where they are used. λ's distance is a mean
-square (proto_norm); one side is detached in L_trans (the student) and in L_glo (the clients); labels are drawn among the
-classes that the round's clients hold, as no ensemble weight exists for others; GME runs seldom, as nothing of it returns.
+Differs from the paper: it gives few numbers and no code; how it is read here is stated where it is used. λ's distance
+is a mean square (proto_norm); one side is detached in L_trans (the student) and in L_glo (the clients); labels are
+drawn among the classes that the round's clients hold, as no ensemble weight exists for others; GME runs seldom, as
+nothing of it returns.
 """
 
 from __future__ import annotations
@@ -41,7 +43,13 @@ from trainables import models
 from trainables.building_blocks import prototypes
 from trainables.building_blocks.distillation_bases import initial_generator
 from trainables.building_blocks.losses import diversity, kd_kl, kl_rows
-from trainables.building_blocks.server_distillation import Batch, Phases, ServerDistillation, Teachers, label_distribution
+from trainables.building_blocks.server_distillation import (
+    Batch,
+    Phases,
+    ServerDistillation,
+    Teachers,
+    label_distribution,
+)
 from trainables.data.partition import RECIPES
 from trainables.federation import ClientData, Federation
 from trainables.generators import MERGE_OPS
@@ -60,34 +68,121 @@ WIDE = ("cnn", "cnn2", "cnn3", "resnet10")
 class Config(ServerDistillation, LocalTraining):
     """DHF's weights, networks and the paper's own federation."""
 
-    lambda_: float = real(1.0, low=0.0, high=1e4, log=True, symbol="λ", doc="Weight of the distance to the class prototype.",
-                         source="DHF Eq. 5", tune=(1e-3, 100))
-    tau: float = real(0.5, low=0.0, high=1000.0, log=True, symbol="τ", doc="Decay of a head's weight with its loss; 0 averages all heads alike.",
-                      source="DHF Eq. 9", tune=(0.01, 20))
-    lambda_div: float = real(1.0, low=0.0, high=1e3, log=True, symbol="λ_div", doc="Weight of the diversity loss.", source="DHF Eq. 15", tune=(0.01, 10))
-    lambda_eff: float = real(0.1, low=0.0, high=1e3, log=True, symbol="λ_eff", doc="Weight of the validity loss.", source="DHF Eq. 15", tune=(1e-3, 10))
-    alpha: float = real(1.0, low=0.0, high=1e3, log=True, symbol="α", doc="Weight of features in the distillation.", source="DHF Eq. 16", tune=(1e-3, 10))
-    nu: float = real(0.5, low=0.0, high=1.0, symbol="ν", doc="Share of the clients with the deep model.", source="DHF Sec. 5")
+    lambda_: float = real(
+        1.0,
+        low=0.0,
+        high=1e4,
+        log=True,
+        symbol="λ",
+        doc="Weight of the distance to the class prototype.",
+        source="DHF Eq. 5",
+        tune=(1e-3, 100),
+    )
+    tau: float = real(
+        0.5,
+        low=0.0,
+        high=1000.0,
+        log=True,
+        symbol="τ",
+        doc="Decay of a head's weight with its loss; 0 averages all heads alike.",
+        source="DHF Eq. 9",
+        tune=(0.01, 20),
+    )
+    lambda_div: float = real(
+        1.0,
+        low=0.0,
+        high=1e3,
+        log=True,
+        symbol="λ_div",
+        doc="Weight of the diversity loss.",
+        source="DHF Eq. 15",
+        tune=(0.01, 10),
+    )
+    lambda_eff: float = real(
+        0.1,
+        low=0.0,
+        high=1e3,
+        log=True,
+        symbol="λ_eff",
+        doc="Weight of the validity loss.",
+        source="DHF Eq. 15",
+        tune=(1e-3, 10),
+    )
+    alpha: float = real(
+        1.0,
+        low=0.0,
+        high=1e3,
+        log=True,
+        symbol="α",
+        doc="Weight of features in the distillation.",
+        source="DHF Eq. 16",
+        tune=(1e-3, 10),
+    )
+    nu: float = real(
+        0.5, low=0.0, high=1.0, symbol="ν", doc="Share of the clients with the deep model.", source="DHF Sec. 5"
+    )
     model: str = choice("cnn2", WIDE, doc="The model of the other clients.", source="DHF Sec. 5")
     deep_model: str = choice("cnn3", WIDE, doc="The deep clients' model.", source="DHF Sec. 5")
     server_model: str = choice("resnet10", (*WIDE, "resnet18"), doc="The global model.", source="DHF Sec. 5")
     head_mixing: bool = flag(True, doc="Clients start from their mixed head; else from their own.", source="DHF Eq. 10")
-    proto_norm: str = choice("mse", ("mse", "l2"), doc="Distance to the prototype: mean square, or Euclidean.", source="DHF Eq. 5")
-    gme_interval: int = integer(10, low=0, high=100_000, doc="Rounds between trainings of the global model; 0: there is none.")
-    partition: str = choice("dir_pfl", tuple(RECIPES), doc="How samples are dealt to clients; dir_pfl deals training and test set.", source="DHF Sec. 5")
-    client_test_fraction: float = real(0.25, low=0.05, high=0.5, doc="Share of its own samples a client keeps for testing.", source="DHF Sec. 5")
-    lr: float = real(0.005, low=1e-6, high=10.0, log=True, symbol="η", doc="Learning rate of the clients' SGD.", tune=(1e-4, 0.1))
-    local_epochs: int = integer(1, low=0, high=1000, symbol="E", doc="Passes over the client's data per round; 0 uses local_steps.", source="DHF Sec. 5")
-    batch_size: int = integer(10, low=1, high=4096, log=True, symbol="B", doc="Mini-batch size (at most the client's samples).", source="DHF Sec. 5")
-    kd_temperature: float = real(1.0, low=0.1, high=100.0, log=True, symbol="T_kd", doc="Temperature of both softmaxes in every KL term.", tune=(1.0, 20.0))
+    proto_norm: str = choice(
+        "mse", ("mse", "l2"), doc="Distance to the prototype: mean square, or Euclidean.", source="DHF Eq. 5"
+    )
+    gme_interval: int = integer(
+        10, low=0, high=100_000, doc="Rounds between trainings of the global model; 0: there is none."
+    )
+    partition: str = choice(
+        "dir_pfl",
+        tuple(RECIPES),
+        doc="How samples are dealt to clients; dir_pfl deals training and test set.",
+        source="DHF Sec. 5",
+    )
+    client_test_fraction: float = real(
+        0.25, low=0.05, high=0.5, doc="Share of its own samples a client keeps for testing.", source="DHF Sec. 5"
+    )
+    lr: float = real(
+        0.005, low=1e-6, high=10.0, log=True, symbol="η", doc="Learning rate of the clients' SGD.", tune=(1e-4, 0.1)
+    )
+    local_epochs: int = integer(
+        1,
+        low=0,
+        high=1000,
+        symbol="E",
+        doc="Passes over the client's data per round; 0 uses local_steps.",
+        source="DHF Sec. 5",
+    )
+    batch_size: int = integer(
+        10,
+        low=1,
+        high=4096,
+        log=True,
+        symbol="B",
+        doc="Mini-batch size (at most the client's samples).",
+        source="DHF Sec. 5",
+    )
+    kd_temperature: float = real(
+        1.0,
+        low=0.1,
+        high=100.0,
+        log=True,
+        symbol="T_kd",
+        doc="Temperature of both softmaxes in every KL term.",
+        tune=(1.0, 20.0),
+    )
     noise_dim: int = integer(100, low=1, high=4096, symbol="d", doc="Width of the generator's noise.")
-    merge_op: str = choice("ncat", MERGE_OPS, symbol="o", doc="How noise and label are merged; ncat appends the one-hot label.", source="DHF Sec. 3.2.1")
+    merge_op: str = choice(
+        "ncat",
+        MERGE_OPS,
+        symbol="o",
+        doc="How noise and label are merged; ncat appends the one-hot label.",
+        source="DHF Sec. 3.2.1",
+    )
 
 
 @dataclass(frozen=True)
 class State:
-    """After `round` rounds: prototypes `(C, p)`, which classes have one `(C,)`, the mixed heads h'_k of clients that took part;
-    generator and global model where there is one."""
+    """After `round` rounds: prototypes `(C, p)`, which classes have one `(C,)`, the mixed heads h'_k of clients that
+    took part; generator and global model where there is one."""
 
     round: int
     prototypes: Tensor
@@ -105,7 +200,8 @@ class ClientState:
 
 
 def client_network(config: Config, fed: Federation, client: int, role: str = "") -> Model:
-    """The module of a client's architecture. The deep clients are spread evenly over the numbers, as partitions follow them."""
+    """The module of a client's architecture. The deep clients are spread evenly over the numbers, as partitions follow
+    them."""
     deep = int((client + 1) * config.nu + 1e-9) > int(client * config.nu + 1e-9)
     return _network(fed, config.deep_model if deep else config.model, role)
 
@@ -124,7 +220,10 @@ def _network(fed: Federation, name: str, role: str) -> Model:
 def init(config: Config, fed: Federation, rng: Rng) -> State:
     """No prototype and no head yet; draws generator and global model."""
     width = fed.network().feature_width
-    empty = torch.zeros(fed.classes, width, device=fed.device), torch.zeros(fed.classes, dtype=torch.bool, device=fed.device)
+    empty = (
+        torch.zeros(fed.classes, width, device=fed.device),
+        torch.zeros(fed.classes, dtype=torch.bool, device=fed.device),
+    )
     if config.gme_interval == 0:
         return State(0, *empty, {}, None, None)
     student = global_network(config, fed)
@@ -144,8 +243,11 @@ def download(config: Config, fed: Federation, state: State, client: int) -> Payl
     return found | pack("head", state.heads.get(client, {})) | asked
 
 
-def job(config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng) -> LocalJob:
-    """Trains the client's own model near the prototypes; uploads its prototypes, their counts and the head, and the rest if asked."""
+def job(
+    config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng
+) -> LocalJob:
+    """Trains the client's own model near the prototypes; uploads its prototypes, their counts and the head, and the
+    rest if asked."""
     module = client_network(config, fed, data.client)
     if client_state is None:
         models.initialise(module, fed.rng.torch("init"))
@@ -157,7 +259,11 @@ def job(config: Config, fed: Federation, payload: Payload, client_state: ClientS
         put(module, model)
         own, counts = prototypes.class_means(module, data), data.label_counts()
         owned = counts.nonzero().flatten().tolist()
-        upload = {f"prototype/{j}": own[j].clone() for j in owned} | {f"count/{j}": counts[j].to(torch.int32) for j in owned} | pack("head", _head(model))
+        upload = (
+            {f"prototype/{j}": own[j].clone() for j in owned}
+            | {f"count/{j}": counts[j].to(torch.int32) for j in owned}
+            | pack("head", _head(model))
+        )
         if "request" in payload:
             upload |= pack("model", {name: tensor for name, tensor in model.items() if not name.startswith("head.")})
         return ClientResult(upload=upload, client_state=ClientState(model), model=model, loss=trained.loss)
@@ -183,13 +289,16 @@ def objective(config: Config, fed: Federation, targets: Mapping[int, Tensor]) ->
     def loss(module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         assert isinstance(module, Model)
         features = module.features(x)
-        return F.cross_entropy(module.head(features), y) + config.lambda_ * prototype_distance(features, table[y], valid[y], config.proto_norm)
+        return F.cross_entropy(module.head(features), y) + config.lambda_ * prototype_distance(
+            features, table[y], valid[y], config.proto_norm
+        )
 
     return loss
 
 
 def prototype_distance(features: Tensor, targets: Tensor, valid: Tensor, norm: str = "mse") -> Tensor:
-    """`mean_b R_b`, `R_b = mean_p (φ(x_b) - C̄^y)²` (or the Euclidean norm), 0 where `valid` `(B,)` is 0. Features, targets `(B, p)`."""
+    """`mean_b R_b`, `R_b = mean_p (φ(x_b) - C̄^y)²` (or the Euclidean norm), 0 where `valid` `(B,)` is 0. Features,
+    targets `(B, p)`."""
     apart = features - targets.detach()
     rows = apart.square().mean(dim=1) if norm == "mse" else torch.linalg.vector_norm(apart, dim=1)
     return (valid * rows).mean()
@@ -203,9 +312,13 @@ def server(config: Config, fed: Federation, state: State, uploads: Sequence[Uplo
     heads = dict(state.heads)
     if config.head_mixing:
         stacked = {name: torch.stack([u.payload[f"head/{name}"] for u in uploads]) for name in ("weight", "bias")}
-        weights = prototypes.head_weights(prototypes.head_losses(own, counts, stacked["weight"], stacked["bias"]), config.tau)
+        weights = prototypes.head_weights(
+            prototypes.head_losses(own, counts, stacked["weight"], stacked["bias"]), config.tau
+        )
         mixed = {name: prototypes.mix(weights, many) for name, many in stacked.items()}
-        heads |= {u.client: {name: many[place].clone() for name, many in mixed.items()} for place, u in enumerate(uploads)}
+        heads |= {
+            u.client: {name: many[place].clone() for name, many in mixed.items()} for place, u in enumerate(uploads)
+        }
     generator, model = state.generator, state.model
     if trains_global_model(config, fed, now):
         assert generator is not None and model is not None
@@ -224,10 +337,25 @@ def _reports(fed: Federation, state: State, uploads: Sequence[Upload]) -> tuple[
     return own, counts
 
 
-def enhance(config: Config, fed: Federation, generator: Params, model: Params, merged: Tensor, counts: Tensor, uploads: Sequence[Upload],
-            rng: Rng) -> tuple[Params, Params]:
-    """GME: alternates phases of the generator and of the global model; returns both. `merged` C̄ `(C, p)`, `counts` `(S, C)`."""
-    whole = [Upload(u.client, pack("model", unpack("model", u.payload) | {f"head.{k}": v for k, v in unpack("head", u.payload).items()})) for u in uploads]
+def enhance(
+    config: Config,
+    fed: Federation,
+    generator: Params,
+    model: Params,
+    merged: Tensor,
+    counts: Tensor,
+    uploads: Sequence[Upload],
+    rng: Rng,
+) -> tuple[Params, Params]:
+    """GME: alternates phases of the generator and of the global model; returns both. `merged` C̄ `(C, p)`, `counts`
+    `(S, C)`."""
+    whole = [
+        Upload(
+            u.client,
+            pack("model", unpack("model", u.payload) | {f"head.{k}": v for k, v in unpack("head", u.payload).items()}),
+        )
+        for u in uploads
+    ]
     teachers = Teachers(fed, whole, lambda client, role: client_network(config, fed, client, role))
     weights = label_distribution(counts, len(uploads), fed.classes).weights.to(fed.device)
     held = (counts.sum(dim=0) > 0).float()
@@ -239,7 +367,9 @@ def enhance(config: Config, fed: Federation, generator: Params, model: Params, m
         with torch.no_grad():
             own_features = student.features(batch.seen)
             own_logits = student.head(own_features)
-        return generator_loss(config, features, logits, own_features, own_logits, merged[batch.y], batch.images, batch.z)
+        return generator_loss(
+            config, features, logits, own_features, own_logits, merged[batch.y], batch.images, batch.z
+        )
 
     def of_student(batch: Batch) -> Tensor:
         with torch.no_grad():
@@ -254,12 +384,23 @@ def enhance(config: Config, fed: Federation, generator: Params, model: Params, m
 
 
 def validity_loss(config: Config, features: Tensor, logits: Tensor, own_features: Tensor, own_logits: Tensor) -> Tensor:
-    """L_trans, Eq. (13): of the ensemble's features `(B, p)` and logits `(B, C)` and the student's, which are detached."""
-    return -kl_rows(own_logits.detach(), logits, config.kd_temperature).mean() - F.mse_loss(features, own_features.detach())
+    """L_trans, Eq. (13): of the ensemble's features `(B, p)` and logits `(B, C)` and the student's, which are
+    detached."""
+    return -kl_rows(own_logits.detach(), logits, config.kd_temperature).mean() - F.mse_loss(
+        features, own_features.detach()
+    )
 
 
-def generator_loss(config: Config, features: Tensor, logits: Tensor, own_features: Tensor, own_logits: Tensor, targets: Tensor, images: Tensor,
-                   noise: Tensor) -> Tensor:
+def generator_loss(
+    config: Config,
+    features: Tensor,
+    logits: Tensor,
+    own_features: Tensor,
+    own_logits: Tensor,
+    targets: Tensor,
+    images: Tensor,
+    noise: Tensor,
+) -> Tensor:
     """L_gen, Eq. (15). `targets` are the labels' prototypes `(B, p)`, `images` `(B, ch, H, W)`, `noise` `(B, d)`."""
     loss = F.mse_loss(features, targets)
     if config.lambda_div > 0:
@@ -299,7 +440,10 @@ METHOD = Method(
     shares_label_counts=True,
     traffic={"pma": ("prototype/", "count/", "head/"), "gme": ("model/", "request")},
     limits=(
-        Limit({"lambda": 0, "head_mixing": False, "nu": 0, "gme_interval": 0}, equals="local",
-              other={"model": "cnn2", "partition": "dir_pfl", "client_test_fraction": 0.25}),
+        Limit(
+            {"lambda": 0, "head_mixing": False, "nu": 0, "gme_interval": 0},
+            equals="local",
+            other={"model": "cnn2", "partition": "dir_pfl", "client_test_fraction": 0.25},
+        ),
     ),
 )

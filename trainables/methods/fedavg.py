@@ -9,7 +9,8 @@ Data, AISTATS 2017.
     w     global model                n_i   training samples of client i
     η     lr                          I_c   local_steps
 
-FedAvg(OCA) of FedKF is readout oca: the average over every client's latest model, see `trainables.building_blocks.model_cache`.
+FedAvg(OCA) of FedKF is readout oca: the average over every client's latest model, see
+`trainables.building_blocks.model_cache`.
 
 Differs from the paper: nothing (its E local epochs are local_epochs).
 """
@@ -51,7 +52,9 @@ def download(config: LocalTraining, fed: Federation, state: State, client: int) 
     return pack("model", state.model)
 
 
-def job(config: LocalTraining, fed: Federation, payload: Payload, client_state: None, data: ClientData, rng: Rng) -> LocalJob:
+def job(
+    config: LocalTraining, fed: Federation, payload: Payload, client_state: None, data: ClientData, rng: Rng
+) -> LocalJob:
     """Trains the received model on the client's data and returns it."""
     return LocalJob(fed.network(), unpack("model", payload), returned)
 
@@ -74,19 +77,21 @@ def global_model(config: LocalTraining, fed: Federation, state: State) -> Params
     return state.model
 
 
-METHOD = caching(Method(
-    name="fedavg",
-    title="FedAvg",
-    reference="McMahan et al., AISTATS 2017",
-    family="one global model",
-    Config=Config,
-    State=State,
-    init=init,
-    download=download,
-    client=client,
-    job=job,
-    server=server,
-    global_model=global_model,
-    virtual=True,
-    limits=(Limit({"readout": "oca"}, equals="fedavg"),),
-))
+METHOD = caching(
+    Method(
+        name="fedavg",
+        title="FedAvg",
+        reference="McMahan et al., AISTATS 2017",
+        family="one global model",
+        Config=Config,
+        State=State,
+        init=init,
+        download=download,
+        client=client,
+        job=job,
+        server=server,
+        global_model=global_model,
+        virtual=True,
+        limits=(Limit({"readout": "oca"}, equals="fedavg"),),
+    )
+)

@@ -6,7 +6,7 @@ in Federated Learning, IJCAI 2022. Settings are those of FedMD-CG's comparison.
 A client's model is D_i(F_i(x)). It keeps F_i and a discriminator Q_i; the generator G_i, trained against Q_i to make
 features like F_i's, travels with the classifier D_i.
 
-    stage 1   D_i ← D;  I_c SGD steps on F_i, D_i with the global generator G frozen;  z ~ N(0, I), y the batch's labels:
+    stage 1   D_i ← D;  I_c SGD steps on F_i, D_i with the global generator G frozen; z ~ N(0, I), y the batch's labels:
               CE(D_i(F_i(x)), y) + γ_r mean (F_i(x) - G(z, y))²
     γ_r       γ · (2/(1 + exp(-10 min((r-1)/50, 1))) - 1)   (sigmoid)   or   γ ((r-1)/R)^d   (polynomial)
     stage 2   G_i ← G;  I_c pairs of Adam steps with F_i frozen, fresh batches:
@@ -14,7 +14,8 @@ features like F_i's, travels with the classifier D_i.
               G_i   -mean log Q_i(G_i(z, y))
     server    [G, D] ← Σ_i n_i/n [G_i, D_i], then KL(Σ_i n_i/n D_i(G_i(z, y)) ‖ D(G(z, y))) over G and D, y uniform
 
-    γ gamma    d ramp_power    R rounds (planned)    I_c local_steps    Q_i: the classifier's architecture with one output
+    γ gamma    d ramp_power    R rounds (planned)    I_c local_steps
+    Q_i: the classifier's architecture with one output
     server_agg   kd: as above;   ave_star, ave: only the average;   kdc: FedMD-CG's L_kl,1 + L_kl,2 + L_kl,3, for which
                  clients send counts of the labels drawn and y ~ p(y)
 
@@ -38,7 +39,14 @@ from torch import Tensor, nn
 from search_spaces.parameter import choice, integer, real
 from trainables import models
 from trainables.building_blocks import distillation_bases
-from trainables.building_blocks.generator_aggregation import AGGREGATIONS, GeneratorAggregation, aggregate, draw_noise, gd_loss, ramp
+from trainables.building_blocks.generator_aggregation import (
+    AGGREGATIONS,
+    GeneratorAggregation,
+    aggregate,
+    draw_noise,
+    gd_loss,
+    ramp,
+)
 from trainables.building_blocks.optimiser_state import put_state, take_state
 from trainables.building_blocks.split_model import body_of, feature_generator, head_of, initial_generator
 from trainables.federation import ClientData, Federation
@@ -57,17 +65,61 @@ _GD_SAMPLES = 256
 class Config(GeneratorAggregation):
     """FedCG's one weight, its ramp, and what the comparison in FedMD-CG sets otherwise."""
 
-    gamma: float = real(1.0, low=0.0, high=100.0, symbol="γ", doc="Weight of the extractor's squared distance to the global generator's features.",
-                        source="FedCG Sec. 4", tune=(0.01, 10.0))
-    ramp: str = choice("sigmoid", ("sigmoid", "polynomial"), symbol="γ_r", doc="How γ grows over rounds.", source="FedCG code, FedMD-CG code")
-    ramp_power: float = real(3.0, low=0.0, high=10.0, symbol="d", doc="Power of the polynomial ramp.", source="FedMD-CG code")
-    dis_lr: float = real(3e-4, low=1e-7, high=1.0, log=True, symbol="η_Q", doc="Adam learning rate of the discriminator.", source="FedCG code",
-                         tune=(1e-5, 1e-2))
-    server_agg: str = choice("kd", AGGREGATIONS, doc="What the server does with generators and classifiers.", source="FedMD-CG Table 3",
-                             tune=("ave_star", "kd", "kdc"))
-    server_steps: int = integer(20, low=0, high=1000, symbol="I_s", doc="Adam steps of the server's distillation.", source="FedMD-CG code", tune=(5, 200))
-    server_lr: float = real(1e-3, low=1e-7, high=1.0, log=True, symbol="η_s", doc="Adam learning rate of the server's distillation.", source="FedMD-CG code",
-                            tune=(1e-5, 1e-2))
+    gamma: float = real(
+        1.0,
+        low=0.0,
+        high=100.0,
+        symbol="γ",
+        doc="Weight of the extractor's squared distance to the global generator's features.",
+        source="FedCG Sec. 4",
+        tune=(0.01, 10.0),
+    )
+    ramp: str = choice(
+        "sigmoid",
+        ("sigmoid", "polynomial"),
+        symbol="γ_r",
+        doc="How γ grows over rounds.",
+        source="FedCG code, FedMD-CG code",
+    )
+    ramp_power: float = real(
+        3.0, low=0.0, high=10.0, symbol="d", doc="Power of the polynomial ramp.", source="FedMD-CG code"
+    )
+    dis_lr: float = real(
+        3e-4,
+        low=1e-7,
+        high=1.0,
+        log=True,
+        symbol="η_Q",
+        doc="Adam learning rate of the discriminator.",
+        source="FedCG code",
+        tune=(1e-5, 1e-2),
+    )
+    server_agg: str = choice(
+        "kd",
+        AGGREGATIONS,
+        doc="What the server does with generators and classifiers.",
+        source="FedMD-CG Table 3",
+        tune=("ave_star", "kd", "kdc"),
+    )
+    server_steps: int = integer(
+        20,
+        low=0,
+        high=1000,
+        symbol="I_s",
+        doc="Adam steps of the server's distillation.",
+        source="FedMD-CG code",
+        tune=(5, 200),
+    )
+    server_lr: float = real(
+        1e-3,
+        low=1e-7,
+        high=1.0,
+        log=True,
+        symbol="η_s",
+        doc="Adam learning rate of the server's distillation.",
+        source="FedMD-CG code",
+        tune=(1e-5, 1e-2),
+    )
 
 
 @dataclass(frozen=True)
@@ -111,7 +163,9 @@ def discriminator(fed: Federation, role: str) -> nn.Module:
     return fed.cached(("discriminator", role), lambda: models.build(fed.model, fed.shape, 1).head)
 
 
-def client(config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng) -> ClientResult:
+def client(
+    config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng
+) -> ClientResult:
     """Both stages; uploads generator, classifier and, for kdc, the counts of labels drawn in stage 1 `(C,)`."""
     if client_state is None:
         fresh = discriminator(fed, "initial")
@@ -123,9 +177,23 @@ def client(config: Config, fed: Federation, payload: Payload, client_state: Clie
     trained = train(config, module, data, rng, objective)
     model = take(module)
     generator, kept, agreement = _train_gan(config, fed, model, unpack("generator", payload), client_state, data, rng)
-    counts, _ = distillation_bases.label_counts(distillation_bases.LabelCounting(), data, trained, None) if config.server_agg == "kdc" else (None, None)
-    upload = pack("generator", generator) | pack("head", head_of(model)) | ({} if counts is None else {"label_counts": counts})
-    return ClientResult(upload=upload, client_state=kept, model=model, loss=float(objective.data_loss) / len(trained.drawn), metrics={"gd_loss": agreement})
+    counts, _ = (
+        distillation_bases.label_counts(distillation_bases.LabelCounting(), data, trained, None)
+        if config.server_agg == "kdc"
+        else (None, None)
+    )
+    upload = (
+        pack("generator", generator)
+        | pack("head", head_of(model))
+        | ({} if counts is None else {"label_counts": counts})
+    )
+    return ClientResult(
+        upload=upload,
+        client_state=kept,
+        model=model,
+        loss=float(objective.data_loss) / len(trained.drawn),
+        metrics={"gd_loss": agreement},
+    )
 
 
 class _LocalObjective:
@@ -144,12 +212,15 @@ class _LocalObjective:
         loss = F.cross_entropy(module.head(features), y)
         self.data_loss += loss.detach()
         if self.gamma > 0:
-            loss = loss + self.gamma * F.mse_loss(features, self.generator(draw_noise(self.config, len(y), self.noise, x.device), y).detach())
+            loss = loss + self.gamma * F.mse_loss(
+                features, self.generator(draw_noise(self.config, len(y), self.noise, x.device), y).detach()
+            )
         return loss
 
 
-def _train_gan(config: Config, fed: Federation, model: Params, start: Params, client_state: ClientState, data: ClientData,
-               rng: Rng) -> tuple[Params, ClientState, float]:
+def _train_gan(
+    config: Config, fed: Federation, model: Params, start: Params, client_state: ClientState, data: ClientData, rng: Rng
+) -> tuple[Params, ClientState, float]:
     """Stage 2: the trained generator, what the client keeps, and the G+D loss."""
     module = fed.network(role="frozen")
     put(module.eval().requires_grad_(False), model)

@@ -5,7 +5,7 @@ Requirements, 2018.
 
     K_i,t     k = ⌈R_i n⌉ channels of every layer, drawn anew for each client and round
     client    θ_i ← θ[K_i,t];  I_c times:  θ_i ← θ_i - η ∇ CE(f(x; θ_i), y)      outputs of convolutions times 1/R_i
-    server    θ[l,k] ← Σ_(i: k ∈ K_i,t) p_i θ_i[l,k] / Σ_(i: k ∈ K_i,t) p_i        DFRD Eq. (1); kept where no client held it
+    server    θ[l,k] ← Σ_(i: k ∈ K_i,t) p_i θ_i[l,k] / Σ_(i: k ∈ K_i,t) p_i   DFRD Eq. (1); kept where no client held it
 
     R_i   width budget (1/2)^min(σ, ⌊ρ i/N⌋)      p_i   n_i (agg_weight = samples) or 1
     n     channels of the layer                    t     round, from 1
@@ -21,7 +21,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainables.building_blocks.partial_training import PartialTraining, State, aggregate, global_model, init, returned, submodel_job
+from trainables.building_blocks.partial_training import (
+    PartialTraining,
+    State,
+    aggregate,
+    global_model,
+    init,
+    returned,
+    submodel_job,
+)
 from trainables.building_blocks.submodels import Channels, choose, extract
 from trainables.federation import ClientData, Federation
 from trainables.local import LocalJob, client_of

@@ -1,7 +1,7 @@
 """FedFTG: fine-tuning the global model via data-free knowledge distillation.
 
-Zhang, Shen, Ding, Tao, Duan: Fine-tuning Global Model via Data-free Knowledge Distillation for Non-IID Federated Learning,
-CVPR 2022; as a companion of a base, and data-free, in the tables of DFRD (NeurIPS 2023).
+Zhang, Shen, Ding, Tao, Duan: Fine-tuning Global Model via Data-free Knowledge Distillation for Non-IID Federated
+Learning, CVPR 2022; as a companion of a base, and data-free, in the tables of DFRD (NeurIPS 2023).
 
 A conditional generator on the server looks for hard samples: clients recognise them, each weighted by its share of the
 label, and the global model answers them differently. The global model is then distilled from every client on them.
@@ -15,7 +15,8 @@ label, and the global model answers them differently. The global model is then d
     L_glo     Σ_i mean_b τ_(i,y) KL(softmax(f_i(s)/T) ‖ softmax(f(s; θ)/T))          I_d steps of SGD on θ
     τ, p      τ_(i,y) = n_i^y / Σ_j n_j^y,  p(y) = Σ_j n_j^y / Σ_y Σ_j n_j^y
 
-    β_md beta_md    β_div beta_div    o merge_op    T kd_temperature    I, I_g, I_d    server_iters, gen_steps, distill_steps
+    β_md beta_md    β_div beta_div    o merge_op    T kd_temperature
+    I, I_g, I_d    server_iters, gen_steps, distill_steps
     n_i^y      label_weighting: samples of class y held (static), drawn this round (dynamic), not counted (average)
 
 Unlike DFRD, losses are taken per client and then weighted; logits are never averaged, and every sample counts in L_md.
@@ -66,14 +67,53 @@ from trainables.wire import Payload, Upload
 class Config(ServerDistillation, LabelCounting, DistillationBase):
     """FedFTG's weights and switches, on top of its base and of server-side distillation."""
 
-    beta_md: float = real(1.0, low=0.0, high=100.0, log=True, symbol="β_md", doc="Weight of the model discrepancy loss.", source="FedFTG", tune=(0.1, 10))
-    beta_div: float = real(1.0, low=0.0, high=100.0, log=True, symbol="β_div", doc="Weight of the diversity loss.", source="FedFTG", tune=(0.1, 10))
-    discrepancy: str = choice("kl", ("kl", "l1"), doc="L_md: KL moving the generator through the clients, or the mean absolute "
-                                                      "difference of logits moving it through the global model.", source="DFRD code; FedFTG code")
-    kl_norm: str = choice("batch", ("batch", "classes"), doc="KL terms are averaged over the batch, or over the classes too.", source="DFRD code")
-    label_weighting: str = choice("static", ("average", "static", "dynamic"), symbol="τ", doc="Counts behind τ and p(y).", source="FedFTG", tune=True)
-    gen_steps: int = integer(1, low=0, high=1000, symbol="I_g", doc="Generator steps per alternation.", source="FedFTG code", tune=(1, 20))
-    merge_op: str = choice("cat", MERGE_OPS, symbol="o", doc="How noise and label embedding are merged.", source="DFRD code", tune=True)
+    beta_md: float = real(
+        1.0,
+        low=0.0,
+        high=100.0,
+        log=True,
+        symbol="β_md",
+        doc="Weight of the model discrepancy loss.",
+        source="FedFTG",
+        tune=(0.1, 10),
+    )
+    beta_div: float = real(
+        1.0,
+        low=0.0,
+        high=100.0,
+        log=True,
+        symbol="β_div",
+        doc="Weight of the diversity loss.",
+        source="FedFTG",
+        tune=(0.1, 10),
+    )
+    discrepancy: str = choice(
+        "kl",
+        ("kl", "l1"),
+        doc="L_md: KL moving the generator through the clients, or the mean absolute "
+        "difference of logits moving it through the global model.",
+        source="DFRD code; FedFTG code",
+    )
+    kl_norm: str = choice(
+        "batch",
+        ("batch", "classes"),
+        doc="KL terms are averaged over the batch, or over the classes too.",
+        source="DFRD code",
+    )
+    label_weighting: str = choice(
+        "static",
+        ("average", "static", "dynamic"),
+        symbol="τ",
+        doc="Counts behind τ and p(y).",
+        source="FedFTG",
+        tune=True,
+    )
+    gen_steps: int = integer(
+        1, low=0, high=1000, symbol="I_g", doc="Generator steps per alternation.", source="FedFTG code", tune=(1, 20)
+    )
+    merge_op: str = choice(
+        "cat", MERGE_OPS, symbol="o", doc="How noise and label embedding are merged.", source="DFRD code", tune=True
+    )
 
 
 def download(config: Config, fed: Federation, state: State, client: int) -> Payload:
@@ -83,8 +123,11 @@ def download(config: Config, fed: Federation, state: State, client: int) -> Payl
     return pack("model", extract(fed, state.model, CHANNELS[config.base](fed, state.round + 1, client)))
 
 
-def job(config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng) -> LocalJob:
-    """Trains the received sub-model, in data-free mode the client's own; uploads it and the label counts n_i^y `(C,)`."""
+def job(
+    config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng
+) -> LocalJob:
+    """Trains the received sub-model, in data-free mode the client's own; uploads it and the label counts n_i^y
+    `(C,)`."""
     return base_job(config, fed, unpack("model", payload), client_state, data, counting=config)
 
 
@@ -103,7 +146,9 @@ def server(config: Config, fed: Federation, state: State, uploads: Sequence[Uplo
     def of_generator(batch: Batch) -> Tensor:
         with torch.set_grad_enabled(config.discrepancy == "l1"):
             student = phases.student(batch.seen)
-        return generator_loss(config, teachers.each(batch.seen), student, batch.y, tau[:, batch.y], batch.images, batch.z)
+        return generator_loss(
+            config, teachers.each(batch.seen), student, batch.y, tau[:, batch.y], batch.images, batch.z
+        )
 
     def of_student(batch: Batch) -> Tensor:
         with torch.no_grad():
@@ -128,14 +173,18 @@ def kl_each(config: Config, target: Tensor, other: Tensor) -> Tensor:
 
 
 def discrepancy_loss(config: Config, each: Tensor, student: Tensor, weights: Tensor) -> Tensor:
-    """L_md from the clients' logits `(S, B, C)`, the student's `(B, C)` and `τ_(i,y)` `(S, B)`; one of the two is detached."""
+    """L_md from the clients' logits `(S, B, C)`, the student's `(B, C)` and `τ_(i,y)` `(S, B)`; one of the two is
+    detached."""
     if config.discrepancy == "l1":
         return weighted((student - each.detach()).abs().mean(dim=2), weights)
     return weighted(kl_each(config, student.detach().expand_as(each), each), weights)
 
 
-def generator_loss(config: Config, each: Tensor, student: Tensor, y: Tensor, weights: Tensor, images: Tensor, noise: Tensor) -> Tensor:
-    """L_gen. `each` `(S, B, C)`, `student` `(B, C)`, labels `y` `(B,)`, `weights` `(S, B)`, `images` `(B, ch, H, W)`, `noise` `(B, d)`."""
+def generator_loss(
+    config: Config, each: Tensor, student: Tensor, y: Tensor, weights: Tensor, images: Tensor, noise: Tensor
+) -> Tensor:
+    """L_gen. `each` `(S, B, C)`, `student` `(B, C)`, labels `y` `(B,)`, `weights` `(S, B)`, `images` `(B, ch, H, W)`,
+    `noise` `(B, d)`."""
     clients, batch, _ = each.shape
     rows = F.cross_entropy(each.flatten(0, 1), y.repeat(clients), reduction="none").view(clients, batch)
     loss = weighted(rows, weights)

@@ -6,21 +6,22 @@ A client's model is f_i = D_i(F_i(x)). The server trains a generator G from (noi
 clients' classifiers, weighted per label, are right; clients then learn from G's features.
 
     client   from round 2, in the first guided_steps steps:   z, z' ~ N(0, I), y the batch's labels, y' ~ p(y):
-             CE(f_i(x), y) + a_r CE(D_i(G(z', y')), y') + b_r KL(D_i(G(z, y)) ‖ f_i(x)),   a_r = a·0.98^r, b_r = b·0.98^r
+             CE(f_i(x), y) + a_r CE(D_i(G(z', y')), y') + b_r KL(D_i(G(z, y)) ‖ f_i(x)),
+             a_r = a·0.98^r,   b_r = b·0.98^r
     server   average by n_i: the whole model (share = full) or the classifier alone (share = head)
-             I_g Adam steps on G:   mean_b Σ_i τ_(i,y) CE(D_i(G(z, y)), y) + η L_div                     (teacher = losses)
-                               or   mean_b CE(Σ_i n_i/n D_i(G(z, y)), y) + η L_div                       (teacher = logits)
+             I_g Adam steps on G:   mean_b Σ_i τ_(i,y) CE(D_i(G(z, y)), y) + η L_div                 (teacher = losses)
+                               or   mean_b CE(Σ_i n_i/n D_i(G(z, y)), y) + η L_div                   (teacher = logits)
     L_div    exp(-mean_jk d(G_j, G_k) d(z_j, z_k))
     τ, p     τ_(i,y) = n_i^y / Σ_j n_j^y, n_i^y by label_weighting (samples drawn this round);
              p(y) uniform over the labels seen this round (label_draw = seen) or Σ_j n_j^y / n (counts)
 
     a gen_alpha    b gen_beta    0.98 gen_decay    η div_weight    I_g gen_steps
 
-With share = full the average is the global model; with share = head extractors stay at home, there is no global model and
-`g_acc_virtual` averages the complete local models. `train_loss` is the cross-entropy on data.
+With share = full the average is the global model; with share = head extractors stay at home, there is no global model
+and `g_acc_virtual` averages the complete local models. `train_loss` is the cross-entropy on data.
 
-Differs from the paper: nothing in the equations; other comparisons' variants are options (FedKF: gen_alpha 1, gen_beta 0,
-teacher logits; FedMD-CG: share head, gen_alpha and gen_beta 1, kd_temperature 10, label_draw counts).
+Differs from the paper: nothing in the equations; other comparisons' variants are options (FedKF: gen_alpha 1, gen_beta
+0, teacher logits; FedMD-CG: share head, gen_alpha and gen_beta 1, kd_temperature 10, label_draw counts).
 """
 
 from __future__ import annotations
@@ -36,7 +37,14 @@ from search_spaces.parameter import choice, integer, real
 from trainables.building_blocks import distillation_bases
 from trainables.building_blocks.losses import kd_kl, pair_distances
 from trainables.building_blocks.optimiser_state import put_state, take_state
-from trainables.building_blocks.split_model import body_of, feature_generator, head_module, head_of, initial_generator, put_head
+from trainables.building_blocks.split_model import (
+    body_of,
+    feature_generator,
+    head_module,
+    head_of,
+    initial_generator,
+    put_head,
+)
 from trainables.federation import ClientData, Federation
 from trainables.kernels.optimisers import Adam
 from trainables.local import LocalTraining, train
@@ -51,34 +59,116 @@ from trainables.wire import ClientResult, Params, Payload, Upload
 class Config(distillation_bases.LabelCounting, LocalTraining):
     """FedGen's weights, generator and variants."""
 
-    share: str = choice("full", ("full", "head"), doc="What clients send: the whole model, or the classifier alone.", source="FedGen Sec. 4, FedMD-CG Sec. 3.1")
-    gen_alpha: float = real(10.0, low=0.0, high=1000.0, symbol="a", doc="Weight of the classifier's cross-entropy on generated features.",
-                            source="FedGen code", tune=(0.1, 100.0))
-    gen_beta: float = real(10.0, low=0.0, high=1000.0, symbol="b", doc="Weight of the local model's distillation from generated features.",
-                           source="FedGen code", tune=(0.1, 100.0))
+    share: str = choice(
+        "full",
+        ("full", "head"),
+        doc="What clients send: the whole model, or the classifier alone.",
+        source="FedGen Sec. 4, FedMD-CG Sec. 3.1",
+    )
+    gen_alpha: float = real(
+        10.0,
+        low=0.0,
+        high=1000.0,
+        symbol="a",
+        doc="Weight of the classifier's cross-entropy on generated features.",
+        source="FedGen code",
+        tune=(0.1, 100.0),
+    )
+    gen_beta: float = real(
+        10.0,
+        low=0.0,
+        high=1000.0,
+        symbol="b",
+        doc="Weight of the local model's distillation from generated features.",
+        source="FedGen code",
+        tune=(0.1, 100.0),
+    )
     gen_decay: float = real(0.98, low=0.0, high=1.0, doc="Factor per round on both weights.", source="FedGen code")
-    guided_steps: int = integer(20, low=0, high=100_000, doc="The generator guides the first so many local steps of a round.", source="FedGen code")
-    guide_batch_size: int = integer(32, low=1, high=4096, log=True, doc="Generated features per local step for the weight a.", source="FedGen code")
-    kd_temperature: float = real(1.0, low=0.1, high=100.0, log=True, symbol="T", doc="Temperature of the local distillation.", source="FedGen code")
-    gen_steps: int = integer(50, low=0, high=1000, symbol="I_g", doc="Adam steps on the generator per round.", source="FedGen code", tune=(5, 200))
-    gen_lr: float = real(3e-4, low=1e-7, high=1.0, log=True, symbol="η_g", doc="Adam learning rate of the generator.", source="FedGen code", tune=(1e-5, 1e-2))
-    gen_lr_decay: float = real(0.98, low=0.0, high=1.0, doc="Factor per round on that learning rate.", source="FedGen code")
+    guided_steps: int = integer(
+        20,
+        low=0,
+        high=100_000,
+        doc="The generator guides the first so many local steps of a round.",
+        source="FedGen code",
+    )
+    guide_batch_size: int = integer(
+        32, low=1, high=4096, log=True, doc="Generated features per local step for the weight a.", source="FedGen code"
+    )
+    kd_temperature: float = real(
+        1.0,
+        low=0.1,
+        high=100.0,
+        log=True,
+        symbol="T",
+        doc="Temperature of the local distillation.",
+        source="FedGen code",
+    )
+    gen_steps: int = integer(
+        50,
+        low=0,
+        high=1000,
+        symbol="I_g",
+        doc="Adam steps on the generator per round.",
+        source="FedGen code",
+        tune=(5, 200),
+    )
+    gen_lr: float = real(
+        3e-4,
+        low=1e-7,
+        high=1.0,
+        log=True,
+        symbol="η_g",
+        doc="Adam learning rate of the generator.",
+        source="FedGen code",
+        tune=(1e-5, 1e-2),
+    )
+    gen_lr_decay: float = real(
+        0.98, low=0.0, high=1.0, doc="Factor per round on that learning rate.", source="FedGen code"
+    )
     gen_weight_decay: float = real(1e-2, low=0.0, high=0.1, doc="Weight decay of that Adam.", source="FedGen code")
-    div_weight: float = real(1.0, low=0.0, high=100.0, symbol="η", doc="Weight of the diversity loss.", source="FedGen code", tune=(0.1, 10.0))
-    diversity_norm: str = choice("mean_abs", ("mean_sq", "mean_abs", "l2"), doc="Distance between generated features; the noise's is the mean square.",
-                                 source="FedGen code")
-    noise_dim: int = integer(32, low=1, high=4096, log=True, doc="Width of the generator's noise.", source="FedGen code")
-    gen_hidden: int = integer(256, low=1, high=8192, log=True, doc="Width of the generator's hidden layer.", source="FedGen code")
-    server_batch_size: int = integer(128, low=2, high=4096, log=True, doc="Generated features per server step.", source="FedGen code")
-    teacher: str = choice("losses", ("losses", "logits"), doc="Per-label weighted losses of the classifiers, or the loss of their averaged logits.",
-                          source="FedGen Eq. 4, FedKF code")
-    label_draw: str = choice("seen", ("seen", "counts"), symbol="p(y)", doc="Labels are uniform over those seen this round, or follow their counts.",
-                             source="FedGen code, FedMD-CG code")
+    div_weight: float = real(
+        1.0,
+        low=0.0,
+        high=100.0,
+        symbol="η",
+        doc="Weight of the diversity loss.",
+        source="FedGen code",
+        tune=(0.1, 10.0),
+    )
+    diversity_norm: str = choice(
+        "mean_abs",
+        ("mean_sq", "mean_abs", "l2"),
+        doc="Distance between generated features; the noise's is the mean square.",
+        source="FedGen code",
+    )
+    noise_dim: int = integer(
+        32, low=1, high=4096, log=True, doc="Width of the generator's noise.", source="FedGen code"
+    )
+    gen_hidden: int = integer(
+        256, low=1, high=8192, log=True, doc="Width of the generator's hidden layer.", source="FedGen code"
+    )
+    server_batch_size: int = integer(
+        128, low=2, high=4096, log=True, doc="Generated features per server step.", source="FedGen code"
+    )
+    teacher: str = choice(
+        "losses",
+        ("losses", "logits"),
+        doc="Per-label weighted losses of the classifiers, or the loss of their averaged logits.",
+        source="FedGen Eq. 4, FedKF code",
+    )
+    label_draw: str = choice(
+        "seen",
+        ("seen", "counts"),
+        symbol="p(y)",
+        doc="Labels are uniform over those seen this round, or follow their counts.",
+        source="FedGen code, FedMD-CG code",
+    )
 
 
 @dataclass(frozen=True)
 class State:
-    """What is shared of the model (all of it, or `head.…`) after `round` rounds, the generator, its Adam, and p(y) `(C,)`."""
+    """What is shared of the model (all of it, or `head.…`) after `round` rounds, the generator, its Adam, and p(y)
+    `(C,)`."""
 
     round: int
     model: Params
@@ -89,7 +179,8 @@ class State:
 
 @dataclass(frozen=True)
 class ClientState:
-    """What a client keeps: with share = head its extractor, for cumulative counts the mask of samples drawn so far `(n,)`."""
+    """What a client keeps: with share = head its extractor, for cumulative counts the mask of samples drawn so far
+    `(n,)`."""
 
     body: Params | None
     seen: Tensor | None
@@ -98,32 +189,51 @@ class ClientState:
 def init(config: Config, fed: Federation, rng: Rng) -> State:
     """Draws model and generator."""
     model = fed.initial_params()
-    return State(0, model if config.share == "full" else head_of(model), initial_generator(fed, config.noise_dim, (config.gen_hidden,)), {},
-                 torch.full((fed.classes,), 1.0 / fed.classes))
+    return State(
+        0,
+        model if config.share == "full" else head_of(model),
+        initial_generator(fed, config.noise_dim, (config.gen_hidden,)),
+        {},
+        torch.full((fed.classes,), 1.0 / fed.classes),
+    )
 
 
 def download(config: Config, fed: Federation, state: State, client: int) -> Payload:
     """The shared parameters; from round 2 on also the generator, p(y) and the number of the coming round."""
-    guide = pack("generator", state.generator) | {"label_probabilities": state.label_probabilities, "round": torch.tensor(state.round + 1)}
+    guide = pack("generator", state.generator) | {
+        "label_probabilities": state.label_probabilities,
+        "round": torch.tensor(state.round + 1),
+    }
     return pack("model", state.model) | (guide if state.round > 0 else {})
 
 
-def client(config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng) -> ClientResult:
-    """Guided local training; uploads the shared parameters and, unless label_weighting is `average`, label counts `(C,)`."""
+def client(
+    config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng
+) -> ClientResult:
+    """Guided local training; uploads the shared parameters and, unless label_weighting is `average`, label counts
+    `(C,)`."""
     module = fed.network()
     start = unpack("model", payload)
     if config.share == "head":
-        start |= client_state.body if client_state is not None and client_state.body is not None else body_of(fed.initial_params())
+        start |= (
+            client_state.body
+            if client_state is not None and client_state.body is not None
+            else body_of(fed.initial_params())
+        )
     put(module, start)
     objective = _LocalObjective(config, fed, payload, rng.child("guide"))
     trained = train(config, module, data, rng, objective)
     model = take(module)
     shared = model if config.share == "full" else head_of(model)
-    counts, seen = distillation_bases.label_counts(config, data, trained, client_state.seen if client_state is not None else None)
+    counts, seen = distillation_bases.label_counts(
+        config, data, trained, client_state.seen if client_state is not None else None
+    )
     kept = ClientState(body_of(model) if config.share == "head" else None, seen)
     return ClientResult(
-        upload=pack("model", shared) | ({} if counts is None else {"label_counts": counts}), model=model,
-        client_state=kept if kept != ClientState(None, None) else None, loss=float(objective.data_loss) / len(trained.drawn),
+        upload=pack("model", shared) | ({} if counts is None else {"label_counts": counts}),
+        model=model,
+        client_state=kept if kept != ClientState(None, None) else None,
+        loss=float(objective.data_loss) / len(trained.drawn),
     )
 
 
@@ -136,8 +246,14 @@ class _LocalObjective:
         if self.left == 0:
             return
         factor = config.gen_decay ** int(payload["round"])
-        self.alpha, self.beta, self.probabilities = factor * config.gen_alpha, factor * config.gen_beta, payload["label_probabilities"].cpu()
-        self.generator = feature_generator(fed, "frozen", config.noise_dim, (config.gen_hidden,)).eval().requires_grad_(False)
+        self.alpha, self.beta, self.probabilities = (
+            factor * config.gen_alpha,
+            factor * config.gen_beta,
+            payload["label_probabilities"].cpu(),
+        )
+        self.generator = (
+            feature_generator(fed, "frozen", config.noise_dim, (config.gen_hidden,)).eval().requires_grad_(False)
+        )
         put(self.generator, on(fed.device, unpack("generator", payload)))
         self.same, self.free, self.labels = (rng.torch(name) for name in ("noise", "free noise", "free labels"))
 
@@ -150,7 +266,9 @@ class _LocalObjective:
             return loss
         self.left -= 1
         if self.alpha > 0:
-            free_y = torch.multinomial(self.probabilities, self.config.guide_batch_size, replacement=True, generator=self.labels).to(x.device)
+            free_y = torch.multinomial(
+                self.probabilities, self.config.guide_batch_size, replacement=True, generator=self.labels
+            ).to(x.device)
             loss = loss + self.alpha * F.cross_entropy(module.head(self._features(free_y, self.free)), free_y)
         if self.beta > 0:
             with torch.no_grad():
@@ -171,7 +289,12 @@ def server(config: Config, fed: Federation, state: State, uploads: Sequence[Uplo
     probabilities = found.probabilities if config.label_draw == "counts" else seen / seen.sum()
     generator = feature_generator(fed, "learning", config.noise_dim, (config.gen_hidden,)).train().requires_grad_(True)
     put(generator, on(fed.device, state.generator))
-    adam = Adam(generator.parameters(), lr=config.gen_lr * config.gen_lr_decay**state.round, weight_decay=config.gen_weight_decay, fused=True)
+    adam = Adam(
+        generator.parameters(),
+        lr=config.gen_lr * config.gen_lr_decay**state.round,
+        weight_decay=config.gen_weight_decay,
+        fused=True,
+    )
     put_state(adam, generator, state.adam)
     heads = [head_module(fed, f"teacher {place}") for place in range(len(uploads))]
     for head, upload in zip(heads, uploads, strict=True):
@@ -182,17 +305,24 @@ def server(config: Config, fed: Federation, state: State, uploads: Sequence[Uplo
     noise, labels = rng.torch("noise"), rng.torch("labels")
     for _ in range(config.gen_steps):
         z = torch.randn(config.server_batch_size, config.noise_dim, generator=noise).to(fed.device)
-        y = torch.multinomial(probabilities, config.server_batch_size, replacement=True, generator=labels).to(fed.device)
+        y = torch.multinomial(probabilities, config.server_batch_size, replacement=True, generator=labels).to(
+            fed.device
+        )
         made = generator(z, y)
-        loss = generator_loss(config, torch.stack([head(made) for head in heads]), y, tau[:, y], sizes / sizes.sum(), made, z)
+        loss = generator_loss(
+            config, torch.stack([head(made) for head in heads]), y, tau[:, y], sizes / sizes.sum(), made, z
+        )
         adam.zero_grad(set_to_none=True)
         loss.backward()
         adam.step()
     return State(state.round + 1, model, take(generator), take_state(adam, generator), probabilities)
 
 
-def generator_loss(config: Config, logits: Tensor, y: Tensor, tau: Tensor, shares: Tensor, made: Tensor, z: Tensor) -> Tensor:
-    """The generator's loss: classifiers' logits `(S, B, C)`, y `(B,)`, τ_(i,y) `(S, B)`, n_i/n `(S,)`, features `(B, p)`, z `(B, d)`."""
+def generator_loss(
+    config: Config, logits: Tensor, y: Tensor, tau: Tensor, shares: Tensor, made: Tensor, z: Tensor
+) -> Tensor:
+    """The generator's loss: classifiers' logits `(S, B, C)`, y `(B,)`, τ_(i,y) `(S, B)`, n_i/n `(S,)`, features `(B,
+    p)`, z `(B, d)`."""
     if config.teacher == "losses":
         rows = F.cross_entropy(logits.flatten(0, 1), y.repeat(len(logits)), reduction="none").view_as(tau)
         loss = (tau * rows).sum(dim=0).mean()

@@ -5,7 +5,8 @@ Non-IID Data, 2021.
 
     server   w_t ← Σ_i n_i w_i / Σ_i n_i                     over the round's clients
     teacher  average: f(x; w̄),  w̄ = 1/M Σ_m w_(t-m);    vote: 1/M Σ_m f(x; w_(t-m));      m = 0..M-1
-    client   w_i ← w_t;  I_c times:  w_i ← w_i - η ∇ [ CE(f(x; w_i), y) + γ/2 KL(softmax(teacher(x)/T) ‖ softmax(f(x; w_i)/T)) ]
+    client   w_i ← w_t;  I_c times:
+             w_i ← w_i - η ∇ [ CE(f(x; w_i), y) + γ/2 KL(softmax(teacher(x)/T) ‖ softmax(f(x; w_i)/T)) ]
 
     γ   gamma      M   buffer      T   kd_temperature      η   lr      I_c   local_steps
 
@@ -42,19 +43,45 @@ from trainables.wire import Params, Payload, Upload
 class Config(ModelCache):
     """Local training, the distillation and its teacher."""
 
-    gamma: float = real(0.2, low=0.0, high=100.0, log=True, symbol="γ", doc="Weight of the distillation; its half multiplies the KL.",
-                        source="FedGKD Eq. 5; FedKF Sec. VI-A", tune=(1e-3, 10.0))
-    buffer: int = integer(5, low=1, high=100, symbol="M", doc="Past global models that teach.", source="FedGKD Sec. 4", tune=(1, 10))
-    teacher: str = choice("average", ("average", "vote"), doc="The mean of the past models' weights, or of their logits.",
-                          source="FedGKD, FedGKD-VOTE", tune=True)
+    gamma: float = real(
+        0.2,
+        low=0.0,
+        high=100.0,
+        log=True,
+        symbol="γ",
+        doc="Weight of the distillation; its half multiplies the KL.",
+        source="FedGKD Eq. 5; FedKF Sec. VI-A",
+        tune=(1e-3, 10.0),
+    )
+    buffer: int = integer(
+        5, low=1, high=100, symbol="M", doc="Past global models that teach.", source="FedGKD Sec. 4", tune=(1, 10)
+    )
+    teacher: str = choice(
+        "average",
+        ("average", "vote"),
+        doc="The mean of the past models' weights, or of their logits.",
+        source="FedGKD, FedGKD-VOTE",
+        tune=True,
+    )
     wait_for_buffer: bool = flag(True, doc="Distil only once M models exist.", source="FedKF code")
-    kd_temperature: float = real(1.0, low=0.1, high=100.0, log=True, symbol="T", doc="Temperature of both softmaxes in the KL.", source="FedKF code")
-    kl_direction: str = choice("teacher_first", ("teacher_first", "literal"), doc="Position of the teacher in the KL.", source="FedKF code")
+    kd_temperature: float = real(
+        1.0,
+        low=0.1,
+        high=100.0,
+        log=True,
+        symbol="T",
+        doc="Temperature of both softmaxes in the KL.",
+        source="FedKF code",
+    )
+    kl_direction: str = choice(
+        "teacher_first", ("teacher_first", "literal"), doc="Position of the teacher in the KL.", source="FedKF code"
+    )
 
 
 @dataclass(frozen=True)
 class State:
-    """The global model `w_t`, the last (at most M) aggregated models, oldest first, and the cache of T1 if it is kept."""
+    """The global model `w_t`, the last (at most M) aggregated models, oldest first, and the cache of T1 if it is
+    kept."""
 
     model: Params
     past: tuple[Params, ...]
@@ -112,7 +139,9 @@ def distilling_cross_entropy(config: Config, teachers: Sequence[Callable[[Tensor
         logits = module(x)
         with torch.no_grad():
             taught = torch.stack([teacher(x) for teacher in teachers]).mean(dim=0)
-        return F.cross_entropy(logits, y) + config.gamma / 2 * kd_kl(logits, taught, config.kd_temperature, config.kl_direction)
+        return F.cross_entropy(logits, y) + config.gamma / 2 * kd_kl(
+            logits, taught, config.kd_temperature, config.kl_direction
+        )
 
     return objective
 
@@ -120,7 +149,7 @@ def distilling_cross_entropy(config: Config, teachers: Sequence[Callable[[Tensor
 def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
     """FedAvg's average, remembered among the last M."""
     model = average((unpack("model", u.payload), fed.sizes[u.client]) for u in uploads)
-    return State(model, (*state.past, model)[-config.buffer:] if config.gamma > 0 else ())
+    return State(model, (*state.past, model)[-config.buffer :] if config.gamma > 0 else ())
 
 
 def global_model(config: Config, fed: Federation, state: State) -> Params:
@@ -128,22 +157,28 @@ def global_model(config: Config, fed: Federation, state: State) -> Params:
     return state.model
 
 
-METHOD = caching(Method(
-    name="fedgkd",
-    title="FedGKD",
-    reference="Yao et al., 2021",
-    family="one global model",
-    Config=Config,
-    State=State,
-    init=init,
-    download=download,
-    client=client,
-    job=job,
-    server=server,
-    global_model=global_model,
-    limits=(
-        Limit({"gamma": 0}, equals="fedavg"),
-        Limit({"gamma": 0, "readout": "oca", "active_clients": 2}, equals="fedavg", other={"readout": "oca", "active_clients": 2}),
-        Limit({"buffer": 1}, equals="fedgkd", other={"buffer": 1, "teacher": "vote"}),
-    ),
-))
+METHOD = caching(
+    Method(
+        name="fedgkd",
+        title="FedGKD",
+        reference="Yao et al., 2021",
+        family="one global model",
+        Config=Config,
+        State=State,
+        init=init,
+        download=download,
+        client=client,
+        job=job,
+        server=server,
+        global_model=global_model,
+        limits=(
+            Limit({"gamma": 0}, equals="fedavg"),
+            Limit(
+                {"gamma": 0, "readout": "oca", "active_clients": 2},
+                equals="fedavg",
+                other={"readout": "oca", "active_clients": 2},
+            ),
+            Limit({"buffer": 1}, equals="fedgkd", other={"buffer": 1, "teacher": "vote"}),
+        ),
+    )
+)

@@ -3,8 +3,8 @@
 Zhou, Lei, Yang, Shi, Zhang, Shi: Handling Data Heterogeneity in Federated Learning via Knowledge Distillation and
 Fusion, IEEE Internet of Things Journal 2023.
 
-The server caches every client's latest model (T1, `trainables.building_blocks.model_cache`). A client trains on its data and distils
-from the average of that cache, on images of a generator that it keeps and trains at every step (T2).
+The server caches every client's latest model (T1, `trainables.building_blocks.model_cache`). A client trains on its
+data and distils from the average of that cache, on images of a generator that it keeps and trains at every step (T2).
 
     start    w_k ← w (ACA);   teacher ŵ: the cache's average (OCA), frozen;   x̂ = g(z; θ_k),  z ~ N(0, I)
     L_OH     CE(h(x̂; ŵ), ŷ),   ŷ = argmax h(x̂; ŵ)                                                  (2)
@@ -23,8 +23,8 @@ the two readouts of one run; FedKF- is teacher aca, whose clients are sent nothi
 
 Differs from the paper: clients that were never drawn are left out of ŵ (cache_init w0: counted with the initial model)
 and distillation starts in round 2 (kd_from_round), where the teacher has been trained; both as in the authors' code.
-L_IE's outer symbol is read as the entropy, L_A as a mean. gen_adversarial, entropy_scale unit and activation_norm sum are
-that code's, or the literal, alternatives.
+L_IE's outer symbol is read as the entropy, L_A as a mean. gen_adversarial, entropy_scale unit and activation_norm sum
+are that code's, or the literal, alternatives.
 """
 
 from __future__ import annotations
@@ -56,23 +56,99 @@ from trainables.wire import ClientResult, Params, Payload, Upload
 class Config(Readout):
     """FedKF's weights and switches, on top of local training and of the choice of readout."""
 
-    lambda1: float = real(0.1, low=0.0, high=10.0, log=True, symbol="λ1", doc="Weight of the generator's one-hot loss.", source="FedKF Eq. 5", tune=(1e-3, 1.0))
-    lambda2: float = real(0.1, low=0.0, high=10.0, log=True, symbol="λ2", doc="Weight of the generator's activation loss.", source="FedKF Eq. 5",
-                          tune=(1e-4, 1.0))
-    gamma: float = real(1.0, low=0.0, high=100.0, log=True, symbol="γ", doc="Weight of the distillation; 0 is FedAvg.", source="FedKF Eq. 8", tune=(1e-2, 10.0))
-    teacher: str = choice("oca", ("oca", "aca"), doc="Who teaches: the average over every client's latest model, or (FedKF-) the model the client starts from.",
-                          source="FedKF Sec. VI-A", tune=True)
-    gen_lr: float = real(1e-3, low=1e-7, high=1.0, log=True, symbol="β", doc="Adam learning rate of the clients' generators.", source="FedKF Sec. VI-A",
-                         tune=(1e-5, 1e-2))
-    noise_dim: int = integer(100, low=1, high=4096, symbol="d", doc="Width of the generator's noise; the code takes 1000 for CIFAR.", source="FedKF code")
-    kd_from_round: int = integer(2, low=1, high=100_000, doc="First round with distillation; before it a client trains on its data alone.", source="FedKF code")
-    kd_temperature: float = real(1.0, low=0.1, high=100.0, log=True, symbol="T", doc="Temperature of both softmaxes in L_KL.", source="FedKF code")
-    kl_direction: str = choice("teacher_first", ("teacher_first", "literal"), doc="Position of the teacher in L_KL.", source="FedKF Eq. 6")
-    gen_adversarial: bool = flag(False, doc="Subtract γ L_KL from L_G: the generator seeks images on which student and teacher differ.", source="FedKF code")
-    entropy_scale: str = choice("nats", ("nats", "unit"), doc="L_IE as printed, or divided by log C.", source="FedKF Eq. 3; code")
-    activation_norm: str = choice("mean", ("mean", "sum"), doc="L_A: mean over a sample's features, or their sum as printed.",
-                                  source="FedKF code; Eq. 4")
-    equal_local_steps: bool = flag(True, doc="With local_epochs every client passes over as many batches as the mean client holds.", source="FedKF code")
+    lambda1: float = real(
+        0.1,
+        low=0.0,
+        high=10.0,
+        log=True,
+        symbol="λ1",
+        doc="Weight of the generator's one-hot loss.",
+        source="FedKF Eq. 5",
+        tune=(1e-3, 1.0),
+    )
+    lambda2: float = real(
+        0.1,
+        low=0.0,
+        high=10.0,
+        log=True,
+        symbol="λ2",
+        doc="Weight of the generator's activation loss.",
+        source="FedKF Eq. 5",
+        tune=(1e-4, 1.0),
+    )
+    gamma: float = real(
+        1.0,
+        low=0.0,
+        high=100.0,
+        log=True,
+        symbol="γ",
+        doc="Weight of the distillation; 0 is FedAvg.",
+        source="FedKF Eq. 8",
+        tune=(1e-2, 10.0),
+    )
+    teacher: str = choice(
+        "oca",
+        ("oca", "aca"),
+        doc="Who teaches: the average over every client's latest model, or (FedKF-) the model the client starts from.",
+        source="FedKF Sec. VI-A",
+        tune=True,
+    )
+    gen_lr: float = real(
+        1e-3,
+        low=1e-7,
+        high=1.0,
+        log=True,
+        symbol="β",
+        doc="Adam learning rate of the clients' generators.",
+        source="FedKF Sec. VI-A",
+        tune=(1e-5, 1e-2),
+    )
+    noise_dim: int = integer(
+        100,
+        low=1,
+        high=4096,
+        symbol="d",
+        doc="Width of the generator's noise; the code takes 1000 for CIFAR.",
+        source="FedKF code",
+    )
+    kd_from_round: int = integer(
+        2,
+        low=1,
+        high=100_000,
+        doc="First round with distillation; before it a client trains on its data alone.",
+        source="FedKF code",
+    )
+    kd_temperature: float = real(
+        1.0,
+        low=0.1,
+        high=100.0,
+        log=True,
+        symbol="T",
+        doc="Temperature of both softmaxes in L_KL.",
+        source="FedKF code",
+    )
+    kl_direction: str = choice(
+        "teacher_first", ("teacher_first", "literal"), doc="Position of the teacher in L_KL.", source="FedKF Eq. 6"
+    )
+    gen_adversarial: bool = flag(
+        False,
+        doc="Subtract γ L_KL from L_G: the generator seeks images on which student and teacher differ.",
+        source="FedKF code",
+    )
+    entropy_scale: str = choice(
+        "nats", ("nats", "unit"), doc="L_IE as printed, or divided by log C.", source="FedKF Eq. 3; code"
+    )
+    activation_norm: str = choice(
+        "mean",
+        ("mean", "sum"),
+        doc="L_A: mean over a sample's features, or their sum as printed.",
+        source="FedKF code; Eq. 4",
+    )
+    equal_local_steps: bool = flag(
+        True,
+        doc="With local_epochs every client passes over as many batches as the mean client holds.",
+        source="FedKF code",
+    )
 
 
 @dataclass(frozen=True)
@@ -98,8 +174,8 @@ def init(config: Config, fed: Federation, rng: Rng) -> State:
 
 
 def download(config: Config, fed: Federation, state: State, client: int) -> Payload:
-    """The ACA model, and in rounds with distillation the OCA model. FedKF- sends no second model: an empty entry says that
-    the first one teaches."""
+    """The ACA model, and in rounds with distillation the OCA model. FedKF- sends no second model: an empty entry says
+    that the first one teaches."""
     payload = pack("model", state.model)
     if config.gamma == 0 or state.round + 1 < config.kd_from_round:
         return payload
@@ -108,7 +184,9 @@ def download(config: Config, fed: Federation, state: State, client: int) -> Payl
     return payload | pack("teacher", state.model if state.cache is None else state.cache.overall)
 
 
-def client(config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng) -> ClientResult:
+def client(
+    config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng
+) -> ClientResult:
     """Trains the received model on the client's data and, in rounds with distillation, on its generator's images."""
     model = unpack("model", payload)
     module = fed.network()
@@ -117,11 +195,17 @@ def client(config: Config, fed: Federation, payload: Payload, client_state: Clie
     fusion = Fusion(config, fed, taught_by, client_state, rng) if taught_by else None
     trained = train(planned(config, fed), module, data, rng, fusion or cross_entropy)
     model = take(module)
-    return ClientResult(upload=pack("model", model), client_state=fusion.client_state() if fusion else client_state, model=model, loss=trained.loss)
+    return ClientResult(
+        upload=pack("model", model),
+        client_state=fusion.client_state() if fusion else client_state,
+        model=model,
+        loss=trained.loss,
+    )
 
 
 def planned(config: Config, fed: Federation) -> Config:
-    """The configuration with E passes over the mean client's batches, `E · max(1, ⌊n/(N·B)⌋)` steps, where all do equally many."""
+    """The configuration with E passes over the mean client's batches, `E · max(1, ⌊n/(N·B)⌋)` steps, where all do
+    equally many."""
     if not (config.equal_local_steps and config.local_epochs):
         return config
     batches = max(1, sum(fed.sizes) // (fed.clients * config.batch_size))
@@ -131,12 +215,17 @@ def planned(config: Config, fed: Federation) -> Config:
 class Fusion:
     """The objective of Eq. (8) for `local.train`; every call also makes the generator's step on the same images."""
 
-    def __init__(self, config: Config, fed: Federation, teacher: Mapping[str, Tensor], client_state: ClientState | None, rng: Rng) -> None:
+    def __init__(
+        self, config: Config, fed: Federation, teacher: Mapping[str, Tensor], client_state: ClientState | None, rng: Rng
+    ) -> None:
         self.config = config
         self.teacher = fed.network(role="teacher")
         put(self.teacher, teacher)
         self.teacher.eval().requires_grad_(False)
-        self.generator = fed.cached(("noise generator", config.noise_dim), lambda: NoiseGenerator(fed.shape, config.noise_dim, fed.mean, fed.std))
+        self.generator = fed.cached(
+            ("noise generator", config.noise_dim),
+            lambda: NoiseGenerator(fed.shape, config.noise_dim, fed.mean, fed.std),
+        )
         self.generator.train()
         if client_state is None:  # every client starts from the same θ
             models.initialise(self.generator, fed.rng.torch("init", "noise generator"))
@@ -165,17 +254,19 @@ class Fusion:
         return F.cross_entropy(student(x), y) + c.gamma * distilled
 
     def client_state(self) -> ClientState:
-        """What is left of the round on the client."""
+        """What the client keeps after the round."""
         return ClientState(take(self.generator), take_state(self.adam, self.generator))
 
 
 def one_hot_loss(logits: Tensor) -> Tensor:
-    """Eq. (2): the mean cross-entropy of the teacher's logits `(B, C)` on their own argmax, which passes no gradient."""
+    """Eq. (2): the mean cross-entropy of the teacher's logits `(B, C)` on their own argmax, which passes no
+    gradient."""
     return F.cross_entropy(logits, logits.detach().argmax(dim=1))
 
 
 def information_entropy_loss(logits: Tensor, scale: str = "nats") -> Tensor:
-    """Eq. (3): `Σ_c p̄_c log p̄_c` of the batch's mean prediction, in [-log C, 0]; `unit` divides it by log C. Logits `(B, C)`.
+    """Eq. (3): `Σ_c p̄_c log p̄_c` of the batch's mean prediction, in [-log C, 0]; `unit` divides it by log C. Logits
+    `(B, C)`.
 
     The logarithm is formed from log-probabilities, so a class that is never predicted gives 0 and a finite gradient."""
     log_mean = torch.logsumexp(F.log_softmax(logits, dim=1), dim=0) - math.log(len(logits))
@@ -232,9 +323,16 @@ METHOD = Method(
     limits=(
         Limit({"gamma": 0}, equals="fedavg"),
         Limit({"gamma": 0, "active_clients": 2}, equals="fedavg", other={"active_clients": 2, "model_cache": True}),
-        Limit({"gamma": 0, "readout": "oca", "active_clients": 2}, equals="fedavg", other={"readout": "oca", "active_clients": 2}),
-        Limit({"gamma": 0, "readout": "oca", "cache_init": "w0", "active_clients": 2}, equals="fedavg",
-              other={"readout": "oca", "cache_init": "w0", "active_clients": 2}),
+        Limit(
+            {"gamma": 0, "readout": "oca", "active_clients": 2},
+            equals="fedavg",
+            other={"readout": "oca", "active_clients": 2},
+        ),
+        Limit(
+            {"gamma": 0, "readout": "oca", "cache_init": "w0", "active_clients": 2},
+            equals="fedavg",
+            other={"readout": "oca", "cache_init": "w0", "active_clients": 2},
+        ),
         Limit({"gamma": 0, "local_epochs": 2, "equal_local_steps": False}, equals="fedavg", other={"local_epochs": 2}),
         Limit({"kd_from_round": 100}, equals="fedavg"),
         # With every client drawn in every round the two averages are one.

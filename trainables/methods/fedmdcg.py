@@ -12,18 +12,19 @@ A client's model is D_i(F_i(x)). It keeps F_i and a generator G_i that imitates 
               KL(D_i(F_i(x)) ‖ D_i(ĝ)) + λ₄ mean (ĝ - F_i(x))² + λ₅ CE(D_i(ĝ), y) + λ₆ L_div                    (5)-(9)
     L_div     exp(-mean_jk d(ĝ_j, ĝ_k) · c_jk)                                                                  (7), (8)
               div0: c = d(z_j, z_k);   div1: c = d([z_j; y_j], [z_k; y_k]);   div2: c = d(z_j, z_k) exp(a(y_j, y_k))
-    server    [G, D] ← Σ_i n_i/n [G_i, D_i];   τ, p(y) from label counts;   distillation by server_agg          (10)-(12)
+    server    [G, D] ← Σ_i n_i/n [G_i, D_i];   τ, p(y) from label counts;   distillation by server_agg         (10)-(12)
 
     λ₁..λ₆ lambda1..lambda6    d ramp_power    R rounds (planned)    I_c local_steps    L_div diversity_kind
-    kdc: L_kl,1 + L_kl,2 + L_kl,3, kd: FedCG's step, both in `trainables.building_blocks.generator_aggregation`;   ave: only the average;
+    kdc: L_kl,1 + L_kl,2 + L_kl,3, kd: FedCG's step, both in `trainables.building_blocks.generator_aggregation`;
+    ave: only the average;
     ave_star: only the average, and λ₁ = λ₃ = 0, so that knowledge returns to clients at the feature level alone
 
 There is no global model; `g_acc_virtual` averages the complete local models. `train_loss` is the cross-entropy on data,
 the term that does not change with the ramp. `gd_loss` is CE(D_i(G_i(z, y)), y) after stage 2.
 
 Differs from the paper: teachers are the targets of every KL and detached; d is the mean square and a the mean absolute
-difference (the printed norms underflow to 0; `label_dist` gives the sum for a); extractors and generators start from the
-federation's common initial ones; the server's Adam starts anew each round, the clients' continue.
+difference (the printed norms underflow to 0; `label_dist` gives the sum for a); extractors and generators start from
+the federation's common initial ones; the server's Adam starts anew each round, the clients' continue.
 """
 
 from __future__ import annotations
@@ -59,27 +60,101 @@ _GD_SAMPLES = 256
 class Config(distillation_bases.LabelCounting, GeneratorAggregation):
     """FedMD-CG's loss weights, ramp and diversity."""
 
-    lambda1: float = real(1.0, low=0.0, high=10.0, symbol="λ₁", doc="Weight of the classifier's cross-entropy on the global generator's features.",
-                          source="FedMD-CG Eq. 4", tune=(0.0, 2.0))
-    lambda2: float = real(1.0, low=0.0, high=10.0, symbol="λ₂", doc="Weight of the extractor's squared distance to the global generator's features.",
-                          source="FedMD-CG Eq. 4", tune=(0.0, 2.0))
-    lambda3: float = real(1.0, low=0.0, high=10.0, symbol="λ₃", doc="Weight of the local model's distillation from the global generator's features.",
-                          source="FedMD-CG Eq. 4", tune=(0.0, 2.0))
-    lambda4: float = real(1.0, low=0.0, high=10.0, symbol="λ₄", doc="Weight of the local generator's squared distance to the extractor's features.",
-                          source="FedMD-CG Eq. 9", tune=(0.0, 2.0))
-    lambda5: float = real(1.0, low=0.0, high=10.0, symbol="λ₅", doc="Weight of the cross-entropy on the local generator's features.",
-                          source="FedMD-CG Eq. 9", tune=(0.0, 2.0))
-    lambda6: float = real(1.0, low=0.0, high=10.0, symbol="λ₆", doc="Weight of the local generator's diversity loss.",
-                          source="FedMD-CG Eq. 9", tune=(0.0, 2.0))
-    ramp_power: float = real(1.0, low=0.0, high=10.0, symbol="d", doc="λ₁, λ₂, λ₃ grow as ((r-1)/R)^d; 0: no ramp.",
-                             source="FedMD-CG App. E.1", tune=(0.0, 4.0))
-    diversity_kind: str = choice("div2", ("div0", "div1", "div2", "none"), symbol="L_div", doc="Which pairs of generated features must differ most.",
-                                 source="FedMD-CG Table 5", tune=True)
-    diversity_norm: str = choice("mean_sq", ("mean_sq", "mean_abs", "l2"), symbol="d(·,·)", doc="Distance inside the diversity loss.", source="FedMD-CG code")
-    label_dist: str = choice("mean", ("mean", "sum"), symbol="a", doc="L1 distance of one-hot labels in div2: mean over classes, or the paper's sum.",
-                             source="FedMD-CG Eq. 8")
-    kd_temperature_client: float = real(10.0, low=0.1, high=100.0, log=True, symbol="T_c", doc="Temperature of the KL of stage 1; stage 2 uses 1.",
-                                        source="FedMD-CG code", tune=(1.0, 20.0))
+    lambda1: float = real(
+        1.0,
+        low=0.0,
+        high=10.0,
+        symbol="λ₁",
+        doc="Weight of the classifier's cross-entropy on the global generator's features.",
+        source="FedMD-CG Eq. 4",
+        tune=(0.0, 2.0),
+    )
+    lambda2: float = real(
+        1.0,
+        low=0.0,
+        high=10.0,
+        symbol="λ₂",
+        doc="Weight of the extractor's squared distance to the global generator's features.",
+        source="FedMD-CG Eq. 4",
+        tune=(0.0, 2.0),
+    )
+    lambda3: float = real(
+        1.0,
+        low=0.0,
+        high=10.0,
+        symbol="λ₃",
+        doc="Weight of the local model's distillation from the global generator's features.",
+        source="FedMD-CG Eq. 4",
+        tune=(0.0, 2.0),
+    )
+    lambda4: float = real(
+        1.0,
+        low=0.0,
+        high=10.0,
+        symbol="λ₄",
+        doc="Weight of the local generator's squared distance to the extractor's features.",
+        source="FedMD-CG Eq. 9",
+        tune=(0.0, 2.0),
+    )
+    lambda5: float = real(
+        1.0,
+        low=0.0,
+        high=10.0,
+        symbol="λ₅",
+        doc="Weight of the cross-entropy on the local generator's features.",
+        source="FedMD-CG Eq. 9",
+        tune=(0.0, 2.0),
+    )
+    lambda6: float = real(
+        1.0,
+        low=0.0,
+        high=10.0,
+        symbol="λ₆",
+        doc="Weight of the local generator's diversity loss.",
+        source="FedMD-CG Eq. 9",
+        tune=(0.0, 2.0),
+    )
+    ramp_power: float = real(
+        1.0,
+        low=0.0,
+        high=10.0,
+        symbol="d",
+        doc="λ₁, λ₂, λ₃ grow as ((r-1)/R)^d; 0: no ramp.",
+        source="FedMD-CG App. E.1",
+        tune=(0.0, 4.0),
+    )
+    diversity_kind: str = choice(
+        "div2",
+        ("div0", "div1", "div2", "none"),
+        symbol="L_div",
+        doc="Which pairs of generated features must differ most.",
+        source="FedMD-CG Table 5",
+        tune=True,
+    )
+    diversity_norm: str = choice(
+        "mean_sq",
+        ("mean_sq", "mean_abs", "l2"),
+        symbol="d(·,·)",
+        doc="Distance inside the diversity loss.",
+        source="FedMD-CG code",
+    )
+    label_dist: str = choice(
+        "mean",
+        ("mean", "sum"),
+        symbol="a",
+        doc="L1 distance of one-hot labels in div2: mean over classes, or the paper's sum.",
+        source="FedMD-CG Eq. 8",
+    )
+    kd_temperature_client: float = real(
+        10.0,
+        low=0.1,
+        high=100.0,
+        log=True,
+        symbol="T_c",
+        doc="Temperature of the KL of stage 1; stage 2 uses 1.",
+        source="FedMD-CG code",
+        tune=(1.0, 20.0),
+    )
 
 
 @dataclass(frozen=True)
@@ -94,8 +169,8 @@ class State:
 
 @dataclass(frozen=True)
 class ClientState:
-    """What a client keeps: its extractor, its generator, the state of the generator's Adam, and for cumulative counts the
-    mask of samples drawn so far `(n,)`."""
+    """What a client keeps: its extractor, its generator, the state of the generator's Adam, and for cumulative counts
+    the mask of samples drawn so far `(n,)`."""
 
     body: Params
     generator: Params
@@ -113,7 +188,12 @@ class Weights(NamedTuple):
 
 def init(config: Config, fed: Federation, rng: Rng) -> State:
     """Draws generator and classifier; all labels equally likely until counts are known."""
-    return State(0, initial_generator(fed, config.noise_dim), head_of(fed.initial_params()), torch.full((fed.classes,), 1.0 / fed.classes))
+    return State(
+        0,
+        initial_generator(fed, config.noise_dim),
+        head_of(fed.initial_params()),
+        torch.full((fed.classes,), 1.0 / fed.classes),
+    )
 
 
 def download(config: Config, fed: Federation, state: State, client: int) -> Payload:
@@ -122,24 +202,33 @@ def download(config: Config, fed: Federation, state: State, client: int) -> Payl
     return pack("generator", state.generator) | pack("head", state.head) | public
 
 
-def client(config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng) -> ClientResult:
-    """Both stages; uploads the local generator, the local classifier and, unless label_weighting is `average`, label counts `(C,)`."""
+def client(
+    config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng
+) -> ClientResult:
+    """Both stages; uploads the local generator, the local classifier and, unless label_weighting is `average`, label
+    counts `(C,)`."""
     if client_state is None:
         client_state = ClientState(body_of(fed.initial_params()), initial_generator(fed, config.noise_dim), {}, None)
     module = fed.network()
     put(module, client_state.body | unpack("head", payload))
     factor = ramp(int(payload["round"]), fed.rounds, config.ramp_power)
     logits_too = config.server_agg != "ave_star"
-    weights = Weights(logits_too * factor * config.lambda1, factor * config.lambda2, logits_too * factor * config.lambda3)
+    weights = Weights(
+        logits_too * factor * config.lambda1, factor * config.lambda2, logits_too * factor * config.lambda3
+    )
     objective = _LocalObjective(config, fed, payload, weights, rng.child("stage 1"))
     trained = train(config, module, data, rng, objective)
     model = take(module)
     generator, adam, agreement = _train_generator(config, fed, model, client_state, data, rng)
     counts, seen = distillation_bases.label_counts(config, data, trained, client_state.seen)
     return ClientResult(
-        upload=pack("generator", generator) | pack("head", head_of(model)) | ({} if counts is None else {"label_counts": counts}),
-        client_state=ClientState(body_of(model), generator, adam, seen), model=model,
-        loss=float(objective.data_loss) / len(trained.drawn), metrics={"gd_loss": agreement},
+        upload=pack("generator", generator)
+        | pack("head", head_of(model))
+        | ({} if counts is None else {"label_counts": counts}),
+        client_state=ClientState(body_of(model), generator, adam, seen),
+        model=model,
+        loss=float(objective.data_loss) / len(trained.drawn),
+        metrics={"gd_loss": agreement},
     )
 
 
@@ -170,9 +259,19 @@ class _LocalObjective:
         return model_loss(self.config, self.weights, features, logits, y, made, made_logits, free_logits, free_y)
 
 
-def model_loss(config: Config, weights: Weights, features: Tensor, logits: Tensor, y: Tensor, made: Tensor | None, made_logits: Tensor | None,
-               free_logits: Tensor | None, free_y: Tensor | None) -> Tensor:
-    """Eq. (4). f `(B, p)`, D_i(f) `(B, C)`, y `(B,)`; g `(B, p)`, D_i(g); D_i(G(z', y')), y'. Terms without weight are not looked at."""
+def model_loss(
+    config: Config,
+    weights: Weights,
+    features: Tensor,
+    logits: Tensor,
+    y: Tensor,
+    made: Tensor | None,
+    made_logits: Tensor | None,
+    free_logits: Tensor | None,
+    free_y: Tensor | None,
+) -> Tensor:
+    """Eq. (4). f `(B, p)`, D_i(f) `(B, C)`, y `(B,)`; g `(B, p)`, D_i(g); D_i(G(z', y')), y'. Terms without weight are
+    not looked at."""
     loss = F.cross_entropy(logits, y)
     if weights.ce > 0 and free_logits is not None and free_y is not None:
         loss = loss + weights.ce * F.cross_entropy(free_logits, free_y)
@@ -183,7 +282,9 @@ def model_loss(config: Config, weights: Weights, features: Tensor, logits: Tenso
     return loss
 
 
-def _train_generator(config: Config, fed: Federation, model: Params, client_state: ClientState, data: ClientData, rng: Rng) -> tuple[Params, Params, float]:
+def _train_generator(
+    config: Config, fed: Federation, model: Params, client_state: ClientState, data: ClientData, rng: Rng
+) -> tuple[Params, Params, float]:
     """Stage 2: the trained generator, its Adam's state, and the G+D loss."""
     module = fed.network(role="frozen")
     put(module.eval().requires_grad_(False), model)
@@ -209,7 +310,9 @@ def _train_generator(config: Config, fed: Federation, model: Params, client_stat
     return take(generator), take_state(adam, generator), gd_loss(config, generator, module.head, labels, random)
 
 
-def generator_loss(config: Config, made: Tensor, made_logits: Tensor, features: Tensor, logits: Tensor, z: Tensor, y: Tensor) -> Tensor:
+def generator_loss(
+    config: Config, made: Tensor, made_logits: Tensor, features: Tensor, logits: Tensor, z: Tensor, y: Tensor
+) -> Tensor:
     """Eq. (9). ĝ `(B, p)`, D_i(ĝ) `(B, C)`, F_i(x) `(B, p)`, D_i(F_i(x)) `(B, C)`, z `(B, d)`, y `(B,)`."""
     loss = kd_kl(made_logits, logits)
     if config.lambda4 > 0:
@@ -223,7 +326,9 @@ def generator_loss(config: Config, made: Tensor, made_logits: Tensor, features: 
 
 def diversity_loss(config: Config, made: Tensor, z: Tensor, labels: Tensor) -> Tensor:
     """Eqs. (7), (8): ĝ `(B, p)`, z `(B, d)`, one-hot labels `(B, C)`; in (0, 1]."""
-    weight = pair_distances(torch.cat([z, labels], dim=1) if config.diversity_kind == "div1" else z, config.diversity_norm)
+    weight = pair_distances(
+        torch.cat([z, labels], dim=1) if config.diversity_kind == "div1" else z, config.diversity_norm
+    )
     if config.diversity_kind == "div2":
         between = pair_distances(labels, "mean_abs")
         weight = weight * torch.exp(between * labels.shape[1] if config.label_dist == "sum" else between)

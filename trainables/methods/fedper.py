@@ -11,7 +11,8 @@ Arivazhagan, Aggarwal, Singh, Choudhary: Federated Learning with Personalization
 Heads start from the federation's common initial model. There is no global model; `g_acc_virtual` measures what an
 average of the complete local models would be worth.
 
-Differs from the paper: the personal part is the network's head (as in FedMD-CG's comparison); the paper also tries more layers.
+Differs from the paper: the personal part is the network's head (as in FedMD-CG's comparison); the paper also tries more
+layers.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ def download(config: Config, fed: Federation, state: State, client: int) -> Payl
     return pack("model", state.shared)
 
 
-def job(config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng) -> LocalJob:
+def job(
+    config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng
+) -> LocalJob:
     """Trains the received θ together with the client's own φ_i."""
     own = client_state.private if client_state is not None else head_of(fed.initial_params())
     return LocalJob(fed.network(), unpack("model", payload) | own, _shared_and_kept)
@@ -69,7 +72,9 @@ client = client_of(job)
 
 def _shared_and_kept(model: Params, trained: LocalResult) -> ClientResult:
     """θ_i is uploaded, φ_i stays."""
-    return ClientResult(upload=pack("model", body_of(model)), client_state=ClientState(head_of(model)), model=model, loss=trained.loss)
+    return ClientResult(
+        upload=pack("model", body_of(model)), client_state=ClientState(head_of(model)), model=model, loss=trained.loss
+    )
 
 
 def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:

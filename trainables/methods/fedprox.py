@@ -36,8 +36,16 @@ from trainables.wire import Payload
 class Config(ModelCache):
     """Local training and the proximal term's weight."""
 
-    mu: float = real(0.001, low=0.0, high=1000.0, log=True, symbol="μ", doc="Weight of the proximal term.", source="FedProx Eq. 2; FedKF Sec. VI-A",
-                     tune=(1e-5, 10.0))
+    mu: float = real(
+        0.001,
+        low=0.0,
+        high=1000.0,
+        log=True,
+        symbol="μ",
+        doc="Weight of the proximal term.",
+        source="FedProx Eq. 2; FedKF Sec. VI-A",
+        tune=(1e-5, 10.0),
+    )
 
 
 def job(config: Config, fed: Federation, payload: Payload, client_state: None, data: ClientData, rng: Rng) -> LocalJob:
@@ -66,19 +74,27 @@ def squared_distance(parameters: Iterable[Tensor], anchor: Sequence[Tensor]) -> 
     return torch.stack([(p - a).square().sum() for p, a in zip(parameters, anchor, strict=True)]).sum()
 
 
-METHOD = caching(Method(
-    name="fedprox",
-    title="FedProx",
-    reference="Li et al., MLSys 2020",
-    family="one global model",
-    Config=Config,
-    State=fedavg.State,
-    init=fedavg.init,
-    download=fedavg.download,
-    client=client,
-    job=job,
-    server=fedavg.server,
-    global_model=fedavg.global_model,
-    limits=(Limit({"mu": 0}, equals="fedavg"), Limit({"mu": 0, "readout": "oca", "active_clients": 2}, equals="fedavg",
-                                                     other={"readout": "oca", "active_clients": 2})),
-))
+METHOD = caching(
+    Method(
+        name="fedprox",
+        title="FedProx",
+        reference="Li et al., MLSys 2020",
+        family="one global model",
+        Config=Config,
+        State=fedavg.State,
+        init=fedavg.init,
+        download=fedavg.download,
+        client=client,
+        job=job,
+        server=fedavg.server,
+        global_model=fedavg.global_model,
+        limits=(
+            Limit({"mu": 0}, equals="fedavg"),
+            Limit(
+                {"mu": 0, "readout": "oca", "active_clients": 2},
+                equals="fedavg",
+                other={"readout": "oca", "active_clients": 2},
+            ),
+        ),
+    )
+)

@@ -5,13 +5,13 @@ Clients, ICLR 2021.
 
     K_i,t     the first k = ⌈R_i n⌉ channels of every layer
     client    θ_i ← θ[K_i,t];  I_c times:  θ_i ← θ_i - η ∇ CE(f(x; θ_i), y)      outputs of convolutions times 1/R_i
-    server    θ[l,k] ← Σ_(i: k ∈ K_i,t) p_i θ_i[l,k] / Σ_(i: k ∈ K_i,t) p_i        DFRD Eq. (1); kept where no client held it
+    server    θ[l,k] ← Σ_(i: k ∈ K_i,t) p_i θ_i[l,k] / Σ_(i: k ∈ K_i,t) p_i   DFRD Eq. (1); kept where no client held it
 
     R_i   width budget (1/2)^min(σ, ⌊ρ i/N⌋)      p_i   n_i (agg_weight = samples) or 1
     n     channels of the layer                    t     round, from 1
 
-Differs from the paper: entries are weighted by n_i (the code weighs all holders alike: agg_weight = uniform); the masked
-cross-entropy is off unless asked for.
+Differs from the paper: entries are weighted by n_i (the code weighs all holders alike: agg_weight = uniform); the
+masked cross-entropy is off unless asked for.
 """
 
 from __future__ import annotations
@@ -22,7 +22,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainables.building_blocks.partial_training import PartialTraining, State, aggregate, global_model, init, returned, submodel_job
+from trainables.building_blocks.partial_training import (
+    PartialTraining,
+    State,
+    aggregate,
+    global_model,
+    init,
+    returned,
+    submodel_job,
+)
 from trainables.building_blocks.submodels import Channels, choose, extract
 from trainables.federation import ClientData, Federation
 from trainables.local import LocalJob, client_of

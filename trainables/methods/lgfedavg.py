@@ -59,7 +59,9 @@ def download(config: Config, fed: Federation, state: State, client: int) -> Payl
     return pack("model", state.shared)
 
 
-def job(config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng) -> LocalJob:
+def job(
+    config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng
+) -> LocalJob:
     """Trains the received φ together with the client's own θ_i."""
     own = client_state.private if client_state is not None else body_of(fed.initial_params())
     return LocalJob(fed.network(), unpack("model", payload) | own, _shared_and_kept)
@@ -70,7 +72,9 @@ client = client_of(job)
 
 def _shared_and_kept(model: Params, trained: LocalResult) -> ClientResult:
     """φ_i is uploaded, θ_i stays."""
-    return ClientResult(upload=pack("model", head_of(model)), client_state=ClientState(body_of(model)), model=model, loss=trained.loss)
+    return ClientResult(
+        upload=pack("model", head_of(model)), client_state=ClientState(body_of(model)), model=model, loss=trained.loss
+    )
 
 
 def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:

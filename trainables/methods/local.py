@@ -1,7 +1,7 @@
 """Local Training: every client by itself, the floor that federated methods are measured against.
 
-The baseline "LT" of FedMD-CG's tables (Luo, Wang, Li, Lan, Gao, Shu: Privacy-Preserving Federated Learning with Consistency
-via Knowledge Distillation Using Conditional Generator).
+The baseline "LT" of FedMD-CG's tables (Luo, Wang, Li, Lan, Gao, Shu: Privacy-Preserving Federated Learning with
+Consistency via Knowledge Distillation Using Conditional Generator).
 
     client   I_c times:  w_i ← w_i - η ∇ CE(f(x; w_i), y)
     server   nothing; there is no global model
@@ -55,7 +55,9 @@ def download(config: Config, fed: Federation, state: State, client: int) -> Payl
     return {}
 
 
-def job(config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng) -> LocalJob:
+def job(
+    config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng
+) -> LocalJob:
     """Goes on training the client's own model; uploads nothing."""
     return LocalJob(fed.network(), client_state.model if client_state is not None else fed.initial_params(), _kept)
 

@@ -13,10 +13,11 @@ The server's step is an average in which the old model takes part, and is comput
 
     w ← (Σ_k a_k w_k + b w) / (Σ_k a_k + b),      a_k = F_k^q,      b = q/η Σ_k F_k^(q-1) ‖w - w_k‖²
 
-All F_k are divided by the largest power first, which changes nothing but keeps large q finite. With q = 0 the loss is not
-sent and the step is FedAvg's with equal weights.
+All F_k are divided by the largest power first, which changes nothing but keeps large q finite. With q = 0 the loss is
+not sent and the step is FedAvg's with equal weights.
 
-Differs from the paper: clients are drawn uniformly (the paper draws them by size); 1e-10 is added to F_k, as in its code.
+Differs from the paper: clients are drawn uniformly (the paper draws them by size); 1e-10 is added to F_k, as in its
+code.
 """
 
 from __future__ import annotations
@@ -48,8 +49,16 @@ _BATCH = 1024
 class Config(ModelCache):
     """Local training and the fairness exponent."""
 
-    q: float = real(1e-4, low=0.0, high=100.0, log=True, symbol="q", doc="Fairness: how much more a client of high loss counts.",
-                    source="q-FFL Eq. 2; FedKF Sec. VI-A", tune=(1e-5, 10.0))
+    q: float = real(
+        1e-4,
+        low=0.0,
+        high=100.0,
+        log=True,
+        symbol="q",
+        doc="Fairness: how much more a client of high loss counts.",
+        source="q-FFL Eq. 2; FedKF Sec. VI-A",
+        tune=(1e-5, 10.0),
+    )
 
 
 def job(config: Config, fed: Federation, payload: Payload, client_state: None, data: ClientData, rng: Rng) -> LocalJob:
@@ -97,22 +106,26 @@ def fair_step(q: float, lr: float, old: Params, models: Sequence[Params], losses
 
 def _squared_distance(a: Params, b: Params) -> Tensor:
     """`‖a - b‖²` over all floating-point tensors, in float64 on the CPU."""
-    return torch.stack([(a[k].double() - b[k].double()).square().sum().cpu() for k in a if a[k].is_floating_point()]).sum()
+    return torch.stack(
+        [(a[k].double() - b[k].double()).square().sum().cpu() for k in a if a[k].is_floating_point()]
+    ).sum()
 
 
-METHOD = caching(Method(
-    name="qffl",
-    title="q-FFL",
-    reference="Li et al., ICLR 2020",
-    family="one global model",
-    Config=Config,
-    State=fedavg.State,
-    init=fedavg.init,
-    download=fedavg.download,
-    client=client,
-    job=job,
-    server=server,
-    global_model=fedavg.global_model,
-    # FedAvg weighs clients by size: the two agree where all are of one size.
-    limits=(Limit({"q": 0, "partition": "iid"}, equals="fedavg", other={"partition": "iid"}),),
-))
+METHOD = caching(
+    Method(
+        name="qffl",
+        title="q-FFL",
+        reference="Li et al., ICLR 2020",
+        family="one global model",
+        Config=Config,
+        State=fedavg.State,
+        init=fedavg.init,
+        download=fedavg.download,
+        client=client,
+        job=job,
+        server=server,
+        global_model=fedavg.global_model,
+        # FedAvg weighs clients by size: the two agree where all are of one size.
+        limits=(Limit({"q": 0, "partition": "iid"}, equals="fedavg", other={"partition": "iid"}),),
+    )
+)

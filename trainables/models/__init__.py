@@ -1,4 +1,5 @@
-"""Models by name. A model is one file of this package that assigns `MODELS: dict[name, constructor]`; no list is edited.
+"""Models by name. A model is one file of this package that assigns `MODELS: dict[name, constructor]`; no list is
+edited.
 
     model = build("cnn", (3, 32, 32), classes=10, rate=0.25)
     initialise(model, rng.torch("init"))

@@ -22,9 +22,11 @@ Shape = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Axis:
-    """One tensor dimension that shrinks with the width: `group` names the channels, each of which owns `repeat` entries.
+    """One tensor dimension that shrinks with the width: `group` names the channels, each of which owns `repeat`
+    entries.
 
-    `repeat` is H·W where a flattened feature map feeds a linear layer: entries c·H·W … (c+1)·H·W − 1 belong to channel c."""
+    `repeat` is H·W where a flattened feature map feeds a linear layer: entries c·H·W … (c+1)·H·W − 1 belong to channel
+    c."""
 
     group: str
     repeat: int = 1
@@ -34,7 +36,8 @@ Axes = tuple[Axis | None, ...]
 
 
 def width(size: int, rate: float) -> int:
-    """ceil(R·n), with R taken as the nearest fraction of small denominator so that 0.1·30 is 3 and not ceil(3.0000000000000004)."""
+    """ceil(R·n), with R taken as the nearest fraction of small denominator so that 0.1·30 is 3 and not
+    ceil(3.0000000000000004)."""
     return math.ceil(Fraction(rate).limit_denominator(10_000) * size)
 
 
@@ -88,11 +91,12 @@ class Model(nn.Module):
 
 
 def initialise(module: nn.Module, generator: torch.Generator) -> None:
-    """Redraws every parameter of `module` from `generator` with PyTorch's default distributions, in the order of `modules()`.
+    """Redraws every parameter of `module` from `generator` with PyTorch's default distributions, in the order of
+    `modules()`.
 
-    Convolution and linear weights and biases ~ U(−b, b) with b = 1/sqrt(fan_in); normalisation weight 1, bias 0. A module
-    with `convolutions = "he"` draws convolution weights from N(0, 2/(k·k·out)) instead (He et al. 2015, fan out).
-    The same generator state gives the same bits; the global generator is not touched."""
+    Convolution and linear weights and biases ~ U(−b, b) with b = 1/sqrt(fan_in); normalisation weight 1, bias 0. A
+    module with `convolutions = "he"` draws convolution weights from N(0, 2/(k·k·out)) instead (He et al. 2015, fan
+    out). The same generator state gives the same bits; the global generator is not touched."""
     for name, part in module.named_modules():
         if isinstance(part, nn.Conv2d | nn.Linear):
             bound = 1.0 / math.sqrt(part.weight[0].numel())

@@ -6,7 +6,8 @@ conv 5×5, 6 → ReLU → max-pool 2 → conv 5×5, 16 → ReLU → max-pool 2 �
 Written for 32×32. A smaller side is padded with zeros to 32, evenly on both ends: for 28×28 this is the padding of 2
 that LeCun's network has in its first layer; 8×8 digits sit in the middle of an empty field. A larger image leaves a map
 of more than 1×1 after the third convolution, which is flattened (64×64: 9×9, so 9720 features).
-The scaler acts on the three convolutions. Pooling comes before scaler and ReLU, which gives the same values and gradients.
+The scaler acts on the three convolutions. Pooling comes before scaler and ReLU, which gives the same values and
+gradients.
 """
 
 from __future__ import annotations
@@ -49,12 +50,15 @@ class LeNet5(Model):
         return F.relu(self.scaled(self._third(x))).flatten(1)
 
     def _third(self, x: Tensor) -> Tensor:
-        """The third convolution. Over a map of its own size it is a matrix product, which takes a fraction of the time."""
+        """The third convolution. Over a map of its own size it is a matrix product, which takes a fraction of the
+        time."""
         if x.shape[-2:] != self.conv3.weight.shape[-2:]:
             made: Tensor = self.conv3(x)
             return made
-        # Channels last, as they lie, so that nothing is copied.
-        return F.linear(x.permute(0, 2, 3, 1).flatten(1), self.conv3.weight.permute(0, 2, 3, 1).flatten(1), self.conv3.bias)
+        # Channels last, as they are stored, so that nothing is copied.
+        return F.linear(
+            x.permute(0, 2, 3, 1).flatten(1), self.conv3.weight.permute(0, 2, 3, 1).flatten(1), self.conv3.bias
+        )
 
 
 def _map_side(side: int) -> int:

@@ -21,14 +21,18 @@ class LeNet5Paper(Model):
     def __init__(self, shape: Shape, classes: int, rate: float, scaler: bool) -> None:
         super().__init__(shape, classes, rate, scaler)
         channels, height, width = shape
-        conv1, conv2, fc1, fc2 = (self.channels(name, n) for name, n in (("conv1", 6), ("conv2", 16), ("fc1", 120), ("fc2", 84)))
+        conv1, conv2, fc1, fc2 = (
+            self.channels(name, n) for name, n in (("conv1", 6), ("conv2", 16), ("fc1", 120), ("fc2", 84))
+        )
         top, left = max(28 - height, 0), max(28 - width, 0)
         self.pad = (left // 2, left - left // 2, top // 2, top - top // 2)
         area = _map_side(height + top) * _map_side(width + left)
 
         self.conv1, self.conv2 = nn.Conv2d(channels, conv1, 5), nn.Conv2d(conv1, conv2, 5)
         self.feature_width = conv2 * area
-        self.head = nn.Sequential(nn.Linear(self.feature_width, fc1), nn.ReLU(), nn.Linear(fc1, fc2), nn.ReLU(), nn.Linear(fc2, classes))
+        self.head = nn.Sequential(
+            nn.Linear(self.feature_width, fc1), nn.ReLU(), nn.Linear(fc1, fc2), nn.ReLU(), nn.Linear(fc2, classes)
+        )
 
         self.declare("conv1", Axis("conv1"))
         self.declare("conv2", Axis("conv2"), Axis("conv1"))

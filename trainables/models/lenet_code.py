@@ -1,7 +1,8 @@
 """The backbone behind FedMD-CG's reported numbers (from its code).
 
-conv 3×3 stride 2, 16 → BatchNorm → ReLU → max-pool 2 → conv 3×3 stride 2, 32 → BatchNorm → ReLU → max-pool 2   (features)
-→ linear h → linear C, with no activation between the two                                                        (head)
+conv 3×3 stride 2, 16 → BatchNorm → ReLU → max-pool 2 → conv 3×3 stride 2, 32 → BatchNorm → ReLU → max-pool 2
+(features) → linear h → linear C, with no activation between the two
+(head)
 
 28×28 and 32×32 both leave 32 maps of 2×2, p = 128. h is 128 for EMNIST and CIFAR-10 (`lenet_code`) and 64 for
 Fashion-MNIST (`lenet_code_64`). Images of less than 16 pixels are convolved with stride 1, so that 8×8 digits leave 2×2

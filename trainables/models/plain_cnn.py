@@ -1,12 +1,13 @@
 """The two CNNs of DHF's clients, without normalisation: features of width 512 whatever the depth.
 
 cnn2   the "4-layer CNN", FedAvg's network as in PFLlib: twice conv 5×5 (32, 64) → ReLU → max-pool 2, linear 512 → ReLU
-cnn3   the "5-layer CNN", one convolution deeper: conv 3×3, padding 1 (32, 64, 128) → ReLU → max-pool 2, linear 512 → ReLU
+cnn3   the "5-layer CNN", one convolution deeper: conv 3×3, padding 1 (32, 64, 128) → ReLU → max-pool 2, linear 512 →
+       ReLU
        (features, 512) → linear C (head)
 
-cnn2's convolutions have no padding; images with a side below 16, which would not survive two of them, are padded by 2 in
-each. A map that has shrunk to less than 2×2 is not pooled any more. The scaler acts on the convolutions. Pooling comes
-before the ReLU, which gives the same values and gradients. 0.88 M parameters for cnn2 on 3×32×32 and 10 classes.
+cnn2's convolutions have no padding; images with a side below 16, which would not survive two of them, are padded by 2
+in each. A map that has shrunk to less than 2×2 is not pooled any more. The scaler acts on the convolutions. Pooling
+comes before the ReLU, which gives the same values and gradients. 0.88 M parameters for cnn2 on 3×32×32 and 10 classes.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ _SMALL = 16
 class PlainCNN(Model):
     """Groups `conv1` … `convN`, one per convolution, and `fc` (512)."""
 
-    def __init__(self, shape: Shape, classes: int, rate: float, scaler: bool, *, widths: tuple[int, ...], kernel: int, pad: bool) -> None:
+    def __init__(
+        self, shape: Shape, classes: int, rate: float, scaler: bool, *, widths: tuple[int, ...], kernel: int, pad: bool
+    ) -> None:
         super().__init__(shape, classes, rate, scaler)
         padding = kernel // 2 if pad or min(shape[1:]) < _SMALL else 0
         self.convs = nn.ModuleList()

@@ -26,13 +26,20 @@ def check(precision: str, device: torch.device) -> None:
     """Raises `UserError` where the device has no bfloat16 arithmetic; emulating it would be slower than float32."""
     if precision == "bf16" and not supported(device):
         what = "GPU" if device.type == "cuda" else "processor (no AMX, AVX512-BF16 or ARM BF16)"
-        raise UserError(sentence("precision", f"fp32 on this {what}, which has no bfloat16 arithmetic", precision, fix="Use --set precision=fp32."))
+        raise UserError(
+            sentence(
+                "precision",
+                f"fp32 on this {what}, which has no bfloat16 arithmetic",
+                precision,
+                fix="Use --set precision=fp32.",
+            )
+        )
 
 
 def supported(device: torch.device) -> bool:
     """Whether `device` computes in bfloat16 itself."""
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return bool(_FLAGS & processor_flags())
 
 
@@ -43,7 +50,12 @@ def processor_flags() -> frozenset[str]:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return frozenset()
-    return frozenset(flag for line in lines if line.lower().startswith(("flags", "features")) for flag in line.partition(":")[2].split())
+    return frozenset(
+        flag
+        for line in lines
+        if line.lower().startswith(("flags", "features"))
+        for flag in line.partition(":")[2].split()
+    )
 
 
 def lower(module: nn.Module, device: torch.device) -> None:

@@ -4,7 +4,8 @@ Stem conv 3×3 stride 1; four stages of basic blocks, widths 64-128-256-512, str
 (ResNet-18, CIFAR-100), [2,3,2,2] (ResNet-20, Tiny-ImageNet and Food101) or [1,1,1,1] (ResNet-10); BatchNorm → ReLU →
 average pool → linear.
 
-    block(x):  a = relu(bn1(x));  out = conv2(relu(bn2(conv1(a)))) + shortcut      shortcut = x, or conv1×1(a) where the shape changes
+    block(x):  a = relu(bn1(x));  out = conv2(relu(bn2(conv1(a)))) + shortcut
+               shortcut = x, or conv1×1(a) where the shape changes
 
 The scaler sits before each BatchNorm, as in HeteroFL's and DFDG's code. Everything that reaches a BatchNorm is a sum of
 convolution outputs, so this equals scaling each convolution's output.
@@ -39,7 +40,8 @@ class _Block(nn.Module):
         active = F.relu(self.norm1(scaled(x)))
         shortcut: Tensor = x if self.shortcut is None else self.shortcut(active)
         inner = F.relu(self.norm2(scaled(self.conv1(active))))
-        return shortcut + self.conv2(inner)
+        residual: Tensor = self.conv2(inner)
+        return shortcut + residual
 
 
 class ResNet(Model):
@@ -55,7 +57,13 @@ class ResNet(Model):
             out_axis, out = Axis(f"stage{stage}"), self.channels(f"stage{stage}", size)
             for i in range(depth):
                 inner = Axis(f"stage{stage}.{i}")
-                block = _Block(channels, self.channels(inner.group, size), out, stride=2 if axis != out_axis else 1, reshape=axis != out_axis)
+                block = _Block(
+                    channels,
+                    self.channels(inner.group, size),
+                    out,
+                    stride=2 if axis != out_axis else 1,
+                    reshape=axis != out_axis,
+                )
                 path = f"blocks.{len(self.blocks)}"
                 self.blocks.append(block)
                 self.declare(f"{path}.norm1", axis)

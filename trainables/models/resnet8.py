@@ -1,13 +1,15 @@
 """ResNet-8 as FedKF uses it on CIFAR: every BatchNorm is a GroupNorm with one channel per group.
 
-Stem conv 3×3, 64 → norm → ReLU; three stages of one basic block, widths 64-128-256, strides 1-2-2; average pool; linear.
+Stem conv 3×3, 64 → norm → ReLU; three stages of one basic block, widths 64-128-256, strides 1-2-2; average pool;
+linear.
 
-    block(x):  relu(norm2(conv2(relu(norm1(conv1(x))))) + shortcut)      shortcut = x, or norm(conv1×1(x)) where the shape changes
+    block(x):  relu(norm2(conv2(relu(norm1(conv1(x))))) + shortcut)
+               shortcut = x, or norm(conv1×1(x)) where the shape changes
 
 One channel per group normalises each channel of each sample over its own map, so no sample sees another one. A map of
-1×1 has no spread and leaves the bias alone: images need at least 5 pixels a side. No convolution has a bias; weights are
-He's. The scaler sits before each norm, as in `trainables.models.resnet`, and so do the groups `stage1` … `stage3` (block
-outputs) and `stage{s}.middle`.
+1×1 has no variance, and only the bias is left of it: images need at least 5 pixels a side. No convolution has a bias;
+weights are He's. The scaler sits before each norm, as in `trainables.models.resnet`, and so do the groups `stage1` …
+`stage3` (block outputs) and `stage{s}.middle`.
 """
 
 from __future__ import annotations
@@ -38,7 +40,12 @@ class ResNet8(Model):
             middle = Axis(f"{after.group}.middle")
             stride = 1 if stage == 1 else 2
             inner = self.channels(middle.group, _WIDTHS[stage])
-            layers = {"conv1": _conv(into, inner, 3, stride), "conv1_norm": _norm(inner), "conv2": _conv(inner, out, 3, 1), "conv2_norm": _norm(out)}
+            layers = {
+                "conv1": _conv(into, inner, 3, stride),
+                "conv1_norm": _norm(inner),
+                "conv2": _conv(inner, out, 3, 1),
+                "conv2_norm": _norm(out),
+            }
             if stride > 1:
                 layers |= {"shortcut": _conv(into, out, 1, stride), "shortcut_norm": _norm(out)}
             self.stages.append(nn.ModuleDict(layers))

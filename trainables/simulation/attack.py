@@ -1,4 +1,5 @@
-"""Deep leakage from gradients (DLG): what a curious server can rebuild of a client's images from what the client uploads.
+"""Deep leakage from gradients (DLG): what a curious server can rebuild of a client's images from what the client
+uploads.
 
 Zhu, Liu, Han: Deep Leakage from Gradients, NeurIPS 2019. Protocol of FedMD-CG's Table 2, whose script is not public,
 so network, steps and noise are those of the authors' demonstration (mit-han-lab/dlg).
@@ -65,7 +66,10 @@ class Network(nn.Module):
     def __init__(self, shape: tuple[int, int, int], classes: int) -> None:
         super().__init__()
         channels, height, width = shape
-        convs = [nn.Conv2d(before, _CHANNELS, 5, stride=stride, padding=2) for before, stride in ((channels, 2), (_CHANNELS, 2), (_CHANNELS, 1))]
+        convs = [
+            nn.Conv2d(before, _CHANNELS, 5, stride=stride, padding=2)
+            for before, stride in ((channels, 2), (_CHANNELS, 2), (_CHANNELS, 1))
+        ]
         self.convs = nn.ModuleList(convs)
         self.head = nn.Linear(_CHANNELS * math.ceil(height / 4) * math.ceil(width / 4), classes)
 
@@ -83,10 +87,11 @@ def part_of(name: str) -> str:
 
 
 def sent(network: nn.Module, payload: Mapping[str, Tensor]) -> set[str]:
-    """What a client uploads: the parts of its `network`, by name and shape of the entries, and the prefixes of all else.
+    """What a client uploads: the parts of its `network`, by name and shape of the entries, and the prefixes of all
+    else.
 
-    An entry `prefix/name` is the network's parameter `name`, or `prefix.name`. A part counts as sent as soon as one of its
-    tensors is, so a method is never taken for more private than it is."""
+    An entry `prefix/name` is the network's parameter `name`, or `prefix.name`. A part counts as sent as soon as one of
+    its tensors is, so a method is never taken for more private than it is."""
     own = {name: parameter.shape for name, parameter in network.named_parameters()}
     found = set()
     for key, tensor in payload.items():
@@ -97,9 +102,17 @@ def sent(network: nn.Module, payload: Mapping[str, Tensor]) -> set[str]:
 
 
 def attack(
-    fed: Federation, clients: Sequence[ClientData], shared: Collection[str], *, images: int, steps: int, private: str, watch: Watcher | None = None,
+    fed: Federation,
+    clients: Sequence[ClientData],
+    shared: Collection[str],
+    *,
+    images: int,
+    steps: int,
+    private: str,
+    watch: Watcher | None = None,
 ) -> list[Leak]:
-    """Attacks `images` victims, one image of one client each. `shared`: what is sent, of which `PARTS` matter; `private`: see above."""
+    """Attacks `images` victims, one image of one client each. `shared`: what is sent, of which `PARTS` matter;
+    `private`: see above."""
     rng = fed.rng.child("attack")
     order = rng.numpy("clients").permutation(len(clients)).tolist()
     leaks = []
@@ -108,14 +121,30 @@ def attack(
         chosen = int(rng.numpy("image", k).integers(len(data)))
         x = data.images[data.indices[chosen : chosen + 1]].to(fed.device, torch.float32) / 255.0
         y = data.y[chosen : chosen + 1].to(fed.device)
-        recovered, mismatch = recover(x, y, fed.classes, shared, rng.child("victim", k), steps=steps, private=private,
-                                      watch=None if watch is None else partial(watch, k))
+        recovered, mismatch = recover(
+            x,
+            y,
+            fed.classes,
+            shared,
+            rng.child("victim", k),
+            steps=steps,
+            private=private,
+            watch=None if watch is None else partial(watch, k),
+        )
         leaks.append(Leak(data.client, int(y), x[0].cpu(), recovered[0].cpu(), psnr(recovered, x), mismatch))
     return leaks
 
 
 def recover(
-    x: Tensor, y: Tensor, classes: int, shared: Collection[str], rng: Rng, *, steps: int, private: str, watch: Callable[[int, float], None] | None = None,
+    x: Tensor,
+    y: Tensor,
+    classes: int,
+    shared: Collection[str],
+    rng: Rng,
+    *,
+    steps: int,
+    private: str,
+    watch: Callable[[int, float], None] | None = None,
 ) -> tuple[Tensor, float]:
     """The attacker's image for the victim `x` `(1, ch, H, W)` of label `y` `(1,)`, clamped to [0, 1], and its mismatch.
 
@@ -169,7 +198,8 @@ def draw(network: nn.Module, parts: Collection[str], generator: torch.Generator)
 
 
 def psnr(recovered: Tensor, original: Tensor) -> float:
-    """Peak signal-to-noise ratio in dB of images in [0, 1]; capped at 100 dB, where the error is below float's precision."""
+    """Peak signal-to-noise ratio in dB of images in [0, 1]; capped at 100 dB, where the error is below float's
+    precision."""
     error = float(((recovered.double() - original.double()) ** 2).mean())
     return 10.0 * math.log10(1.0 / max(error, 1e-10))
 

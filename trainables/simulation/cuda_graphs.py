@@ -1,8 +1,9 @@
 """Clients one after the other, their SGD step recorded once as a CUDA graph and replayed (`executor: graph`).
 
 A step of a small network is a hundred kernels of a few microseconds each, and a GPU waits longer for the processor to
-launch them than it computes. A recorded step is launched as one. What it reads and writes must stay where it is: weights
-and buffers (a federation's modules are reused), the batch, the tensors of the objective, momentum, the sum of losses.
+launch them than it computes. A recorded step is launched as one. What it reads and writes must stay where it is:
+weights and buffers (a federation's modules are reused), the batch, the tensors of the objective, momentum, the sum of
+losses.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from trainables.params import put, take
 from trainables.simulation.executors import Task, shapes
 from trainables.wire import ClientResult
 
-#: Makes of a step without arguments one that does the same to the same tensors, and may run the step meanwhile.
+#: Turns a step without arguments into one that does the same to the same tensors; it may run the step while it does so.
 Recorder = Callable[[Callable[[], None]], Callable[[], None]]
 #: Recorded steps kept; one more takes the place of the oldest. Each holds on to the memory of its activations.
 KEPT = 16
@@ -64,7 +65,8 @@ class Graphs:
 
 
 class _Program:
-    """One recorded step with the tensors it works on. It keeps the job it was made of, so that no other takes that one's identity."""
+    """One recorded step with the tensors it works on. It keeps the job it was made of, so that Python gives its `id` to
+    no other job."""
 
     def __init__(self, config: LocalTraining, job: LocalJob, x: Tensor, y: Tensor, record: Recorder) -> None:
         self._job, self._module = job, job.module
@@ -110,7 +112,11 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 
 
 def _identity(objective: Callable[..., Any]) -> object:
-    """Equal for objectives that are the same function of the same objects, though bound anew for every client."""
+    """Equal for objectives that are the same function of the same objects, even if every client binds them again."""
     if isinstance(objective, partial):
-        return objective.func, tuple(map(id, objective.args)), tuple((name, id(value)) for name, value in objective.keywords.items())
+        return (
+            objective.func,
+            tuple(map(id, objective.args)),
+            tuple((name, id(value)) for name, value in objective.keywords.items()),
+        )
     return objective

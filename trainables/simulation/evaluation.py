@@ -1,4 +1,5 @@
-"""What a round's models are worth: global and local accuracy, fairness over clients, and their validation twins.
+"""How good a round's models are: global and local accuracy and fairness over clients, on the validation share and the
+test set.
 
 The global model is run once over the test set and once over the validation share; every per-client number follows from
 those predictions. A local model is run on its client's own share only. No gradient, few large batches of equal size
@@ -28,11 +29,13 @@ def logits_of(module: nn.Module, data: FederatedData, part: Part, positions: Ten
 
 
 def global_metrics(module: nn.Module, data: FederatedData) -> tuple[dict[str, float], list[float]]:
-    """Metrics of a global model (test set and `val_` twins) and the per-client accuracies on the test side.
+    """Metrics of a global model (on the test set, and on the validation share as `val_…`) and the per-client accuracies
+    on the test side.
 
-    `module` holds the model's weights. A client's accuracy `a_k` is taken on its own measured samples where clients keep
-    some, else on all of them reweighted to the client's label mix: `a_k = Σ_y n_k^y/n_k · accuracy on class y`. A client too
-    small to keep a sample, or none of whose classes is measured, has no accuracy (nan) and no part in AMP, FM and WLP."""
+    `module` holds the model's weights. A client's accuracy `a_k` is taken on its own measured samples where clients
+    keep some, else on all of them reweighted to the client's label mix: `a_k = Σ_y n_k^y/n_k · accuracy on class y`. A
+    client too small to keep a sample, or none of whose classes is measured, has no accuracy (nan) and no part in AMP,
+    FM and WLP."""
     metrics: dict[str, float] = {}
     per_client = torch.zeros(0)
     for prefix, part in _parts(data):
@@ -45,7 +48,10 @@ def global_metrics(module: nn.Module, data: FederatedData) -> tuple[dict[str, fl
             metrics[f"{prefix}p_acc_global"] = float(right.mean())
         else:
             per_client, weights = label_mix_accuracy(right, part.y, data.counts), data.counts.sum(dim=1).double()
-        metrics |= {f"{prefix}global_accuracy": float(right.mean()), f"{prefix}global_loss": float(F.cross_entropy(logits, y))}
+        metrics |= {
+            f"{prefix}global_accuracy": float(right.mean()),
+            f"{prefix}global_loss": float(F.cross_entropy(logits, y)),
+        }
         measured = per_client.isfinite()
         metrics |= {prefix + name: value for name, value in fairness(per_client[measured], weights[measured]).items()}
     return metrics, per_client.tolist()
@@ -53,8 +59,14 @@ def global_metrics(module: nn.Module, data: FederatedData) -> tuple[dict[str, fl
 
 def accuracy(module: nn.Module, data: FederatedData, name: str) -> dict[str, float]:
     """Plain accuracy of `module` on the test set and the validation share, as `name` and `val_name`."""
-    return {prefix + name: float((logits_of(module, data, part, torch.arange(len(part.indices))).argmax(dim=1).cpu() == part.y).double().mean())
-            for prefix, part in _parts(data)}
+    return {
+        prefix + name: float(
+            (logits_of(module, data, part, torch.arange(len(part.indices))).argmax(dim=1).cpu() == part.y)
+            .double()
+            .mean()
+        )
+        for prefix, part in _parts(data)
+    }
 
 
 def _parts(data: FederatedData) -> list[tuple[str, Part]]:
@@ -63,7 +75,8 @@ def _parts(data: FederatedData) -> list[tuple[str, Part]]:
 
 
 def label_mix_accuracy(right: Tensor, y: Tensor, counts: Tensor) -> Tensor:
-    """Per-client accuracy `(N,)` of predictions that are `right` `(n,)` on labels `y` `(n,)`, reweighted to `counts` `(N, C)`.
+    """Per-client accuracy `(N,)` of predictions that are `right` `(n,)` on labels `y` `(n,)`, reweighted to `counts`
+    `(N, C)`.
 
     Classes without a measured sample are left out of a client's mix; nan where that leaves none."""
     seen = torch.bincount(y, minlength=counts.shape[1]).double()
@@ -73,7 +86,8 @@ def label_mix_accuracy(right: Tensor, y: Tensor, counts: Tensor) -> Tensor:
 
 
 def fairness(accuracies: Tensor, weights: Tensor) -> dict[str, float]:
-    """FedKF Sec. III: `amp = Σ w_k a_k / Σ w_k`, `fm` = population variance of the a_k, `wlp = min_k a_k`; nan without clients."""
+    """FedKF Sec. III: `amp = Σ w_k a_k / Σ w_k`, `fm` = population variance of the a_k, `wlp = min_k a_k`; nan without
+    clients."""
     if not len(accuracies):
         return dict.fromkeys(("amp", "fm", "wlp"), float("nan"))
     return {
@@ -83,8 +97,11 @@ def fairness(accuracies: Tensor, weights: Tensor) -> dict[str, float]:
     }
 
 
-def local_metrics(fed: Federation, data: FederatedData, models: Mapping[int, Callable[[], nn.Module]]) -> tuple[dict[str, float], list[float | None]]:
-    """Local accuracy (test and validation) of the clients that trained, and the vector over all clients (None: did not train).
+def local_metrics(
+    fed: Federation, data: FederatedData, models: Mapping[int, Callable[[], nn.Module]]
+) -> tuple[dict[str, float], list[float | None]]:
+    """Local accuracy (test and validation) of the clients that trained, and the vector over all clients (None: did not
+    train).
 
     `models` gives each client's module, loaded, one at a time. A model runs on its client's own measured samples where
     clients keep some, else on its even share; the mean is weighted by n_i. With own samples `p_acc` pools them."""

@@ -3,17 +3,18 @@
 `loop` calls each client's own function. The others need a method whose clients are pure training jobs (`Method.job`).
 With `vmap` jobs of one architecture, width, number of steps and batch size are stacked, their gradients come from one
 vectorised program (`torch.func`), and one optimiser steps them all. SGD works entry by entry, so nothing passes from
-client to client. `graph` is in `trainables.simulation.cuda_graphs`. Batches are those of the loop; results agree to rounding.
+client to client. `graph` is in `trainables.simulation.cuda_graphs`. Batches are those of the loop; results agree to
+rounding.
 
-`auto` is `vmap` on CUDA where the method supports it, `loop` otherwise: on a CPU stacked convolutions become grouped ones,
-which cost 1.4 to 1.9 times as much as one client after the other.
+`auto` is `vmap` on CUDA where the method supports it, `loop` otherwise: on a CPU stacked convolutions become grouped
+ones, which cost 1.4 to 1.9 times as much as one client after the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -41,11 +42,18 @@ class Task:
 def check(executor: str, device: torch.device) -> None:
     """Raises `UserError` where the device cannot train clients that way."""
     if executor == "graph" and device.type != "cuda":
-        raise UserError(sentence("executor", "auto, loop or vmap on a processor, which has no CUDA graphs", executor, fix="Use --set executor=auto."))
+        raise UserError(
+            sentence(
+                "executor",
+                "auto, loop or vmap on a processor, which has no CUDA graphs",
+                executor,
+                fix="Use --set executor=auto.",
+            )
+        )
 
 
 def chosen(executor: str, method: Method, config: Any, device: torch.device) -> str:
-    """What `auto` stands for on this device; the others stand for themselves."""
+    """The executor that `auto` means on this device; every other name means itself."""
     if executor != "auto":
         return executor
     return "vmap" if device.type == "cuda" and stackable(method, config) else "loop"
@@ -56,10 +64,16 @@ def train_stacked(config: LocalTraining, tasks: Sequence[Task]) -> list[ClientRe
     drawn = [draw_batches(config, len(t.data), t.data.step_share, t.rng) for t in tasks]
     groups: dict[object, list[int]] = {}
     for place, (task, batches) in enumerate(zip(tasks, drawn, strict=True)):
-        groups.setdefault((tuple(batches.shape), *_architecture(task.job.module), shapes(task.job.given)), []).append(place)
+        groups.setdefault((tuple(batches.shape), *_architecture(task.job.module), shapes(task.job.given)), []).append(
+            place
+        )
     trained: dict[int, tuple[Params, LocalResult]] = {}
     for places in groups.values():
-        trained |= zip(places, _train_group(config, [tasks[p] for p in places], torch.stack([drawn[p] for p in places])), strict=True)
+        trained |= zip(
+            places,
+            _train_group(config, [tasks[p] for p in places], torch.stack([drawn[p] for p in places])),
+            strict=True,
+        )
     return [task.job.finish(*trained[place]) for place, task in enumerate(tasks)]
 
 
@@ -75,7 +89,9 @@ def _train_group(config: LocalTraining, tasks: Sequence[Task], drawn: Tensor) ->
     fixed = {name: tensor for name, tensor in every.items() if name not in trainable}
 
     def loss_of(weights: Params, fixed: Params, given: tuple[Any, ...], x: Tensor, y: Tensor) -> Tensor:
-        loss: Tensor = functional_call(held, {f"module.{name}": tensor for name, tensor in (weights | fixed).items()}, (given, x, y))
+        loss: Tensor = functional_call(
+            held, {f"module.{name}": tensor for name, tensor in (weights | fixed).items()}, (given, x, y)
+        )
         return loss
 
     step = vmap(grad_and_value(loss_of))
@@ -88,13 +104,17 @@ def _train_group(config: LocalTraining, tasks: Sequence[Task], drawn: Tensor) ->
         for xb, yb in zip(x.split(batch, dim=1), y.split(batch, dim=1), strict=True):
             gradients, losses = step(weights, fixed, given, xb, yb)
             for name, tensor in weights.items():
-                # The fused optimiser takes weights and gradients to lie alike, which `backward` sees to and `grad` does not.
-                lies_alike = gradients[name].stride() == tensor.stride()
-                tensor.grad = gradients[name] if lies_alike else torch.empty_like(tensor).copy_(gradients[name])
+                # The fused optimiser needs weights and gradients of one memory layout. `backward` gives that, `grad`
+                # does not.
+                same_layout = gradients[name].stride() == tensor.stride()
+                tensor.grad = gradients[name] if same_layout else torch.empty_like(tensor).copy_(gradients[name])
             optimiser.step()
             total += losses
     # A slice would share its memory with the other clients' weights: each client gets tensors of its own.
-    return [({name: tensor[k].clone() for name, tensor in every.items()}, LocalResult(float(total[k]) / steps, drawn[k])) for k in range(clients)]
+    return [
+        ({name: tensor[k].clone() for name, tensor in every.items()}, LocalResult(float(total[k]) / steps, drawn[k]))
+        for k in range(clients)
+    ]
 
 
 class _Held(nn.Module):
@@ -110,20 +130,25 @@ class _Held(nn.Module):
 
 
 def _architecture(module: nn.Module) -> tuple[object, ...]:
-    """What two modules must share to be one program: the class, the width and the scaler's factor, and every tensor's shape."""
+    """What two modules must share to be one program: the class, the width and the scaler's factor, and every tensor's
+    shape."""
     tensors = tuple((name, tensor.shape) for name, tensor in module.state_dict().items())
     return type(module), getattr(module, "name", None), getattr(module, "factor", None), tensors
 
 
 def stack(values: Sequence[Nested]) -> Nested:
-    """Equally built values (tensors, or tuples, lists and dictionaries of them) as one whose tensors have a first dimension more."""
+    """Equally built values (tensors, or tuples, lists and dictionaries of them) as one whose tensors have a first
+    dimension more."""
     first: Any = values[0]
     many: Any = values
+    stacked: Any
     if isinstance(first, Tensor):
-        return torch.stack(many)  # type: ignore[return-value]
-    if isinstance(first, dict):
-        return {key: stack([value[key] for value in many]) for key in first}  # type: ignore[return-value]
-    return type(first)(stack(list(parts)) for parts in zip(*many, strict=True))
+        stacked = torch.stack(many)
+    elif isinstance(first, dict):
+        stacked = {key: stack([value[key] for value in many]) for key in first}
+    else:
+        stacked = type(first)(stack(list(parts)) for parts in zip(*many, strict=True))
+    return cast(Nested, stacked)
 
 
 def shapes(value: Any) -> object:

@@ -1,7 +1,7 @@
-"""Who holds which samples: validation carved off first, then the partition, then each client's share of the test set.
+"""Who holds which samples: validation is set aside first, then the partition, then each client's share of the test set.
 
-Everything here is drawn from streams of the run's seed that name no hyper-parameter of training, so seed k deals the
-same cards to every configuration of a search.
+Everything here is drawn from streams of the run's seed that name no hyper-parameter of training, so every configuration
+of a search gets the same split for seed k.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _MOVED: dict[tuple[str, str], Images] = {}
 
 @dataclass(frozen=True)
 class Part:
-    """Samples to measure on: positions in the shared images, and each client's share of them (positions in `indices`)."""
+    """Samples to measure on: positions in the shared images, and each client's share of them (positions in
+    `indices`)."""
 
     indices: Tensor
     y: Tensor
@@ -58,7 +59,9 @@ class FederatedData:
         return normalise(self.images[part.indices[chosen]].to(self.mean.device), self.mean, self.std)
 
 
-def build(config: FederationConfig, seed: int, device: torch.device, data_dir: str | None = None) -> tuple[Federation, FederatedData]:
+def build(
+    config: FederationConfig, seed: int, device: torch.device, data_dir: str | None = None
+) -> tuple[Federation, FederatedData]:
     """The federation of one seed and its data. Raises `UserError` where the settings cannot be met."""
     precision.check(config.precision, device)
     source = data.load(config.dataset, data_dir)
@@ -72,8 +75,16 @@ def build(config: FederationConfig, seed: int, device: torch.device, data_dir: s
     train, validation = stratified_cut(train_y, 0.0 if inside else config.validation_fraction, rng.numpy("validation"))
     if config.partition == "dir_pfl":  # deals training and test data together
         train, test = np.concatenate([train, test]), test[:0]
-    dealt = partition(config.partition, labels[train], config.clients, classes=source.classes, rng=rng.numpy("partition"), omega=config.omega,
-                      classes_per_client=config.classes_per_client, min_size=config.min_samples)
+    dealt = partition(
+        config.partition,
+        labels[train],
+        config.clients,
+        classes=source.classes,
+        rng=rng.numpy("partition"),
+        omega=config.omega,
+        classes_per_client=config.classes_per_client,
+        min_size=config.min_samples,
+    )
     parts = [train[part] for part in dealt]
     own_test = own_validation = None
     if inside:
@@ -83,23 +94,54 @@ def build(config: FederationConfig, seed: int, device: torch.device, data_dir: s
     all_labels = torch.from_numpy(labels.astype(np.int64))
     mean, std = (torch.tensor(v, dtype=torch.float32, device=device) for v in (source.mean, source.std))
     clients = tuple(
-        ClientData(i, images, torch.from_numpy(np.sort(part)), all_labels[torch.from_numpy(np.sort(part))], source.classes, mean, std, device)
+        ClientData(
+            i,
+            images,
+            torch.from_numpy(np.sort(part)),
+            all_labels[torch.from_numpy(np.sort(part))],
+            source.classes,
+            mean,
+            std,
+            device,
+        )
         for i, part in enumerate(parts)
     )
 
     def measured(indices: Indices, name: str, own: tuple[Tensor, ...] | None) -> Part:
         positions = torch.from_numpy(indices)
-        return Part(positions, all_labels[positions], even_shares(labels[indices], config.clients, rng.numpy("shares", name)), own)
+        return Part(
+            positions,
+            all_labels[positions],
+            even_shares(labels[indices], config.clients, rng.numpy("shares", name)),
+            own,
+        )
 
     federation = Federation(
-        seed=seed, clients=config.clients, sizes=tuple(len(c) for c in clients), classes=source.classes, shape=source.shape,
-        mean=tuple(source.mean), std=tuple(source.std), model=resolve_model(config.model, source.shape),
-        widths=budgets(config.clients, config.rho, config.sigma), rounds=config.rounds, device=device, precision=config.precision,
+        seed=seed,
+        clients=config.clients,
+        sizes=tuple(len(c) for c in clients),
+        classes=source.classes,
+        shape=source.shape,
+        mean=tuple(source.mean),
+        std=tuple(source.std),
+        model=resolve_model(config.model, source.shape),
+        widths=budgets(config.clients, config.rho, config.sigma),
+        rounds=config.rounds,
+        device=device,
+        precision=config.precision,
     )
     counts = torch.stack([c.label_counts() for c in clients])
-    federated = FederatedData(images, clients, counts, measured(test, "test", own_test),
-                              measured(validation, "validation", own_validation) if len(validation) else None, mean, std, tuple(source.class_names),
-                              _fingerprint(source.hash, parts))
+    federated = FederatedData(
+        images,
+        clients,
+        counts,
+        measured(test, "test", own_test),
+        measured(validation, "validation", own_validation) if len(validation) else None,
+        mean,
+        std,
+        tuple(source.class_names),
+        _fingerprint(source.hash, parts),
+    )
     return federation, federated
 
 
@@ -121,33 +163,62 @@ def check(config: FederationConfig, source: data.Dataset) -> None:
     """Raises one `UserError` with everything about the federation that its data set cannot meet."""
     problems = []
     if config.active_clients > config.clients:
-        problems.append(sentence("active_clients", f"at most the number of clients, {config.clients}", config.active_clients))
+        problems.append(
+            sentence("active_clients", f"at most the number of clients, {config.clients}", config.active_clients)
+        )
     if config.partition == "pathological" and config.classes_per_client > source.classes:
-        problems.append(sentence("classes_per_client", f"at most the data set's {source.classes} classes", config.classes_per_client))
+        problems.append(
+            sentence(
+                "classes_per_client", f"at most the data set's {source.classes} classes", config.classes_per_client
+            )
+        )
     if config.partition == "dir_pfl" and config.client_test_fraction == 0:
-        problems.append(sentence("client_test_fraction", "above 0 for the dir_pfl partition, which deals the test set out to the clients",
-                                 config.client_test_fraction, fix="The paper keeps 0.25."))
+        problems.append(
+            sentence(
+                "client_test_fraction",
+                "above 0 for the dir_pfl partition, which deals the test set out to the clients",
+                config.client_test_fraction,
+                fix="The paper keeps 0.25.",
+            )
+        )
     largest = int(np.bincount(np.asarray(source.train_y)).max())
-    if config.validation_fraction > 0 and config.client_test_fraction == 0 and round(config.validation_fraction * largest) == 0:
-        problems.append(sentence("validation_fraction", f"large enough to hold a sample of the largest class, which has {largest}",
-                                 config.validation_fraction, fix="Raise it, or set it to 0 and give --select-on test."))
+    if (
+        config.validation_fraction > 0
+        and config.client_test_fraction == 0
+        and round(config.validation_fraction * largest) == 0
+    ):
+        problems.append(
+            sentence(
+                "validation_fraction",
+                f"large enough to hold a sample of the largest class, which has {largest}",
+                config.validation_fraction,
+                fix="Raise it, or set it to 0 and give --select-on test.",
+            )
+        )
     needed = config.clients * max(config.min_samples, 1)
     if needed > len(source.train_y) * (1 - config.validation_fraction):
-        problems.append(sentence("clients × min_samples", f"at most the {len(source.train_y)} training samples less the validation share", needed,
-                                 fix="Lower --set clients or --set min_samples."))
+        problems.append(
+            sentence(
+                "clients × min_samples",
+                f"at most the {len(source.train_y)} training samples less the validation share",
+                needed,
+                fix="Lower --set clients or --set min_samples.",
+            )
+        )
     if problems:
         raise UserError(*problems)
 
 
 def resolve_model(name: str, shape: tuple[int, int, int]) -> str:
-    """`auto` as the model it stands for on images of that shape."""
+    """The model that `auto` means on images of that shape; every other name means itself."""
     return ("cnn_small" if max(shape[1:]) < 28 else "cnn") if name == "auto" else name
 
 
 def stratified_cut(labels: np.ndarray, fraction: float, rng: np.random.Generator) -> tuple[Indices, Indices]:
     """Splits positions into (rest, cut); the cut takes `fraction` of every class, rounded, in random order.
 
-    The random order matters: models normalise with batch statistics, so measured samples must not be sorted by class."""
+    The random order matters: models normalise with batch statistics, so measured samples must not be sorted by
+    class."""
     cut = [np.flatnonzero(labels == c) for c in np.unique(labels)]
     cut = [rng.permutation(c)[: round(fraction * len(c))] for c in cut]
     taken = rng.permutation(np.concatenate(cut)) if cut else np.empty(0, np.int64)
@@ -155,8 +226,8 @@ def stratified_cut(labels: np.ndarray, fraction: float, rng: np.random.Generator
 
 
 def _hold_out(parts: list[Indices], fraction: float, rng: Rng) -> tuple[list[Indices], Indices, tuple[Tensor, ...]]:
-    """Takes `fraction` of every client's samples (at least one where it is above 0, never the last): what is left to each,
-    all that was taken in random order, and where in that each client's lie."""
+    """Takes `fraction` of every client's samples (at least one where it is above 0, never the last): what is left to
+    each, all that was taken in random order, and the positions of each client's samples in it."""
     kept, held = [], []
     for client, part in enumerate(parts):
         count = min(len(part) - 1, max(1, round(fraction * len(part)))) if fraction > 0 else 0
@@ -173,7 +244,11 @@ def _hold_out(parts: list[Indices], fraction: float, rng: Rng) -> tuple[list[Ind
 
 def even_shares(labels: np.ndarray, clients: int, rng: np.random.Generator) -> tuple[Tensor, ...]:
     """Positions dealt evenly, class by class, to the clients: stratified shares of 1/N (DFRD's local test shares)."""
-    order = np.concatenate([rng.permutation(np.flatnonzero(labels == c)) for c in np.unique(labels)]) if len(labels) else np.empty(0, np.int64)
+    order = (
+        np.concatenate([rng.permutation(np.flatnonzero(labels == c)) for c in np.unique(labels)])
+        if len(labels)
+        else np.empty(0, np.int64)
+    )
     return tuple(torch.from_numpy(rng.permutation(order[i::clients])) for i in range(clients))
 
 

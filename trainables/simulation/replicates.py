@@ -1,6 +1,7 @@
 """One trial: one configuration simulated over several paired seeds, round by round.
 
-Seed k fixes partition, initialisation, cohort and batches alike for every configuration, so trials are compared pairwise.
+Seed k fixes partition, initialisation, cohort and batches alike for every configuration, so trials are compared
+pairwise.
 """
 
 from __future__ import annotations
@@ -26,7 +27,15 @@ _RENAMED = {"memories": "client_states", "law": "label_probabilities"}
 class Replicates:
     """One configuration of a method simulated over `seeds` in lock-step."""
 
-    def __init__(self, method: str, values: Mapping[str, Value], seeds: Sequence[int], *, device: str = "cpu", data_dir: str | None = None) -> None:
+    def __init__(
+        self,
+        method: str,
+        values: Mapping[str, Value],
+        seeds: Sequence[int],
+        *,
+        device: str = "cpu",
+        data_dir: str | None = None,
+    ) -> None:
         """Raises `UserError` where the configuration, the data set or the federation is impossible."""
         self.seeds = tuple(seeds)
         self.simulations = [Simulation(method, values, seed, torch.device(device), data_dir) for seed in self.seeds]
@@ -47,7 +56,9 @@ class Replicates:
 
     def save(self, path: str | Path) -> None:
         """Writes everything that the next round depends on, atomically."""
-        checkpoint.save(Path(path), {"version": _VERSION, "seeds": self.seeds, "simulations": [s.save() for s in self.simulations]})
+        checkpoint.save(
+            Path(path), {"version": _VERSION, "seeds": self.seeds, "simulations": [s.save() for s in self.simulations]}
+        )
 
     def load(self, path: str | Path) -> None:
         """Continues from a file that `save` wrote for the same configuration and seeds."""
@@ -62,7 +73,8 @@ class Replicates:
     def partition(self) -> dict[str, Any]:
         """Training samples by client and class for every seed, with the partition's hash."""
         return {str(s.fed.seed): s.data.counts.tolist() for s in self.simulations} | {
-            "hash": {str(s.fed.seed): s.data.fingerprint for s in self.simulations}}
+            "hash": {str(s.fed.seed): s.data.fingerprint for s in self.simulations}
+        }
 
     def models(self) -> dict[int, tuple[Params, Card]]:
         """By seed: the global model's weights and its card. Empty where the method has no global model."""
@@ -72,9 +84,18 @@ class Replicates:
             if params is not None:
                 network = s.method.global_network(s.config, s.fed)
                 card = Card(
-                    network.name if isinstance(network, Model) else s.fed.model, s.fed.shape, s.fed.classes, s.fed.mean, s.fed.std,
-                    {"method": s.method.name, "dataset": s.settings.dataset, "class_names": s.data.class_names, "seed": s.fed.seed,
-                     "round": s.progress.round},
+                    network.name if isinstance(network, Model) else s.fed.model,
+                    s.fed.shape,
+                    s.fed.classes,
+                    s.fed.mean,
+                    s.fed.std,
+                    {
+                        "method": s.method.name,
+                        "dataset": s.settings.dataset,
+                        "class_names": s.data.class_names,
+                        "seed": s.fed.seed,
+                        "round": s.progress.round,
+                    },
                 )
                 found[s.fed.seed] = {k: v.contiguous().cpu() for k, v in params.items()}, card
         return found
@@ -82,5 +103,9 @@ class Replicates:
 
 def _renamed(saved: dict[str, Any]) -> dict[str, Any]:
     """A simulation saved by version 1 under the names of today."""
-    return {_RENAMED.get(name, name): {_RENAMED.get(key, key): item for key, item in value.items()} if name == "state" else value
-            for name, value in saved.items()}
+    return {
+        _RENAMED.get(name, name): {_RENAMED.get(key, key): item for key, item in value.items()}
+        if name == "state"
+        else value
+        for name, value in saved.items()
+    }

@@ -1,7 +1,7 @@
 """The only round loop: choose the cohort, download, run the clients, server, evaluate.
 
-It knows no method by name and no Ray. One `Simulation` is one federation of one seed; its `Progress` is all that changes
-from round to round, so saving it and loading it elsewhere continues bit for bit.
+It knows no method by name and no Ray. One `Simulation` is one federation of one seed; its `Progress` is all that
+changes from round to round, so saving it and loading it elsewhere continues bit for bit.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class Progress:
 
 @dataclass(frozen=True)
 class Cohort:
-    """The clients of one round in ascending order, and the share of its steps that each manages (0: its upload is lost)."""
+    """The clients of one round in ascending order, and the share of its steps that each manages (0: its upload is
+    lost)."""
 
     clients: tuple[int, ...]
     step_shares: tuple[float, ...]
@@ -69,7 +70,9 @@ class _ClientCall:
 class Simulation:
     """One federated training run of one method, one configuration and one seed."""
 
-    def __init__(self, name: str, values: Mapping[str, Value], seed: int, device: torch.device, data_dir: str | None = None) -> None:
+    def __init__(
+        self, name: str, values: Mapping[str, Value], seed: int, device: torch.device, data_dir: str | None = None
+    ) -> None:
         self.method = registry.method(name)
         complete = registry.resolve(name, values)
         self.settings = build(FederationConfig, complete)
@@ -86,7 +89,7 @@ class Simulation:
         return run_together([self])[0]
 
     def _measured(self, row: Row, results: Mapping[int, ClientResult]) -> Row:
-        """The line of the round that `exchange` has run, with what its models are worth."""
+        """The complete line of the round that `exchange` has run: `row` with the metrics of its models."""
         served = _now(self.fed.device)
         t = self.progress.round
         if t % self.settings.eval_every == 0 or t == self.settings.rounds:
@@ -103,7 +106,8 @@ class Simulation:
         return exchange_together([self])[0]
 
     def _clients(self, down: Counter[str]) -> Iterator[_ClientCall]:
-        """The next round's clients as their turns come, without those whose upload is lost; counts what is sent to them."""
+        """The next round's clients as their turns come, without those whose upload is lost; counts what is sent to
+        them."""
         t = self.progress.round + 1
         cohort = choose_cohort(self.settings, self.fed.rng, t)
         for client, step_share in zip(cohort.clients, cohort.step_shares, strict=True):
@@ -118,11 +122,19 @@ class Simulation:
         """Runs the server on the clients' results, which took `seconds`, and completes the round."""
         t, started = self.progress.round + 1, _now(self.fed.device)
         uploads = [Upload(client, result.upload) for client, result in results.items()]
-        state = self.method.server(self.config, self.fed, self.progress.state, uploads, self.fed.rng.child("round", t, "server"))
+        state = self.method.server(
+            self.config, self.fed, self.progress.state, uploads, self.fed.rng.child("round", t, "server")
+        )
         served = _now(self.fed.device)
-        client_states = self.progress.client_states | {client: result.client_state for client, result in results.items() if result.client_state is not None}
-        sent = set(self.progress.sent).union(*(attack.sent(self.method.client_network(self.config, self.fed, u.client), u.payload) for u in uploads))
-        self.progress = replace(self.progress, round=t, state=state, client_states=client_states, sent=tuple(sorted(sent)))
+        client_states = self.progress.client_states | {
+            client: result.client_state for client, result in results.items() if result.client_state is not None
+        }
+        sent = set(self.progress.sent).union(
+            *(attack.sent(self.method.client_network(self.config, self.fed, u.client), u.payload) for u in uploads)
+        )
+        self.progress = replace(
+            self.progress, round=t, state=state, client_states=client_states, sent=tuple(sorted(sent))
+        )
         up = Counter(self._bytes("bytes_up", {}))
         for upload in uploads:
             up.update(self._bytes("bytes_up", upload.payload))
@@ -132,19 +144,38 @@ class Simulation:
     def leaks(self, images: int, watch: attack.Watcher | None = None) -> list[attack.Leak]:
         """The deep-leakage attack on what clients have uploaded so far."""
         c = self.settings
-        return attack.attack(self.fed, self.data.clients, self.progress.sent, images=images, steps=c.attack_steps, private=c.attack_private, watch=watch)
+        return attack.attack(
+            self.fed,
+            self.data.clients,
+            self.progress.sent,
+            images=images,
+            steps=c.attack_steps,
+            private=c.attack_private,
+            watch=watch,
+        )
 
     def _bytes(self, direction: str, payload: Payload) -> dict[str, int]:
         """Bytes of a payload, in all and of each part that the method has counted separately."""
-        parts = {f"{direction}_{name}": count_bytes({key: tensor for key, tensor in payload.items() if key.startswith(starts)})
-                 for name, starts in self.method.traffic.items()}
+        parts = {
+            f"{direction}_{name}": count_bytes(
+                {key: tensor for key, tensor in payload.items() if key.startswith(starts)}
+            )
+            for name, starts in self.method.traffic.items()
+        }
         return {direction: count_bytes(payload)} | parts
 
     def _client_means(self, results: Mapping[int, ClientResult]) -> Row:
         """What clients measured themselves, averaged by client size."""
         per_client = {c: {"train_loss": r.loss} | dict(r.metrics) for c, r in results.items()}
-        names = dict.fromkeys(name for numbers in per_client.values() for name, value in numbers.items() if value is not None)
-        return {name: evaluation.weighted_mean([n.get(name) for n in per_client.values()], [self.fed.sizes[c] for c in per_client]) for name in names}
+        names = dict.fromkeys(
+            name for numbers in per_client.values() for name, value in numbers.items() if value is not None
+        )
+        return {
+            name: evaluation.weighted_mean(
+                [n.get(name) for n in per_client.values()], [self.fed.sizes[c] for c in per_client]
+            )
+            for name in names
+        }
 
     def _evaluate(self, models: Mapping[int, Params]) -> Row:
         row: Row = {}
@@ -155,21 +186,35 @@ class Simulation:
         if self.method.readouts is not None:
             for name, readout in self.method.readouts(self.config, self.fed, self.progress.state).items():
                 metrics, _ = evaluation.global_metrics(self._loaded(readout), self.data)
-                row |= {key: value for metric, value in metrics.items() if (key := _of_readout(name, metric)) in METRICS}
+                row |= {
+                    key: value for metric, value in metrics.items() if (key := _of_readout(name, metric)) in METRICS
+                }
         if models:
-            metrics, row["local_accuracies"] = evaluation.local_metrics(self.fed, self.data, {c: partial(self._loaded, m, c) for c, m in models.items()})
+            metrics, row["local_accuracies"] = evaluation.local_metrics(
+                self.fed, self.data, {c: partial(self._loaded, m, c) for c, m in models.items()}
+            )
             row |= metrics
         if models and self.method.virtual:
             virtual = average((m, self.fed.sizes[c]) for c, m in sorted(models.items()))
-            if model is not None and equal(virtual, model):  # all clients were there and the server does no more: measured above
-                row |= {f"{prefix}g_acc_virtual": row[f"{prefix}global_accuracy"] for prefix in ("val_", "") if f"{prefix}global_accuracy" in row}
+            if model is not None and equal(
+                virtual, model
+            ):  # all clients were there and the server does no more: measured above
+                row |= {
+                    f"{prefix}g_acc_virtual": row[f"{prefix}global_accuracy"]
+                    for prefix in ("val_", "")
+                    if f"{prefix}global_accuracy" in row
+                }
             else:
                 row |= evaluation.accuracy(self._loaded(virtual, min(models)), self.data, "g_acc_virtual")
         return row
 
     def _loaded(self, params: Params, client: int | None = None) -> nn.Module:
         """The module of the global model, or of that client's, holding `params`."""
-        module = self.method.global_network(self.config, self.fed) if client is None else self.method.client_network(self.config, self.fed, client)
+        module = (
+            self.method.global_network(self.config, self.fed)
+            if client is None
+            else self.method.client_network(self.config, self.fed, client)
+        )
         put(module, params)
         return module
 
@@ -194,21 +239,29 @@ class Simulation:
     def load(self, tree: Any) -> None:
         """Continues from a tree that `save` made."""
         progress = from_tree(Progress, tree)
-        client_states = {int(client): from_tree(self.method.ClientState, client_state) for client, client_state in progress.client_states.items()}
-        self.progress = replace(progress, state=from_tree(self.method.State, progress.state), client_states=client_states)
+        client_states = {
+            int(client): from_tree(self.method.ClientState, client_state)
+            for client, client_state in progress.client_states.items()
+        }
+        self.progress = replace(
+            progress, state=from_tree(self.method.State, progress.state), client_states=client_states
+        )
 
 
 def run_together(simulations: Sequence[Simulation]) -> list[Row]:
-    """The next round of several simulations of one configuration, a line of the record for each; see `exchange_together`."""
+    """The next round of several simulations of one configuration, a line of the record for each; see
+    `exchange_together`."""
     exchanged = exchange_together(simulations)
-    return [simulation._measured(row, results) for simulation, (row, results) in zip(simulations, exchanged, strict=True)]
+    return [
+        simulation._measured(row, results) for simulation, (row, results) in zip(simulations, exchanged, strict=True)
+    ]
 
 
 def exchange_together(simulations: Sequence[Simulation]) -> list[tuple[Row, dict[int, ClientResult]]]:
     """The next round of several simulations of one configuration, without measuring their models.
 
-    Stacked clients (executor `vmap`) are trained across simulations, so that seeds are one more batch dimension; the time
-    of all clients is then divided evenly. In a loop the simulations follow one another."""
+    Stacked clients (executor `vmap`) are trained across simulations, so that seeds are one more batch dimension; the
+    time of all clients is then divided evenly. In a loop the simulations follow one another."""
     method, stacked = simulations[0].method, simulations[0].executor == "vmap"
     if len(simulations) > 1 and not stacked:
         return [one for simulation in simulations for one in exchange_together([simulation])]
@@ -227,7 +280,7 @@ def exchange_together(simulations: Sequence[Simulation]) -> list[tuple[Row, dict
 
 
 def _now(device: torch.device) -> float:
-    """The clock once `device` has done what it was given: a GPU is told what to do long before it has done it."""
+    """The time in seconds, once `device` has finished: a GPU is told what to do long before it has done it."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()
@@ -235,7 +288,9 @@ def _now(device: torch.device) -> float:
 
 def _task(method: Method, call: _ClientCall) -> Task:
     assert method.job is not None
-    return Task(method.job(call.config, call.fed, call.payload, call.client_state, call.data, call.rng), call.data, call.rng)
+    return Task(
+        method.job(call.config, call.fed, call.payload, call.client_state, call.data, call.rng), call.data, call.rng
+    )
 
 
 def _client(method: Method, call: _ClientCall, graphs: Graphs | None) -> ClientResult:
@@ -245,7 +300,8 @@ def _client(method: Method, call: _ClientCall, graphs: Graphs | None) -> ClientR
 
 
 def choose_cohort(settings: FederationConfig, rng: Any, round_: int) -> Cohort:
-    """The clients of round `round_`: `active_clients` drawn without replacement, each slow with probability `stragglers`.
+    """The clients of round `round_`: `active_clients` drawn without replacement, each slow with probability
+    `stragglers`.
 
     At least one client always returns: where all would be lost, the first one drawn is not."""
     active = settings.active_clients or settings.clients

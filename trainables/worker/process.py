@@ -9,13 +9,13 @@ import os
 
 import torch
 
-#: Memory of a GPU that each process's CUDA context takes beside what torch allocates, in bytes. A trial on a part of a GPU may
-#: allocate its part less this, so that 1/n each fits n times.
+#: Memory of a GPU that each process's CUDA context takes in addition to what torch allocates, in bytes. A trial on a
+#: part of a GPU may allocate its part less this, so that 1/n each fits n times.
 CONTEXT = 640 << 20
 
 
 def set_threads(threads: int) -> None:
-    """This process computes with so many threads. Operations one after another have no use for threads between operations."""
+    """This process computes with so many threads inside an operation, and runs one operation at a time."""
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # for libraries that are loaded later
         os.environ[name] = str(threads)
     torch.set_num_threads(threads)
@@ -25,8 +25,9 @@ def set_threads(threads: int) -> None:
 
 
 def use_gpu(share: float = 1.0) -> None:
-    """Computes on the GPU as trials do: the same seed gives the same bits, so no kernels picked by timing and no shortened
-    mantissas. torch may allocate a share in (0, 1] of its memory, less a CUDA context where it is a part; beyond that it raises."""
+    """Computes on the GPU as trials do: the same seed gives the same bits, so no kernels picked by timing and no
+    shortened mantissas. torch may allocate a share in (0, 1] of its memory, less a CUDA context where it is a part;
+    beyond that it raises."""
     torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic = False, True
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     if torch.cuda.is_available():
@@ -39,28 +40,44 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
     text = str(error).lower()
-    return isinstance(error, RuntimeError) and any(words in text for words in (
-        "out of memory", "can't allocate memory", "not enough memory", "bad_alloc", "cublas_status_alloc_failed", "cudnn_status_alloc_failed",
-    ))
+    return isinstance(error, RuntimeError) and any(
+        words in text
+        for words in (
+            "out of memory",
+            "can't allocate memory",
+            "not enough memory",
+            "bad_alloc",
+            "cublas_status_alloc_failed",
+            "cudnn_status_alloc_failed",
+        )
+    )
 
 
 def keep_memory() -> None:
-    """Freed memory is kept: training allocates the same sizes over and over, and getting pages anew took 1.1 to 1.3 times as long.
+    """Freed memory is kept: training allocates the same sizes over and over, and getting new pages took 1.1 to 1.3
+    times as long.
 
-    For processes that were not started with `fedtune.machine.cluster.ENVIRONMENT`, such as those of a cluster that was there before."""
+    For processes that were not started with `fedtune.machine.cluster.ENVIRONMENT`, such as those of a cluster that was
+    there before."""
     with contextlib.suppress(OSError, AttributeError):  # not the GNU C library
         library = ctypes.CDLL(None)
-        for option, value in ((-3, 32 << 20), (-1, (2 << 30) - 1), (-2, 256 << 20)):  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_TOP_PAD
+        for option, value in (
+            (-3, 32 << 20),
+            (-1, (2 << 30) - 1),
+            (-2, 256 << 20),
+        ):  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_TOP_PAD
             library.mallopt(option, value)
 
 
 def spare_imports() -> None:
-    """What is loaded by now lives as long as the process: looking through it for garbage takes a fifth of a second each time."""
+    """Keeps the garbage collector from looking through what is loaded by now. It lives as long as the process, and to
+    look through it takes a fifth of a second each time."""
     gc.freeze()
 
 
 def release() -> None:
-    """Gives unused memory back to the machine and the GPU. (For speed the allocators are told to keep what they have.)"""
+    """Gives unused memory back to the machine and the GPU. (For speed the allocators are told to keep what they
+    have.)"""
     gc.collect()
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()

@@ -1,4 +1,5 @@
-"""`rounds.jsonl`: one line of JSON per round and seed. Nothing else writes this file; `search_spaces.run_folder` names its fields."""
+"""`rounds.jsonl`: one line of JSON per round and seed. Nothing else writes this file; `search_spaces.run_folder` names
+its fields."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The folder of a trial: who may write to it, its checkpoint, its rounds, its log and its saved models.
 
-Rows are appended to `rounds.jsonl` before the checkpoint that contains them is swapped in. So after a kill at any moment
-the checkpoint's round and the rows up to it are complete.
+Rows are appended to `rounds.jsonl` before the checkpoint that contains them is swapped in. So after a kill at any
+moment the checkpoint's round and the rows up to it are complete.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ class TrialFolder:
         self.log.close()
 
     def resume(self, simulation: Resumable) -> list[Row]:
-        """Puts `simulation` where the folder's checkpoint stands, if there is one, and returns the rows of the rounds up to it."""
+        """Puts `simulation` where the folder's checkpoint stands, if there is one, and returns the rows of the rounds
+        up to it."""
         for left in self.path.glob(".*"):  # what a killed process was writing
             left.unlink()
         checkpoint = self.path / CHECKPOINT
@@ -66,7 +67,8 @@ class TrialFolder:
         if checkpoint.exists():
             simulation.load(checkpoint)
             rows = [row for row in rounds_jsonl.read_rows(self.path / ROUNDS) if row["round"] <= simulation.round]
-        # Rounds after the checkpoint are run again, to the same numbers. If their rows stayed, they would be there twice.
+        # Rounds after the checkpoint are run again, to the same numbers. If their rows stayed, they would be there
+        # twice.
         rounds_jsonl.rewrite(self.path / ROUNDS, rows)
         files.replace(self.path / PARTITION, json.dumps(simulation.partition()))
         return rows
@@ -76,7 +78,8 @@ class TrialFolder:
         rounds_jsonl.append(self.path / ROUNDS, rows)
 
     def save_checkpoint(self, simulation: Resumable, *, last: bool) -> None:
-        """Saves the round that has just ended: always where it is the trial's `last`, else as often as `CHECKPOINT_SHARE` allows."""
+        """Saves the round that has just ended: always where it is the trial's `last`, else as often as
+        `CHECKPOINT_SHARE` allows."""
         due = time.monotonic() - self._saved_at >= self._save_cost / CHECKPOINT_SHARE
         if not due and not last:
             return

@@ -10,7 +10,8 @@ from trainables.worker.rounds_jsonl import Row
 
 
 class TrialValues:
-    """The values of one trial. `metrics` are those it is judged by, `signs` +1 where a metric is maximised and -1 where minimised."""
+    """The values of one trial. `metrics` are those it is judged by, `signs` +1 where a metric is maximised and -1 where
+    minimised."""
 
     def __init__(self, metrics: Sequence[str], signs: Sequence[int]) -> None:
         self._metrics, self._signs = tuple(metrics), tuple(signs)
@@ -22,10 +23,14 @@ class TrialValues:
         self._best: dict[int, float] = {}
 
     def add(self, rows: Sequence[Row]) -> list[int]:
-        """Takes a round's rows, one per seed. Returns the seeds for which this round is the best so far by the first metric (of two
-        equal rounds the first)."""
+        """Takes a round's rows, one per seed. Returns the seeds for which this round is the best so far by the first
+        metric (of two equal rounds the first)."""
         self.rows += rows
-        if all(isinstance(row.get(name), (int, float)) and math.isfinite(row[name]) for row in rows for name in self._metrics):
+        if all(
+            isinstance(row.get(name), (int, float)) and math.isfinite(row[name])
+            for row in rows
+            for name in self._metrics
+        ):
             curve = tuple(math.fsum(row[name] for row in rows) / len(rows) for name in self._metrics)
             self.curve[rows[0]["round"]] = curve
             self.signed[rows[0]["round"]] = tuple(sign * mean for sign, mean in zip(self._signs, curve, strict=True))
@@ -44,7 +49,9 @@ class TrialValues:
     def _is_broken(self, name: str, value: object) -> bool:
         if name not in (*self._metrics, "train_loss"):
             return False
-        return value is None or (isinstance(value, float) and not math.isfinite(value))  # None: in a row that was read back
+        return value is None or (
+            isinstance(value, float) and not math.isfinite(value)
+        )  # None: in a row that was read back
 
     def of_last_round(self, seed: int) -> Row:
         """The newest row of a seed."""
@@ -52,8 +59,8 @@ class TrialValues:
 
 
 def means(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """The last measured value of every metric, averaged over seeds. A metric that is not finite for one seed in its last
-    round is left out: the mean over the others would flatter a configuration that diverged in part."""
+    """The last measured value of every metric, averaged over seeds. A metric that is not finite for one seed in its
+    last round is left out: the mean over the others would flatter a configuration that diverged in part."""
     last: dict[str, list[object]] = {}
     for round_ in sorted({row["round"] for row in rows}):
         now: dict[str, list[object]] = {}
@@ -63,5 +70,8 @@ def means(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
                     if name not in ("round", "seed") and not isinstance(value, (list, str)):
                         now.setdefault(name, []).append(value)
         last |= now
-    finite = {name: [float(v) for v in values if isinstance(v, (int, float)) and math.isfinite(v)] for name, values in last.items()}
+    finite = {
+        name: [float(v) for v in values if isinstance(v, (int, float)) and math.isfinite(v)]
+        for name, values in last.items()
+    }
     return {name: math.fsum(values) / len(values) for name, values in finite.items() if len(values) == len(last[name])}

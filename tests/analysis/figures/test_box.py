@@ -34,7 +34,10 @@ def test_one_box_per_parameter_holds_the_trials_that_vary_it_alone(line: Run) ->
         numbers = set(table.loc[table["box"] == key, "number"])
         assert numbers == {t.number for t in line.frozen if t.params[other] == default} and len(numbers) in (5, 6)
     dot = table[(table["metric"] == "local_accuracy") & (table["box"] == "alpha")].iloc[3]
-    assert dot["y"] == line.last(dot["number"], "local_accuracy")[dot["seed"]] and dot["value"] == line.parameters(dot["number"])["alpha"]
+    assert (
+        dot["y"] == line.last(dot["number"], "local_accuracy")[dot["seed"]]
+        and dot["value"] == line.parameters(dot["number"])["alpha"]
+    )
     assert len(table) == 2 * 2 * (6 + 5), "two metrics, two seeds"
 
 

@@ -47,7 +47,7 @@ def test_every_figure_draws_or_says_why_not(name: str, run_name: str, loaded: di
 @pytest.mark.parametrize("name", figures())
 def test_every_figure_says_how_to_read_it(name: str) -> None:
     one = figures()[name]
-    assert one.title and len(one.read) == 2 and all(s.endswith(".") for s in one.read)
+    assert one.title and one.data.__doc__ and len(one.read) == 2 and all(s.endswith(".") for s in one.read)
 
 
 @pytest.mark.parametrize("name", figures())
@@ -70,20 +70,33 @@ def test_a_grid_shows_every_cell_with_its_value_and_marks_the_chosen_one(loaded:
     drawing = heatmap.data([run])
     table = drawing.table
     assert drawing.mode == "grid" and (drawing.x, drawing.y) == ("alpha", "lambda")
-    assert list(dict.fromkeys(table["metric"])) == ["val_global_accuracy", "val_local_accuracy", "global_accuracy", "local_accuracy"]
+    assert list(dict.fromkeys(table["metric"])) == [
+        "val_global_accuracy",
+        "val_local_accuracy",
+        "global_accuracy",
+        "local_accuracy",
+    ]
     picture = heatmap.plot(drawing, Labels.of([run]))
     maps = [t for t in picture.data if isinstance(t, go.Heatmap)]
     cells = [t for t in picture.data if isinstance(t, go.Scatter) and t.mode == "text"]
-    assert len(maps) == len(cells) == 4 and all(np.asarray(m.z).shape == (5, 6) and len(c.text) == 30 for m, c in zip(maps, cells, strict=True))
+    assert len(maps) == len(cells) == 4 and all(
+        np.asarray(m.z).shape == (5, 6) and len(c.text) == 30 for m, c in zip(maps, cells, strict=True)
+    )
     trial = run.frozen[7]
     at = (synthetic.LAMBDA.index(trial.params["lambda"]), synthetic.ALPHA.index(trial.params["alpha"]))
     mean = np.mean(list(run.last(7, "global_accuracy").values()))
     assert np.asarray(maps[2].z)[at] == pytest.approx(100 * mean)
     assert len(picture.layout.shapes) == 4
     # Global and local side by side: both panels of a row at the same height, the second to the right.
-    assert picture.layout.yaxis.domain == picture.layout.yaxis2.domain and picture.layout.xaxis2.domain[0] > picture.layout.xaxis.domain[1]
+    assert (
+        picture.layout.yaxis.domain == picture.layout.yaxis2.domain
+        and picture.layout.xaxis2.domain[0] > picture.layout.xaxis.domain[1]
+    )
     narrow = picture.layout.meta["narrow"]
-    assert narrow["xaxis.domain"] == narrow["xaxis2.domain"] == [0.0, 1.0] and narrow["yaxis.domain"][0] > narrow["yaxis2.domain"][1]
+    assert (
+        narrow["xaxis.domain"] == narrow["xaxis2.domain"] == [0.0, 1.0]
+        and narrow["yaxis.domain"][0] > narrow["yaxis2.domain"][1]
+    )
 
 
 def test_free_samples_give_a_surface_that_says_it_is_interpolated(loaded: dict[str, Run]) -> None:
@@ -92,7 +105,9 @@ def test_free_samples_give_a_surface_that_says_it_is_interpolated(loaded: dict[s
     assert drawing.mode == "surface" and "interpolated" in drawing.note and "stopped early" in drawing.note
     picture = heatmap.plot(drawing, Labels.of([run]))
     surface = next(t for t in picture.data if isinstance(t, go.Contour))
-    points = [t for t in picture.data if isinstance(t, go.Scatter) and t.mode == "markers" and t.marker.coloraxis is not None]
+    points = [
+        t for t in picture.data if isinstance(t, go.Scatter) and t.mode == "markers" and t.marker.coloraxis is not None
+    ]
     done = run.trials[run.trials["state"] == "COMPLETE"]
     assert sorted(points[0].x) == sorted(done["alpha"])
     # Nothing is claimed outside of what was sampled, and nothing beyond what was measured.
@@ -114,7 +129,9 @@ def test_a_choice_and_points_on_one_line_are_drawn_without_a_surface(tmp_path: P
     assert picture.layout.yaxis.type == "category" and not any(isinstance(t, go.Contour) for t in picture.data)
 
 
-def test_curves_always_hold_the_best_trial_and_stay_few(loaded: dict[str, Run], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_curves_always_hold_the_best_trial_and_stay_few(
+    loaded: dict[str, Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(curves, "LIMIT", 5)
     run = loaded["grid"]
     drawing = curves.data([run])
@@ -144,7 +161,9 @@ def test_the_history_keeps_the_best_so_far_and_its_test_value(loaded: dict[str, 
     run = loaded["tpe"]
     table = history.data([run])
     assert table["best"].is_monotonic_increasing and table["leader"].iloc[-1] == run.best
-    assert table["twin_value"].iloc[-1] == pytest.approx(np.mean(list(run.last(run.best or 0, "global_accuracy").values())))
+    assert table["twin_value"].iloc[-1] == pytest.approx(
+        np.mean(list(run.last(run.best or 0, "global_accuracy").values()))
+    )
 
 
 def test_importance_finds_what_matters_and_refuses_few_trials(loaded: dict[str, Run], tmp_path: Path) -> None:
@@ -165,7 +184,13 @@ def test_partition_counts_are_those_recorded(root: Path, loaded: dict[str, Run])
 
 def test_outcomes_count_every_trial(loaded: dict[str, Run]) -> None:
     table = outcomes.data([loaded["tpe"]])
-    assert table["outcome"].value_counts().to_dict() == {"completed": 14, "scheduler": 7, "diverged": 1, "error": 1, "running": 1}
+    assert table["outcome"].value_counts().to_dict() == {
+        "completed": 14,
+        "scheduler": 7,
+        "diverged": 1,
+        "error": 1,
+        "running": 1,
+    }
 
 
 def test_traffic_adds_up_both_directions(loaded: dict[str, Run]) -> None:

@@ -13,7 +13,11 @@ from analysis.runs import load
 from search_spaces.metrics import METRICS
 from tests.analysis import synthetic
 
-FILES = sorted(f.name.removesuffix(".csv") for f in (resources.files("analysis") / "published").iterdir() if f.name.endswith(".csv"))
+FILES = sorted(
+    f.name.removesuffix(".csv")
+    for f in (resources.files("analysis") / "published").iterdir()
+    if f.name.endswith(".csv")
+)
 #: Over how many runs a paper's ± is; FedKF and DHF do not say.
 SEEDS = {"DFRD": 3, "FedKF": 0, "FedMD-CG": 5, "DHF": 0}
 FULL = {"dataset": "svhn", "rounds": 200}
@@ -45,23 +49,50 @@ def test_every_line_is_a_number_or_a_region(name: str) -> None:
         ("dfrd_tab5", "dfrd", "cifar10", {"use_ema": False}, "global_accuracy", 19.80, 2.25),
         ("fedkf_tab5_7", "fedkf", "cifar10", {"omega": 0.1, "teacher": "oca", "readout": "oca"}, "wlp", 55.18, 1.32),
         ("fedkf_tab5_7", "qffl", "emnist_letters32", {"omega": 0.01}, "fm", 0.03128, 0.00784),
-        ("fedkf_tab5_7", "fedkf", "cifar100", {"omega": 1.0, "teacher": "aca", "readout": "aca"}, "fm", 0.000952, 0.000113),
+        (
+            "fedkf_tab5_7",
+            "fedkf",
+            "cifar100",
+            {"omega": 1.0, "teacher": "aca", "readout": "aca"},
+            "fm",
+            0.000952,
+            0.000113,
+        ),
         ("fedkf_tab12", "fedavg", "cifar100", {"readout": "oca"}, "fm", 0.001853, 0.000304),
         ("fedmdcg_tab2", "fedper", "cifar10", {"omega": 10.0}, "psnr", 14.84, 2.61),
         ("fedmdcg_tab6_8", "local", "fmnist", {"omega": 0.1}, "g_acc_virtual", 56.34, 10.42),
         ("fedmdcg_tab9_11", "fedcg", "fmnist", {"omega": 10.0, "server_agg": "kdc"}, "local_accuracy", 83.28, 3.49),
-        ("fedmdcg_tab12_14", "fedmdcg", "emnist_digits", {"lambda1": 1.0, "lambda4": 0.0, "lambda5": 0.0, "lambda6": 1.0}, "g_acc_virtual", 80.66, 3.45),
-        ("fedmdcg_tab15_17", "fedmdcg", "cifar10", {"omega": 1.0, "diversity_kind": "div1"}, "local_accuracy", 46.38, 2.37),
+        (
+            "fedmdcg_tab12_14",
+            "fedmdcg",
+            "emnist_digits",
+            {"lambda1": 1.0, "lambda4": 0.0, "lambda5": 0.0, "lambda6": 1.0},
+            "g_acc_virtual",
+            80.66,
+            3.45,
+        ),
+        (
+            "fedmdcg_tab15_17",
+            "fedmdcg",
+            "cifar10",
+            {"omega": 1.0, "diversity_kind": "div1"},
+            "local_accuracy",
+            46.38,
+            2.37,
+        ),
         ("dhf_tab1_3", "dhf", "cifar100", {"partition": "pathological", "nu": 0.0}, "p_acc", 56.32, 0.12),
         ("dhf_tab1_3", "dense", "cifar100", {"partition": "pathological"}, "p_acc_global", 2.78, 0.05),
         ("dhf_tab4", "dhf", "cifar10", {"target": 0.85}, "rounds_to_target", 15.40, 1.02),
     ],
 )
-def test_cells_read_from_the_paper(name: str, method: str, dataset: str, settings: dict[str, object], metric: str, mean: float, std: float) -> None:
+def test_cells_read_from_the_paper(
+    name: str, method: str, dataset: str, settings: dict[str, object], metric: str, mean: float, std: float
+) -> None:
     found = [
         p
         for p in papers.published(name)
-        if (p.method, p.dataset, p.metric) == (method, dataset, metric) and settings.items() <= {c.key: c.value for c in p.settings}.items()
+        if (p.method, p.dataset, p.metric) == (method, dataset, metric)
+        and settings.items() <= {c.key: c.value for c in p.settings}.items()
     ]
     assert [(p.mean, p.std) for p in found] == [(mean, std)]
 
@@ -78,15 +109,29 @@ def test_a_longer_name_finds_its_table_and_not_a_neighbour() -> None:
 
 def test_another_data_set_is_not_comparable(root: Path) -> None:
     verdicts = papers.compare(load(root / "grid"), papers.published("dfrd_fig5"))
-    assert len(verdicts) == 4 and {v.verdict for v in verdicts} == {papers.OTHER_DATA} and all(v.ours == "–" for v in verdicts)
+    assert (
+        len(verdicts) == 4
+        and {v.verdict for v in verdicts} == {papers.OTHER_DATA}
+        and all(v.ours == "–" for v in verdicts)
+    )
 
 
 def test_the_region_of_figure_5_on_its_own_data_set(tmp_path: Path) -> None:
     short = load(synthetic.write(tmp_path / "short", sampler="grid", rounds=3, fixed={"dataset": "svhn"}))
-    found = {v.published.metric: v for v in papers.compare(short, papers.published("dfrd_fig5")) if v.published.dataset == "svhn"}
-    assert found["global_accuracy"].verdict == papers.UNKNOWN and "3 rounds here, 200" in found["global_accuracy"].reason
+    found = {
+        v.published.metric: v
+        for v in papers.compare(short, papers.published("dfrd_fig5"))
+        if v.published.dataset == "svhn"
+    }
+    assert (
+        found["global_accuracy"].verdict == papers.UNKNOWN and "3 rounds here, 200" in found["global_accuracy"].reason
+    )
     full = load(synthetic.write(tmp_path / "full", sampler="grid", rounds=3, fixed=FULL))
-    found = {v.published.metric: v for v in papers.compare(full, papers.published("dfrd_fig5")) if v.published.dataset == "svhn"}
+    found = {
+        v.published.metric: v
+        for v in papers.compare(full, papers.published("dfrd_fig5"))
+        if v.published.dataset == "svhn"
+    }
     # The made-up hill lies inside the published region; its local accuracy is high there too, unlike the paper's.
     assert found["global_accuracy"].verdict == papers.AGREES and "p = " in found["global_accuracy"].reason
     assert found["local_accuracy"].verdict == papers.DIFFERS
@@ -98,7 +143,9 @@ def test_a_number_agrees_or_differs_by_welchs_test(tmp_path: Path, shift: float,
     seeds = (0, 1, 2)
     plain = load(synthetic.write(tmp_path / "plain", keys=("lr",), trials=3, seeds=seeds, failures=False, fixed=fixed))
     away = 0.3478 - float(plain.trials["value"].max()) + shift
-    run = load(synthetic.write(tmp_path / "run", keys=("lr",), trials=3, seeds=seeds, failures=False, fixed=fixed, shift=away))
+    run = load(
+        synthetic.write(tmp_path / "run", keys=("lr",), trials=3, seeds=seeds, failures=False, fixed=fixed, shift=away)
+    )
     lines = [p for p in papers.published("dfrd_tab4") if p.dataset == "svhn" and p.metric == "global_accuracy"]
     found = {next(c.value for c in v.published.settings if c.key == "merge_op"): v for v in papers.compare(run, lines)}
     assert found["mul"].verdict == verdict

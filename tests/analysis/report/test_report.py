@@ -73,10 +73,16 @@ def test_it_is_headed_by_the_method_as_people_write_it(root: Path, tmp_path: Pat
 def test_nothing_is_fetched(name: str, page: Callable[[str], str]) -> None:
     html = page(name)
     assert "http:" not in html and "https:" not in html and "//cdn" not in html
-    assert not re.search(r"<(link|img|iframe|script)\b[^>]*\b(src|href)=", html) and "@import" not in html and "url(" not in html
+    assert (
+        not re.search(r"<(link|img|iframe|script)\b[^>]*\b(src|href)=", html)
+        and "@import" not in html
+        and "url(" not in html
+    )
 
 
-def test_the_spaces_own_figures_come_first_and_all_that_can_be_drawn_follow(page: Callable[[str], str], loaded: dict[str, Run]) -> None:
+def test_the_spaces_own_figures_come_first_and_all_that_can_be_drawn_follow(
+    page: Callable[[str], str], loaded: dict[str, Run]
+) -> None:
     run = loaded["tpe"]
     order = re.findall(r'data-figure="(\w+)"', page("tpe"))
     assert order[0] == "heatmap"
@@ -103,7 +109,11 @@ def test_the_command_is_safe_to_paste(root: Path, tmp_path: Path) -> None:
 
 def test_failures_are_listed_with_their_reasons(page: Callable[[str], str]) -> None:
     html = page("tpe")
-    assert "Failures (2)" in html and "train_loss stopped being finite in round 2 (seed 1)." in html and "trials/0009/log.txt" in html
+    assert (
+        "Failures (2)" in html
+        and "train_loss stopped being finite in round 2 (seed 1)." in html
+        and "trials/0009/log.txt" in html
+    )
     assert "Failures" not in page("grid")
 
 
@@ -125,7 +135,12 @@ def test_selection_on_test_data_is_said(tmp_path: Path, page: Callable[[str], st
 
 def test_a_final_run_shows_mean_and_spread_over_its_seeds(page: Callable[[str], str], loaded: dict[str, Run]) -> None:
     html = page("final")
-    assert "3 fresh seeds" in html and "mean of the seeds" in html and "Best configuration" not in html and "fedtune export" not in html
+    assert (
+        "3 fresh seeds" in html
+        and "mean of the seeds" in html
+        and "Best configuration" not in html
+        and "fedtune export" not in html
+    )
     row = compare([loaded["final"].path, loaded["final"].path]).entries[0]
     assert row.summary.shown(100) in html
 
@@ -146,7 +161,9 @@ def test_user_text_is_harmless(root: Path, tmp_path: Path) -> None:
 
 
 def test_json_cannot_end_its_script() -> None:
-    assert "<" not in script_json({"a": "</script>"}) and json.loads(script_json({"a": "</script>\u2028&"})) == {"a": "</script>\u2028&"}
+    assert "<" not in script_json({"a": "</script>"}) and json.loads(script_json({"a": "</script>\u2028&"})) == {
+        "a": "</script>\u2028&"
+    }
 
 
 def test_the_trials_table_has_every_trial_with_raw_values(page: Callable[[str], str], loaded: dict[str, Run]) -> None:
@@ -177,10 +194,16 @@ def test_csv_and_latex_tables(root: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(root / "tpe", tmp_path / "tpe"))
     (path,) = write_tables(folder, "csv")
     rows = list(csv.DictReader(io.StringIO(path.read_text())))
-    assert len(rows) == 24 and float(rows[0]["alpha"]) == load(folder).frozen[0].params["alpha"] and rows[9]["global_accuracy"] == ""
+    assert (
+        len(rows) == 24
+        and float(rows[0]["alpha"]) == load(folder).frozen[0].params["alpha"]
+        and rows[9]["global_accuracy"] == ""
+    )
     (path,) = write_tables(folder, "latex")
     text = path.read_text()
-    assert r"\toprule" in text and r"$\lambda$" in text and "λ" not in text.split(r"\begin")[1] and text.count(r"\\") == 25
+    assert (
+        r"\toprule" in text and r"$\lambda$" in text and "λ" not in text.split(r"\begin")[1] and text.count(r"\\") == 25
+    )
 
 
 @pytest.mark.parametrize("command", [["report"], ["compare"]])
@@ -192,14 +215,20 @@ def test_commands_tell_what_is_no_run(command: list[str], tmp_path: Path) -> Non
 def test_the_report_command_names_what_it_wrote(root: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(root / "other", tmp_path / "other"))
     found = CliRunner().invoke(app, ["report", str(folder), "-o", str(tmp_path / "page.html"), "--csv", "--json"])
-    assert found.exit_code == 0 and json.loads(found.stdout) == {"report": str(tmp_path / "page.html"), "files": [str(folder.resolve() / "trials.csv")]}
+    assert found.exit_code == 0 and json.loads(found.stdout) == {
+        "report": str(tmp_path / "page.html"),
+        "files": [str(folder.resolve() / "trials.csv")],
+    }
     assert not (folder / run_folder.REPORT).exists()
 
 
 def test_an_unknown_image_format_is_told_before_anything_is_written(root: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(root / "other", tmp_path / "other"))
     found = CliRunner().invoke(app, ["report", str(folder), "--images", "bmp"])
-    assert "--images must be one of png, svg, pdf, got 'bmp'" in str(found.exception) and not (folder / run_folder.REPORT).exists()
+    assert (
+        "--images must be one of png, svg, pdf, got 'bmp'" in str(found.exception)
+        and not (folder / run_folder.REPORT).exists()
+    )
 
 
 def test_the_functions_of_the_package(root: Path, tmp_path: Path) -> None:
@@ -208,12 +237,14 @@ def test_the_functions_of_the_package(root: Path, tmp_path: Path) -> None:
 
 
 def _chromium() -> str | None:
-    return next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
+    return next(
+        (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+    )
 
 
 async def _rendered(path: Path, done: str, seconds: float = 120.0) -> str:
-    """The page's document once the script `done` holds in a browser (or as it is after `seconds`): figures are drawn as they
-    come into sight, which a loaded machine does when it can."""
+    """The page's document once the script `done` holds in a browser (or as it is after `seconds`): figures are drawn as
+    they come into sight, which a loaded machine does when it can."""
     async with choreographer.Browser(_chromium(), proxy_server="127.0.0.1:9") as browser:
         tab = await browser.create_tab()
         size = {"width": 1200, "height": 20000, "deviceScaleFactor": 1, "mobile": False}
@@ -233,14 +264,20 @@ async def _rendered(path: Path, done: str, seconds: float = 120.0) -> str:
 @pytest.mark.browser
 @pytest.mark.slow
 @pytest.mark.skipif(_chromium() is None, reason="no Chromium here")
-def test_a_browser_draws_every_figure_and_the_table_without_an_error(root: Path, tmp_path: Path, loaded: dict[str, Run]) -> None:
+def test_a_browser_draws_every_figure_and_the_table_without_an_error(
+    root: Path, tmp_path: Path, loaded: dict[str, Run]
+) -> None:
     path = build([root / "tpe", root / "other"], tmp_path / "page.html")
     probe = "<script>addEventListener('error', (e) => { document.title = 'BROKEN ' + e.message; });</script>"
     path.write_text(path.read_text().replace("<head>", f"<head>{probe}", 1))
     plots = len(re.findall(r"data-figure=", path.read_text().split('id="page-data"')[0]))
-    dom = asyncio.run(_rendered(path, f"document.querySelectorAll('.js-plotly-plot:has(.main-svg)').length === {plots}"))
+    dom = asyncio.run(
+        _rendered(path, f"document.querySelectorAll('.js-plotly-plot:has(.main-svg)').length === {plots}")
+    )
     assert "<title>BROKEN" not in dom and len(dom) > 1e5
-    assert plots == 1 + sum(f.needs([loaded[n]]) is None for n in ("tpe", "other") for f in figures().values() if not f.many)
+    assert plots == 1 + sum(
+        f.needs([loaded[n]]) is None for n in ("tpe", "other") for f in figures().values() if not f.many
+    )
     assert len(re.findall(r'class="plot js-plotly-plot"', dom)) == plots
     assert re.findall(r'role="status">([^<]+)<', dom) == ["1–24 of 24", "1–8 of 8"]
     assert dom.count('aria-sort="descending"') == 2

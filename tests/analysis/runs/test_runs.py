@@ -36,7 +36,9 @@ def test_every_trial_is_a_row_with_its_outcome(root: Path) -> None:
 
 def test_rounds_are_tidy_and_means_are_over_seeds(root: Path) -> None:
     run = load(root / "tpe")
-    lines = [json.loads(x) for x in (root / "tpe" / run_folder.trial_folder(0) / run_folder.ROUNDS).read_text().splitlines()]
+    lines = [
+        json.loads(x) for x in (root / "tpe" / run_folder.trial_folder(0) / run_folder.ROUNDS).read_text().splitlines()
+    ]
     mine = run.rounds[run.rounds["trial"] == 0]
     assert len(mine) == len(lines) == 9 * 2 and "client_accuracy" not in run.rounds.columns
     expected = np.mean([x["global_accuracy"] for x in lines if x["round"] == 4])
@@ -49,7 +51,9 @@ def test_a_torn_last_line_is_left_out_and_the_later_of_two_lines_counts(copy: Pa
     path = copy / run_folder.trial_folder(0) / run_folder.ROUNDS
     first = json.loads(path.read_text().splitlines()[0])
     with path.open("a") as file:
-        file.write(json.dumps(first | {"global_accuracy": 0.123, "train_loss": None}) + "\n" + '{"round": 10, "seed": 0, "glob')
+        file.write(
+            json.dumps(first | {"global_accuracy": 0.123, "train_loss": None}) + "\n" + '{"round": 10, "seed": 0, "glob'
+        )
     run = load(copy)
     mine = run.rounds[(run.rounds["trial"] == 0) & (run.rounds["seed"] == first["seed"])].set_index("round")
     assert 10 not in mine.index and mine.loc[1, "global_accuracy"] == 0.123 and np.isnan(mine.loc[1, "train_loss"])
@@ -66,7 +70,13 @@ def test_missing_trial_folders_and_side_files_leave_the_rest_readable(copy: Path
     (copy / run_folder.SPACE).unlink()
     (copy / run_folder.PROVENANCE).write_text("{half")
     run = load(copy)
-    assert run.rounds.empty and run.curves.empty and len(run.trials) == 24 and run.keys == ["alpha", "lambda"] and run.provenance == {}
+    assert (
+        run.rounds.empty
+        and run.curves.empty
+        and len(run.trials) == 24
+        and run.keys == ["alpha", "lambda"]
+        and run.provenance == {}
+    )
     assert run.config(run.best or 0)["alpha"] == run.parameters(run.best or 0)["alpha"]
 
 
@@ -88,7 +98,9 @@ def test_a_read_only_folder_can_be_read_and_nothing_is_left_in_it(copy: Path) ->
             path.chmod(path.stat().st_mode | stat.S_IWUSR)
 
 
-def test_a_study_that_cannot_be_opened_in_place_is_read_from_a_copy(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_study_that_cannot_be_opened_in_place_is_read_from_a_copy(
+    copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As in a read-only folder with a database in WAL mode; simulated, because the superuser may write anywhere."""
     connection = sqlite3.connect(copy / run_folder.STUDY)
     connection.execute("PRAGMA journal_mode=WAL")
@@ -142,7 +154,10 @@ def test_a_final_run_is_all_of_its_trials(root: Path) -> None:
     [
         (lambda p: None, "is not a directory"),
         (lambda p: p.mkdir(), "is not a run directory: experiment.yaml and study.db are missing"),
-        (lambda p: (p.mkdir(), (p / "inner").mkdir(), (p / "inner" / run_folder.EXPERIMENT).touch()), "It holds runs: inner"),
+        (
+            lambda p: (p.mkdir(), (p / "inner").mkdir(), (p / "inner" / run_folder.EXPERIMENT).touch()),
+            "It holds runs: inner",
+        ),
     ],
 )
 def test_what_is_no_run_is_told_in_one_sentence(tmp_path: Path, make: object, words: str) -> None:
@@ -187,7 +202,9 @@ def test_ten_thousand_trials_are_read_and_drawn_in_seconds(tmp_path: Path) -> No
 
     from analysis.report import build
 
-    synthetic.write(tmp_path / "large", trials=250, rounds=4, seeds=(0,), keys=("alpha", "lambda", "lr"), published=None)
+    synthetic.write(
+        tmp_path / "large", trials=250, rounds=4, seeds=(0,), keys=("alpha", "lambda", "lr"), published=None
+    )
     synthetic.multiply(tmp_path / "large", 40)
     started = time.perf_counter()
     run = load(tmp_path / "large")
@@ -202,10 +219,16 @@ def test_the_last_value_is_that_of_the_rounds_whatever_the_study_says(copy: Path
     run = load(copy)
     number = run.best
     assert number is not None
-    rows = [json.loads(line) for line in (copy / run_folder.trial_folder(number) / run_folder.ROUNDS).read_text().splitlines()]
+    rows = [
+        json.loads(line)
+        for line in (copy / run_folder.trial_folder(number) / run_folder.ROUNDS).read_text().splitlines()
+    ]
     last = [row["global_accuracy"] for row in rows if row["round"] == rows[-1]["round"]]
     assert run.finals.loc[number, "global_accuracy"] == pytest.approx(sum(last) / len(last))
-    assert run.measured(number)["global_accuracy"] == pytest.approx(sum(last) / len(last)) and run.completed(number) == rows[-1]["round"]
+    assert (
+        run.measured(number)["global_accuracy"] == pytest.approx(sum(last) / len(last))
+        and run.completed(number) == rows[-1]["round"]
+    )
     with sqlite3.connect(copy / run_folder.STUDY) as database:
         database.execute("DELETE FROM trial_user_attributes WHERE key LIKE 'metric:%'")
     assert load(copy).finals.equals(run.finals)

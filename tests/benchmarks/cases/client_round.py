@@ -22,13 +22,23 @@ one program differ in speed by several per cent for as long as they live.
 """
 
 
-def federation(model: str, side: int, channels: int, clients: int, steps: int, batch: int = 64) -> tuple[dict[str, Any], int]:
-    """Values of a FedAvg trial of which every client holds exactly one epoch of `steps` batches, and its test images (1 to 12.8)."""
+def federation(
+    model: str, side: int, channels: int, clients: int, steps: int, batch: int = 64
+) -> tuple[dict[str, Any], int]:
+    """Values of a FedAvg trial of which every client holds exactly one epoch of `steps` batches, and its test images (1
+    to 12.8)."""
     train = clients * steps * batch
     test = max(10, round(train / 12.8))
     return {
-        "dataset": str(npz(train, test, side, channels)), "model": model, "clients": clients, "partition": "iid", "validation_fraction": 0.0,
-        "local_steps": steps, "batch_size": batch, "lr": 0.01, "rounds": 1000,
+        "dataset": str(npz(train, test, side, channels)),
+        "model": model,
+        "clients": clients,
+        "partition": "iid",
+        "validation_fraction": 0.0,
+        "local_steps": steps,
+        "batch_size": batch,
+        "lr": 0.01,
+        "rounds": 1000,
     }, test
 
 
@@ -48,9 +58,13 @@ def run(quick: bool) -> Case:
         values, test = federation(model, side, channels, 2 if quick else clients, 2 if quick else steps)
         clients = values["clients"]
         arms = {
-            "plain, untuned": Arm("plain", {"values": values}, malloc=False), "plain": Arm("plain", {"values": values}),
-            "optimised": Arm("optimised", {"values": values}), "fedtune": Arm("rounds", {"method": "fedavg", "values": values}),
-            "kernels": Arm("floor", {"values": values, "shape": [channels, side, side], "clients": clients, "test": test}),
+            "plain, untuned": Arm("plain", {"values": values}, malloc=False),
+            "plain": Arm("plain", {"values": values}),
+            "optimised": Arm("optimised", {"values": values}),
+            "fedtune": Arm("rounds", {"method": "fedavg", "values": values}),
+            "kernels": Arm(
+                "floor", {"values": values, "shape": [channels, side, side], "clients": clients, "test": test}
+            ),
         }
         if quick:
             arms = {name: arms[name] for name in ("plain", "optimised", "fedtune")}
@@ -62,7 +76,12 @@ def run(quick: bool) -> Case:
             for name in arms:
                 processes.run([name])
                 first[name] = processes.describe(name).get("model")
-            found = interleave(processes, {name: [name] for name in arms}, repeats=2 if quick else turns, drop=0 if quick or must is None else 1)
+            found = interleave(
+                processes,
+                {name: [name] for name in arms},
+                repeats=2 if quick else turns,
+                drop=0 if quick or must is None else 1,
+            )
             said = {name: processes.describe(name) for name in arms}
         bookkeeping = 100 / ratio(*_beside(values, 3 if quick else 2 * turns)) - 100
         work = f"{clients} × {values['local_steps']} × {values['batch_size']}"
@@ -70,18 +89,59 @@ def run(quick: bool) -> Case:
             kernels = 1 / ratio(found["kernels"], found[name]) if "kernels" in found else None
             differs = apart(first["plain"], first[name]) if first[name] else None
             heading = [title, work] if name == next(iter(arms)) else ["", ""]
-            rows.append([*heading, name, statistics.median(found[name]), ratio(found["plain"], found[name]), kernels, said[name]["memory"]["pss"], differs])
-        split = {key: statistics.median(s[key] for s in said["fedtune"]["split"][1:]) for key in ("client", "server", "evaluation")}
-        case.notes.append(f"{title}: of fedtune's round {split['client']:.3g} s are local training, {split['server']:.3g} s the server, "
-                          f"{split['evaluation']:.3g} s evaluation. Beside the optimised loop in one process it takes {bookkeeping:.2g} % longer.")
+            rows.append(
+                [
+                    *heading,
+                    name,
+                    statistics.median(found[name]),
+                    ratio(found["plain"], found[name]),
+                    kernels,
+                    said[name]["memory"]["pss"],
+                    differs,
+                ]
+            )
+        split = {
+            key: statistics.median(s[key] for s in said["fedtune"]["split"][1:])
+            for key in ("client", "server", "evaluation")
+        }
+        case.notes.append(
+            f"{title}: of fedtune's round {split['client']:.3g} s are local training, {split['server']:.3g} s the "
+            f"server, "
+            f"{split['evaluation']:.3g} s evaluation. Beside the optimised loop in one process it takes "
+            f"{bookkeeping:.2g} % longer."
+        )
         if must is not None and not quick:
             case.faster(f"{title}: round against the plain loop", must, found["plain"], found["fedtune"])
-            case.faster(f"{title}: round against the plain loop with the system's allocator", must, found["plain, untuned"], found["fedtune"])
+            case.faster(
+                f"{title}: round against the plain loop with the system's allocator",
+                must,
+                found["plain, untuned"],
+                found["fedtune"],
+            )
             case.goals += [
                 Goal(f"{title}: bookkeeping over the optimised loop", 5.0, bookkeeping, least=False, unit=" %"),
-                Goal(f"{title}: round against its kernels alone", 2.6, 1 / ratio(found["kernels"], found["fedtune"]), least=False, unit="×"),
+                Goal(
+                    f"{title}: round against its kernels alone",
+                    2.6,
+                    1 / ratio(found["kernels"], found["fedtune"]),
+                    least=False,
+                    unit="×",
+                ),
             ]
-    case.table("Seconds per round", ("model", "clients × steps × batch", "arm", "s/round", "speed-up over plain", "÷ kernels", "PSS, MiB", "differs by"), rows)
+    case.table(
+        "Seconds per round",
+        (
+            "model",
+            "clients × steps × batch",
+            "arm",
+            "s/round",
+            "speed-up over plain",
+            "÷ kernels",
+            "PSS, MiB",
+            "differs by",
+        ),
+        rows,
+    )
     return case
 
 

@@ -20,15 +20,21 @@ round. Whether the processes' kernels overlap depends on whether NVIDIA's MPS ru
 def run(quick: bool) -> Case | None:
     import torch
 
-    from fedtune.machine import shares
+    from fedtune.machine import resources
 
     if not torch.cuda.is_available():
-        print("There is no GPU here that PyTorch can use, so there is nothing to measure; run `make bench-gpu` on a machine with one.", file=sys.stderr)
+        print(
+            "There is no GPU here that PyTorch can use, so there is nothing to measure; run `make bench-gpu` on a "
+            "machine with one.",
+            file=sys.stderr,
+        )
         return None
     case = Case("gpu", TITLE, TEXT, quick=quick)
     executors = ("loop", "graph", "vmap")
     counts = (1, 2) if quick else (1, 2, 4, 8, 16)
-    for model, title, side, channels in (("lenet5", "LeNet-5", 28, 1), ("cnn", "DFRD's CNN", 32, 3))[: 1 if quick else 2]:
+    for model, title, side, channels in (("lenet5", "LeNet-5", 28, 1), ("cnn", "DFRD's CNN", 32, 3))[
+        : 1 if quick else 2
+    ]:
         values, _ = federation(model, side, channels, 2 if quick else 10, 2 if quick else 20)
         rows: list[list[Any]] = []
         for executor in executors:
@@ -37,16 +43,35 @@ def run(quick: bool) -> Case | None:
                 with Processes(f"gpu, {model}, {executor}, {n} trials") as processes:
                     names = [f"trial {i}" for i in range(n)]
                     for name in names:
-                        threads = max(1, shares.cores() // n)
-                        processes.start(name, Arm("gpu_rounds", {"values": values | {"executor": executor}, "share": 1 / n}, threads=threads))
+                        threads = max(1, resources.cores() // n)
+                        processes.start(
+                            name,
+                            Arm(
+                                "gpu_rounds",
+                                {"values": values | {"executor": executor}, "share": 1 / n},
+                                threads=threads,
+                            ),
+                        )
                     found = interleave(processes, {"all": names}, repeats=2 if quick else 5)["all"]
                     memory = max(processes.describe(name)["gpu_mib"] for name in names)
                 rate = n / statistics.median(found)
                 single = single or rate
                 rows.append([executor, n, statistics.median(found), 3600 * rate, rate / single, memory])
-        case.table(f"{title} on {torch.cuda.get_device_name()}", ("executor", "trials", "s until all have done a round", "rounds per hour",
-                                                                  "times one trial", "GPU memory per trial, MiB"), rows)
-    case.notes.append("NVIDIA's MPS was running." if mps() else "NVIDIA's MPS was not running: the trials' kernels took turns.")
+        case.table(
+            f"{title} on {torch.cuda.get_device_name()}",
+            (
+                "executor",
+                "trials",
+                "s until all have done a round",
+                "rounds per hour",
+                "times one trial",
+                "GPU memory per trial, MiB",
+            ),
+            rows,
+        )
+    case.notes.append(
+        "NVIDIA's MPS was running." if mps() else "NVIDIA's MPS was not running: the trials' kernels took turns."
+    )
     return case
 
 

@@ -1,4 +1,5 @@
-"""Whole rounds of the four seed methods at their small profile on digits, against the same equations on plain PyTorch."""
+"""Whole rounds of the four seed methods at their small profile on digits, against the same equations on plain
+PyTorch."""
 
 from __future__ import annotations
 
@@ -45,9 +46,35 @@ def run(quick: bool) -> Case:
             found = interleave(processes, {name: [name] for name in first}, repeats=1 if quick else 3, drop=0)
             said = {name: processes.describe(name) for name in found}
         for name, seconds in found.items():
-            split = [statistics.mean(s[key] for s in said[name]["split"][rounds:]) for key in ("client", "server", "evaluation")]
-            rows.append([method if name == "plain" else "", name, statistics.median(seconds) / rounds, *split, ratio(found["plain"], seconds),
-                         said[name]["memory"]["pss"], apart(first["plain"]["model"], first[name]["model"]) if first["plain"]["model"] else None])
-    case.table("Seconds per round", ("method", "arm", "s/round", "clients", "server", "evaluation", "speed-up over plain", "PSS, MiB", "differs by"), rows)
+            split = [
+                statistics.mean(s[key] for s in said[name]["split"][rounds:])
+                for key in ("client", "server", "evaluation")
+            ]
+            rows.append(
+                [
+                    method if name == "plain" else "",
+                    name,
+                    statistics.median(seconds) / rounds,
+                    *split,
+                    ratio(found["plain"], seconds),
+                    said[name]["memory"]["pss"],
+                    apart(first["plain"]["model"], first[name]["model"]) if first["plain"]["model"] else None,
+                ]
+            )
+    case.table(
+        "Seconds per round",
+        (
+            "method",
+            "arm",
+            "s/round",
+            "clients",
+            "server",
+            "evaluation",
+            "speed-up over plain",
+            "PSS, MiB",
+            "differs by",
+        ),
+        rows,
+    )
     case.notes.append("FedMD-CG has no global model, so there is nothing to compare its end by.")
     return case

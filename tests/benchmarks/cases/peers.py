@@ -27,33 +27,69 @@ def run(quick: bool) -> Case | None:
     case = Case("peers", TITLE, TEXT, quick=quick)
     values, _ = federation("lenet5", 28, 1, 2 if quick else 10, 2 if quick else 20)
     shared = {key: values[key] for key in ("dataset", "clients", "lr", "batch_size")}
-    variables = {"BENCH_DATASET": values["dataset"], "BENCH_CLIENTS": str(values["clients"]), "BENCH_LR": str(values["lr"]), "BENCH_BATCH": "64"}
-    torchrun = (str(ENVIRONMENTS / "pfl" / "bin" / "torchrun"), "--standalone", "--nproc-per-node", "2", "-m", "tests.benchmarks.peers.pfl_arm")
+    variables = {
+        "BENCH_DATASET": values["dataset"],
+        "BENCH_CLIENTS": str(values["clients"]),
+        "BENCH_LR": str(values["lr"]),
+        "BENCH_BATCH": "64",
+    }
+    torchrun = (
+        str(ENVIRONMENTS / "pfl" / "bin" / "torchrun"),
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        "-m",
+        "tests.benchmarks.peers.pfl_arm",
+    )
     flower = (str(ENVIRONMENTS / "flower" / "bin" / "python"), "-m", "tests.benchmarks.peers.flower_arm")
     trial = {"method": "fedavg", "values": values}
     arms = {
         "plain": Arm("plain", {"values": values}, malloc=False),
         "flower": Arm("peer", shared | {"actors": 2}, malloc=False, command=flower),
         "pfl": Arm("peer", shared, malloc=False, command=torchrun, variables=variables),
-        "a": Arm("rounds", trial), "b": Arm("rounds", trial),
+        "a": Arm("rounds", trial),
+        "b": Arm("rounds", trial),
     }
-    lanes = {"plain loop, 1 thread": ["plain"], "Flower, 2 actors": ["flower"], "pfl-research, 2 processes": ["pfl"], "fedtune, 1 trial, 1 thread": ["a"],
-             "fedtune, 2 packed trials": ["a", "b"]}
+    lanes = {
+        "plain loop, 1 thread": ["plain"],
+        "Flower, 2 actors": ["flower"],
+        "pfl-research, 2 processes": ["pfl"],
+        "fedtune, 1 trial, 1 thread": ["a"],
+        "fedtune, 2 packed trials": ["a", "b"],
+    }
     with Processes("peers") as processes:
         for name, arm in arms.items():
             processes.start(name, arm)
         found = interleave(processes, lanes, repeats=2 if quick else 12, drop=1 if quick else 3)
         said = {name: processes.describe(name) for name in arms}
-    accuracies = {"plain loop, 1 thread": said["plain"]["accuracy"], "Flower, 2 actors": said["flower"]["accuracy"],
-                  "pfl-research, 2 processes": said["pfl"]["accuracy"], "fedtune, 2 packed trials": said["b"]["row"]["global_accuracy"]}
-    per_round = {name: [s / len(lanes[name]) if name.startswith("fedtune") else s for s in seconds] for name, seconds in found.items()}
+    accuracies = {
+        "plain loop, 1 thread": said["plain"]["accuracy"],
+        "Flower, 2 actors": said["flower"]["accuracy"],
+        "pfl-research, 2 processes": said["pfl"]["accuracy"],
+        "fedtune, 2 packed trials": said["b"]["row"]["global_accuracy"],
+    }
+    per_round = {
+        name: [s / len(lanes[name]) if name.startswith("fedtune") else s for s in seconds]
+        for name, seconds in found.items()
+    }
     plain = per_round["plain loop, 1 thread"]
-    case.table("FedAvg, LeNet-5, seconds per round", ("how", "s/round", "least", "most", "speed-up over plain", "accuracy at the end"), [
-        [name, statistics.median(seconds), min(seconds), max(seconds), ratio(plain, seconds), accuracies.get(name)] for name, seconds in per_round.items()])
+    case.table(
+        "FedAvg, LeNet-5, seconds per round",
+        ("how", "s/round", "least", "most", "speed-up over plain", "accuracy at the end"),
+        [
+            [name, statistics.median(seconds), min(seconds), max(seconds), ratio(plain, seconds), accuracies.get(name)]
+            for name, seconds in per_round.items()
+        ],
+    )
     packed = per_round["fedtune, 2 packed trials"]
     case.faster("Two packed trials against Flower at its best", 1.6, per_round["Flower, 2 actors"], packed)
-    case.faster("Two packed trials against pfl-research at its best", 1.0, per_round["pfl-research, 2 processes"], packed)
+    case.faster(
+        "Two packed trials against pfl-research at its best", 1.0, per_round["pfl-research, 2 processes"], packed
+    )
     case.faster("Two packed trials against the plain 1-thread loop, beside the peers", 2.0, plain, packed)
-    case.notes.append("Accuracies are after equally many rounds and differ as far as shuffles do: the peers' are not fedtune's; all start near chance at this "
-                      "learning rate.")
+    case.notes.append(
+        "Accuracies are after equally many rounds and differ as far as shuffles do: the peers' are not fedtune's; "
+        "all start near chance at this "
+        "learning rate."
+    )
     return case

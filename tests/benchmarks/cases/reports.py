@@ -31,32 +31,82 @@ def slopes(case: Case, folder: Path, quick: bool) -> None:
 
     def apart(title: str, n: int, rounds: int) -> tuple[float, dict[str, Any]]:
         diary = folder / f"{title}.jsonl"
-        found = search(f"search, {title}", folder, diary=str(diary), options={"trials": n, "rounds": rounds, "concurrency": 1, "name": title})
-        ends = [when for what, when in map(json.loads, diary.read_text().splitlines()) if what == "end" or (n == 1 and what == "round")]
+        found = search(
+            f"search, {title}",
+            folder,
+            diary=str(diary),
+            options={"trials": n, "rounds": rounds, "concurrency": 1, "name": title},
+        )
+        ends = [
+            when
+            for what, when in map(json.loads, diary.read_text().splitlines())
+            if what == "end" or (n == 1 and what == "round")
+        ]
         return (ends[-1] - ends[first - 1]) / (len(ends) - first), found
 
     per_trial, many = apart(f"{trials}-trials", trials, 1)
     per_report, long = apart(f"{rounds}-reports", 1, rounds)
-    case.table("Searches that compute nothing, one trial at a time", ("what", "ms"), [
-        ["per further trial", 1000 * per_trial], ["per report", 1000 * per_report],
-        ["Ray's start", 1000 * statistics.median(f["init"] for f in (many, long))],
-        ["Ray's end", 1000 * statistics.median(f["shutdown"] for f in (many, long))],
-    ])
-    case.goals += [Goal("Per further trial", 0.3, per_trial, least=False, unit=" s"), Goal("Per report", 5.0, 1000 * per_report, least=False, unit=" ms")]
+    case.table(
+        "Searches that compute nothing, one trial at a time",
+        ("what", "ms"),
+        [
+            ["per further trial", 1000 * per_trial],
+            ["per report", 1000 * per_report],
+            ["Ray's start", 1000 * statistics.median(f["init"] for f in (many, long))],
+            ["Ray's end", 1000 * statistics.median(f["shutdown"] for f in (many, long))],
+        ],
+    )
+    case.goals += [
+        Goal("Per further trial", 0.3, per_trial, least=False, unit=" s"),
+        Goal("Per report", 5.0, 1000 * per_report, least=False, unit=" ms"),
+    ]
 
 
 def memory(case: Case, folder: Path, quick: bool) -> None:
     """Memory of a search of real federations with LeNet-5."""
     values, _ = federation("lenet5", 28, 1, 2 if quick else 10, 2 if quick else 20)
-    fixed = {key: value for key, value in values.items() if key not in ("rounds", "dataset", "local_steps", "batch_size", "lr")}
-    found = search("search, memory", folder, real=True, memory=True, options={
-        "trials": 2, "rounds": 1 if quick else 4, "concurrency": 2, "dataset": values["dataset"], "set": fixed | {"local_steps": values["local_steps"]},
-        "select_on": "test", "name": "memory"})
+    fixed = {
+        key: value
+        for key, value in values.items()
+        if key not in ("rounds", "dataset", "local_steps", "batch_size", "lr")
+    }
+    found = search(
+        "search, memory",
+        folder,
+        real=True,
+        memory=True,
+        options={
+            "trials": 2,
+            "rounds": 1 if quick else 4,
+            "concurrency": 2,
+            "dataset": values["dataset"],
+            "set": fixed | {"local_steps": values["local_steps"]},
+            "select_on": "test",
+            "name": "memory",
+        },
+    )
     sizes = found["memory"]
-    alone = float(subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, check=True, cwd=ROOT, env=environment(1, malloc=False)).stdout)
-    case.table("Memory of a search with LeNet-5, two trials at once (largest proportional set size)", ("process", "MiB"), [
-        ["a process that has imported PyTorch", alone], ["a worker with its trial", sizes["worker"]], ["driver", sizes["driver"]],
-        ["Ray's servers and idle workers", sizes["ray"]], ["all", sizes["all"]]])
+    alone = float(
+        subprocess.run(
+            [sys.executable, "-c", ALONE],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=ROOT,
+            env=environment(1, malloc=False),
+        ).stdout
+    )
+    case.table(
+        "Memory of a search with LeNet-5, two trials at once (largest proportional set size)",
+        ("process", "MiB"),
+        [
+            ["a process that has imported PyTorch", alone],
+            ["a worker with its trial", sizes["worker"]],
+            ["driver", sizes["driver"]],
+            ["Ray's servers and idle workers", sizes["ray"]],
+            ["all", sizes["all"]],
+        ],
+    )
     case.goals.append(Goal("One worker with LeNet-5", 450.0, sizes["worker"], least=False, unit=" MiB"))
 
 

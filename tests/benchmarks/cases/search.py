@@ -27,10 +27,19 @@ below zero. *With no trial under way* is what a place for a trial waited, at the
 
 def search(title: str, folder: Path, *, quiet_for: str = "", **task: Any) -> dict[str, Any]:
     """Runs a search in a process of its own; see `tests.benchmarks.search_process`."""
-    options = {"runs_dir": str(folder), "sampler": "random", "scheduler": "none", "space": "default"} | task.pop("options")
+    options = {"runs_dir": str(folder), "sampler": "random", "scheduler": "none", "space": "default"} | task.pop(
+        "options"
+    )
     with tempfile.TemporaryFile("w+") as errors:
-        process = subprocess.Popen([sys.executable, "-m", "tests.benchmarks.search_process"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
-                                   text=True, cwd=ROOT, env=environment(1, malloc=False))
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.benchmarks.search_process"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            cwd=ROOT,
+            env=environment(1, malloc=False),
+        )
         started = time.monotonic()
         sent: str | None = json.dumps(task | {"options": options}) + "\n"
         while True:
@@ -52,7 +61,9 @@ def search(title: str, folder: Path, *, quiet_for: str = "", **task: Any) -> dic
     return found
 
 
-def overhead(case: Case, folder: Path, *, trials: int, rounds: int, seconds: float, turns: int, must: float, at: str) -> None:
+def overhead(
+    case: Case, folder: Path, *, trials: int, rounds: int, seconds: float, turns: int, must: float, at: str
+) -> None:
     """Trials of about `seconds` each, bare and by a search, in turn."""
     products = standin.products(seconds / rounds)
     bare: list[float] = []
@@ -66,31 +77,60 @@ def overhead(case: Case, folder: Path, *, trials: int, rounds: int, seconds: flo
         for turn in range(turns):
             name = f"{at.split()[0]}-{turn}"
             before = processes.run(["a", "b"])[0]
-            found = search(f"search, {at}: {trials} trials", folder, products=products, diary=str(folder / name) + ".jsonl",
-                           options={"trials": trials, "rounds": rounds, "concurrency": 2, "name": name})
+            found = search(
+                f"search, {at}: {trials} trials",
+                folder,
+                products=products,
+                diary=str(folder / name) + ".jsonl",
+                options={"trials": trials, "rounds": rounds, "concurrency": 2, "name": name},
+            )
             bare.append(before + processes.run(["a", "b"])[0])
             whole.append(found["seconds"])
             inner.append(found["seconds"] - found["init"] - found["shutdown"])
             starts.append(found["init"] + found["shutdown"])
             idle.append(found["seconds"] - under_way(folder / f"{name}.jsonl") / 2)
-            say(f"  search, {at}: {turn + 1}/{turns}: bare {bare[-1]:.1f} s, search {whole[-1]:.1f} s, of it Ray's start and end {starts[-1]:.1f} s, "
-                f"with no trial under way {idle[-1]:.1f} s")
-    case.table(f"{trials} trials of {2 * statistics.median(bare) / trials:.3g} s, two at once", ("how", "s", "over bare, %"), [
-        ["bare, two processes", statistics.median(bare), None],
-        ["fedtune.search", statistics.median(whole), 100 / ratio(bare, whole) - 100],
-        ["without Ray's start and end", statistics.median(inner), 100 / ratio(bare, inner) - 100],
-        ["Ray's start and end", statistics.median(starts), None],
-        ["with no trial under way", statistics.median(idle), None],
-    ])
-    case.goals.append(Goal(f"Search over the same trials run bare, {at}, whole call", must, 100 / ratio(bare, whole) - 100, least=False, unit=" %"))
-    case.goals.append(Goal(f"Search over the same trials run bare, {at}, without Ray's start and end", must, 100 / ratio(bare, inner) - 100, least=False,
-                           unit=" %"))
+            say(
+                f"  search, {at}: {turn + 1}/{turns}: bare {bare[-1]:.1f} s, search {whole[-1]:.1f} s, of it "
+                f"Ray's start and end {starts[-1]:.1f} s, "
+                f"with no trial under way {idle[-1]:.1f} s"
+            )
+    case.table(
+        f"{trials} trials of {2 * statistics.median(bare) / trials:.3g} s, two at once",
+        ("how", "s", "over bare, %"),
+        [
+            ["bare, two processes", statistics.median(bare), None],
+            ["fedtune.search", statistics.median(whole), 100 / ratio(bare, whole) - 100],
+            ["without Ray's start and end", statistics.median(inner), 100 / ratio(bare, inner) - 100],
+            ["Ray's start and end", statistics.median(starts), None],
+            ["with no trial under way", statistics.median(idle), None],
+        ],
+    )
+    case.goals.append(
+        Goal(
+            f"Search over the same trials run bare, {at}, whole call",
+            must,
+            100 / ratio(bare, whole) - 100,
+            least=False,
+            unit=" %",
+        )
+    )
+    case.goals.append(
+        Goal(
+            f"Search over the same trials run bare, {at}, without Ray's start and end",
+            must,
+            100 / ratio(bare, inner) - 100,
+            least=False,
+            unit=" %",
+        )
+    )
 
 
 def under_way(diary: Path) -> float:
-    """Seconds of all trials together, from a stand-in's diary: each begins once and ends once, whoever else does between."""
+    """Seconds of all trials together, from a stand-in's diary: each begins once and ends once, whatever others do in
+    between."""
     sign = {"begin": -1, "end": 1, "round": 0}
-    return sum(sign[what] * when for what, when in map(json.loads, diary.read_text().splitlines()))
+    events: list[tuple[str, float]] = [json.loads(text) for text in diary.read_text().splitlines()]
+    return sum(sign[what] * when for what, when in events)
 
 
 def run(quick: bool, long: bool = False) -> Case:
@@ -104,5 +144,7 @@ def run(quick: bool, long: bool = False) -> Case:
         if long:
             overhead(case, folder, trials=20, rounds=20, seconds=60.0, turns=1, must=5.0, at="60 s a trial")
         else:
-            case.notes.append("Trials of 60 s are measured by `make bench CASES=search LONG=--long`, which takes 20 minutes more.")
+            case.notes.append(
+                "Trials of 60 s are measured by `make bench CASES=search LONG=--long`, which takes 20 minutes more."
+            )
     return case

@@ -30,14 +30,24 @@ training with BatchNorm magnifies rounding, where a change for speed alone may m
 
 
 def federation(model: str, clients: int, **more: Any) -> dict[str, Any]:
-    """Values of a DFRD trial whose clients' work is next to nothing."""
+    """Values of a DFRD trial whose clients compute next to nothing."""
     return {
-        "dataset": str(npz(clients * 40, 40, 32, 3)), "model": model, "base": "fedavg", "clients": clients, "partition": "iid", "min_samples": 1,
-        "validation_fraction": 0.0, "local_steps": 1, "batch_size": 8, "server_iters": 1, "rounds": 1000,
+        "dataset": str(npz(clients * 40, 40, 32, 3)),
+        "model": model,
+        "base": "fedavg",
+        "clients": clients,
+        "partition": "iid",
+        "min_samples": 1,
+        "validation_fraction": 0.0,
+        "local_steps": 1,
+        "batch_size": 8,
+        "server_iters": 1,
+        "rounds": 1000,
     } | more
 
 
-#: The narrow CNN, for which the goals are set, and DFRD's own, whose wide convolutions leave less beside them to save.
+#: The narrow CNN, for which the goals are set, and DFRD's own, whose wide convolutions leave less time outside of them
+#: to save.
 MODELS = (("cnn_narrow", "32-64-64-128"), ("cnn", "64-128-256-512"))
 
 
@@ -45,7 +55,9 @@ def run(quick: bool) -> Case:
     case = Case("server_phase", TITLE, TEXT, quick=quick)
     rows = []
     for model, widths in MODELS[:1] if quick else MODELS:
-        values = federation(model, 2 if quick else 10, **({"server_batch_size": 4, "gen_steps": 1, "distill_steps": 1} if quick else {}))
+        values = federation(
+            model, 2 if quick else 10, **({"server_batch_size": 4, "gen_steps": 1, "distill_steps": 1} if quick else {})
+        )
         arms = {
             "naive": Arm("dfrd_server", {"values": values, "arm": "naive"}, malloc=False),
             "frozen": Arm("dfrd_server", {"values": values, "arm": "frozen"}),
@@ -60,19 +72,37 @@ def run(quick: bool) -> Case:
                 processes.start(name, arm)
             found = interleave(processes, {name: [name] for name in arms}, repeats=6 if model == "cnn_narrow" else 2)
             said = {name: processes.describe(name) for name in arms}
-        rows += [[widths if name == "naive" else "", name, 10 * statistics.median(seconds), ratio(found["naive"], seconds), ratio(found["frozen"], seconds),
-                  said[name]["memory"]["pss"], apart(said["frozen"]["model"], said[name]["model"])] for name, seconds in found.items()]
+        rows += [
+            [
+                widths if name == "naive" else "",
+                name,
+                10 * statistics.median(seconds),
+                ratio(found["naive"], seconds),
+                ratio(found["frozen"], seconds),
+                said[name]["memory"]["pss"],
+                apart(said["frozen"]["model"], said[name]["model"]),
+            ]
+            for name, seconds in found.items()
+        ]
         passes = said["fedtune"]["generator"]
         rest = {name: [seconds - passes for seconds in found[name]] for name in ("naive", "frozen", "fedtune")}
         case.notes.append(
-            f"{widths}: the generator's own passes, no shorter in the other arms, take {10 * passes:.3g} s of fedtune's "
+            f"{widths}: the generator's own passes, no shorter in the other arms, take {10 * passes:.3g} s of "
+            f"fedtune's "
             f"{10 * statistics.median(found['fedtune']):.3g} s in fp32. With so much taken off every arm, fedtune is "
             f"{ratio(rest['naive'], rest['fedtune']):.3g} times as fast as the naive loops and "
-            f"{ratio(rest['frozen'], rest['fedtune']):.3g} times as fast as those with frozen teachers.")
+            f"{ratio(rest['frozen'], rest['fedtune']):.3g} times as fast as those with frozen teachers."
+        )
         if model == "cnn_narrow":
             case.faster("DFRD server phase, fp32, against the naive loops", 2.4, found["naive"], found["fedtune"])
             case.faster("DFRD server phase, fp32, against frozen teachers", 1.8, found["frozen"], found["fedtune"])
             if "fedtune, bf16" in found:
-                case.faster("DFRD server phase, bf16, against the naive loops", 4.5, found["naive"], found["fedtune, bf16"])
-    case.table("Seconds per server phase of ten iterations", ("teachers", "arm", "s", "speed-up over naive", "over frozen", "PSS, MiB", "differs by"), rows)
+                case.faster(
+                    "DFRD server phase, bf16, against the naive loops", 4.5, found["naive"], found["fedtune, bf16"]
+                )
+    case.table(
+        "Seconds per server phase of ten iterations",
+        ("teachers", "arm", "s", "speed-up over naive", "over frozen", "PSS, MiB", "differs by"),
+        rows,
+    )
     return case

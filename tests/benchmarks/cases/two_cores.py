@@ -24,18 +24,48 @@ def run(quick: bool) -> Case:
             for place in "ab":
                 processes.start(f"{threads}{place}", Arm("rounds", trial, threads=threads))
         processes.start("plain", Arm("plain", {"values": values}))
-        lanes = {"plain loop": ["plain"], "1 trial × 1 thread": ["1a"], "1 trial × 2 threads": ["2a"], "2 trials × 1 thread": ["1a", "1b"]}
+        lanes = {
+            "plain loop": ["plain"],
+            "1 trial × 1 thread": ["1a"],
+            "1 trial × 2 threads": ["2a"],
+            "2 trials × 1 thread": ["1a", "1b"],
+        }
         found = interleave(processes, lanes, repeats=2 if quick else 8)
         found |= interleave(processes, {"2 trials × 2 threads": ["2a", "2b"]}, repeats=1 if quick else 2)
     many = {name: len(lanes.get(name, "ab")) for name in found}
     alone = statistics.median(found["1 trial × 1 thread"])
-    case.table("Rounds of LeNet-5 on two cores", ("how", "s until all have done a round", "rounds per second", "times 1 × 1"), [
-        [name, statistics.median(seconds), many[name] / statistics.median(seconds), many[name] * alone / statistics.median(seconds)]
-        for name, seconds in found.items()])
+    case.table(
+        "Rounds of LeNet-5 on two cores",
+        ("how", "s until all have done a round", "rounds per second", "times 1 × 1"),
+        [
+            [
+                name,
+                statistics.median(seconds),
+                many[name] / statistics.median(seconds),
+                many[name] * alone / statistics.median(seconds),
+            ]
+            for name, seconds in found.items()
+        ],
+    )
     pair = [s / 2 for s in found["2 trials × 1 thread"]]
-    case.faster("Two 1-thread trials against one 2-thread trial, trials per hour", 1.2, found["1 trial × 2 threads"], pair)
-    case.faster("Two packed trials against the plain 1-thread loop with fedtune's allocator settings", 2.0, found["plain loop"], pair)
+    case.faster(
+        "Two 1-thread trials against one 2-thread trial, trials per hour", 1.2, found["1 trial × 2 threads"], pair
+    )
+    case.faster(
+        "Two packed trials against the plain 1-thread loop with fedtune's allocator settings",
+        2.0,
+        found["plain loop"],
+        pair,
+    )
     doubled = [100 * a / (2 * b) for a, b in zip(found["1 trial × 1 thread"], pair, strict=True)]
-    case.goals.insert(0, Goal("Two 1-thread trials against twice one such trial", 95.0, statistics.median(doubled), unit=" %",
-                              spread=(min(doubled), max(doubled))))
+    case.goals.insert(
+        0,
+        Goal(
+            "Two 1-thread trials against twice one such trial",
+            95.0,
+            statistics.median(doubled),
+            unit=" %",
+            spread=(min(doubled), max(doubled)),
+        ),
+    )
     return case

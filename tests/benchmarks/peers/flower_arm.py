@@ -39,12 +39,32 @@ def main() -> None:
 
     @server_app.main()
     def serve(grid: Grid, context: Context) -> None:
-        strategy = FedAvg(fraction_train=1.0, fraction_evaluate=0.0, min_train_nodes=task["clients"], min_available_nodes=task["clients"])
-        config = ConfigRecord({"path": task["dataset"], "clients": task["clients"], "lr": task["lr"], "batch_size": task["batch_size"]})
-        strategy.start(grid=grid, initial_arrays=ArrayRecord(model.state_dict()), train_config=config, num_rounds=ROUNDS, evaluate_fn=evaluate)
+        strategy = FedAvg(
+            fraction_train=1.0,
+            fraction_evaluate=0.0,
+            min_train_nodes=task["clients"],
+            min_available_nodes=task["clients"],
+        )
+        config = ConfigRecord(
+            {"path": task["dataset"], "clients": task["clients"], "lr": task["lr"], "batch_size": task["batch_size"]}
+        )
+        strategy.start(
+            grid=grid,
+            initial_arrays=ArrayRecord(model.state_dict()),
+            train_config=config,
+            num_rounds=ROUNDS,
+            evaluate_fn=evaluate,
+        )
 
-    run_simulation(server_app=server_app, client_app=client_app, num_supernodes=task["clients"], backend_config={
-        "client_resources": {"num_cpus": 1, "num_gpus": 0}, "init_args": {"num_cpus": task["actors"], "include_dashboard": False}})
+    run_simulation(
+        server_app=server_app,
+        client_app=client_app,
+        num_supernodes=task["clients"],
+        backend_config={
+            "client_resources": {"num_cpus": 1, "num_gpus": 0},
+            "init_args": {"num_cpus": task["actors"], "include_dashboard": False},
+        },
+    )
 
 
 if __name__ == "__main__":

@@ -28,6 +28,10 @@ def train(message: Message, context: Context) -> Message:
     client, clients = int(context.node_config["partition-id"]), int(config["clients"])
     each = len(data["x_train"]) // clients
     share = slice(client * each, (client + 1) * each)
-    loss = turns.train(model, data["x_train"][share], data["y_train"][share], float(config["lr"]), int(config["batch_size"]))
+    loss = turns.train(
+        model, data["x_train"][share], data["y_train"][share], float(config["lr"]), int(config["batch_size"])
+    )
     metrics = MetricRecord({"train_loss": loss, "num-examples": each})
-    return Message(content=RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics}), reply_to=message)
+    return Message(
+        content=RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics}), reply_to=message
+    )

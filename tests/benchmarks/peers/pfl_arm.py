@@ -1,4 +1,5 @@
-"""pfl-research: FederatedAveraging on its simulated backend; under torchrun with as many processes as it is started with.
+"""pfl-research: FederatedAveraging on its simulated backend; under torchrun with as many processes as it is started
+with.
 
 Rank 0 takes the turns; the others wait for it inside a broadcast."""
 
@@ -59,10 +60,14 @@ class Wait(TrainingProcessCallback[Any]):
             os._exit(0)
         return Metrics()
 
-    def after_central_iteration(self, aggregate_metrics: Metrics, model: Any, *, central_iteration: int) -> tuple[bool, Metrics]:
+    def after_central_iteration(
+        self, aggregate_metrics: Metrics, model: Any, *, central_iteration: int
+    ) -> tuple[bool, Metrics]:
         found = dict(aggregate_metrics.to_simple_dict())
         if self.turn is not None:
-            self.turn.accuracy = next((float(value) for name, value in found.items() if "Central val | accuracy" in str(name)), 0.0)
+            self.turn.accuracy = next(
+                (float(value) for name, value in found.items() if "Central val | accuracy" in str(name)), 0.0
+            )
         if not self._go_on():
             os._exit(0)
         return False, Metrics()
@@ -72,14 +77,18 @@ def main() -> None:
     turn = turns.Turns() if RANK == 0 else None
     torch.set_num_threads(1)
     task = turn.task if turn is not None else {}
-    path, clients, lr, batch = (os.environ[name] for name in ("BENCH_DATASET", "BENCH_CLIENTS", "BENCH_LR", "BENCH_BATCH"))
+    path, clients, lr, batch = (
+        os.environ[name] for name in ("BENCH_DATASET", "BENCH_CLIENTS", "BENCH_LR", "BENCH_BATCH")
+    )
     assert not task or task["dataset"] == path
     data = turns.arrays(path)
     each = len(data["x_train"]) // int(clients)
     shares = {c: slice(c * each, (c + 1) * each) for c in range(int(clients))}
 
     def user(client: int) -> PyTorchTensorDataset:
-        return PyTorchTensorDataset((data["x_train"][shares[client]], data["y_train"][shares[client]]), user_id=str(client))
+        return PyTorchTensorDataset(
+            (data["x_train"][shares[client]], data["y_train"][shares[client]]), user_id=str(client)
+        )
 
     users = FederatedDataset(user, get_user_sampler("minimize_reuse", list(shares)))
     module = Module()
@@ -87,10 +96,18 @@ def main() -> None:
     model = PyTorchModel(module, torch.optim.SGD, torch.optim.SGD(module.parameters(), lr=1.0))
     test = PyTorchTensorDataset((data["x_test"], data["y_test"]))
     FederatedAveraging().run(
-        NNAlgorithmParams(central_num_iterations=10_000, evaluation_frequency=10_000, train_cohort_size=int(clients), val_cohort_size=0),
-        SimulatedBackend(training_data=users, val_data=users, postprocessors=[WeightByDatapoints()]), model,
+        NNAlgorithmParams(
+            central_num_iterations=10_000,
+            evaluation_frequency=10_000,
+            train_cohort_size=int(clients),
+            val_cohort_size=0,
+        ),
+        SimulatedBackend(training_data=users, val_data=users, postprocessors=[WeightByDatapoints()]),
+        model,
         NNTrainHyperParams(local_learning_rate=float(lr), local_num_epochs=1, local_batch_size=int(batch)),
-        NNEvalHyperParams(local_batch_size=1024), callbacks=[CentralEvaluationCallback(test, NNEvalHyperParams(local_batch_size=1024)), Wait(turn)])
+        NNEvalHyperParams(local_batch_size=1024),
+        callbacks=[CentralEvaluationCallback(test, NNEvalHyperParams(local_batch_size=1024)), Wait(turn)],
+    )
 
 
 if __name__ == "__main__":

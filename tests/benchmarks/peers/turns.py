@@ -49,7 +49,9 @@ def arrays(path: str) -> dict[str, torch.Tensor]:
         images = {part: torch.from_numpy(archive[f"x_{part}"]).float()[:, None] / 255 for part in ("train", "test")}
         labels = {part: torch.from_numpy(archive[f"y_{part}"]) for part in ("train", "test")}
     mean, std = images["train"].mean(), images["train"].std()
-    return {f"x_{part}": (x - mean) / std for part, x in images.items()} | {f"y_{part}": y for part, y in labels.items()}
+    return {f"x_{part}": (x - mean) / std for part, x in images.items()} | {
+        f"y_{part}": y for part, y in labels.items()
+    }
 
 
 def first_model() -> LeNet:

@@ -19,18 +19,34 @@ from fedtune.cli import app
 from fedtune.planning.plan import plan
 from fedtune.planning.request import Request
 from fedtune.record.run_directory import write_yaml
-from fedtune.record.study import open_study
+from fedtune.record.study import StudyFile
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from tests.fedtune.conftest import start
 from trainables import registry
 
-SMALL: dict[str, Any] = {"clients": 3, "rounds": 4, "partition": "iid", "min_samples": 4, "attack_steps": 3, "local_steps": 30, "batch_size": 64}
+SMALL: dict[str, Any] = {
+    "clients": 3,
+    "rounds": 4,
+    "partition": "iid",
+    "min_samples": 4,
+    "attack_steps": 3,
+    "local_steps": 30,
+    "batch_size": 64,
+}
 
 
 def configuration(folder: Path, toy: Path, method: str = "lgfedavg", **more: Any) -> Path:
     path = folder / "best.yaml"
-    write_yaml(path, {"fedtune": 1, "method": method, "parameters": SMALL | {"dataset": str(toy)} | more, "provenance": {"seeds": [7, 8]}})
+    write_yaml(
+        path,
+        {
+            "fedtune": 1,
+            "method": method,
+            "parameters": SMALL | {"dataset": str(toy)} | more,
+            "provenance": {"seeds": [7, 8]},
+        },
+    )
     return path
 
 
@@ -40,7 +56,7 @@ def run_with_one_trial(folder: Path, toy: Path) -> Path:
     trial = folder / run_folder.trial_folder(0)
     trial.mkdir(parents=True)
     (trial / run_folder.CONFIG).write_text(yaml.safe_dump(SMALL | {"dataset": str(toy)}))
-    open_study(folder).add_trial(optuna.trial.create_trial(value=0.5, state=optuna.trial.TrialState.COMPLETE))
+    StudyFile(folder).study.add_trial(optuna.trial.create_trial(value=0.5, state=optuna.trial.TrialState.COMPLETE))
     return folder
 
 
@@ -54,26 +70,49 @@ def test_a_file_gives_its_pictures_beside_itself(toy: Path, tmp_path: Path) -> N
     original = np.rint(made.leaks[0].original.numpy()[0] * 255).astype(np.uint8).repeat(14, 0).repeat(14, 1)
     assert any((picture[y : y + 112, x : x + 112, 0] == original).all() for y in range(30, 80) for x in range(60, 120))
     page = made.page.read_text()
-    assert page.count("data:image/png;base64,") == 4 and "the gradient of head" in page and "http" not in page.split("</style>")[-1].split("<script")[0]
+    assert (
+        page.count("data:image/png;base64,") == 4
+        and "the gradient of head" in page
+        and "http" not in page.split("</style>")[-1].split("<script")[0]
+    )
 
 
 def test_a_run_gives_its_best_trial_with_its_seed(toy: Path, tmp_path: Path) -> None:
     folder = run_with_one_trial(tmp_path / "one", toy)
-    done = CliRunner().invoke(app, ["attack", str(folder), "--images", "1", "--steps", "2", "--private", "searched", "--quiet", "--json"])
+    done = CliRunner().invoke(
+        app, ["attack", str(folder), "--images", "1", "--steps", "2", "--private", "searched", "--quiet", "--json"]
+    )
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
-    assert (told["method"], told["seed"], told["steps"], told["private"], told["sent"]) == ("fedper", 5, 2, "searched", ["features"])
+    assert (told["method"], told["seed"], told["steps"], told["private"], told["sent"]) == (
+        "fedper",
+        5,
+        2,
+        "searched",
+        ["features"],
+    )
     assert told["files"] == [str(folder / "attack.png"), str(folder / "attack.html")]
     assert all(Path(file).is_file() for file in told["files"])
     assert sorted(path.name for path in folder.iterdir() if path.suffix not in (".png", ".html")) == sorted(
-        [run_folder.EXPERIMENT, run_folder.SPACE, run_folder.PROVENANCE, run_folder.STUDY, run_folder.TRIALS])
+        [run_folder.EXPERIMENT, run_folder.SPACE, run_folder.PROVENANCE, run_folder.STUDY, run_folder.TRIALS]
+    )
 
 
 def test_the_table_names_what_is_known_and_the_better_attack(toy: Path, tmp_path: Path) -> None:
     folder = run_with_one_trial(tmp_path / "one", toy)
-    done = CliRunner().invoke(app, ["attack", str(folder), "--images", "2", "--steps", "2", "--plain", "-o", str(tmp_path / "new" / "look.png")])
+    done = CliRunner().invoke(
+        app,
+        ["attack", str(folder), "--images", "2", "--steps", "2", "--plain", "-o", str(tmp_path / "new" / "look.png")],
+    )
     assert done.exit_code == 0, done.output
-    for words in ("FedPer", "PSNR (dB)", "clients upload: features", "unknown head: random weights stand in for it", "--private searched", "mean PSNR"):
+    for words in (
+        "FedPer",
+        "PSNR (dB)",
+        "clients upload: features",
+        "unknown head: random weights stand in for it",
+        "--private searched",
+        "mean PSNR",
+    ):
         assert words in done.stdout
     assert (tmp_path / "new" / "look.png").is_file() and (tmp_path / "new" / "look.html").is_file()
 
@@ -91,7 +130,15 @@ def test_the_same_request_gives_the_same_numbers(toy: Path, tmp_path: Path) -> N
 
 
 def test_rounds_are_shortened_and_nothing_else_changes(toy: Path) -> None:
-    values: dict[str, Any] = {"dataset": str(toy), "local_epochs": 5, "local_steps": 50, "server_iters": 10, "rho": 5, "base": "fedrolex", "noise_dim": 32}
+    values: dict[str, Any] = {
+        "dataset": str(toy),
+        "local_epochs": 5,
+        "local_steps": 50,
+        "server_iters": 10,
+        "rho": 5,
+        "base": "fedrolex",
+        "noise_dim": 32,
+    }
     complete = registry.resolve("dfrd", values)
     found = shortened("dfrd", complete)
     assert (found["local_steps"], found["local_epochs"], found["server_iters"], found["batch_size"]) == (1, 0, 1, 8)
@@ -101,7 +148,9 @@ def test_rounds_are_shortened_and_nothing_else_changes(toy: Path) -> None:
 
 
 def test_uploads_of_later_rounds_count(toy: Path, tmp_path: Path) -> None:
-    """DHF sends its features only in the rounds that train the global model, here the last of four; with an interval of 0, never."""
+    """DHF sends its features only in the rounds that train the global model, here the last of four; with an interval of
+    0, never."""
+
     def sent(interval: int) -> tuple[str, ...]:
         return fedtune.attack(configuration(tmp_path, toy, "dhf", gme_interval=interval), images=1, quiet=True).sent
 
@@ -113,11 +162,19 @@ def test_every_problem_of_the_request_is_said(tmp_path: Path, toy: Path) -> None
     with pytest.raises(UserError) as error:
         fedtune.attack(tmp_path, images=0, steps=0, private="no", output="a.jpg", seed=-1)
     assert len(error.value.problems) == 5
-    for words in ("images must be a whole number in [1, 1000], got 0", "steps must", "seed must", "private must be one of random, searched", "ending in .png"):
+    for words in (
+        "images must be a whole number in [1, 1000], got 0",
+        "steps must",
+        "seed must",
+        "private must be one of random, searched",
+        "ending in .png",
+    ):
         assert words in str(error.value)
 
 
-@pytest.mark.parametrize(("target", "words"), [("nothing", "There is no run 'nothing'"), ("nothing.yaml", "nothing.yaml")])
+@pytest.mark.parametrize(
+    ("target", "words"), [("nothing", "There is no run 'nothing'"), ("nothing.yaml", "nothing.yaml")]
+)
 def test_a_target_that_is_not_there(target: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=words):
@@ -143,17 +200,24 @@ def test_progress_is_never_silent_for_long(capfd: pytest.CaptureFixture[str], mo
     assert capfd.readouterr().err.count("thinking") >= 3
 
 
-@pytest.mark.parametrize(("metric", "needed"), [("psnr", "attack_images"), ("rounds_to_target", "target"), ("p_acc", "client_test_fraction")])
+@pytest.mark.parametrize(
+    ("metric", "needed"), [("psnr", "attack_images"), ("rounds_to_target", "target"), ("p_acc", "client_test_fraction")]
+)
 def test_a_metric_that_would_not_be_measured_is_refused(metric: str, needed: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=f"measured only where {needed} is above 0"):
         plan(Request("fedavg", metric=(metric,), runs_dir=str(tmp_path)))
     value = "1" if needed == "attack_images" else "0.25"
-    assert plan(Request("fedavg", metric=(metric,), set=(f"{needed}={value}",), runs_dir=str(tmp_path))).experiment.metric
+    assert plan(
+        Request("fedavg", metric=(metric,), set=(f"{needed}={value}",), runs_dir=str(tmp_path))
+    ).experiment.metric
 
 
 @pytest.mark.parametrize("metric", ["global_accuracy", "wlp"])
 def test_a_metric_of_a_model_that_is_not_there_is_refused(metric: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=rf"{metric} is measured of a global model, and fedper has none here\. .*--metric local_accuracy"):
+    with pytest.raises(
+        UserError,
+        match=rf"{metric} is measured of a global model, and fedper has none here\. .*--metric local_accuracy",
+    ):
         plan(Request("fedper", metric=(metric,), runs_dir=str(tmp_path)))
     for name, good in (("fedper", "local_accuracy"), ("fedper", "g_acc_virtual"), ("fedavg", metric)):
         assert plan(Request(name, metric=(good,), runs_dir=str(tmp_path))).experiment.metric == (f"val_{good}",)

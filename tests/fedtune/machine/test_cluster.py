@@ -1,4 +1,5 @@
-"""Joining a Ray: what it must have, and what its processes are told. (That they start outside the user's folder is an end-to-end test.)"""
+"""Joining a Ray: what it must have, and what its processes are told. (That they start outside the user's folder is an
+end-to-end test.)"""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ def test_more_gpus_than_the_cluster_has_are_refused(ray_cluster: None, tmp_path:
         pass
 
 
-def test_paths_hold_in_processes_that_start_elsewhere(ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_hold_in_processes_that_start_elsewhere(
+    ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FEDTUNE_METHODS", os.pathsep.join(["mine.py", "/elsewhere/other.py"]))
     monkeypatch.setenv("FEDTUNE_CACHE", "cache")
@@ -36,13 +39,3 @@ def test_paths_hold_in_processes_that_start_elsewhere(ray_cluster: None, tmp_pat
         assert os.environ["FEDTUNE_METHODS"] == os.pathsep.join([str(tmp_path / "mine.py"), "/elsewhere/other.py"])
         assert os.environ["FEDTUNE_CACHE"] == str(tmp_path / "cache")
         assert Path.cwd() == tmp_path
-
-
-def test_servers_are_spared_only_while_ray_starts() -> None:
-    from ray._private.node import Node
-
-    before = [getattr(Node, name) for name in cluster.SPARED]  # all three are there in this Ray, or nothing is spared
-    with pytest.raises(KeyError), cluster._fewer_servers():
-        assert all(getattr(Node, name) is not start for name, start in zip(cluster.SPARED, before, strict=True))
-        raise KeyError
-    assert [getattr(Node, name) for name in cluster.SPARED] == before

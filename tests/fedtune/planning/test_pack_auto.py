@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from fedtune.api import search as searching
-from fedtune.machine import shares
-from fedtune.planning import federations as measuring
+from fedtune.machine import resources
 from fedtune.planning import pack_auto as probe
-from fedtune.planning.federations import MIB, Footprint, OutOfMemory, rate, typical
+from fedtune.planning import timed_federations as measuring
 from fedtune.planning.pack_auto import Bounds, Sample, explore, pick
 from fedtune.planning.plan import plan
 from fedtune.planning.request import Request
+from fedtune.planning.timed_federations import MIB, Footprint, OutOfMemory, rate, typical
 from fedtune.record.experiment import Experiment
 from search_spaces.errors import UserError
 from tests.fedtune.conftest import start
@@ -29,7 +29,9 @@ LENET = {(1, 1): 206.0, (1, 2): 320.0, (2, 1): 411.0, (4, 1): 387.0, (2, 2): 54.
 GPU = {1: 100.0, 2: 190.0, 4: 330.0, 8: 420.0, 16: 400.0}
 
 
-def speeds(table: Callable[[int, int], float], asked: list[tuple[int, int]] | None = None) -> Callable[[int, int], Sample]:
+def speeds(
+    table: Callable[[int, int], float], asked: list[tuple[int, int]] | None = None
+) -> Callable[[int, int], Sample]:
     def ask(trials: int, threads: int) -> Sample:
         if asked is not None:
             asked.append((trials, threads))
@@ -96,7 +98,9 @@ def test_what_was_given_is_not_measured() -> None:
     table, _ = explore(speeds(lambda n, t: float(n), asked), Bounds(cores=8, most=4, threads=2), plenty)
     assert asked == [(1, 2), (2, 2), (4, 2)] and chosen(table) == (4, 2)
     asked.clear()
-    table, _ = explore(speeds(lambda n, t: 10.0 if n == 1 else 5.0 + t, asked), Bounds(cores=8, most=4, trials=3), plenty)
+    table, _ = explore(
+        speeds(lambda n, t: 10.0 if n == 1 else 5.0 + t, asked), Bounds(cores=8, most=4, trials=3), plenty
+    )
     assert asked == [(1, 1), (1, 8), (3, 1), (3, 2)] and chosen(table, 3) == (3, 2)
 
 
@@ -120,7 +124,8 @@ def test_only_time_side_by_side_counts() -> None:
 
 
 class Costly:
-    """A simulation built for 2 rounds: one second a round, 9 more every `interval` rounds and in the last; half a second to evaluate."""
+    """A simulation built for 2 rounds: one second a round, 9 more every `interval` rounds and in the last; half a
+    second to evaluate."""
 
     def __init__(self, interval: int, eval_every: int) -> None:
         self.interval, self.eval_every, self.round = interval, eval_every, 0
@@ -129,62 +134,94 @@ class Costly:
         self.round += 1
         last = self.round == 2
         evaluation = 0.5 if last or self.round % self.eval_every == 0 else 0.0
-        work = 1.0 + (9.0 if self.interval and (last or self.round % self.interval == 0) else 0.0) + (100.0 if self.round == 1 else 0.0)
+        work = (
+            1.0
+            + (9.0 if self.interval and (last or self.round % self.interval == 0) else 0.0)
+            + (100.0 if self.round == 1 else 0.0)
+        )
         return [{"seconds": work + evaluation, "seconds_evaluation": evaluation}]
 
 
-@pytest.mark.parametrize(("interval", "eval_every", "rounds"), [(0, 1, 10), (10, 1, 30), (3, 1, 30), (3, 2, 7), (10, 5, 12), (2, 1, 5), (100, 1, 20)])
+@pytest.mark.parametrize(
+    ("interval", "eval_every", "rounds"),
+    [(0, 1, 10), (10, 1, 30), (3, 1, 30), (3, 2, 7), (10, 5, 12), (2, 1, 5), (100, 1, 20)],
+)
 def test_a_round_costs_what_it_does_on_average(interval: int, eval_every: int, rounds: int) -> None:
     values: dict[str, Any] = {"gme_interval": interval, "eval_every": eval_every, "rounds": rounds}
     expected = 0.0
     for t in range(1, rounds + 1):
-        expected += 1.0 + (9.0 if interval and (t % interval == 0 or t == rounds) else 0.0) + (0.5 if t % eval_every == 0 or t == rounds else 0.0)
+        expected += (
+            1.0
+            + (9.0 if interval and (t % interval == 0 or t == rounds) else 0.0)
+            + (0.5 if t % eval_every == 0 or t == rounds else 0.0)
+        )
     assert typical(Costly(interval, eval_every), values)[0] == pytest.approx(expected / rounds)
 
 
 @pytest.mark.parametrize("trials", range(1, 65))
 def test_parts_of_a_gpu_fit_as_often_as_they_say(trials: int) -> None:
-    share = shares.part(trials)
+    share = resources.part(trials)
     assert round(share, 4) == share and trials * share <= 1 < (trials + 1) * share
 
 
 def test_a_larger_share() -> None:
-    assert shares.larger((1.0, 0.25), 16) == (1.0, 0.5) and shares.larger((1.0, 0.5), 16) == (1.0, 1.0)
-    assert shares.larger((1.0, 0.3333), 16) == (1.0, 0.6666) and shares.larger((1.0, 0.6666), 16) == (1.0, 1.0)
-    assert shares.larger((1.0, 1.0), 16) is None and shares.larger((1.0, 2.0), 16) is None
-    assert shares.larger((1.0, 0.0), 16) == (16, 0.0) and shares.larger((16.0, 0.0), 16) is None
+    assert resources.larger((1.0, 0.25), 16) == (1.0, 0.5) and resources.larger((1.0, 0.5), 16) == (1.0, 1.0)
+    assert resources.larger((1.0, 0.3333), 16) == (1.0, 0.6666) and resources.larger((1.0, 0.6666), 16) == (1.0, 1.0)
+    assert resources.larger((1.0, 1.0), 16) is None and resources.larger((1.0, 2.0), 16) is None
+    assert resources.larger((1.0, 0.0), 16) == (16, 0.0) and resources.larger((16.0, 0.0), 16) is None
 
 
 def test_a_crowd_is_told() -> None:
-    assert shares.crowding(2, 1, 2) is None and shares.crowding(1, 2, 2) is None
-    assert "4 threads on 2 cores" in str(shares.crowding(2, 2, 2)) and "--concurrency 1" in str(shares.crowding(2, 2, 2))
-    assert "no faster than --concurrency 2" in str(shares.crowding(4, 1, 2))
+    assert resources.crowding(2, 1, 2) is None and resources.crowding(1, 2, 2) is None
+    assert "4 threads on 2 cores" in str(resources.crowding(2, 2, 2)) and "--concurrency 1" in str(
+        resources.crowding(2, 2, 2)
+    )
+    assert "no faster than --concurrency 2" in str(resources.crowding(4, 1, 2))
 
 
 @pytest.fixture
 def small(toy: Path, tmp_path: Path) -> Callable[..., Request]:
     def make(**options: Any) -> Request:
-        return Request("fedavg", dataset=str(toy), runs_dir=str(tmp_path / "runs"), pack="auto",
-                       set=("clients=3", "partition=iid", "local_steps=2", "model=lenet5"), **options)
+        return Request(
+            "fedavg",
+            dataset=str(toy),
+            runs_dir=str(tmp_path / "runs"),
+            pack="auto",
+            set=("clients=3", "partition=iid", "local_steps=2", "model=lenet5"),
+            **options,
+        )
 
     return make
 
 
 @pytest.mark.slow
-def test_a_real_federation_is_measured(small: Callable[..., Request], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_real_federation_is_measured(
+    small: Callable[..., Request], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(measuring, "WINDOW", 0.2)
     planned = plan(small(trials=7))
     found = probe.packed(planned, plain=True)
     e, facts = found.experiment, found.facts["packing"]
-    assert (e.concurrency, e.threads, e.cpus_per_trial) == (facts["concurrency"], facts["threads"], facts["cpus_per_trial"])
-    assert e.concurrency * e.threads <= shares.cores() and e.concurrency <= e.lag
-    assert [row["trials"] for row in facts["table"]][:2] == [1, 1] and all(row["trials_per_hour"] > 0 for row in facts["table"])
+    assert (e.concurrency, e.threads, e.cpus_per_trial) == (
+        facts["concurrency"],
+        facts["threads"],
+        facts["cpus_per_trial"],
+    )
+    assert e.concurrency * e.threads <= resources.cores() and e.concurrency <= e.lag
+    assert [row["trials"] for row in facts["table"]][:2] == [1, 1] and all(
+        row["trials_per_hour"] > 0 for row in facts["table"]
+    )
     assert 50 < facts["private_mib"] < facts["peak_mib"]
     text = "\n".join(found.notes)
     assert "trials/hour" in text and f"Slots: {e.concurrency} × (" in text and "←" in text
     told = capsys.readouterr().err
     assert "measuring 1 trial at once with 1 thread each" in told
-    assert probe.packed(plan(small(trials=7, concurrency=2, name="two", cpus_per_trial=0.5)), quiet=True).experiment.concurrency == 2
+    assert (
+        probe.packed(
+            plan(small(trials=7, concurrency=2, name="two", cpus_per_trial=0.5)), quiet=True
+        ).experiment.concurrency
+        == 2
+    )
     assert not Path(planned.request.runs_dir).exists()  # type: ignore[union-attr]
 
 
@@ -208,7 +245,7 @@ class Roomy:
 
 def test_more_at_once_than_fit_are_refused(small: Callable[..., Request], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "Federations", Roomy)
-    monkeypatch.setattr(shares, "machine", lambda: shares.Machine(8, 0))
+    monkeypatch.setattr(resources, "machine", lambda: resources.Machine(8, 0))
     monkeypatch.setattr(probe, "available", lambda: 100)
     with pytest.raises(UserError) as error:
         probe.packed(plan(small(trials=7, concurrency=4)), quiet=True)
@@ -218,15 +255,21 @@ def test_more_at_once_than_fit_are_refused(small: Callable[..., Request], monkey
 
 def test_an_answer_is_not_waited_for_without_end(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measuring, "PATIENCE", 0.1)
-    with measuring.Federations("fedavg", {"dataset": str(toy)}, (0,)) as federations, \
-            pytest.raises(UserError, match="--pack auto has waited 0 minutes for one configuration"):
+    with (
+        measuring.Federations("fedavg", {"dataset": str(toy)}, (0,)) as federations,
+        pytest.raises(UserError, match="--pack auto has waited 0 minutes for one configuration"),
+    ):
         federations.time(1, 1)
 
 
 @pytest.mark.slow
 def test_a_federation_that_does_not_run_is_a_sentence(toy: Path) -> None:
-    with measuring.Federations("fedavg", {"dataset": str(toy), "clients": 3, "partition": "iid", "lr": 99.0}, (0,)) as federations, \
-            pytest.raises(UserError, match="could not run one configuration in the middle of the space: lr must be"):
+    with (
+        measuring.Federations(
+            "fedavg", {"dataset": str(toy), "clients": 3, "partition": "iid", "lr": 99.0}, (0,)
+        ) as federations,
+        pytest.raises(UserError, match="could not run one configuration in the middle of the space: lr must be"),
+    ):
         federations.time(1, 1)
 
 
@@ -237,10 +280,15 @@ def test_fixed_is_left_as_planned(small: Callable[..., Request]) -> None:
     assert probe.packed(planned) is planned
 
 
-def test_a_resumed_run_keeps_its_threads_and_is_not_crowded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_resumed_run_keeps_its_threads_and_is_not_crowded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     start(tmp_path / "run", threads=2, trials=2)
-    monkeypatch.setattr(shares, "cores", lambda: 2)
-    with pytest.raises(UserError, match=r"concurrency must be at most 1, as each trial of this run has 2 threads and there are 2 cores, got 2"):
+    monkeypatch.setattr(resources, "cores", lambda: 2)
+    with pytest.raises(
+        UserError,
+        match=r"concurrency must be at most 1, as each trial of this run has 2 threads and there are 2 cores, got 2",
+    ):
         searching.resume(tmp_path / "run", concurrency=2, cpus_per_trial=1.0)
     driven: list[Any] = []
     monkeypatch.setattr(searching, "_drive", lambda folder, experiment, watch, simulate: driven.append(experiment))
@@ -250,13 +298,43 @@ def test_a_resumed_run_keeps_its_threads_and_is_not_crowded(tmp_path: Path, monk
 
 @pytest.mark.slow
 def test_the_command_prints_and_records_what_it_chose(toy: Path, tmp_path: Path) -> None:
-    words = ["search", "fedavg", "--dataset", str(toy), "--set", "clients=3", "--set", "partition=iid", "--set", "local_steps=2", "--set", "model=lenet5",
-             "--pack", "auto", "--trials", "2", "--rounds", "1", "--name", "packed", "--plain"]
-    done = subprocess.run([sys.executable, "-m", "fedtune", *words], cwd=tmp_path, capture_output=True, text=True, timeout=900, check=False)
+    words = [
+        "search",
+        "fedavg",
+        "--dataset",
+        str(toy),
+        "--set",
+        "clients=3",
+        "--set",
+        "partition=iid",
+        "--set",
+        "local_steps=2",
+        "--set",
+        "model=lenet5",
+        "--pack",
+        "auto",
+        "--trials",
+        "2",
+        "--rounds",
+        "1",
+        "--name",
+        "packed",
+        "--plain",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "fedtune", *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     chosen = json.loads((tmp_path / "runs" / "packed" / "provenance.json").read_text())["packing"]
     made = Experiment.read(tmp_path / "runs" / "packed")
-    assert (made.concurrency, made.threads) == (chosen["concurrency"], chosen["threads"]) and chosen["why"] in done.stderr
+    assert (made.concurrency, made.threads) == (chosen["concurrency"], chosen["threads"]) and chosen[
+        "why"
+    ] in done.stderr
     for row in chosen["table"]:
         assert f"measuring {row['trials']} trial" in done.stderr
     assert f"Slots: {made.concurrency} × (" in done.stderr and "2 trials done" in done.stdout

@@ -15,8 +15,8 @@ import yaml
 
 import fedtune
 from fedtune.api.export import load
-from fedtune.machine import shares
-from fedtune.machine.shares import Machine, pack
+from fedtune.machine import resources
+from fedtune.machine.resources import Machine, pack
 from fedtune.planning.checks import seconds_of
 from fedtune.planning.plan import _recorded, plan
 from fedtune.planning.request import Request
@@ -28,7 +28,15 @@ from search_spaces.errors import UserError
 @pytest.fixture
 def asked(toy: Path, tmp_path: Path) -> Callable[..., Request]:
     def make(**options: Any) -> Request:
-        return Request(**{"method": "fedavg", "dataset": str(toy), "runs_dir": str(tmp_path / "runs"), "set": ("clients=3", "partition=iid"), **options})
+        return Request(
+            **{
+                "method": "fedavg",
+                "dataset": str(toy),
+                "runs_dir": str(tmp_path / "runs"),
+                "set": ("clients=3", "partition=iid"),
+                **options,
+            }
+        )
 
     return make
 
@@ -58,7 +66,11 @@ def test_every_value_is_recorded(asked: Callable[..., Request]) -> None:
     made = plan(asked(set=("clients=3", "partition=iid", "lr=0.05")))
     values, searched = made.experiment.values, made.space.search
     assert set(values) | set(searched) == set(registry.declared("fedavg")) and not set(values) & set(searched)
-    assert made.middle == registry.resolve("fedavg", made.middle) and made.space.fix["clients"] == 3 and "momentum" not in made.space.fix
+    assert (
+        made.middle == registry.resolve("fedavg", made.middle)
+        and made.space.fix["clients"] == 3
+        and "momentum" not in made.space.fix
+    )
 
 
 def test_unknown_options_are_named() -> None:
@@ -66,83 +78,121 @@ def test_unknown_options_are_named() -> None:
         fedtune.search("fedavg", trails=3, lamda=1)
 
 
-def test_a_search_takes_one_metric_or_several(asked: Callable[..., Request], toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_takes_one_metric_or_several(
+    asked: Callable[..., Request], toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     planned: list[Any] = []
     monkeypatch.setattr("fedtune.api.search.carry_out", lambda made, **_: planned.append(made))
     for metric in ("wlp", ["wlp", "amp"], None):
-        fedtune.search("fedavg", dataset=str(toy), runs_dir=str(tmp_path / "runs"), set=["clients=3", "partition=iid"], metric=metric)
-    assert [made.experiment.metric for made in planned] == [("val_wlp",), ("val_wlp", "val_amp"), ("val_global_accuracy",)]
+        fedtune.search(
+            "fedavg",
+            dataset=str(toy),
+            runs_dir=str(tmp_path / "runs"),
+            set=["clients=3", "partition=iid"],
+            metric=metric,
+        )
+    assert [made.experiment.metric for made in planned] == [
+        ("val_wlp",),
+        ("val_wlp", "val_amp"),
+        ("val_global_accuracy",),
+    ]
 
 
 def test_the_small_profile_says_how_to_get_the_papers(asked: Callable[..., Request]) -> None:
     notes = plan(Request("dfrd", space="alpha_lambda")).notes
-    assert "Profile small: digits, 10 rounds" in notes[0] and "--paper" in notes[0] and "svhn" in notes[0] and "\n" not in notes[0]
+    assert (
+        "Profile small: digits, 10 rounds" in notes[0]
+        and "--paper" in notes[0]
+        and "svhn" in notes[0]
+        and "\n" not in notes[0]
+    )
 
 
-@pytest.mark.parametrize(("options", "words"), [
-    ({"method": "fedavgg"}, "Did you mean 'fedavg'"),
-    ({"space": "defualt"}, "Did you mean 'default'"),
-    ({"space": "nowhere.yaml"}, "There is no space 'nowhere.yaml'"),
-    ({"trials": 0}, "trials must be a whole number in [1, 1000000], got 0"),
-    ({"trials": -3}, "trials must be"),
-    ({"rounds": 0}, "rounds must be a whole number in [1, 100000], got 0"),
-    ({"seeds": 0}, "seeds must be"),
-    ({"seed": -1}, "seed must be"),
-    ({"time": "soon"}, "time must be a length such as 90s"),
-    ({"time": "0s"}, "time must be a length"),
-    ({"sampler": "tpee"}, "Did you mean 'tpe'"),
-    ({"scheduler": "hyperband"}, "Unknown scheduler 'hyperband'"),
-    ({"select_on": "train"}, "Unknown choice of --select-on"),
-    ({"metric": ("accuracy",)}, "Unknown metric 'accuracy'"),
-    ({"reduction_factor": 1}, "reduction-factor must be"),
-    ({"grace": 0}, "grace must be"),
-    ({"grace": 10, "rounds": 5}, "grace must be below the 5 rounds"),
-    ({"concurrency": 0}, "concurrency must be"),
-    ({"cpus_per_trial": 0.0}, "cpus-per-trial must be a number above 0"),
-    ({"cpus_per_trial": 10_000.0}, "cpus-per-trial must be at most"),
-    ({"gpus_per_trial": 99.0}, "gpus-per-trial must be"),
-    ({"gpus_per_trial": -1.0}, "gpus-per-trial must be a number of at least 0"),
-    ({"lag": 0}, "lag must be"),
-    ({"lag": 2, "concurrency": 3}, "concurrency must be at most the lag, 2"),
-    ({"set": ("lr",)}, "--set must be name=value, got 'lr'"),
-    ({"set": ("learning_rate=1",)}, "Unknown parameter 'learning_rate' (--set)"),
-    ({"set": ("lr=fast",)}, "lr must be"),
-    ({"set": ("seeds=3",)}, "--seeds"),
-    ({"set": ("rho=5",)}, "rho must be 0 for fedavg"),
-    ({"dataset": "digitss"}, "digits"),
-    ({"dataset": "missing.npz"}, "missing.npz"),
-    ({"name": "a/b"}, "name must be letters"),
-    ({"name": ".."}, "name must be letters"),
-    ({"sampler": "cmaes", "metric": ("global_accuracy", "wlp")}, "one metric"),
-    ({"scheduler": "median", "metric": ("global_accuracy", "wlp")}, "one metric"),
-    ({"set": ("lr=0.1", "local_steps=5", "batch_size=16", "momentum=0")}, "nothing is left to search"),
-    ({"sampler": "cmaes", "set": ("local_steps=5", "batch_size=16", "momentum=0")}, "at least two searched numbers"),
-    ({"sampler": "grid", "trials": 100_000}, "cells of the grid"),
-    ({"set": ("validation_fraction=0",)}, "nothing to select on"),
-    ({"pack": "autoo"}, "Did you mean 'auto'"),
-    ({"pack": "auto", "address": "10.0.0.1:6379"}, "--pack auto measures the machine it is called on"),
-    ({"metric": ("bytes_up_pma",)}, "bytes_up_pma counts the traffic for personal models, which fedavg does not count apart. Select by --metric bytes_up."),
-    ({"metric": ("bytes_down_gme",)}, "Select by --metric bytes_down."),
-    ({"metric": ("gd_loss",)}, "gd_loss is not measured for fedavg with these values"),
-    ({"metric": ("oca_amp",)}, "val_oca_amp is not measured for fedavg with these values"),
-    ({"method": "fedprox", "metric": ("g_acc_virtual",)}, "val_g_acc_virtual is not measured for fedprox"),
-])
-def test_every_wrong_request_gets_a_sentence(asked: Callable[..., Request], options: dict[str, Any], words: str) -> None:
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"method": "fedavgg"}, "Did you mean 'fedavg'"),
+        ({"space": "defualt"}, "Did you mean 'default'"),
+        ({"space": "nowhere.yaml"}, "There is no space 'nowhere.yaml'"),
+        ({"trials": 0}, "trials must be a whole number in [1, 1000000], got 0"),
+        ({"trials": -3}, "trials must be"),
+        ({"rounds": 0}, "rounds must be a whole number in [1, 100000], got 0"),
+        ({"seeds": 0}, "seeds must be"),
+        ({"seed": -1}, "seed must be"),
+        ({"time": "soon"}, "time must be a length such as 90s"),
+        ({"time": "0s"}, "time must be a length"),
+        ({"sampler": "tpee"}, "Did you mean 'tpe'"),
+        ({"scheduler": "hyperband"}, "Unknown scheduler 'hyperband'"),
+        ({"select_on": "train"}, "Unknown choice of --select-on"),
+        ({"metric": ("accuracy",)}, "Unknown metric 'accuracy'"),
+        ({"reduction_factor": 1}, "reduction-factor must be"),
+        ({"grace": 0}, "grace must be"),
+        ({"grace": 10, "rounds": 5}, "grace must be below the 5 rounds"),
+        ({"concurrency": 0}, "concurrency must be"),
+        ({"cpus_per_trial": 0.0}, "cpus-per-trial must be a number above 0"),
+        ({"cpus_per_trial": 10_000.0}, "cpus-per-trial must be at most"),
+        ({"gpus_per_trial": 99.0}, "gpus-per-trial must be"),
+        ({"gpus_per_trial": -1.0}, "gpus-per-trial must be a number of at least 0"),
+        ({"lag": 0}, "lag must be"),
+        ({"lag": 2, "concurrency": 3}, "concurrency must be at most the lag, 2"),
+        ({"set": ("lr",)}, "--set must be name=value, got 'lr'"),
+        ({"set": ("learning_rate=1",)}, "Unknown parameter 'learning_rate' (--set)"),
+        ({"set": ("lr=fast",)}, "lr must be"),
+        ({"set": ("seeds=3",)}, "--seeds"),
+        ({"set": ("rho=5",)}, "rho must be 0 for fedavg"),
+        ({"dataset": "digitss"}, "digits"),
+        ({"dataset": "missing.npz"}, "missing.npz"),
+        ({"name": "a/b"}, "name must be letters"),
+        ({"name": ".."}, "name must be letters"),
+        ({"sampler": "cmaes", "metric": ("global_accuracy", "wlp")}, "one metric"),
+        ({"scheduler": "median", "metric": ("global_accuracy", "wlp")}, "one metric"),
+        ({"set": ("lr=0.1", "local_steps=5", "batch_size=16", "momentum=0")}, "nothing is left to search"),
+        (
+            {"sampler": "cmaes", "set": ("local_steps=5", "batch_size=16", "momentum=0")},
+            "at least two searched numbers",
+        ),
+        ({"sampler": "grid", "trials": 100_000}, "cells of the grid"),
+        ({"set": ("validation_fraction=0",)}, "nothing to select on"),
+        ({"pack": "autoo"}, "Did you mean 'auto'"),
+        ({"pack": "auto", "address": "10.0.0.1:6379"}, "--pack auto measures the machine it is called on"),
+        (
+            {"metric": ("bytes_up_pma",)},
+            "bytes_up_pma counts the traffic for personal models, which fedavg does not count apart. Select by "
+            "--metric bytes_up.",
+        ),
+        ({"metric": ("bytes_down_gme",)}, "Select by --metric bytes_down."),
+        ({"metric": ("gd_loss",)}, "gd_loss is not measured for fedavg with these values"),
+        ({"metric": ("oca_amp",)}, "val_oca_amp is not measured for fedavg with these values"),
+        ({"method": "fedprox", "metric": ("g_acc_virtual",)}, "val_g_acc_virtual is not measured for fedprox"),
+    ],
+)
+def test_every_wrong_request_gets_a_sentence(
+    asked: Callable[..., Request], options: dict[str, Any], words: str
+) -> None:
     found = problems(asked(**options))
     assert any(words in problem for problem in found), found
     assert all(problem.rstrip().endswith((".", "?")) and "\n" not in problem for problem in found), found
 
 
-@pytest.mark.parametrize(("method", "metric", "more"), [
-    ("fedavg", "oca_amp", ("model_cache=true",)), ("fedavg", "g_acc_virtual", ()), ("fedcg", "gd_loss", ()),
-])
-def test_a_metric_that_the_method_measures_is_taken(asked: Callable[..., Request], method: str, metric: str, more: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("method", "metric", "more"),
+    [
+        ("fedavg", "oca_amp", ("model_cache=true",)),
+        ("fedavg", "g_acc_virtual", ()),
+        ("fedcg", "gd_loss", ()),
+    ],
+)
+def test_a_metric_that_the_method_measures_is_taken(
+    asked: Callable[..., Request], method: str, metric: str, more: tuple[str, ...]
+) -> None:
     made = plan(asked(method=method, metric=(metric,), set=("clients=3", "partition=iid", *more)))
     assert made.experiment.metric[0].endswith(metric)
 
 
 def test_all_problems_are_told_at_once(asked: Callable[..., Request]) -> None:
-    found = problems(asked(trials=0, time="soon", sampler="tpee", metric=("x",), set=("lr=fast", "nonsense=1", "clients=0")))
+    found = problems(
+        asked(trials=0, time="soon", sampler="tpee", metric=("x",), set=("lr=fast", "nonsense=1", "clients=0"))
+    )
     for words in ("trials must", "time must", "'tpee'", "'x'", "lr must", "'nonsense'", "clients must"):
         assert any(words in problem for problem in found), (words, found)
 
@@ -159,11 +209,17 @@ def test_a_space_that_asks_for_pictures_there_are_not_is_refused(asked: Callable
     with pytest.raises(UserError) as caught:
         plan(asked(space=str(space)))
     assert len(caught.value.problems) == 2
-    assert "figure 'heatmpa'" in caught.value.problems[0] and "'heatmap'" in caught.value.problems[0] and "mine.yaml" in caught.value.problems[0]
+    assert (
+        "figure 'heatmpa'" in caught.value.problems[0]
+        and "'heatmap'" in caught.value.problems[0]
+        and "mine.yaml" in caught.value.problems[0]
+    )
     assert "'dfrd_fig9'" in caught.value.problems[1]
 
 
-def test_arithmetic_that_the_processor_lacks_is_refused(asked: Callable[..., Request], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arithmetic_that_the_processor_lacks_is_refused(
+    asked: Callable[..., Request], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("trainables.models.precision.processor_flags", frozenset)
     found = problems(asked(set=("precision=bf16",)))
     assert len(found) == 1 and found[0].startswith("precision must be fp32")
@@ -171,9 +227,13 @@ def test_arithmetic_that_the_processor_lacks_is_refused(asked: Callable[..., Req
 
 def test_a_space_with_unknown_options_is_refused(asked: Callable[..., Request], tmp_path: Path) -> None:
     space = tmp_path / "mine.yaml"
-    space.write_text("method: fedavg\nsearch: {lr: {}}\nprofiles: {small: {rounds: 2, sampler: tpee, scheduler: ashaa, seeds: 5000}}\n")
+    space.write_text(
+        "method: fedavg\nsearch: {lr: {}}\nprofiles: "
+        "{small: {rounds: 2, sampler: tpee, scheduler: ashaa, seeds: 5000}}\n"
+    )
     assert problems(asked(space=str(space))) == (
-        "Unknown sampler 'tpee' (the space mine). Did you mean 'tpe'?", "Unknown scheduler 'ashaa' (the space mine). Did you mean 'asha'?",
+        "Unknown sampler 'tpee' (the space mine). Did you mean 'tpe'?",
+        "Unknown scheduler 'ashaa' (the space mine). Did you mean 'asha'?",
         "seeds must be a whole number in [1, 1000], got 5000 (the space mine).",
     )
 
@@ -190,7 +250,9 @@ def test_metrics_select_on_validation_unless_told() -> None:
     assert _recorded(("wlp", "bytes_up", "val_wlp"), "validation") == ("val_wlp", "bytes_up")
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("1.5m", 90), ("2h", 7200), ("1d", 86400), (30, 30)])
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("90s", 90), ("1.5m", 90), ("2h", 7200), ("1d", 86400), (30, 30)]
+)
 def test_times(text: Any, seconds: float) -> None:
     assert seconds_of(text, []) == seconds
 
@@ -206,25 +268,32 @@ def test_an_experiment_is_read_back_equal(asked: Callable[..., Request], tmp_pat
     create(made.folder, made.experiment.to_yaml(), made.space.to_json(), {}, made.experiment.directions)
     assert Experiment.read(made.folder) == made.experiment
     assert not [path for path in made.folder.parent.iterdir() if path != made.folder], "a temporary folder was left"
-    for edit, words in (({"version": 99}, "version"), ({"version": 1, "name": "x"}, "lacks"), ({"version": 1, **made.experiment.to_yaml(), "odd": 1}, "odd")):
+    for edit, words in (
+        ({"version": 99}, "version"),
+        ({"version": 1, "name": "x"}, "lacks"),
+        ({"version": 1, **made.experiment.to_yaml(), "odd": 1}, "odd"),
+    ):
         (made.folder / "experiment.yaml").write_text(yaml.safe_dump(edit))
         with pytest.raises(UserError, match=words):
             Experiment.read(made.folder)
 
 
-@pytest.mark.parametrize(("machine", "options", "expected"), [
-    (Machine(2, 0), {}, (2, 1.0, 0.0, 4)),
-    (Machine(8, 0), {"concurrency": 2}, (2, 1.0, 0.0, 4)),
-    (Machine(64, 0), {}, (4, 1.0, 0.0, 4)),  # what is proposed does not follow from the machine
-    (Machine(64, 0), {"lag": 16}, (16, 1.0, 0.0, 16)),
-    (Machine(64, 0), {"looks_back": False}, (30, 1.0, 0.0, 4)),
-    (Machine(8, 0), {"cpus": 4.0}, (2, 4.0, 0.0, 4)),
-    (Machine(2, 0), {"concurrency": 4}, (4, 0.5, 0.0, 4)),
-    (Machine(16, 1), {}, (4, 1.0, 0.25, 4)),
-    (Machine(16, 2), {"gpus": 1.0}, (2, 1.0, 1.0, 4)),
-    (Machine(16, 1), {"gpus": 0.0}, (4, 1.0, 0.0, 4)),
-    (Machine(16, 0), {"lag": 3}, (3, 1.0, 0.0, 3)),
-])
+@pytest.mark.parametrize(
+    ("machine", "options", "expected"),
+    [
+        (Machine(2, 0), {}, (2, 1.0, 0.0, 4)),
+        (Machine(8, 0), {"concurrency": 2}, (2, 1.0, 0.0, 4)),
+        (Machine(64, 0), {}, (4, 1.0, 0.0, 4)),  # what is proposed does not follow from the machine
+        (Machine(64, 0), {"lag": 16}, (16, 1.0, 0.0, 16)),
+        (Machine(64, 0), {"looks_back": False}, (30, 1.0, 0.0, 4)),
+        (Machine(8, 0), {"cpus": 4.0}, (2, 4.0, 0.0, 4)),
+        (Machine(2, 0), {"concurrency": 4}, (4, 0.5, 0.0, 4)),
+        (Machine(16, 1), {}, (4, 1.0, 0.25, 4)),
+        (Machine(16, 2), {"gpus": 1.0}, (2, 1.0, 1.0, 4)),
+        (Machine(16, 1), {"gpus": 0.0}, (4, 1.0, 0.0, 4)),
+        (Machine(16, 0), {"lag": 3}, (3, 1.0, 0.0, 3)),
+    ],
+)
 def test_packing(machine: Machine, options: dict[str, Any], expected: tuple[float, ...]) -> None:
     found: list[str] = []
     packed, lag = pack(machine, found, **{"trials": 30, "lag": None, "looks_back": True, **options})
@@ -232,12 +301,17 @@ def test_packing(machine: Machine, options: dict[str, Any], expected: tuple[floa
     assert (packed.concurrency, packed.cpus, packed.gpus, lag) == expected
 
 
-@pytest.mark.parametrize(("machine", "options", "words"), [
-    (Machine(2, 0), {"gpus": 0.5}, "must be 0, as no GPU was found"), (Machine(2, 1), {"gpus": 2.0}, "must be at most 1"),
-    (Machine(8, 4), {"gpus": 1.5}, "whole number where it is above 1"), (Machine(2, 0), {"cpus": 1.0, "concurrency": 3}, "must be at most 2"),
-    (Machine(8, 1), {"gpus": 0.5, "concurrency": 3}, "must be at most 2 with 0.5 GPU"),
-    (Machine(8, 0), {"concurrency": 6}, "concurrency must be at most the lag, 4"),
-])
+@pytest.mark.parametrize(
+    ("machine", "options", "words"),
+    [
+        (Machine(2, 0), {"gpus": 0.5}, "must be 0, as no GPU was found"),
+        (Machine(2, 1), {"gpus": 2.0}, "must be at most 1"),
+        (Machine(8, 4), {"gpus": 1.5}, "whole number where it is above 1"),
+        (Machine(2, 0), {"cpus": 1.0, "concurrency": 3}, "must be at most 2"),
+        (Machine(8, 1), {"gpus": 0.5, "concurrency": 3}, "must be at most 2 with 0.5 GPU"),
+        (Machine(8, 0), {"concurrency": 6}, "concurrency must be at most the lag, 4"),
+    ],
+)
 def test_packing_that_cannot_be(machine: Machine, options: dict[str, Any], words: str) -> None:
     found: list[str] = []
     pack(machine, found, **{"trials": 30, "lag": None, "looks_back": True, **options})
@@ -260,14 +334,23 @@ def test_a_file_where_runs_should_be(asked: Callable[..., Request], tmp_path: Pa
 GOOD: dict[str, Any] = {"fedtune": 1, "method": "fedavg", "parameters": {"lr": 0.1}}
 
 
-@pytest.mark.parametrize(("content", "words"), [
-    ({**GOOD, "fedtune": 2}, "fedtune must be at most 1"), ({**GOOD, "fedtune": "one"}, "fedtune must be a whole number"),
-    ({"method": "fedavg"}, "is not an exported configuration"), ({"fedtune": 1, "method": "fedavg"}, "lacks the key `parameters`"),
-    ({**GOOD, "method": "fedavgg"}, "Did you mean 'fedavg'"), ({**GOOD, "method": ["a"]}, "method must be the name"),
-    ({**GOOD, "parameters": {"lr": 0.1, "lrr": 1}}, "Unknown parameter 'lrr'"), ({**GOOD, "parameters": {"lr": "fast"}}, "lr must be"),
-    ({**GOOD, "parameters": {"lr": [1]}}, "lr must be"), ({**GOOD, "parameters": [1]}, "parameters must be a mapping"),
-    ({**GOOD, "extra": 1}, "Unknown key 'extra'"), ({**GOOD, "parameters": {"rho": 5}}, "rho must be 0"),
-])
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ({**GOOD, "fedtune": 2}, "fedtune must be at most 1"),
+        ({**GOOD, "fedtune": "one"}, "fedtune must be a whole number"),
+        ({"method": "fedavg"}, "is not an exported configuration"),
+        ({"fedtune": 1, "method": "fedavg"}, "lacks the key `parameters`"),
+        ({**GOOD, "method": "fedavgg"}, "Did you mean 'fedavg'"),
+        ({**GOOD, "method": ["a"]}, "method must be the name"),
+        ({**GOOD, "parameters": {"lr": 0.1, "lrr": 1}}, "Unknown parameter 'lrr'"),
+        ({**GOOD, "parameters": {"lr": "fast"}}, "lr must be"),
+        ({**GOOD, "parameters": {"lr": [1]}}, "lr must be"),
+        ({**GOOD, "parameters": [1]}, "parameters must be a mapping"),
+        ({**GOOD, "extra": 1}, "Unknown key 'extra'"),
+        ({**GOOD, "parameters": {"rho": 5}}, "rho must be 0"),
+    ],
+)
 def test_an_exported_file_that_cannot_be_used(tmp_path: Path, content: dict[str, Any], words: str) -> None:
     path = tmp_path / "best.yaml"
     for text in (yaml.safe_dump(content, sort_keys=False), json.dumps(content, indent=1)):
@@ -285,22 +368,25 @@ def test_a_malformed_exported_file(tmp_path: Path, text: str) -> None:
 
 
 def test_help_is_fast_and_imports_nothing_heavy() -> None:
-    code = "import sys; sys.argv = ['fedtune', '--help']; import fedtune.cli as c\ntry: c.main()\nexcept SystemExit: pass\n" \
-           "print(sorted({'torch', 'ray', 'optuna', 'pandas', 'plotly', 'numpy'} & set(sys.modules)))"
+    code = (
+        "import sys; sys.argv = ['fedtune', '--help']; import fedtune.cli as c\ntry: c.main()\nexcept SystemExit: "
+        "pass\n"
+        "print(sorted({'torch', 'ray', 'optuna', 'pandas', 'plotly', 'numpy'} & set(sys.modules)))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip().endswith("[]") and "search" in done.stdout
 
 
 def test_cores_are_those_we_may_use() -> None:
-    assert 1 <= shares.cores() <= (os.cpu_count() or 1)
+    assert 1 <= resources.cores() <= (os.cpu_count() or 1)
 
 
 def test_on_a_cluster_shares_are_taken_as_asked_for() -> None:
     """What this machine has says nothing about a cluster, for searches and for final runs."""
     problems: list[str] = []
-    packed, lag = shares.pack(None, problems, trials=3, lag=None, looks_back=False, gpus=1.0)
-    assert (packed.concurrency, packed.cpus, packed.gpus) == (3, 1.0, 1.0) and lag == shares.LAG
-    packed, lag = shares.pack(None, problems, trials=30, lag=4, looks_back=True, cpus=2.5)
+    packed, lag = resources.pack(None, problems, trials=3, lag=None, looks_back=False, gpus=1.0)
+    assert (packed.concurrency, packed.cpus, packed.gpus) == (3, 1.0, 1.0) and lag == resources.LAG
+    packed, lag = resources.pack(None, problems, trials=30, lag=4, looks_back=True, cpus=2.5)
     assert (packed.concurrency, packed.cpus, packed.gpus, lag) == (4, 2.5, 0.0, 4) and not problems
-    shares.pack(None, problems, trials=30, lag=4, looks_back=True, cpus=-1.0, concurrency=9)
+    resources.pack(None, problems, trials=30, lag=4, looks_back=True, cpus=-1.0, concurrency=9)
     assert len(problems) == 1 and "cpus-per-trial must be a number above 0" in problems[0]

@@ -14,10 +14,10 @@ import pytest
 
 from fedtune.api.status import status
 from fedtune.console import progress
-from fedtune.console.progress import Watch, duration
+from fedtune.console.progress import ProgressDisplay, duration
 from fedtune.record import run_directory as record
-from fedtune.record.study import open_study
-from fedtune.trials.ledger import Ledger
+from fedtune.record.study import StudyFile
+from fedtune.trials.queue import TrialQueue
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from tests.fedtune.conftest import experiment, space, start
@@ -27,11 +27,13 @@ from trainables.tune import Ending
 @pytest.mark.parametrize("strange", ["a b", "a?b", "a%20b", "a%b", "a#b&mode=ro", "é+"])
 def test_any_folder_name_holds_a_study(tmp_path: Path, strange: str) -> None:
     start(tmp_path / strange / "run")
-    assert open_study(tmp_path / strange / "run").study_name == "run"
-    assert [path.name for path in tmp_path.iterdir()] == [strange] and (tmp_path / strange / "run" / run_folder.STUDY).stat().st_size > 0
+    assert StudyFile(tmp_path / strange / "run").study.study_name == "run"
+    assert [path.name for path in tmp_path.iterdir()] == [strange] and (
+        tmp_path / strange / "run" / run_folder.STUDY
+    ).stat().st_size > 0
 
 
-@pytest.mark.parametrize("step", ["write_yaml", "write_json", "_create_study"])
+@pytest.mark.parametrize("step", ["write_yaml", "write_json", "create_study"])
 def test_a_failed_creation_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -60,8 +62,10 @@ def test_the_old_text_stands_until_the_new_one_is_whole(tmp_path: Path, monkeypa
 
 def test_the_lock_is_let_go_when_its_process_is_killed(tmp_path: Path) -> None:
     start(tmp_path / "run")
-    code = "import sys, time; from pathlib import Path; from fedtune.record import run_directory as record\n" \
-           "with record.lock(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+    code = (
+        "import sys, time; from pathlib import Path; from fedtune.record import run_directory as record\n"
+        "with record.lock(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+    )
     process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "run")], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stdout.readline() == "held\n"
     assert record.is_driven(tmp_path / "run")
@@ -73,9 +77,15 @@ def test_the_lock_is_let_go_when_its_process_is_killed(tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize(("name", "content"), [
-    (run_folder.STUDY, b""), (run_folder.STUDY, b"not a database" * 100), (run_folder.EXPERIMENT, b"\xff"), (run_folder.EXPERIMENT, b"- 1"),
-])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        (run_folder.STUDY, b""),
+        (run_folder.STUDY, b"not a database" * 100),
+        (run_folder.EXPERIMENT, b"\xff"),
+        (run_folder.EXPERIMENT, b"- 1"),
+    ],
+)
 def test_a_damaged_run_is_a_sentence(tmp_path: Path, name: str, content: bytes) -> None:
     start(tmp_path / "run")
     (tmp_path / "run" / name).write_bytes(content)
@@ -85,10 +95,10 @@ def test_a_damaged_run_is_a_sentence(tmp_path: Path, name: str, content: bytes) 
 
 def test_status_of_a_run_that_was_cut_short(tmp_path: Path) -> None:
     made = start(tmp_path / "run", trials=3)
-    ledger = Ledger(tmp_path / "run", made, space())
-    first, second = ledger.propose(), ledger.propose()
+    queue = TrialQueue(tmp_path / "run", made, space())
+    first, second = queue.propose(), queue.propose()
     assert first is not None and second is not None
-    ledger.finish(first.number, Ending("completed", 9, None, {9: (0.5,)}))
+    queue.finish(first.number, Ending("completed", 9, None, {9: (0.5,)}))
     folder = tmp_path / "run" / run_folder.trial_folder(1)
     folder.mkdir(parents=True)
     (folder / run_folder.ROUNDS).write_text('{"round": 3, "seed": 0}\n{"round": 4, "se')
@@ -96,11 +106,11 @@ def test_status_of_a_run_that_was_cut_short(tmp_path: Path) -> None:
     assert (found["state"], found["done"], found["trials"]) == ("resumable", 1, 3)
     assert [(t["trial"], t["round"]) for t in found["running"]] == [(1, 3)]
     assert found["best"]["values"] == {"val_global_accuracy": 0.5}
-    ledger.close()
+    queue.close()
 
 
-def watch(**changes: object) -> Watch:
-    return Watch(experiment(Path("/r"), **changes), "plain")
+def watch(**changes: object) -> ProgressDisplay:
+    return ProgressDisplay(experiment(Path("/r"), **changes), "plain")
 
 
 def test_a_line_says_what_matters() -> None:
@@ -135,7 +145,7 @@ def test_lines_come_while_nothing_happens(capsys: pytest.CaptureFixture[str], mo
 
 
 def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
-    told = Watch(experiment(Path("/r")), "quiet")
+    told = ProgressDisplay(experiment(Path("/r")), "quiet")
     with told:
         told.say("a word")
         told.started(0, {})
@@ -146,7 +156,7 @@ def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_live_panel_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     from rich.console import Console
 
-    told = Watch(experiment(Path("/r"), trials=3), "live")
+    told = ProgressDisplay(experiment(Path("/r"), trials=3), "live")
     console = Console(width=160, record=True, file=io.StringIO())
     console.print(told._panel())
     told.started(0, {"alpha": 0.25})
@@ -154,7 +164,9 @@ def test_the_live_panel_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     told.past(7, "COMPLETE", (0.8,), {"alpha": 1.0})
     console.print(told._panel())
     text = console.export_text()
-    assert "starting Ray" in text and "4/9" in text and "best: trial 7" in text and "Global accuracy (validation)" in text
+    assert (
+        "starting Ray" in text and "4/9" in text and "best: trial 7" in text and "Global accuracy (validation)" in text
+    )
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(5, "5 s"), (120, "2 min"), (9000, "2.5 h")])

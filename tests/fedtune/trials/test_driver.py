@@ -12,7 +12,7 @@ import pytest
 from analysis import machines
 from fedtune.api.search import Result, extend, resume
 from fedtune.record import provenance, run_directory
-from fedtune.record.study import open_study
+from fedtune.record.study import StudyFile
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from tests.fedtune.conftest import experiment, frozen, space
@@ -27,7 +27,9 @@ def test_concurrency_changes_nothing(conduct: Conduct, tmp_path: Path) -> None:
     assert alone.finished and together.finished
     assert alone.counts == together.counts and alone.counts["PRUNED"] > 0
     assert frozen(tmp_path / "alone") == frozen(tmp_path / "together")
-    assert optuna.load_study(study_name=None, storage=f"sqlite:///{tmp_path}/alone/study.db").best_value == next(iter(alone.best.values.values()))  # type: ignore[union-attr]
+    assert optuna.load_study(study_name=None, storage=f"sqlite:///{tmp_path}/alone/study.db").best_value == next(
+        iter(alone.best.values.values())
+    )  # type: ignore[union-attr]
 
 
 @pytest.mark.slow
@@ -46,28 +48,46 @@ def test_a_finished_run_is_left_alone(conduct: Conduct, tmp_path: Path) -> None:
     assert result.finished and frozen(tmp_path / "run") == before
 
 
-@pytest.mark.parametrize(("trouble", "state", "reason"), [
-    ("setup", "FAIL", "error"), ("raise", "FAIL", "error"), ("nan", "FAIL", "diverged"), ("unmeasured", "FAIL", "error"),
-])
-def test_trouble_ends_trials_not_the_search(conduct: Conduct, tmp_path: Path, trouble: str, state: str, reason: str) -> None:
+@pytest.mark.parametrize(
+    ("trouble", "state", "reason"),
+    [
+        ("setup", "FAIL", "error"),
+        ("raise", "FAIL", "error"),
+        ("nan", "FAIL", "diverged"),
+        ("unmeasured", "FAIL", "error"),
+    ],
+)
+def test_trouble_ends_trials_not_the_search(
+    conduct: Conduct, tmp_path: Path, trouble: str, state: str, reason: str
+) -> None:
     result = conduct("run", trials=3, scheduler="none", sampler="random", rounds=3, values={"trouble": trouble})
     assert result.finished and result.counts == {state: 3} and result.best is None
-    for trial in open_study(tmp_path / "run").trials:
+    for trial in StudyFile(tmp_path / "run").study.trials:
         assert trial.user_attrs["stop_reason"] == reason and trial.user_attrs["error"]
 
 
 def test_a_process_that_dies_is_replaced_and_goes_on(conduct: Conduct, tmp_path: Path) -> None:
     conduct("calm", trials=2, scheduler="none", sampler="random", rounds=5)
-    result = conduct("run", trials=2, scheduler="none", sampler="random", rounds=5, values={"trouble": "die", "flag": str(tmp_path / "flag")}, concurrency=1)
+    result = conduct(
+        "run",
+        trials=2,
+        scheduler="none",
+        sampler="random",
+        rounds=5,
+        values={"trouble": "die", "flag": str(tmp_path / "flag")},
+        concurrency=1,
+    )
     assert (tmp_path / "flag").exists() and result.counts == {"COMPLETE": 2}
-    assert [trial["rows"] for trial in frozen(tmp_path / "run")] == [trial["rows"] for trial in frozen(tmp_path / "calm")]
+    assert [trial["rows"] for trial in frozen(tmp_path / "run")] == [
+        trial["rows"] for trial in frozen(tmp_path / "calm")
+    ]
 
 
 @pytest.mark.slow
 def test_a_process_that_keeps_dying_is_one_failed_trial(conduct: Conduct, tmp_path: Path) -> None:
     result = conduct("run", trials=1, scheduler="none", sampler="random", rounds=5, values={"trouble": "die always"})
     assert result.finished and result.counts == {"FAIL": 1}
-    assert "died" in open_study(tmp_path / "run").trials[0].user_attrs["error"]
+    assert "died" in StudyFile(tmp_path / "run").study.trials[0].user_attrs["error"]
 
 
 @pytest.mark.slow
@@ -119,7 +139,10 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch, **other: str) -> None:
 
 
 def test_an_extension_on_another_kind_of_processor_says_so(
-    conduct: Conduct, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    conduct: Conduct,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     conduct("run", trials=1, rounds=1, scheduler="none")
     here = machines.kind(provenance.machine())
@@ -129,8 +152,11 @@ def test_an_extension_on_another_kind_of_processor_says_so(
     elsewhere(monkeypatch, processor="Zuse Z3", instructions="DEFAULT")
     for _ in range(2):
         extend(tmp_path / "run", trials=1, plain=True, simulate=Fake)
-        assert told(capsys) == [f"This run was begun with {here} and goes on with Zuse Z3 (DEFAULT), where the same seed gives other last digits: "
-                                "its numbers may differ from those of an uninterrupted run."]
+        assert told(capsys) == [
+            f"This run was begun with {here} and goes on with Zuse Z3 (DEFAULT), where the same seed gives other "
+            f"last digits: "
+            "its numbers may differ from those of an uninterrupted run."
+        ]
     recorded = json.loads((tmp_path / "run" / run_folder.PROVENANCE).read_text())
     assert machines.kind(recorded["machine"]) == here
     assert [part["machine"]["processor"] for part in recorded["continued"]] == ["Zuse Z3"]
@@ -138,12 +164,17 @@ def test_an_extension_on_another_kind_of_processor_says_so(
     assert told(capsys) == [], "a finished run computes nothing"
 
 
-def test_a_resumption_with_other_libraries_says_so(ray_cluster: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_resumption_with_other_libraries_says_so(
+    ray_cluster: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     begun = provenance.provenance(device="cpu")
     begun["versions"] |= {"torch": "1.0"}
     made = experiment(tmp_path / "run", trials=1, rounds=1, scheduler="none")
     run_directory.create(tmp_path / "run", made.to_yaml(), space().to_json(), begun, made.directions)
     resume(tmp_path / "run", plain=True, simulate=Fake)
     now = provenance.versions()["torch"]
-    assert told(capsys) == [f"This run was begun with torch 1.0 and goes on with torch {now}, where the same seed gives other last digits: "
-                            "its numbers may differ from those of an uninterrupted run."]
+    assert told(capsys) == [
+        f"This run was begun with torch 1.0 and goes on with torch {now}, where the same seed may give other last "
+        f"digits: "
+        "its numbers may differ from those of an uninterrupted run."
+    ]

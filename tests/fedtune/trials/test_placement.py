@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fedtune.api.search import Result
-from fedtune.record.study import open_study
+from fedtune.record.study import StudyFile
 from tests.fedtune.conftest import frozen
 from tests.fedtune.fake import Hungry
 
@@ -39,7 +39,9 @@ def without_share(trials: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def test_parts_of_gpus_add_up_to_whole_ones(conduct: Conduct, tmp_path: Path) -> None:
-    result = conduct("run", **PLAIN, concurrency=4, gpus_per_trial=0.5, **hungry(tmp_path / "diary", "GPU", 0.5, together=4))
+    result = conduct(
+        "run", **PLAIN, concurrency=4, gpus_per_trial=0.5, **hungry(tmp_path / "diary", "GPU", 0.5, together=4)
+    )
     assert result.counts == {"COMPLETE": 6}
     notes = read(tmp_path / "diary")
     assert {note["gpu"] for note in notes} == {"0", "1"} and {note["share"] for note in notes} == {0.5}
@@ -57,15 +59,21 @@ def test_out_of_gpu_memory_goes_on_at_twice_the_share(conduct: Conduct, tmp_path
     notes = read(tmp_path / "diary")
     needy = {note["alpha"] for note in notes if note["alpha"] < 1.1}
     assert len(needy) == 3
-    for trial in open_study(tmp_path / "run").trials:
+    for trial in StudyFile(tmp_path / "run").study.trials:
         assert trial.user_attrs["stop_reason"] == "completed" and "error" not in trial.user_attrs
         assert trial.user_attrs.get("share") == ([0.5, 1.0] if trial.params["alpha"] in needy else None)
         tried = [note["share"] for note in notes if note["alpha"] == trial.params["alpha"] and note["round"] == 2]
         assert tried == ([0.25, 0.5, 1.0] if trial.params["alpha"] in needy else [0.25])
     for note in notes:
         if note["share"] == 1.0:
-            assert not [other for other in notes if other["gpu"] == note["gpu"] and other["process"] != note["process"] and at_once(note, other)]
-    assert [trial["rows"] for trial in frozen(tmp_path / "run")] == [trial["rows"] for trial in frozen(tmp_path / "calm")]
+            assert not [
+                other
+                for other in notes
+                if other["gpu"] == note["gpu"] and other["process"] != note["process"] and at_once(note, other)
+            ]
+    assert [trial["rows"] for trial in frozen(tmp_path / "run")] == [
+        trial["rows"] for trial in frozen(tmp_path / "calm")
+    ]
 
 
 @pytest.mark.slow
@@ -79,15 +87,19 @@ def test_without_a_gpu_it_goes_on_alone(conduct: Conduct, tmp_path: Path, killed
     assert without_share(frozen(tmp_path / "run")) == frozen(tmp_path / "calm")
     notes = read(tmp_path / "diary")
     alone = [note for note in notes if note["share"] == 8]
-    assert alone and not [other for note in alone for other in notes if other["process"] != note["process"] and at_once(note, other)]
+    assert alone and not [
+        other for note in alone for other in notes if other["process"] != note["process"] and at_once(note, other)
+    ]
 
 
 @pytest.mark.slow
 def test_what_does_not_fit_the_whole_machine_fails_with_a_sentence(conduct: Conduct, tmp_path: Path) -> None:
     result = conduct("run", **PLAIN, concurrency=2, gpus_per_trial=0.5, **hungry(tmp_path / "diary", "GPU", 99))
-    failed = [trial for trial in open_study(tmp_path / "run").trials if trial.state.name == "FAIL"]
+    failed = [trial for trial in StudyFile(tmp_path / "run").study.trials if trial.state.name == "FAIL"]
     assert result.finished and failed and result.counts["COMPLETE"] + len(failed) == 6
     for trial in failed:
         assert trial.user_attrs["stop_reason"] == "error" and trial.user_attrs["share"] == [0.5, 1.0]
-        assert trial.user_attrs["error"] == ("It ran out of memory with 1 GPU to itself after round 1 "
-                                             "(OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB).")
+        assert trial.user_attrs["error"] == (
+            "It ran out of memory with 1 GPU to itself after round 1 "
+            "(OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB)."
+        )

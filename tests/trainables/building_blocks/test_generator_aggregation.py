@@ -1,4 +1,5 @@
-"""The server's aggregation of generators and classifiers (FedMD-CG Eqs. 10 to 12, FedCG's step), against NumPy; feature generators; optimiser state."""
+"""The server's aggregation of generators and classifiers (FedMD-CG Eqs. 10 to 12, FedCG's step), against NumPy; feature
+generators; optimiser state."""
 
 from __future__ import annotations
 
@@ -13,7 +14,14 @@ from tests.contracts.test_methods import simulate, values_for
 from tests.trainables.building_blocks.test_losses import random, softmax
 from tests.trainables.methods.test_dfrd import kl
 from trainables.building_blocks import generator_aggregation
-from trainables.building_blocks.generator_aggregation import GeneratorAggregation, aggregate, draw_noise, kd_loss, kdc_losses, ramp
+from trainables.building_blocks.generator_aggregation import (
+    GeneratorAggregation,
+    aggregate,
+    draw_noise,
+    kd_loss,
+    kdc_losses,
+    ramp,
+)
 from trainables.building_blocks.split_model import body_of, head_of
 from trainables.generators.feature import FeatureGenerator, initialise
 from trainables.simulation.rounds import Simulation
@@ -55,7 +63,12 @@ def test_kdc_losses_are_eqs_10_and_11() -> None:
 def test_each_kdc_loss_trains_what_it_should_and_no_teacher() -> None:
     """L_kl,1 moves G and D, L_kl,2 only D, L_kl,3 only G."""
     for which, moves_g, moves_d in ((0, True, True), (1, False, True), (2, True, False)):
-        own, made, d, heads = random(4, 3).requires_grad_(), random(2, 4, 3, seed=1).requires_grad_(), linear(2), [linear(4), linear(6)]
+        own, made, d, heads = (
+            random(4, 3).requires_grad_(),
+            random(2, 4, 3, seed=1).requires_grad_(),
+            linear(2),
+            [linear(4), linear(6)],
+        )
         rho = random(2, 4, 4, seed=8).requires_grad_()
         for head in heads:
             head.requires_grad_(False)
@@ -72,18 +85,29 @@ def test_ramp_starts_at_zero_unless_there_is_none() -> None:
 
 def test_the_noise_is_normal_or_uniform() -> None:
     cpu = torch.device("cpu")
-    normal, uniform = (draw_noise(GeneratorAggregation(noise=noise, noise_dim=50), 200, torch.Generator().manual_seed(0), cpu)
-                       for noise in ("normal", "uniform"))
+    normal, uniform = (
+        draw_noise(GeneratorAggregation(noise=noise, noise_dim=50), 200, torch.Generator().manual_seed(0), cpu)
+        for noise in ("normal", "uniform")
+    )
     assert normal.shape == uniform.shape == (200, 50)
     assert abs(float(normal.mean())) < 0.05 and float(normal.std()) == pytest.approx(1.0, abs=0.05)
-    assert float(uniform.min()) >= 0 and float(uniform.max()) < 1 and float(uniform.mean()) == pytest.approx(0.5, abs=0.02)
+    assert (
+        float(uniform.min()) >= 0 and float(uniform.max()) < 1 and float(uniform.mean()) == pytest.approx(0.5, abs=0.02)
+    )
 
 
 def uploads_of(toy: Path, **values: object) -> tuple[Simulation, list[Upload]]:
     simulation = Simulation("fedmdcg", values_for("fedmdcg", toy, **values), 3, torch.device("cpu"))
     m, s = simulation.method, simulation
-    return s, [Upload(i, m.client(s.config, s.fed, m.download(s.config, s.fed, s.progress.state, i), None, data, s.fed.rng.child(i)).upload)
-               for i, data in enumerate(s.data.clients)]
+    return s, [
+        Upload(
+            i,
+            m.client(
+                s.config, s.fed, m.download(s.config, s.fed, s.progress.state, i), None, data, s.fed.rng.child(i)
+            ).upload,
+        )
+        for i, data in enumerate(s.data.clients)
+    ]
 
 
 def test_averages_are_weighted_by_client_size_and_cover_running_statistics(toy: Path) -> None:
@@ -94,7 +118,9 @@ def test_averages_are_weighted_by_client_size_and_cover_running_statistics(toy: 
         for name, tensor in found.items():
             if tensor.is_floating_point():
                 many = np.stack([u.payload[f"{part}/{name}"].double().numpy() for u in uploads])
-                np.testing.assert_allclose(tensor.numpy(), np.tensordot(sizes / sizes.sum(), many, 1), rtol=1e-5, atol=1e-7)
+                np.testing.assert_allclose(
+                    tensor.numpy(), np.tensordot(sizes / sizes.sum(), many, 1), rtol=1e-5, atol=1e-7
+                )
     assert any("running_mean" in name for name in generator) and all(name.startswith("head.") for name in head)
 
 
@@ -151,8 +177,12 @@ def test_the_feature_generator_is_three_layers_conditioned_on_one_hot_labels() -
     for layer in (0, 3):
         x = x @ w[f"layers.{layer}.weight"].T + w[f"layers.{layer}.bias"]
         n = f"layers.{layer + 1}."
-        x = np.maximum((x - w[n + "running_mean"]) / np.sqrt(w[n + "running_var"] + 1e-5) * w[n + "weight"] + w[n + "bias"], 0)
-    np.testing.assert_allclose(g(z, y).detach().numpy(), x @ w["layers.6.weight"].T + w["layers.6.bias"], rtol=1e-9, atol=1e-12)
+        x = np.maximum(
+            (x - w[n + "running_mean"]) / np.sqrt(w[n + "running_var"] + 1e-5) * w[n + "weight"] + w[n + "bias"], 0
+        )
+    np.testing.assert_allclose(
+        g(z, y).detach().numpy(), x @ w["layers.6.weight"].T + w["layers.6.bias"], rtol=1e-9, atol=1e-12
+    )
 
 
 @pytest.mark.usefixtures("float64")

@@ -22,7 +22,9 @@ def test_kd_kl_has_the_teacher_as_target() -> None:
     student, teacher = random(5, 4), random(5, 4, seed=1)
     p, q = softmax(teacher.numpy(), 3.0), softmax(student.numpy(), 3.0)
     assert float(kd_kl(student, teacher, 3.0)) == pytest.approx((p * (np.log(p) - np.log(q))).sum() / 5, rel=1e-12)
-    assert float(kd_kl(student, teacher, 3.0, "literal")) == pytest.approx((q * (np.log(q) - np.log(p))).sum() / 5, rel=1e-12)
+    assert float(kd_kl(student, teacher, 3.0, "literal")) == pytest.approx(
+        (q * (np.log(q) - np.log(p))).sum() / 5, rel=1e-12
+    )
 
 
 def test_kd_kl_is_zero_for_equal_logits_detached_from_the_teacher_and_finite_on_nothing() -> None:
@@ -39,7 +41,11 @@ def test_pair_distances(norm: str) -> None:
     values = random(4, 2, 3)
     v = values.numpy().reshape(4, 6)
     difference = v[:, None] - v[None]
-    expected = {"mean_sq": (difference**2).mean(2), "mean_abs": np.abs(difference).mean(2), "l2": np.sqrt((difference**2).sum(2))}[norm]
+    expected = {
+        "mean_sq": (difference**2).mean(2),
+        "mean_abs": np.abs(difference).mean(2),
+        "l2": np.sqrt((difference**2).sum(2)),
+    }[norm]
     np.testing.assert_allclose(pair_distances(values, norm).numpy(), expected, rtol=1e-12, atol=1e-15)
 
 
@@ -52,7 +58,10 @@ def test_diversity_is_eq_4_and_has_a_finite_gradient(norm: str) -> None:
     for j in range(3):
         for k in range(3):
             a, b = (x.detach().numpy().reshape(3, -1) for x in (s, h))
-            d = [{"mean_sq": np.mean(v**2), "mean_abs": np.mean(np.abs(v)), "l2": np.sqrt(np.sum(v**2))}[norm] for v in (a[j] - a[k], b[j] - b[k])]
+            d = [
+                {"mean_sq": np.mean(v**2), "mean_abs": np.mean(np.abs(v)), "l2": np.sqrt(np.sum(v**2))}[norm]
+                for v in (a[j] - a[k], b[j] - b[k])
+            ]
             total += d[0] * d[1]
     assert float(value) == pytest.approx(np.exp(-total / 9), rel=1e-12)
     value.backward()

@@ -22,11 +22,15 @@ def test_overall_is_line_10_of_algorithm_1(init: str, toy: Path) -> None:
     s, _ = simulate("fedavg", toy, 0, cache_init=init)
     fed, initial = s.fed, s.fed.initial_params()
     first, second, third = (fed.initial_params("client", i) for i in range(3))
-    after = model_cache.remember(s.config, fed, None, [Upload(0, pack("model", first)), Upload(2, pack("model", second))])
+    after = model_cache.remember(
+        s.config, fed, None, [Upload(0, pack("model", first)), Upload(2, pack("model", second))]
+    )
     after = model_cache.remember(s.config, fed, after, [Upload(2, pack("model", third))])
     held = {0: first, 2: third} | ({1: initial, 3: initial} if init == "w0" else {})
     for name, tensor in after.overall.items():
-        expected = sum(fed.sizes[k] * m[name].double().numpy() for k, m in held.items()) / sum(fed.sizes[k] for k in held)
+        expected = sum(fed.sizes[k] * m[name].double().numpy() for k, m in held.items()) / sum(
+            fed.sizes[k] for k in held
+        )
         np.testing.assert_allclose(tensor.numpy(), expected, rtol=1e-6)
     assert set(after.latest) == {0, 2} and same(after.latest[2], third)
 
@@ -41,7 +45,9 @@ def test_the_cache_changes_what_is_read_out_and_not_what_is_trained(method: str,
     overall, again = simulate(method, toy, 4, active_clients=2, readout="oca")
     assert [row["train_loss"] for row in again] == [row["train_loss"] for row in expected]
     assert all(row["oca_amp"] == row["amp"] for row in again)
-    assert same(overall.global_model(), kept.progress.state.cache.overall) and not same(overall.global_model(), plain.global_model())
+    assert same(overall.global_model(), kept.progress.state.cache.overall) and not same(
+        overall.global_model(), plain.global_model()
+    )
     seen = {c for t in range(1, 5) for c in choose_cohort(kept.settings, kept.fed.rng, t).clients}
     assert set(kept.progress.state.cache.latest) == seen
 

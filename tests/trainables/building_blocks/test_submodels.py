@@ -21,15 +21,29 @@ from trainables.simulation.rounds import Simulation
 
 def federation(model: str = "cnn_small", widths: tuple[float, ...] = (1.0, 0.5, 0.25)) -> Federation:
     shape = (1, 8, 8) if model == "cnn_small" else (3, 32, 32)
-    return Federation(seed=0, clients=3, sizes=(10, 20, 30), classes=4, shape=shape, mean=(0.5,), std=(0.5,), model=model, widths=widths, rounds=4)
+    return Federation(
+        seed=0,
+        clients=3,
+        sizes=(10, 20, 30),
+        classes=4,
+        shape=shape,
+        mean=(0.5,),
+        std=(0.5,),
+        model=model,
+        widths=widths,
+        rounds=4,
+    )
 
 
-@pytest.mark.parametrize(("rho", "expected"), [
-    (5, [1, 1 / 2, 1 / 2, 1 / 4, 1 / 4, 1 / 8, 1 / 8, 1 / 16, 1 / 16, 1 / 16]),
-    (10, [1 / 2, 1 / 4, 1 / 8] + [1 / 16] * 7),
-    (40, [1 / 16] * 10),
-    (0, [1.0] * 10),
-])
+@pytest.mark.parametrize(
+    ("rho", "expected"),
+    [
+        (5, [1, 1 / 2, 1 / 2, 1 / 4, 1 / 4, 1 / 8, 1 / 8, 1 / 16, 1 / 16, 1 / 16]),
+        (10, [1 / 2, 1 / 4, 1 / 8] + [1 / 16] * 7),
+        (40, [1 / 16] * 10),
+        (0, [1.0] * 10),
+    ],
+)
 def test_budgets(rho: int, expected: list[float]) -> None:
     """The three budget rows that DFRD's experiments use (N = 10, σ = 4), and no spread."""
     assert list(budgets(10, rho, 4)) == expected
@@ -37,7 +51,9 @@ def test_budgets(rho: int, expected: list[float]) -> None:
 
 def test_which_channels_each_extraction_takes() -> None:
     fed = federation()
-    static, rolling, late = (m.channels(fed, t, 2)["conv1"].tolist() for m, t in ((heterofl, 5), (fedrolex, 3), (fedrolex, 60)))
+    static, rolling, late = (
+        m.channels(fed, t, 2)["conv1"].tolist() for m, t in ((heterofl, 5), (fedrolex, 3), (fedrolex, 60))
+    )
     assert static == list(range(16))
     assert rolling == list(range(2, 18))
     assert late == [(i + 59) % 64 for i in range(16)]
@@ -69,8 +85,13 @@ def test_merge_is_eq_1_entry_by_entry() -> None:
     fed = federation(widths=(0.5, 0.25, 0.25))
     full = fed.initial_params()
     chosen = [fedrolex.channels(fed, 40, client) for client in (0, 1)]
-    trained = [{k: torch.full_like(v, value) for k, v in submodels.extract(fed, full, c).items()} for c, value in zip(chosen, (2.0, 5.0), strict=True)]
-    merged = submodels.merge(fed, full, [(chosen[0], trained[0], 1.0), (chosen[1], trained[1], 3.0)])["convs.1.weight"].numpy()
+    trained = [
+        {k: torch.full_like(v, value) for k, v in submodels.extract(fed, full, c).items()}
+        for c, value in zip(chosen, (2.0, 5.0), strict=True)
+    ]
+    merged = submodels.merge(fed, full, [(chosen[0], trained[0], 1.0), (chosen[1], trained[1], 3.0)])[
+        "convs.1.weight"
+    ].numpy()
     held = [[set(c["conv2"].tolist()), set(c["conv1"].tolist())] for c in chosen]
     original = full["convs.1.weight"].numpy()
     for o in range(0, 128, 7):

@@ -32,7 +32,13 @@ def test_digits() -> None:
 
     digits = data.load("digits")
     images, labels = load_digits(return_X_y=True)
-    assert (digits.name, digits.classes, digits.shape, digits.mean, digits.std) == ("digits", 10, (1, 8, 8), (0.5,), (0.5,))
+    assert (digits.name, digits.classes, digits.shape, digits.mean, digits.std) == (
+        "digits",
+        10,
+        (1, 8, 8),
+        (0.5,),
+        (0.5,),
+    )
     assert digits.train_x.shape == (1438, 1, 8, 8)
     assert digits.test_x.shape == (359, 1, 8, 8)
     assert digits.class_names == tuple("0123456789")
@@ -40,7 +46,10 @@ def test_digits() -> None:
     ours = np.concatenate([digits.train_x, digits.test_x]).reshape(1797, 64)
     ours_y = np.concatenate([digits.train_y, digits.test_y])
     both = sorted((tuple(x), y) for x, y in zip(ours.tolist(), ours_y.tolist(), strict=True))
-    assert both == sorted((tuple(x), y) for x, y in zip(np.floor(images * 255 / 16 + 0.5).astype(int).tolist(), labels.tolist(), strict=True))
+    assert both == sorted(
+        (tuple(x), y)
+        for x, y in zip(np.floor(images * 255 / 16 + 0.5).astype(int).tolist(), labels.tolist(), strict=True)
+    )
     share = np.bincount(digits.test_y) / np.bincount(labels)
     assert np.allclose(share, 0.2, atol=0.005)
     facts = data.describe("digits")
@@ -54,7 +63,7 @@ def test_the_test_set_is_shuffled_and_fixed(tmp_path: Path, monkeypatch: pytest.
     assert first.hash == second.hash
     np.testing.assert_array_equal(first.test_x, second.test_x)
     # No stretch of 64 holds fewer than 7 of the 10 classes: a sorted set would have one or two.
-    assert min(len(set(first.test_y[i:i + 64].tolist())) for i in range(0, 359 - 64, 16)) >= 7
+    assert min(len(set(first.test_y[i : i + 64].tolist())) for i in range(0, 359 - 64, 16)) >= 7
 
 
 def test_arrays_are_shared_maps_and_writes_stay_private() -> None:
@@ -69,7 +78,14 @@ def test_arrays_are_shared_maps_and_writes_stay_private() -> None:
 def test_batch_normalises(tmp_path: Path) -> None:
     x = torch.arange(2 * 3 * 4 * 4, dtype=torch.uint8).reshape(2, 3, 4, 4)
     mean, std = (0.1, 0.5, 0.9), (0.5, 0.25, 2.0)
-    raw = Raw(from_arrays(x.numpy(), np.array([0, 1])), from_arrays(x.numpy(), np.array([0, 1])), ("a", "b"), (3, 4, 4), mean, std)
+    raw = Raw(
+        from_arrays(x.numpy(), np.array([0, 1])),
+        from_arrays(x.numpy(), np.array([0, 1])),
+        ("a", "b"),
+        (3, 4, 4),
+        mean,
+        std,
+    )
     loaded = cache.prepare("key", "name", "title", lambda work: raw)
     expected = (x.numpy() / 255 - np.reshape(mean, (3, 1, 1))) / np.reshape(std, (3, 1, 1))
     result = loaded.batch(x)
@@ -85,7 +101,9 @@ def test_moments_are_those_of_the_training_images(tmp_path: Path) -> None:
     x[:, 2] = 77
     test = np.zeros((2, 3, 5, 4), dtype=np.uint8)
     chunks = Split(iter([x[:7], x[7:30], x[30:]]), np.arange(50) % 2)
-    loaded = cache.prepare("key", "name", "title", lambda work: Raw(chunks, from_arrays(test, np.array([0, 1])), ("a", "b"), (3, 5, 4)))
+    loaded = cache.prepare(
+        "key", "name", "title", lambda work: Raw(chunks, from_arrays(test, np.array([0, 1])), ("a", "b"), (3, 5, 4))
+    )
     np.testing.assert_allclose(loaded.mean, (x / 255).mean((0, 2, 3)))
     np.testing.assert_allclose(loaded.std[:2], (x / 255).std((0, 2, 3))[:2])
     assert loaded.std[2] == 1.0  # a constant channel
@@ -99,10 +117,22 @@ def test_the_hash_names_the_content() -> None:
 
     def hash_of(key: str, x: np.ndarray, y: np.ndarray, names: tuple[str, ...] = ("a", "b"), pieces: int = 1) -> str:
         train = Split(iter(np.split(x, pieces)), y)
-        return cache.prepare(key, key, key, lambda work: Raw(train, from_arrays(x, y), names, (1, 2, 2), (0.5,), (0.5,))).hash
+        return cache.prepare(
+            key, key, key, lambda work: Raw(train, from_arrays(x, y), names, (1, 2, 2), (0.5,), (0.5,))
+        ).hash
 
     assert hash_of("one", x, y) == hash_of("two", x, y, pieces=2)
-    assert len({hash_of("one", x, y), hash_of("three", other, y), hash_of("four", x, y[::-1].copy()), hash_of("five", x, y, ("a", "c"))}) == 4
+    assert (
+        len(
+            {
+                hash_of("one", x, y),
+                hash_of("three", other, y),
+                hash_of("four", x, y[::-1].copy()),
+                hash_of("five", x, y, ("a", "c")),
+            }
+        )
+        == 4
+    )
 
 
 def _load_and_count(folder: str, start: object) -> None:
@@ -142,11 +172,30 @@ def test_a_failed_preparation_leaves_nothing_and_can_be_repeated(empty_cache: Pa
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        cache.prepare("k", "k", "k", lambda work: Raw(Split(interrupted(), np.zeros(3, dtype=np.int64)),  # type: ignore[arg-type]
-                                                      from_arrays(np.zeros((1, 1, 2, 2), np.uint8), np.zeros(1)), ("a",), (1, 2, 2)))
+        cache.prepare(
+            "k",
+            "k",
+            "k",
+            lambda work: Raw(
+                Split(interrupted(), np.zeros(3, dtype=np.int64)),  # type: ignore[arg-type]
+                from_arrays(np.zeros((1, 1, 2, 2), np.uint8), np.zeros(1)),
+                ("a",),
+                (1, 2, 2),
+            ),
+        )
     assert [p.name for p in (empty_cache / "prepared").iterdir() if p.suffix != ".lock"] == []
     x = np.zeros((3, 1, 2, 2), dtype=np.uint8)
-    assert len(cache.prepare("k", "k", "k", lambda work: Raw(from_arrays(x, np.zeros(3)), from_arrays(x, np.zeros(3)), ("a",), (1, 2, 2))).train_x) == 3
+    assert (
+        len(
+            cache.prepare(
+                "k",
+                "k",
+                "k",
+                lambda work: Raw(from_arrays(x, np.zeros(3)), from_arrays(x, np.zeros(3)), ("a",), (1, 2, 2)),
+            ).train_x
+        )
+        == 3
+    )
 
 
 class FullDisk(io.RawIOBase):
@@ -167,8 +216,17 @@ class FullDisk(io.RawIOBase):
 
 def test_full_disk(monkeypatch: pytest.MonkeyPatch, empty_cache: Path) -> None:
     real = Path.open
-    monkeypatch.setattr(Path, "open", lambda self, mode="r", *a, **k: FullDisk() if self.name == "train_x.npy" else real(self, mode, *a, **k))
-    with pytest.raises(UserError, match=re.escape(f"The cache folder must be on a disk with free space, got No space left on device ({empty_cache}). Free")):
+    monkeypatch.setattr(
+        Path,
+        "open",
+        lambda self, mode="r", *a, **k: FullDisk() if self.name == "train_x.npy" else real(self, mode, *a, **k),
+    )
+    with pytest.raises(
+        UserError,
+        match=re.escape(
+            f"The cache folder must be on a disk with free space, got No space left on device ({empty_cache}). Free"
+        ),
+    ):
         data.load("digits")
     assert [p.name for p in (empty_cache / "prepared").iterdir() if p.suffix != ".lock"] == []
 
@@ -176,7 +234,11 @@ def test_full_disk(monkeypatch: pytest.MonkeyPatch, empty_cache: Path) -> None:
 def test_unwritable_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a file").write_text("")
     monkeypatch.setenv("FEDTUNE_CACHE", str(tmp_path / "a file" / "below"))
-    with pytest.raises(UserError, match=r"The cache folder must be writable, got Not a directory \(.*a file/below\). Mend its permissions or set FEDTUNE_C"):
+    with pytest.raises(
+        UserError,
+        match=r"The cache folder must be writable, got Not a directory \(.*a file/below\). Mend its permissions "
+        r"or set FEDTUNE_C",
+    ):
         data.load("digits")
 
 
@@ -185,16 +247,32 @@ def test_a_damaged_cache_is_explained(empty_cache: Path) -> None:
     [folder] = [p for p in (empty_cache / "prepared").iterdir() if p.is_dir()]
     with (folder / "train_x.npy").open("r+b") as stream:
         stream.truncate(5000)
-    with pytest.raises(UserError, match=r"The prepared data set must be complete, got .* Delete this folder and repeat."):
+    with pytest.raises(
+        UserError, match=r"The prepared data set must be complete, got .* Delete this folder and repeat."
+    ):
         data.load("digits")
 
 
 def test_names_and_descriptions() -> None:
-    assert data.names() == ["cifar10", "cifar100", "digits", "emnist_digits", "emnist_letters", "emnist_letters32", "fmnist", "fmnist32", "food101", "svhn",
-                            "tiny_imagenet"]
+    assert data.names() == [
+        "cifar10",
+        "cifar100",
+        "digits",
+        "emnist_digits",
+        "emnist_letters",
+        "emnist_letters32",
+        "fmnist",
+        "fmnist32",
+        "food101",
+        "svhn",
+        "tiny_imagenet",
+    ]
     assert data.is_ready("digits") and not data.is_ready("cifar10")
     # Sizes of the published data sets.
-    sizes = {n: (data.describe(n).train, data.describe(n).test, data.describe(n).classes, data.describe(n).shape) for n in data.names()}
+    sizes = {
+        n: (data.describe(n).train, data.describe(n).test, data.describe(n).classes, data.describe(n).shape)
+        for n in data.names()
+    }
     assert sizes["svhn"] == (73257, 26032, 10, (3, 32, 32))
     assert sizes["cifar100"] == (50000, 10000, 100, (3, 32, 32))
     assert sizes["fmnist32"] == (60000, 10000, 10, (1, 32, 32))
@@ -206,8 +284,10 @@ def test_names_and_descriptions() -> None:
 
 def test_a_prepared_set_needs_no_heavy_import() -> None:
     data.load("digits")
-    code = ("import sys; from trainables import data; data.load('digits'); "
-            "print(sorted({'torch', 'torchvision', 'sklearn', 'PIL', 'ray'} & set(sys.modules)))")
+    code = (
+        "import sys; from trainables import data; data.load('digits'); "
+        "print(sorted({'torch', 'torchvision', 'sklearn', 'PIL', 'ray'} & set(sys.modules)))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
@@ -221,11 +301,25 @@ def test_stratified_is_fixed_and_takes_a_fifth_of_every_class() -> None:
     assert np.array_equal(train, again[0]) and np.array_equal(test, again[1])
 
 
-@pytest.mark.parametrize(("given", "message"), [
-    ("digit", "Unknown data set 'digit'. Did you mean 'digits'? Your own data is a folder of images or an .npz file."),
-    ("no/such/folder", "A data set of your own must be an existing folder of images or .npz file, got 'no/such/folder'. Check the path."),
-    ("nowhere.npz", "A data set of your own must be an existing folder of images or .npz file, got 'nowhere.npz'. Check the path."),
-])
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            "digit",
+            "Unknown data set 'digit'. Did you mean 'digits'? Your own data is a folder of images or an .npz file.",
+        ),
+        (
+            "no/such/folder",
+            "A data set of your own must be an existing folder of images or .npz file, got 'no/such/folder'. "
+            "Check the path.",
+        ),
+        (
+            "nowhere.npz",
+            "A data set of your own must be an existing folder of images or .npz file, got 'nowhere.npz'. Check "
+            "the path.",
+        ),
+    ],
+)
 def test_unknown(given: str, message: str) -> None:
     with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
         data.load(given)

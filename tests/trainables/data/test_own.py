@@ -59,7 +59,16 @@ def test_npz_with_x_and_y_is_split_by_class(tmp_path: Path) -> None:
 
 
 def test_npz_with_four_parts(tmp_path: Path) -> None:
-    loaded = data.load(npz(tmp_path, x_train=X[:30], y_train=Y[:30] * 10 - 5, x_test=X[30:], y_test=Y[30:, None] * 10 - 5, note="other arrays are ignored"))
+    loaded = data.load(
+        npz(
+            tmp_path,
+            x_train=X[:30],
+            y_train=Y[:30] * 10 - 5,
+            x_test=X[30:],
+            y_test=Y[30:, None] * 10 - 5,
+            note="other arrays are ignored",
+        )
+    )
     np.testing.assert_array_equal(loaded.train_x, X[:30, None])
     np.testing.assert_array_equal(loaded.train_y, Y[:30])
     assert loaded.class_names == ("-5", "5", "15", "25")
@@ -70,20 +79,23 @@ def test_npz_with_four_parts(tmp_path: Path) -> None:
 COLOUR = RNG.integers(0, 256, (20, 3, 5, 6)).astype(np.uint8)
 
 
-@pytest.mark.parametrize(("x", "expected"), [
-    (COLOUR, COLOUR),
-    (COLOUR.transpose(0, 2, 3, 1), COLOUR),
-    (COLOUR[:, :1], COLOUR[:, :1]),
-    (COLOUR[:, 0, :, :, None], COLOUR[:, :1]),
-    (COLOUR[:, 0], COLOUR[:, :1]),
-    # Both ends could be channels: the last one is.
-    (COLOUR[:, :, :, :3], COLOUR[:, :, :, :3].transpose(0, 3, 1, 2)),
-    (COLOUR.astype(np.int64), COLOUR),
-    (COLOUR.astype(np.float64), COLOUR),
-    (COLOUR.astype(np.float32) / 255, COLOUR),
-    (COLOUR > 127, np.where(COLOUR > 127, 255, 0)),
-    (COLOUR.astype(np.float32) + 0.3 - (COLOUR == 255), COLOUR - (COLOUR == 255)),
-])
+@pytest.mark.parametrize(
+    ("x", "expected"),
+    [
+        (COLOUR, COLOUR),
+        (COLOUR.transpose(0, 2, 3, 1), COLOUR),
+        (COLOUR[:, :1], COLOUR[:, :1]),
+        (COLOUR[:, 0, :, :, None], COLOUR[:, :1]),
+        (COLOUR[:, 0], COLOUR[:, :1]),
+        # Both ends could be channels: the last one is.
+        (COLOUR[:, :, :, :3], COLOUR[:, :, :, :3].transpose(0, 3, 1, 2)),
+        (COLOUR.astype(np.int64), COLOUR),
+        (COLOUR.astype(np.float64), COLOUR),
+        (COLOUR.astype(np.float32) / 255, COLOUR),
+        (COLOUR > 127, np.where(COLOUR > 127, 255, 0)),
+        (COLOUR.astype(np.float32) + 0.3 - (COLOUR == 255), COLOUR - (COLOUR == 255)),
+    ],
+)
 def test_npz_shapes_and_values(x: np.ndarray, expected: np.ndarray, tmp_path: Path) -> None:
     loaded = data.load(npz(tmp_path, x=x, y=np.arange(20) % 2))
     assert loaded.shape == expected.shape[1:]
@@ -95,7 +107,9 @@ def test_the_training_part_decides_on_the_range(tmp_path: Path) -> None:
     x = np.linspace(0, 1, 40 * 4).reshape(40, 2, 2)
     loaded = data.load(npz(tmp_path, x_train=x, y_train=Y, x_test=x[:4] * 0, y_test=Y[:4]))
     assert loaded.train_x.max() == 255
-    with pytest.raises(UserError, match=r"x_test must be in \[0, 1\] like the training images, got values from 0 to 200"):
+    with pytest.raises(
+        UserError, match=r"x_test must be in \[0, 1\] like the training images, got values from 0 to 200"
+    ):
         data.load(npz(tmp_path, x_train=x, y_train=Y, x_test=x * 200, y_test=Y))
 
 
@@ -127,18 +141,33 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"x": X.astype(int) * 2, "y": Y}, r"x must be in \[0, 1\] or \[0, 255\], got values from 0 to 510"),
     ({"x": X.astype(complex), "y": Y}, r"x must be numbers, got complex128"),
     ({"x": X.astype(str), "y": Y}, r"x must be numbers, got <U"),
-    ({"x": X.reshape(40, 42), "y": Y}, r"x must be of shape \(n, H, W\), \(n, H, W, C\) or \(n, C, H, W\) with C = 1 or 3, got \(40, 42\)"),
+    (
+        {"x": X.reshape(40, 42), "y": Y},
+        r"x must be of shape \(n, H, W\), \(n, H, W, C\) or \(n, C, H, W\) with C = 1 or 3, got \(40, 42\)",
+    ),
     ({"x": np.zeros((40, 4, 5, 2), np.uint8), "y": Y}, r"x must be of shape .* got \(40, 4, 5, 2\)"),
     ({"x": np.zeros((40, 0, 5), np.uint8), "y": Y}, r"x must be of shape .* got \(40, 1, 0, 5\)"),
     ({"x": X, "y": Y + 0.5}, r"y must be whole numbers, got float64 such as 0.5"),
     ({"x": X, "y": np.where(Y == 2, np.nan, Y)}, r"y must be whole numbers, got float64 such as nan"),
     ({"x": X, "y": Y.astype(str)}, r"y must be whole numbers, got <U\d+ such as 0"),
     ({"x": X, "y": Y > 1}, r"y must be whole numbers, got bool such as False"),
-    ({"x": X, "y": np.eye(4)[Y]}, r"y must be one whole number per image, got shape \(40, 4\) .* Use argmax\(1\) of one-hot labels."),
+    (
+        {"x": X, "y": np.eye(4)[Y]},
+        r"y must be one whole number per image, got shape \(40, 4\) .* Use argmax\(1\) of one-hot labels.",
+    ),
     ({"x": X, "y": Y * 0}, r"A data set must be of at least 2 classes, got only 0"),
-    ({"x": X, "y": np.arange(40)}, r"A data set without a test part must be at least 2 images of some class, got 1 of each"),
-    ({"x_train": X, "y_train": Y, "x_test": X, "y_test": Y + 1}, r"The classes of the test part must be among those of the training part, got 4"),
-    ({"x_train": X, "y_train": Y, "x_test": X[:, :5], "y_test": Y}, r"Test images must be of the training images' shape \(1, 6, 7\), got \(1, 5, 7\)"),
+    (
+        {"x": X, "y": np.arange(40)},
+        r"A data set without a test part must be at least 2 images of some class, got 1 of each",
+    ),
+    (
+        {"x_train": X, "y_train": Y, "x_test": X, "y_test": Y + 1},
+        r"The classes of the test part must be among those of the training part, got 4",
+    ),
+    (
+        {"x_train": X, "y_train": Y, "x_test": X[:, :5], "y_test": Y},
+        r"Test images must be of the training images' shape \(1, 6, 7\), got \(1, 5, 7\)",
+    ),
     ({"x": np.array([None] * 40, dtype=object), "y": Y}, r"An .npz data set must be a complete file of plain arrays"),
 ]
 
@@ -241,17 +270,42 @@ def test_a_changed_image_or_a_renamed_class_is_noticed(tmp_path: Path) -> None:
     assert len(set(hashes)) == 3
 
 
-@pytest.mark.parametrize(("build", "message"), [
-    (lambda p: None, "A folder of images must be filled with one sub-folder per class, got none"),
-    (lambda p: [picture(p / f"{i}.png", 0, "L") for i in range(3)], "A folder of images must be filled with one sub-folder per class, got none"),
-    (lambda p: [picture(p / "a" / f"{i}.png", 0, "L") for i in range(3)], "A data set must be of at least 2 classes, got only 'a'"),
-    (lambda p: [picture(p / "a" / "0.png", 0, "L"), (p / "b").mkdir()], r"Every class folder must be filled with images (.bmp, "),
-    (lambda p: [picture(p / n / "0.png", 0, "L") for n in "ab"], "A data set without a test part must be at least 2 images of some class, got 1 of each"),
-    (lambda p: [picture(p / n / f"{i}.png", 0, "L", (4 + i, 5)) for n in "ab" for i in range(2)], "Images must be of one size, 4×5 like 0.png, got 5×5"),
-    (lambda p: [picture(p / n / f"{i}.png", 0, "I;16") for n in "ab" for i in range(2)], "Images must be 8 bits per channel, grey or colour, got mode I;16"),
-    (lambda p: [picture(p / t / n / "0.png", 0, "L") for t, n in [("train", "a"), ("train", "b"), ("test", "c")]],
-     "The classes of the test part must be among those of the training part, got 'c'"),
-])
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda p: None, "A folder of images must be filled with one sub-folder per class, got none"),
+        (
+            lambda p: [picture(p / f"{i}.png", 0, "L") for i in range(3)],
+            "A folder of images must be filled with one sub-folder per class, got none",
+        ),
+        (
+            lambda p: [picture(p / "a" / f"{i}.png", 0, "L") for i in range(3)],
+            "A data set must be of at least 2 classes, got only 'a'",
+        ),
+        (
+            lambda p: [picture(p / "a" / "0.png", 0, "L"), (p / "b").mkdir()],
+            r"Every class folder must be filled with images (.bmp, ",
+        ),
+        (
+            lambda p: [picture(p / n / "0.png", 0, "L") for n in "ab"],
+            "A data set without a test part must be at least 2 images of some class, got 1 of each",
+        ),
+        (
+            lambda p: [picture(p / n / f"{i}.png", 0, "L", (4 + i, 5)) for n in "ab" for i in range(2)],
+            "Images must be of one size, 4×5 like 0.png, got 5×5",
+        ),
+        (
+            lambda p: [picture(p / n / f"{i}.png", 0, "I;16") for n in "ab" for i in range(2)],
+            "Images must be 8 bits per channel, grey or colour, got mode I;16",
+        ),
+        (
+            lambda p: [
+                picture(p / t / n / "0.png", 0, "L") for t, n in [("train", "a"), ("train", "b"), ("test", "c")]
+            ],
+            "The classes of the test part must be among those of the training part, got 'c'",
+        ),
+    ],
+)
 def test_folders_that_cannot_be_used(build: Any, message: str, tmp_path: Path, empty_cache: Path) -> None:
     folder = tmp_path / "photos"
     folder.mkdir()
@@ -271,7 +325,11 @@ def test_broken_picture(damage: Any, tmp_path: Path) -> None:
             Image.fromarray(RNG.integers(0, 256, (30, 30, 3)).astype(np.uint8)).save(path)
     victim = tmp_path / "photos" / "b" / "1.png"
     victim.write_bytes(damage(victim.read_bytes()))
-    with pytest.raises(UserError, match=rf"^Images must be complete files in a common format, got .*{re.escape(str(victim))}\). Replace or remove it."):
+    with pytest.raises(
+        UserError,
+        match=rf"^Images must be complete files in a common format, got .*{re.escape(str(victim))}\). Replace or "
+        rf"remove it.",
+    ):
         data.load(str(tmp_path / "photos"))
 
 

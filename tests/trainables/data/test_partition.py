@@ -32,8 +32,15 @@ def test_the_registered_recipes() -> None:
 
 @pytest.mark.parametrize("recipe", RECIPE_NAMES)
 @settings(max_examples=25, deadline=None)
-@given(clients=st.integers(1, 12), omega=st.sampled_from([0.05, 0.3, 1.0, 50.0]), seed=st.integers(0, 2**32 - 1), uneven=st.booleans())
-def test_exact_cover_disjoint_and_deterministic(recipe: str, clients: int, omega: float, seed: int, uneven: bool) -> None:
+@given(
+    clients=st.integers(1, 12),
+    omega=st.sampled_from([0.05, 0.3, 1.0, 50.0]),
+    seed=st.integers(0, 2**32 - 1),
+    uneven=st.booleans(),
+)
+def test_exact_cover_disjoint_and_deterministic(
+    recipe: str, clients: int, omega: float, seed: int, uneven: bool
+) -> None:
     y = labels(8, 40)
     if uneven:
         y = y[: 8 * 40 - 37]
@@ -49,7 +56,10 @@ def test_exact_cover_disjoint_and_deterministic(recipe: str, clients: int, omega
 @pytest.mark.parametrize("recipe", RECIPE_NAMES)
 def test_another_seed_gives_another_partition(recipe: str) -> None:
     y = labels()
-    a, b = (partition(recipe, y, 5, classes=10, rng=np.random.default_rng(s), omega=0.5, classes_per_client=4) for s in (1, 2))
+    a, b = (
+        partition(recipe, y, 5, classes=10, rng=np.random.default_rng(s), omega=0.5, classes_per_client=4)
+        for s in (1, 2)
+    )
     assert not all(np.array_equal(p, q) for p, q in zip(a, b, strict=True))
 
 
@@ -111,7 +121,10 @@ def test_smaller_omega_is_more_skewed() -> None:
     y = labels(10, 100)
     skew = []
     for omega in (0.05, 0.5, 5.0, 500.0):
-        tables = [table(partition("dir_class", y, 10, classes=10, rng=np.random.default_rng(s), omega=omega), y, 10) for s in range(5)]
+        tables = [
+            table(partition("dir_class", y, 10, classes=10, rng=np.random.default_rng(s), omega=omega), y, 10)
+            for s in range(5)
+        ]
         skew.append(np.mean([(t.max(1) / t.sum(1)).mean() for t in tables]))
     assert skew == sorted(skew, reverse=True)
     assert skew[0] > 0.7
@@ -119,8 +132,8 @@ def test_smaller_omega_is_more_skewed() -> None:
 
 
 def test_dir_client_draws_by_class_weight_without_replacement() -> None:
-    """First client, classes of 1000 and weights .8, .2: the first of its samples is of class 0 with probability .8; with a
-    share this small against the pool the expected count is close to .8 of the share."""
+    """First client, classes of 1000 and weights .8, .2: the first of its samples is of class 0 with probability .8;
+    with a share this small against the pool the expected count is close to .8 of the share."""
     rng = np.random.default_rng(0)
 
     class Fixed:
@@ -147,8 +160,9 @@ def test_dir_client_takes_what_is_left_and_fills_up() -> None:
 
 
 def test_dir_dominant_by_hand() -> None:
-    """Two clients, two classes: class 0's largest share goes to client 0; class 1's first draw would too, is rejected, the
-    second is accepted. 10·(.7, .3) -> 7, 3; 10·(.25, .75) -> 2, 7, and the one left over goes to the client `integers` names."""
+    """Two clients, two classes: class 0's largest share goes to client 0; class 1's first draw would too, is rejected,
+    the second is accepted. 10·(.7, .3) -> 7, 3; 10·(.25, .75) -> 2, 7, and the one left over goes to the client
+    `integers` names."""
     rng = Replay([0.7, 0.3], [0.9, 0.1], [0.25, 0.75], integers=0)
     counts = RECIPES["dir_dominant"](Task(np.array([10, 10]), 2, 0.1, 1), rng)  # type: ignore[arg-type]
     assert counts.tolist() == [[7, 3], [3, 7]]
@@ -159,7 +173,7 @@ def test_dir_dominant_everyone_dominates_equally_often(clients: int, classes: in
     task = Task(np.full(classes, 10_000), clients, 0.5, 1)
     counts = RECIPES["dir_dominant"](task, np.random.default_rng(3))
     for start in range(0, clients, classes):
-        block = counts[start:start + classes]
+        block = counts[start : start + classes]
         dominated = np.bincount(block.argmax(0), minlength=len(block))
         assert dominated.max() - dominated.min() <= 1
         assert np.allclose(block.sum(0), 10_000 * len(block) / clients, atol=clients)
@@ -167,7 +181,9 @@ def test_dir_dominant_everyone_dominates_equally_often(clients: int, classes: in
 
 def test_pathological_with_two_of_ten_classes() -> None:
     y = labels(10, 100)
-    counts = table(partition("pathological", y, 10, classes=10, rng=np.random.default_rng(0), classes_per_client=2), y, 10)
+    counts = table(
+        partition("pathological", y, 10, classes=10, rng=np.random.default_rng(0), classes_per_client=2), y, 10
+    )
     assert ((counts > 0).sum(1) == 2).all()
     assert ((counts > 0).sum(0) == 2).all()
     # ceil(10/10·2) = 2 takers, equal share 50: the first gets 5 … 49, the second the rest.
@@ -203,12 +219,21 @@ def test_size_guard_draws_again() -> None:
     y = labels(10, 100)
 
     def smallest(seed: int, min_size: int) -> int:
-        return min(map(len, partition("dir_class", y, 10, classes=10, rng=np.random.default_rng(seed), omega=0.05, min_size=min_size)))
+        return min(
+            map(
+                len,
+                partition(
+                    "dir_class", y, 10, classes=10, rng=np.random.default_rng(seed), omega=0.05, min_size=min_size
+                ),
+            )
+        )
 
     assert min(smallest(s, 20) for s in range(20)) >= 20 > min(smallest(s, 0) for s in range(20))
 
 
-def test_size_guard_relaxes_to_two_and_says_so(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_size_guard_relaxes_to_two_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(module, "DRAWS", 200)
     y = labels(10, 60)
     with caplog.at_level(logging.WARNING):
@@ -220,7 +245,10 @@ def test_size_guard_relaxes_to_two_and_says_so(monkeypatch: pytest.MonkeyPatch, 
 def test_ten_thousand_draws_at_each_minimum_then_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     monkeypatch.setitem(RECIPES, "dir_class", lambda task, rng: calls.append(1))
-    with pytest.raises(UserError, match=re.escape("clients must be few enough for each to hold at least 2 of the 600 training samples, got 10")):
+    with pytest.raises(
+        UserError,
+        match=re.escape("clients must be few enough for each to hold at least 2 of the 600 training samples, got 10"),
+    ):
         partition("dir_class", labels(10, 60), 10, classes=10, rng=np.random.default_rng(0), omega=0.1)
     assert len(calls) == 20_000
 
@@ -235,7 +263,9 @@ def test_user_errors() -> None:
     rng = np.random.default_rng(0)
     with pytest.raises(UserError, match=re.escape("Unknown partition 'dir_clas'. Did you mean 'dir_class'?")):
         partition("dir_clas", labels(), 10, classes=10, rng=rng)
-    with pytest.raises(UserError, match=re.escape("classes_per_client must be in [1, 10], the number of classes, got 11")):
+    with pytest.raises(
+        UserError, match=re.escape("classes_per_client must be in [1, 10], the number of classes, got 11")
+    ):
         partition("pathological", labels(), 10, classes=10, rng=rng, classes_per_client=11)
     with pytest.raises(UserError, match=re.escape(f"classes_per_client must be at least {math.ceil(10 / 4)}, got 2")):
         partition("pathological", labels(), 4, classes=10, rng=rng, classes_per_client=2)

@@ -56,7 +56,11 @@ def md5(path: Path) -> str:
 
 def idx(array: np.ndarray) -> bytes:
     """IDX: two zero bytes, type 8 (unsigned byte), number of dimensions, big-endian sizes, values."""
-    return struct.pack(">BBBB", 0, 0, 8, array.ndim) + struct.pack(f">{array.ndim}I", *array.shape) + array.astype(np.uint8).tobytes()
+    return (
+        struct.pack(">BBBB", 0, 0, 8, array.ndim)
+        + struct.pack(f">{array.ndim}I", *array.shape)
+        + array.astype(np.uint8).tobytes()
+    )
 
 
 def in_test_order(x: np.ndarray) -> np.ndarray:
@@ -85,13 +89,20 @@ def agrees_with_facts(loaded: data.Dataset, name: str, mean: tuple[float, ...], 
 
 @pytest.fixture
 def fashion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, list[np.ndarray]]:
-    arrays = [RNG.integers(0, 256, (12, 28, 28)), np.arange(12) % 10, RNG.integers(0, 256, (5, 28, 28)), np.array([3, 9, 0, 1, 1])]
+    arrays = [
+        RNG.integers(0, 256, (12, 28, 28)),
+        np.arange(12) % 10,
+        RNG.integers(0, 256, (5, 28, 28)),
+        np.array([3, 9, 0, 1, 1]),
+    ]
     names = ["train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"]
     raw = tmp_path / "downloaded" / "FashionMNIST" / "raw"
     raw.mkdir(parents=True)
     for name, array in zip(names, arrays, strict=True):
         (raw / f"{name}.gz").write_bytes(gzip.compress(idx(array)))
-    monkeypatch.setattr(torchvision.datasets.FashionMNIST, "resources", [(f"{n}.gz", md5(raw / f"{n}.gz")) for n in names])
+    monkeypatch.setattr(
+        torchvision.datasets.FashionMNIST, "resources", [(f"{n}.gz", md5(raw / f"{n}.gz")) for n in names]
+    )
     return tmp_path / "downloaded", arrays
 
 
@@ -104,7 +115,9 @@ def test_fmnist(fashion: tuple[Path, list[np.ndarray]]) -> None:
     assert loaded.classes == 10
 
 
-def test_fmnist_without_sub_folders_and_already_unpacked(fashion: tuple[Path, list[np.ndarray]], tmp_path: Path) -> None:
+def test_fmnist_without_sub_folders_and_already_unpacked(
+    fashion: tuple[Path, list[np.ndarray]], tmp_path: Path
+) -> None:
     root, _ = fashion
     packed = data.load("fmnist", str(root))
     flat, plain = tmp_path / "flat", tmp_path / "plain" / "FashionMNIST" / "raw"
@@ -119,7 +132,9 @@ def test_fmnist_without_sub_folders_and_already_unpacked(fashion: tuple[Path, li
     assert data.load("fmnist", str(tmp_path / "plain")).hash == packed.hash
 
 
-def test_a_changed_unpacked_file_is_not_taken_for_the_old_one(fashion: tuple[Path, list[np.ndarray]], tmp_path: Path) -> None:
+def test_a_changed_unpacked_file_is_not_taken_for_the_old_one(
+    fashion: tuple[Path, list[np.ndarray]], tmp_path: Path
+) -> None:
     root, (x, *_) = fashion
     for file in (root / "FashionMNIST" / "raw").iterdir():
         file.with_suffix("").write_bytes(gzip.decompress(file.read_bytes()))
@@ -144,7 +159,10 @@ def test_fmnist_images_and_labels_of_different_number(fashion: tuple[Path, list[
     for file in (root / "FashionMNIST" / "raw").iterdir():
         file.with_suffix("").write_bytes(gzip.decompress(file.read_bytes()))
     (root / "FashionMNIST" / "raw" / "train-labels-idx1-ubyte").write_bytes(idx(np.arange(3)))
-    with pytest.raises(UserError, match=r"The files of fmnist must be in their published format, got ValueError: 12 images and 3 labels"):
+    with pytest.raises(
+        UserError,
+        match=r"The files of fmnist must be in their published format, got ValueError: 12 images and 3 labels",
+    ):
         data.load("fmnist", str(root))
 
 
@@ -161,13 +179,20 @@ def test_fmnist_truncated(fashion: tuple[Path, list[np.ndarray]]) -> None:
 # ---------------------------------------------------------------------------------------------- EMNIST
 
 
-def emnist_archive(folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def emnist_archive(
+    folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """gzip.zip with a member gzip/emnist-….gz per part of every kind; images lie transposed in it."""
     first = 1 if kind == "letters" else 0
     x, tx = RNG.integers(0, 256, (7, 28, 28)), RNG.integers(0, 256, (4, 28, 28))
     y, ty = np.array([0, 9, 3, 3, 5, 1, 2]), np.array([9, 0, 4, 4])
     images, labels = "images-idx3", "labels-idx1"
-    parts = {f"train-{images}": x.transpose(0, 2, 1), f"train-{labels}": y + first, f"test-{images}": tx.transpose(0, 2, 1), f"test-{labels}": ty + first}
+    parts = {
+        f"train-{images}": x.transpose(0, 2, 1),
+        f"train-{labels}": y + first,
+        f"test-{images}": tx.transpose(0, 2, 1),
+        f"test-{labels}": ty + first,
+    }
     archive = folder / "EMNIST" / "raw" / "gzip.zip"
     archive.parent.mkdir(parents=True)
     with zipfile.ZipFile(archive, "w") as out:
@@ -178,8 +203,13 @@ def emnist_archive(folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> 
     return x, y, tx, ty
 
 
-@pytest.mark.parametrize(("name", "kind", "classes", "mean"), [("emnist_letters", "letters", 26, 0.1739), ("emnist_digits", "digits", 10, 0.1307)])
-def test_emnist(name: str, kind: str, classes: int, mean: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "kind", "classes", "mean"),
+    [("emnist_letters", "letters", 26, 0.1739), ("emnist_digits", "digits", 10, 0.1307)],
+)
+def test_emnist(
+    name: str, kind: str, classes: int, mean: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     x, y, tx, ty = emnist_archive(tmp_path / "in", kind, monkeypatch)
     loaded = data.load(name, str(tmp_path / "in"))
     agrees(loaded, (x[:, None], y), (tx[:, None], ty))
@@ -211,7 +241,10 @@ def test_svhn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for part, n in (("train", 11), ("test", 6)):
         x, y = RNG.integers(0, 256, (n, 3, 32, 32)), np.arange(n) % 10
         path = tmp_path / f"{part}_32x32.mat"
-        scipy.io.savemat(path, {"X": x.transpose(2, 3, 1, 0).astype(np.uint8), "y": np.where(y == 0, 10, y).astype(np.uint8)[:, None]})
+        scipy.io.savemat(
+            path,
+            {"X": x.transpose(2, 3, 1, 0).astype(np.uint8), "y": np.where(y == 0, 10, y).astype(np.uint8)[:, None]},
+        )
         known[part] = [known[part][0], path.name, md5(path)]
         expected.append((x, y))
     monkeypatch.setattr(torchvision.datasets.SVHN, "split_list", known)
@@ -220,8 +253,11 @@ def test_svhn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     agrees_with_facts(loaded, "svhn", (0.5,) * 3, (0.5,) * 3)
 
 
-def cifar(folder: Path, classes: int, monkeypatch: pytest.MonkeyPatch) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-    """Pickled dictionaries: data (n, 3072) uint8, channel-major rows; labels or fine_labels as lists; names in a meta file."""
+def cifar(
+    folder: Path, classes: int, monkeypatch: pytest.MonkeyPatch
+) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    """Pickled dictionaries: data (n, 3072) uint8, channel-major rows; labels or fine_labels as lists; names in a meta
+    file."""
     known = torchvision.datasets.CIFAR10 if classes == 10 else torchvision.datasets.CIFAR100
     inside = folder / known.base_folder
     inside.mkdir(parents=True)
@@ -234,7 +270,11 @@ def cifar(folder: Path, classes: int, monkeypatch: pytest.MonkeyPatch) -> tuple[
     def batch(name: str, n: int) -> tuple[list[str], np.ndarray, np.ndarray]:
         x, y = RNG.integers(0, 256, (n, 3, 32, 32)), RNG.integers(0, classes, n)
         extra = {} if classes == 10 else {"coarse_labels": [0] * n}
-        return write(name, {"data": x.reshape(n, 3072).astype(np.uint8), key: y.tolist(), "filenames": [], **extra}), x, y
+        return (
+            write(name, {"data": x.reshape(n, 3072).astype(np.uint8), key: y.tolist(), "filenames": [], **extra}),
+            x,
+            y,
+        )
 
     train = [batch(name, 4) for name, _ in known.train_list]
     test = batch("test_batch" if classes == 10 else "test", 5)
@@ -258,7 +298,10 @@ def test_cifar(classes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     agrees(plain, train, test)
     assert plain.hash == packed.hash
     assert plain.class_names[-1] == f"class {classes - 1}"
-    moments = {10: ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)), 100: ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762))}[classes]
+    moments = {
+        10: ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
+        100: ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
+    }[classes]
     agrees_with_facts(plain, f"cifar{classes}", *moments)
 
 
@@ -291,9 +334,13 @@ def tiny_folder(root: Path) -> None:
     (folder / "val" / "images").mkdir(parents=True)
     for i, level in enumerate((10, 90, 170)):
         Image.new("RGB", (64, 64), (level,) * 3).save(folder / "val" / "images" / f"val_{i}.JPEG", quality=100)
-    (folder / "val" / "val_annotations.txt").write_text("val_0.JPEG\tn03\t0\t0\t63\t63\nval_1.JPEG\tn01\t0\t0\t63\t63\nval_2.JPEG\tn02\t0\t0\t63\t63\n")
+    (folder / "val" / "val_annotations.txt").write_text(
+        "val_0.JPEG\tn03\t0\t0\t63\t63\nval_1.JPEG\tn01\t0\t0\t63\t63\nval_2.JPEG\tn02\t0\t0\t63\t63\n"
+    )
     (folder / "wnids.txt").write_text("\n".join(wnids) + "\n")
-    (folder / "words.txt").write_text("n01\tgoldfish, Carassius auratus\nn02\tEuropean fire salamander\nn03\tbullfrog\nn99\tanother\n")
+    (folder / "words.txt").write_text(
+        "n01\tgoldfish, Carassius auratus\nn02\tEuropean fire salamander\nn03\tbullfrog\nn99\tanother\n"
+    )
     (folder / "test" / "images").mkdir(parents=True)
     Image.new("RGB", (64, 64)).save(folder / "test" / "images" / "test_0.JPEG")
 
@@ -341,7 +388,9 @@ def food_folder(root: Path) -> None:
     for k, name in enumerate(["waffles", "apple_pie"]):
         (folder / "images" / name).mkdir(parents=True)
         for i, size in enumerate([(512, 384), (300, 512), (120, 90)]):
-            Image.new("RGB", size, (100 * k, 50, 20 * i)).save(folder / "images" / name / f"{1000 + i}.jpg", quality=100)
+            Image.new("RGB", size, (100 * k, 50, 20 * i)).save(
+                folder / "images" / name / f"{1000 + i}.jpg", quality=100
+            )
         lists["train"][name] = [f"{name}/1000", f"{name}/1001"]
         lists["test"][name] = [f"{name}/1002"]
     for part, value in lists.items():
@@ -403,8 +452,13 @@ def mirror(fashion: tuple[Path, list[np.ndarray]]) -> Iterator[str]:
         server.shutdown()
 
 
-def test_it_downloads_once_with_a_progress_bar(fashion: tuple[Path, list[np.ndarray]], mirror: str, monkeypatch: pytest.MonkeyPatch,
-                                               capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_it_downloads_once_with_a_progress_bar(
+    fashion: tuple[Path, list[np.ndarray]],
+    mirror: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
     """Through torchvision's own downloader; the first mirror does not answer."""
     _, (x, *_) = fashion
     monkeypatch.setattr(torchvision.datasets.FashionMNIST, "mirrors", ["http://nowhere.invalid/", mirror])
@@ -420,11 +474,15 @@ def test_it_downloads_once_with_a_progress_bar(fashion: tuple[Path, list[np.ndar
     assert sorted(p.name for p in kept.iterdir()) == sorted(Path(f).name for f in data.describe("fmnist").files)
 
 
-def test_a_download_with_the_wrong_checksum_is_refused(mirror: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_download_with_the_wrong_checksum_is_refused(
+    mirror: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(torchvision.datasets.FashionMNIST, "mirrors", [mirror])
     names = [n for n, _ in torchvision.datasets.FashionMNIST.resources]
     monkeypatch.setattr(torchvision.datasets.FashionMNIST, "resources", [(n, "0" * 32) for n in names])
-    with pytest.raises(UserError, match="Data set fmnist must be downloadable or in place, got File not found or corrupted"):
+    with pytest.raises(
+        UserError, match="Data set fmnist must be downloadable or in place, got File not found or corrupted"
+    ):
         data.load("fmnist")
     assert not list((tmp_path / "cache" / "downloads").rglob("*.gz*"))
 
@@ -433,12 +491,17 @@ def test_a_given_file_with_the_wrong_checksum_is_refused_and_kept(fashion: tuple
     root, _ = fashion
     victim = root / "FashionMNIST" / "raw" / "t10k-labels-idx1-ubyte.gz"
     victim.write_bytes(b"something else")
-    with pytest.raises(UserError, match=r"t10k-labels-idx1-ubyte.gz of fmnist must be the published file \(MD5 .*\), got another checksum"):
+    with pytest.raises(
+        UserError,
+        match=r"t10k-labels-idx1-ubyte.gz of fmnist must be the published file \(MD5 .*\), got another checksum",
+    ):
         data.load("fmnist", str(root))
     assert victim.read_bytes() == b"something else"
 
 
-@pytest.mark.parametrize("member", ["../escaped", "/tmp/escaped", "tiny-imagenet-200/../../escaped", "a\\..\\..\\escaped"])
+@pytest.mark.parametrize(
+    "member", ["../escaped", "/tmp/escaped", "tiny-imagenet-200/../../escaped", "a\\..\\..\\escaped"]
+)
 def test_a_zip_that_leaves_its_folder_is_refused(member: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = tmp_path / "tiny-imagenet-200.zip"
     with zipfile.ZipFile(archive, "w") as out:

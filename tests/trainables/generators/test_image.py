@@ -15,14 +15,20 @@ from trainables.generators import MERGE_OPS, Generator
 from trainables.generators.image import initialise
 
 
-@pytest.mark.parametrize(("shape", "expected"), [
-    # (in, out, kernel, stride, padding) of every transposed convolution, DFRD Tables 7 to 9.
-    ((1, 32, 32), [(64, 512, 4, 1, 0), (512, 256, 4, 2, 1), (256, 128, 4, 2, 1), (128, 1, 4, 2, 1)]),
-    ((3, 32, 32), [(64, 512, 4, 1, 0), (512, 256, 4, 2, 1), (256, 128, 4, 2, 1), (128, 3, 4, 2, 1)]),
-    ((3, 64, 64), [(64, 512, 4, 1, 0), (512, 256, 4, 2, 1), (256, 128, 4, 2, 1), (128, 64, 4, 2, 1), (64, 3, 4, 2, 1)]),
-    ((1, 8, 8), [(64, 128, 4, 1, 0), (128, 64, 4, 2, 1), (64, 1, 3, 1, 1)]),
-    ((1, 28, 28), [(64, 256, 7, 1, 0), (256, 128, 4, 2, 1), (128, 64, 4, 2, 1), (64, 1, 3, 1, 1)]),
-])
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        # (in, out, kernel, stride, padding) of every transposed convolution, DFRD Tables 7 to 9.
+        ((1, 32, 32), [(64, 512, 4, 1, 0), (512, 256, 4, 2, 1), (256, 128, 4, 2, 1), (128, 1, 4, 2, 1)]),
+        ((3, 32, 32), [(64, 512, 4, 1, 0), (512, 256, 4, 2, 1), (256, 128, 4, 2, 1), (128, 3, 4, 2, 1)]),
+        (
+            (3, 64, 64),
+            [(64, 512, 4, 1, 0), (512, 256, 4, 2, 1), (256, 128, 4, 2, 1), (128, 64, 4, 2, 1), (64, 3, 4, 2, 1)],
+        ),
+        ((1, 8, 8), [(64, 128, 4, 1, 0), (128, 64, 4, 2, 1), (64, 1, 3, 1, 1)]),
+        ((1, 28, 28), [(64, 256, 7, 1, 0), (256, 128, 4, 2, 1), (128, 64, 4, 2, 1), (64, 1, 3, 1, 1)]),
+    ],
+)
 def test_layers(shape: tuple[int, int, int], expected: list[tuple[int, ...]]) -> None:
     model = Generator(shape, 10, 64, "mul")
     convs = [m for m in model.modules() if isinstance(m, nn.ConvTranspose2d)]
@@ -34,7 +40,10 @@ def test_layers(shape: tuple[int, int, int], expected: list[tuple[int, ...]]) ->
     assert kinds[-2:] == ["ConvTranspose2d", "Tanh"]
 
 
-@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 16, 16), (1, 28, 28), (3, 32, 32), (3, 64, 64), (1, 15, 15), (3, 9, 21), (2, 3, 5), (1, 100, 100)])
+@pytest.mark.parametrize(
+    "shape",
+    [(1, 8, 8), (3, 16, 16), (1, 28, 28), (3, 32, 32), (3, 64, 64), (1, 15, 15), (3, 9, 21), (2, 3, 5), (1, 100, 100)],
+)
 def test_output_shape_and_range(shape: tuple[int, int, int]) -> None:
     model = Generator(shape, 4, 16, "cat")
     images = model(model.merge(torch.randn(5, 16), torch.tensor([0, 1, 2, 3, 0])))
@@ -60,7 +69,9 @@ def test_merge_operators(op: str) -> None:
     model = Generator((1, 8, 8), 4, 8, op)
     assert (model.embedding is None) == (op in ("ncat", "none"))
     e = torch.zeros(3, 8) if model.embedding is None else model.embedding.weight[y]
-    expected = {"mul": z * e, "add": z + e, "cat": torch.cat([z, e], 1), "ncat": torch.cat([z, onehot], 1), "none": z}[op]
+    expected = {"mul": z * e, "add": z + e, "cat": torch.cat([z, e], 1), "ncat": torch.cat([z, onehot], 1), "none": z}[
+        op
+    ]
     assert torch.equal(model.merge(z, y), expected)
     assert model.width == expected.shape[1] == {"cat": 16, "ncat": 12}.get(op, 8)
 

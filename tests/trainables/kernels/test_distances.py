@@ -19,8 +19,11 @@ def random(*shape: int, seed: int = 0) -> torch.Tensor:
 
 @pytest.mark.parametrize(("batch", "size"), [(64, 3072), (64, 784), (65, 768), (256, 33)])
 @pytest.mark.parametrize("alike", [False, True])
-def test_distances_taken_a_few_rows_at_a_time_are_those_of_the_printed_formula(batch: int, size: int, alike: bool) -> None:
-    """What does not fit a cache goes another way: values and gradients. Of images almost alike a shortcut would cancel."""
+def test_distances_taken_a_few_rows_at_a_time_are_those_of_the_printed_formula(
+    batch: int, size: int, alike: bool
+) -> None:
+    """What does not fit a cache goes another way: values and gradients. Of images almost alike a shortcut would
+    cancel."""
     values = 0.5 + 1e-4 * random(batch, size).float() if alike else random(batch, size).float().tanh()
     weights = random(batch, batch, seed=1).float()
 
@@ -30,7 +33,11 @@ def test_distances_taken_a_few_rows_at_a_time_are_those_of_the_printed_formula(b
         score = (apart * weights.to(x.dtype)).mean()
         return [apart.detach(), *torch.autograd.grad(score if alike else torch.exp(-score), x)]
 
-    fast, expected, exact = results(mean_squares, values.clone()), results(plain, values.clone()), results(plain, values.double())
+    fast, expected, exact = (
+        results(mean_squares, values.clone()),
+        results(plain, values.clone()),
+        results(plain, values.double()),
+    )
     assert_as_exact(fast, expected, exact)
 
 

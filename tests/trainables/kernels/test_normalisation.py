@@ -27,7 +27,9 @@ def norm_and_maps(shape: tuple[int, ...], negative: bool) -> tuple[BatchNorm, to
 def exactly(norm: BatchNorm, x: torch.Tensor) -> torch.Tensor:
     """In float64, by the formula; the statistics are those of the whole map, an odd last row included."""
     values = x.double()
-    apart = (values - values.mean((0, 2, 3), keepdim=True)) / (values.var((0, 2, 3), correction=0, keepdim=True) + norm.eps).sqrt()
+    apart = (values - values.mean((0, 2, 3), keepdim=True)) / (
+        values.var((0, 2, 3), correction=0, keepdim=True) + norm.eps
+    ).sqrt()
     return F.max_pool2d(apart * norm.weight.double()[:, None, None] + norm.bias.double()[:, None, None], 2)
 
 
@@ -35,7 +37,9 @@ def exactly(norm: BatchNorm, x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("negative", [False, True])
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize("shape", [(64, 32, 32, 32), (16, 8, 8, 8), (5, 3, 9, 7), (4, 40, 2, 2)])
-def test_what_is_normalised_and_pooled_without_gradients(shape: tuple[int, ...], layout: torch.memory_format, negative: bool, dtype: torch.dtype) -> None:
+def test_what_is_normalised_and_pooled_without_gradients(
+    shape: tuple[int, ...], layout: torch.memory_format, negative: bool, dtype: torch.dtype
+) -> None:
     norm, x = norm_and_maps(shape, negative)
     x = x.to(dtype).contiguous(memory_format=layout)
     with_gradients = norm(x, pool=True)

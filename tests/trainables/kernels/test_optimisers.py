@@ -1,4 +1,5 @@
-"""Optimisers that spare PyTorch's compiler: the bits of PyTorch's own, and rounds of real methods that never load it."""
+"""Optimisers that spare PyTorch's compiler: the bits of PyTorch's own, and rounds of real methods that never load
+it."""
 
 from __future__ import annotations
 
@@ -31,12 +32,15 @@ def trained(kind: type[torch.optim.Optimizer], **options: object) -> dict[str, t
     return {name: tensor.clone() for name, tensor in net.state_dict().items()}
 
 
-@pytest.mark.parametrize(("name", "options"), [
-    ("SGD", {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01, "fused": True}),
-    ("SGD", {"lr": 0.1}),
-    ("Adam", {"lr": 0.1, "weight_decay": 0.01, "betas": (0.5, 0.999), "fused": True}),
-    ("LBFGS", {"lr": 0.1}),
-])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("SGD", {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01, "fused": True}),
+        ("SGD", {"lr": 0.1}),
+        ("Adam", {"lr": 0.1, "weight_decay": 0.01, "betas": (0.5, 0.999), "fused": True}),
+        ("LBFGS", {"lr": 0.1}),
+    ],
+)
 def test_the_bits_are_those_of_the_reference(name: str, options: dict[str, object]) -> None:
     ours, reference = trained(getattr(optimisers, name), **options), trained(getattr(torch.optim, name), **options)
     assert all(torch.equal(ours[key], tensor) for key, tensor in reference.items())
@@ -53,7 +57,8 @@ short = {"rounds": 2, "clients": 2, "local_steps": 1, "batch_size": 8}
 for name, more in {
     "fedavg": {"attack_images": 1, "attack_steps": 1},
     "dfrd": {"server_iters": 1, "gen_steps": 1, "distill_steps": 1, "server_batch_size": 4},
-    "fedcg": {"server_steps": 1}, "fedgen": {"gen_steps": 1}, "fedkf": {"kd_from_round": 1}, "fedmdcg": {"server_steps": 1},
+    "fedcg": {"server_steps": 1}, "fedgen": {"gen_steps": 1}, "fedkf": {"kd_from_round": 1},
+    "fedmdcg": {"server_steps": 1},
 }.items():
     simulation = Simulation(name, short | more, 0, torch.device("cpu"))
     simulation.exchange()

@@ -1,4 +1,5 @@
-"""Convolution and pooling as one operation against the two that PyTorch has, value by value and gradient by gradient."""
+"""Convolution and pooling as one operation against the two that PyTorch has, value by value and gradient by
+gradient."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ def layer(channels: int, out: int, k: int, seed: int = 0) -> nn.Conv2d:
 
 
 def decided(job: Callable[[Tensor], Any], draw: Callable[[int], Tensor]) -> tuple[Tensor, Any]:
-    """The first draw, in float32, with which the job comes near no turn in float64 (see `tests.exact`), and what it gives there."""
+    """The first draw, in float32, with which the job comes near no turn in float64 (see `tests.exact`), and what it
+    gives there."""
     for seed in range(100):
         x = draw(seed).float()
         with in_float64() as mode:
@@ -46,14 +48,17 @@ def decided(job: Callable[[Tensor], Any], draw: Callable[[int], Tensor]) -> tupl
     raise AssertionError("all draws come near a turn")
 
 
-@pytest.mark.parametrize(("shape", "out", "k"), [
-    ((2, 1, 32, 32), 6, 5),
-    ((64, 6, 14, 14), 16, 5),
-    ((3, 2, 11, 14), 3, 5),  # the last row of the map, 7 high, is not pooled
-    ((3, 2, 12, 9), 3, 3),
-    ((4, 3, 6, 6), 2, 1),
-    ((AT_ONCE + 5, 1, 10, 10), 2, 5),  # in two parts
-])
+@pytest.mark.parametrize(
+    ("shape", "out", "k"),
+    [
+        ((2, 1, 32, 32), 6, 5),
+        ((64, 6, 14, 14), 16, 5),
+        ((3, 2, 11, 14), 3, 5),  # the last row of the map, 7 high, is not pooled
+        ((3, 2, 12, 9), 3, 3),
+        ((4, 3, 6, 6), 2, 1),
+        ((AT_ONCE + 5, 1, 10, 10), 2, 5),  # in two parts
+    ],
+)
 def test_values_and_gradients_of_both_orders(shape: tuple[int, ...], out: int, k: int) -> None:
     conv = layer(shape[1], out, k)
     precise = copy.deepcopy(conv).double()
@@ -88,7 +93,9 @@ def test_among_equal_values_the_first_has_the_gradient() -> None:
     assert torch.equal(ours, theirs) and ours.unique().numel() > 5
 
 
-@pytest.mark.parametrize("shape", [(FEWEST, 1, 28, 28), (FEWEST, 1, 9, 8), (FEWEST - 1, 1, 28, 28), (FEWEST, 3, 28, 28)])
+@pytest.mark.parametrize(
+    "shape", [(FEWEST, 1, 28, 28), (FEWEST, 1, 9, 8), (FEWEST - 1, 1, 28, 28), (FEWEST, 3, 28, 28)]
+)
 def test_images_are_padded_and_laid_side_by_side_where_it_pays(shape: tuple[int, ...]) -> None:
     x = draw(*shape)
     made = padded(x, (1, 2, 3, 4))
@@ -107,7 +114,10 @@ def test_lenet_computes_the_same_of_many_samples_as_of_few(rate: float) -> None:
         return torch.autograd.grad(F.cross_entropy(model(x), y), list(model.parameters()))
 
     def few(model: nn.Module, x: Tensor) -> list[Tensor]:
-        parts = [torch.autograd.grad(F.cross_entropy(model(a), b), list(model.parameters())) for a, b in zip(x.split(32), y.split(32), strict=True)]
+        parts = [
+            torch.autograd.grad(F.cross_entropy(model(a), b), list(model.parameters()))
+            for a, b in zip(x.split(32), y.split(32), strict=True)
+        ]
         return [(one + other) / 2 for one, other in zip(*parts, strict=True)]
 
     x, exact = decided(lambda x: few(precise, x), lambda seed: draw(FEWEST, 1, 28, 28, seed=seed))
@@ -123,7 +133,13 @@ def test_many_models_at_once() -> None:
     def slopes(model: nn.Module, params: dict[str, Tensor], x: Tensor) -> dict[str, Tensor]:
         return grad(lambda p: F.cross_entropy(functional_call(model, p, (x,)), y))(params)
 
-    found = [decided(lambda x, i=i: slopes(precise, to_float64(params[i]), x), lambda seed, i=i: draw(FEWEST, 1, 28, 28, seed=2 * seed + i)) for i in range(2)]
+    found = [
+        decided(
+            lambda x, i=i: slopes(precise, to_float64(params[i]), x),
+            lambda seed, i=i: draw(FEWEST, 1, 28, 28, seed=2 * seed + i),
+        )
+        for i in range(2)
+    ]
     x = torch.stack([x for x, _ in found])
     together = vmap(lambda p, x: slopes(model, p, x))({k: torch.stack([p[k] for p in params]) for k in params[0]}, x)
     for i, (alone, exact) in enumerate(found):

@@ -29,10 +29,14 @@ UPSAMPLINGS = [case[:3] for case in PRODUCTS]
 
 @pytest.mark.parametrize(("sizes", "side", "kernel", "product"), PRODUCTS)
 def test_upsampling_by_other_means_is_the_transposed_convolution(
-    sizes: tuple[int, int, int], side: tuple[int, int], kernel: tuple, product: str | None, monkeypatch: pytest.MonkeyPatch,
+    sizes: tuple[int, int, int],
+    side: tuple[int, int],
+    kernel: tuple,
+    product: str | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whole numbers, so that bfloat16, which products take in, and sums are exact in whatever order: the bits of float64.
-    512 channels go side by side without gradients."""
+    """Whole numbers, so that bfloat16, which products take in, and sums are exact in whatever order: the bits of
+    float64. 512 channels go side by side without gradients."""
     channels, out, batch = sizes
     layer = Upsampling(channels, out, *kernel, bias=False).to(memory_format=torch.channels_last)
     taken: list[str] = []
@@ -59,14 +63,19 @@ def test_upsampling_by_other_means_is_the_transposed_convolution(
     assert torch.equal(made.float(), expected)
     assert torch.equal(stacked.float(), torch.stack([expected, 2 * expected]))
     weights = torch.randn_like(expected).round().clamp(-1, 1)
-    for ours, theirs in zip(*(torch.autograd.grad((y * weights).sum(), (x, layer.weight)) for y in (made, exact)), strict=True):
+    for ours, theirs in zip(
+        *(torch.autograd.grad((y * weights).sum(), (x, layer.weight)) for y in (made, exact)), strict=True
+    ):
         assert torch.equal(ours, theirs)
 
 
 @pytest.mark.parametrize(("sizes", "side", "kernel"), UPSAMPLINGS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_upsampling_by_other_means_rounds_no_worse(sizes: tuple[int, int, int], side: tuple[int, int], kernel: tuple, dtype: torch.dtype) -> None:
-    """The plain way is PyTorch's transposed convolution; under bfloat16 both are given what that rounds to. Gradients where they can be had."""
+def test_upsampling_by_other_means_rounds_no_worse(
+    sizes: tuple[int, int, int], side: tuple[int, int], kernel: tuple, dtype: torch.dtype
+) -> None:
+    """The plain way is PyTorch's transposed convolution; under bfloat16 both are given what that rounds to. Gradients
+    where they can be had."""
     channels, out, batch = sizes
     layer = Upsampling(channels, out, *kernel, bias=False).to(memory_format=torch.channels_last)
     generator = torch.Generator().manual_seed(0)

@@ -26,12 +26,17 @@ def test_fedprox_objective_is_eq_2() -> None:
     p = softmax(module(x).detach().numpy())
     distance = sum(((a.detach() - b).numpy() ** 2).sum() for a, b in zip(module.parameters(), anchor, strict=True))
     expected = -np.log(p[np.arange(5), y.numpy()]).mean() + 0.3 / 2 * distance
-    assert float(fedprox.proximal_cross_entropy(0.3, anchor)(module, x, y).detach()) == pytest.approx(expected, rel=1e-12)
+    assert float(fedprox.proximal_cross_entropy(0.3, anchor)(module, x, y).detach()) == pytest.approx(
+        expected, rel=1e-12
+    )
 
 
 def test_fedprox_pulls_towards_what_was_received_and_not_before_the_first_step(toy: Path) -> None:
-    """The proximal gradient is μ (w_i - w): zero at the start, so one step is FedAvg's, two are not; a strong one holds still."""
-    one, fedavg_one = (simulate(m, toy, 1, local_steps=1, **v)[0].global_model() for m, v in (("fedprox", {"mu": 1.0}), ("fedavg", {})))
+    """The proximal gradient is μ (w_i - w): zero at the start, so one step is FedAvg's, two are not; a strong one holds
+    still."""
+    one, fedavg_one = (
+        simulate(m, toy, 1, local_steps=1, **v)[0].global_model() for m, v in (("fedprox", {"mu": 1.0}), ("fedavg", {}))
+    )
     assert same(one, fedavg_one)
     moved = {}
     for mu in (0.0, 15.0):
@@ -92,15 +97,20 @@ def test_fedgkd_distillation_changes_training(toy: Path) -> None:
 @pytest.mark.parametrize("q", [0.0, 1e-4, 0.7, 2.0])
 def test_qffl_step_is_algorithm_2_as_printed(q: float) -> None:
     lr, losses = 0.1, [0.3, 1.9, 0.7]
-    old, models = {"a": random(4, 3), "b": random(3, seed=1)}, [{"a": random(4, 3, seed=k), "b": random(3, seed=k + 9)} for k in (2, 3, 4)]
+    old, models = (
+        {"a": random(4, 3), "b": random(3, seed=1)},
+        [{"a": random(4, 3, seed=k), "b": random(3, seed=k + 9)} for k in (2, 3, 4)],
+    )
     w = np.concatenate([t.numpy().ravel() for t in old.values()])
     delta, h = np.zeros_like(w), 0.0
     for loss, model in zip(losses, models, strict=True):
         dw = (w - np.concatenate([t.numpy().ravel() for t in model.values()])) / lr
         delta += (loss + 1e-10) ** q * dw
-        h += q * (loss + 1e-10) ** (q - 1) * (dw ** 2).sum() + (loss + 1e-10) ** q / lr
+        h += q * (loss + 1e-10) ** (q - 1) * (dw**2).sum() + (loss + 1e-10) ** q / lr
     got = qffl.fair_step(q, lr, old, models, losses)
-    np.testing.assert_allclose(np.concatenate([t.numpy().ravel() for t in got.values()]), w - delta / h, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        np.concatenate([t.numpy().ravel() for t in got.values()]), w - delta / h, rtol=1e-9, atol=1e-12
+    )
 
 
 def test_qffl_stays_finite_for_a_large_q_and_leans_to_the_worst_client() -> None:
@@ -124,6 +134,10 @@ def test_qffl_measures_the_received_model_on_all_samples(toy: Path) -> None:
 
 
 def test_qffl_sends_one_number_more_than_fedavg_unless_q_is_zero(toy: Path) -> None:
-    (_, fedavg), (_, fair), (_, plain) = simulate("fedavg", toy, 1), simulate("qffl", toy, 1, q=0.1), simulate("qffl", toy, 1, q=0.0)
+    (_, fedavg), (_, fair), (_, plain) = (
+        simulate("fedavg", toy, 1),
+        simulate("qffl", toy, 1, q=0.1),
+        simulate("qffl", toy, 1, q=0.0),
+    )
     assert fair[0]["bytes_up"] == fedavg[0]["bytes_up"] + 4 * 4 and plain[0]["bytes_up"] == fedavg[0]["bytes_up"]
     assert fair[0]["bytes_down"] == fedavg[0]["bytes_down"]

@@ -33,7 +33,9 @@ def test_adversarial_loss_counts_disagreement_only() -> None:
     expected = -(mask * kl(softmax(ENSEMBLE.numpy(), 2.0), softmax(STUDENT.numpy(), 2.0))).mean()
     config = Config(kd_temperature=2.0)
     assert float(adversarial_loss(config, ENSEMBLE, STUDENT)) == pytest.approx(expected, rel=1e-9)
-    assert float(adversarial_loss(replace(config, squared_temperature=True), ENSEMBLE, STUDENT)) == pytest.approx(4 * expected, rel=1e-9)
+    assert float(adversarial_loss(replace(config, squared_temperature=True), ENSEMBLE, STUDENT)) == pytest.approx(
+        4 * expected, rel=1e-9
+    )
     assert float(adversarial_loss(config, ENSEMBLE, ENSEMBLE)) == 0.0
 
 
@@ -49,16 +51,34 @@ def test_generator_loss_without_statistics() -> None:
     mask = STUDENT.numpy().argmax(1) != ENSEMBLE.numpy().argmax(1)
     adversarial = -(mask * kl(softmax(ENSEMBLE.numpy(), 3.0), softmax(STUDENT.numpy(), 3.0))).mean()
     assert float(generator_loss(config, ENSEMBLE, STUDENT, Y)) == pytest.approx(fidelity + 0.6 * adversarial, rel=1e-9)
-    assert float(generator_loss(replace(config, beta_adv=0.0), ENSEMBLE, STUDENT, Y)) == pytest.approx(fidelity, rel=1e-9)
+    assert float(generator_loss(replace(config, beta_adv=0.0), ENSEMBLE, STUDENT, Y)) == pytest.approx(
+        fidelity, rel=1e-9
+    )
 
 
 @pytest.mark.usefixtures("float64")
 def test_statistics_loss() -> None:
     """L_bn = 1/N Σ_i Σ_l (‖μ - μ_i‖ + ‖σ² - σ²_i‖); two clients of different width, two layers each."""
     sizes = ({"a": 3, "b": 5}, {"a": 2, "b": 4})
-    seen, reported = ([{f"{layer}.{kind}": random(n, seed=10 * i + j + side) for j, (layer, n) in enumerate(size.items()) for kind in ("mean", "var")}
-                       for i, size in enumerate(sizes)] for side in (0, 100))
-    expected = sum(np.linalg.norm(ours[k].numpy() - theirs[k].numpy()) for ours, theirs in zip(seen, reported, strict=True) for k in ours) / 2
+    seen, reported = (
+        [
+            {
+                f"{layer}.{kind}": random(n, seed=10 * i + j + side)
+                for j, (layer, n) in enumerate(size.items())
+                for kind in ("mean", "var")
+            }
+            for i, size in enumerate(sizes)
+        ]
+        for side in (0, 100)
+    )
+    expected = (
+        sum(
+            np.linalg.norm(ours[k].numpy() - theirs[k].numpy())
+            for ours, theirs in zip(seen, reported, strict=True)
+            for k in ours
+        )
+        / 2
+    )
     assert expected > 0
     assert float(statistics_loss(Config(), seen, reported)) == pytest.approx(expected, rel=1e-9)
     assert float(statistics_loss(Config(bn_norm="mean"), seen, reported)) == pytest.approx(expected / 2, rel=1e-9)
@@ -88,7 +108,9 @@ def test_tracking_starts_at_the_first_batch_and_forgets_with_its_momentum() -> N
     with tracking(model, 0.5) as statistics:
         for x in batches:
             model(x)
-    torch.testing.assert_close(statistics["norms.0.mean"], 0.25 * means[0] + 0.25 * means[1] + 0.5 * means[2], rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(
+        statistics["norms.0.mean"], 0.25 * means[0] + 0.25 * means[1] + 0.5 * means[2], rtol=1e-12, atol=1e-12
+    )
     assert not statistics["norms.0.mean"].requires_grad
 
 

@@ -14,7 +14,14 @@ from tests.trainables.building_blocks.test_losses import random, softmax
 from trainables.building_blocks.distillation_bases import label_counts
 from trainables.building_blocks.server_distillation import Teachers, label_distribution, moving_average, to_models
 from trainables.local import LocalResult
-from trainables.methods.dfrd import Config, download, embedding_hinge, generator_loss, transfer_mask, transferability_loss
+from trainables.methods.dfrd import (
+    Config,
+    download,
+    embedding_hinge,
+    generator_loss,
+    transfer_mask,
+    transferability_loss,
+)
 from trainables.simulation.rounds import Simulation
 from trainables.wire import Upload
 
@@ -23,13 +30,16 @@ def kl(p: np.ndarray, q: np.ndarray) -> np.ndarray:
     return (p * (np.log(p) - np.log(q))).sum(axis=1)
 
 
-# y = 0 throughout; columns: ensemble right & student wrong, both right, both wrong alike, both wrong differently, ensemble wrong & student right
+# y = 0 throughout; columns: ensemble right & student wrong, both right, both wrong alike, both wrong differently,
+# ensemble wrong & student right
 ENSEMBLE = torch.tensor([[3.0, 0, 0], [3, 1, 0], [0, 3, 0], [0, 3, 0], [0, 3, 1]], dtype=torch.float64)
 STUDENT = torch.tensor([[0.0, 3, 0], [2, 0, 0], [0, 2, 0], [0, 0, 3], [3, 0, 0]], dtype=torch.float64)
 Y = torch.zeros(5, dtype=torch.long)
 
 
-@pytest.mark.parametrize(("rule", "expected"), [("all", [1, 1, 1, 1, 1]), ("disagree", [1, 0, 0, 1, 1]), ("targeted", [1, 0, 0, 0, 0])])
+@pytest.mark.parametrize(
+    ("rule", "expected"), [("all", [1, 1, 1, 1, 1]), ("disagree", [1, 0, 0, 1, 1]), ("targeted", [1, 0, 0, 0, 0])]
+)
 def test_transferability_rules(rule: str, expected: list[int]) -> None:
     """Table 3: triangle, nabla, diamond."""
     assert transfer_mask(rule, ENSEMBLE, STUDENT, Y).tolist() == expected
@@ -40,7 +50,9 @@ def test_transferability_loss_is_eq_3(rule: str) -> None:
     config = Config(transferability=rule, kd_temperature=2.0)
     mask = transfer_mask(rule, ENSEMBLE, STUDENT, Y).numpy()
     rows = kl(softmax(STUDENT.numpy(), 2.0), softmax(ENSEMBLE.numpy(), 2.0))
-    assert float(transferability_loss(config, ENSEMBLE, STUDENT, Y)) == pytest.approx(-(mask * rows).sum() / 5, rel=1e-9)
+    assert float(transferability_loss(config, ENSEMBLE, STUDENT, Y)) == pytest.approx(
+        -(mask * rows).sum() / 5, rel=1e-9
+    )
     selected = transferability_loss(replace(config, tran_norm="selected"), ENSEMBLE, STUDENT, Y)
     assert float(selected) == pytest.approx(-(mask * rows).sum() / mask.sum(), rel=1e-9)
 
@@ -61,14 +73,23 @@ def test_generator_loss_is_eq_5() -> None:
     config = Config(beta_tran=0.7, beta_div=1.3, transferability="all", kd_temperature=5.0)
     fidelity = -np.log(softmax(u_t.numpy()))[np.arange(6), y.numpy()].mean()
     transfer = -kl(softmax(u_s.numpy(), 5.0), softmax(u_t.numpy(), 5.0)).mean()
-    pairs = [np.mean((s[j].numpy() - s[k].numpy()) ** 2) * np.mean((h[j].numpy() - h[k].numpy()) ** 2) for j in range(6) for k in range(6)]
+    pairs = [
+        np.mean((s[j].numpy() - s[k].numpy()) ** 2) * np.mean((h[j].numpy() - h[k].numpy()) ** 2)
+        for j in range(6)
+        for k in range(6)
+    ]
     expected = fidelity + 0.7 * transfer + 1.3 * np.exp(-np.mean(pairs))
     assert float(generator_loss(config, u_t, u_s, y, s, h)) == pytest.approx(expected, rel=1e-9)
-    assert float(generator_loss(replace(config, beta_tran=0.0, beta_div=0.0), u_t, u_s, y, s, h)) == pytest.approx(fidelity, rel=1e-9)
+    assert float(generator_loss(replace(config, beta_tran=0.0, beta_div=0.0), u_t, u_s, y, s, h)) == pytest.approx(
+        fidelity, rel=1e-9
+    )
 
 
 def test_moving_average_is_eq_6() -> None:
-    old, new = {"w": torch.tensor([1.0, 2.0]), "n": torch.tensor(3)}, {"w": torch.tensor([3.0, 6.0]), "n": torch.tensor(9)}
+    old, new = (
+        {"w": torch.tensor([1.0, 2.0]), "n": torch.tensor(3)},
+        {"w": torch.tensor([3.0, 6.0]), "n": torch.tensor(9)},
+    )
     mixed = moving_average(old, new, 0.75)
     assert mixed["w"].tolist() == [1.5, 3.0] and int(mixed["n"]) == 9
 
@@ -98,7 +119,9 @@ def test_label_counters(toy: Path) -> None:
     counts, seen = label_counts(Config(), data, trained, None)
     assert counts is not None and counts.tolist() == expected.tolist() and seen is None
     _, seen = label_counts(Config(counter_window="cumulative"), data, trained, None)
-    later, seen = label_counts(Config(counter_window="cumulative", label_smoothing_count=1), data, LocalResult(0.0, torch.tensor([[3]])), seen)
+    later, seen = label_counts(
+        Config(counter_window="cumulative", label_smoothing_count=1), data, LocalResult(0.0, torch.tensor([[3]])), seen
+    )
     assert later is not None and later.tolist() == (np.bincount(data.y[:4].numpy(), minlength=4) + 1).tolist()
     held, _ = label_counts(Config(label_weighting="static"), data, trained, None)
     assert held is not None and held.tolist() == np.bincount(data.y.numpy(), minlength=4).tolist()
@@ -115,13 +138,22 @@ def test_ensemble_is_the_weighted_sum_of_logits(toy: Path) -> None:
     """u_T[b] = Σ_i τ_{i,y_b} f_i(s_b), and its gradient reaches the images but no teacher's weight."""
     simulation, _ = simulate("dfrd", toy, 1)
     fed, config = simulation.fed, simulation.config
-    uploads = [Upload(i, simulation.method.client(config, fed, download(config, fed, simulation.progress.state, i), None, d,
-                                                       fed.rng.child(i)).upload) for i, d in enumerate(simulation.data.clients)]
+    uploads = [
+        Upload(
+            i,
+            simulation.method.client(
+                config, fed, download(config, fed, simulation.progress.state, i), None, d, fed.rng.child(i)
+            ).upload,
+        )
+        for i, d in enumerate(simulation.data.clients)
+    ]
     teachers = Teachers(fed, uploads)
     images = random(3, 1, 8, 8).float().requires_grad_()
     weights = torch.tensor([[0.1, 0.5, 0.0], [0.2, 0.5, 0.0], [0.3, 0.0, 0.0], [0.4, 0.0, 1.0]])
     together = teachers.logits(images, weights)
-    expected = sum(w.numpy()[:, None] * m(images).detach().numpy() for m, w in zip(teachers.modules, weights, strict=True))
+    expected = sum(
+        w.numpy()[:, None] * m(images).detach().numpy() for m, w in zip(teachers.modules, weights, strict=True)
+    )
     np.testing.assert_allclose(together.detach().numpy(), expected, rtol=1e-9, atol=1e-12)
     together.sum().backward()
     assert images.grad is not None and float(images.grad.abs().sum()) > 0
@@ -133,7 +165,9 @@ def test_synthetic_images_can_take_the_data_sets_normalisation(toy: Path) -> Non
     simulation = Simulation("dfrd", values_for("dfrd", toy, renormalise_synthetic=True), 0, torch.device("cpu"))
     image = torch.full((1, 1, 8, 8), 0.5)
     mean, std = simulation.fed.mean[0], simulation.fed.std[0]
-    assert float(to_models(simulation.config, simulation.fed, image)[0, 0, 0, 0]) == pytest.approx((0.75 - mean) / std, rel=1e-9)
+    assert float(to_models(simulation.config, simulation.fed, image)[0, 0, 0, 0]) == pytest.approx(
+        (0.75 - mean) / std, rel=1e-9
+    )
     assert to_models(Config(), simulation.fed, image) is image
 
 
@@ -141,7 +175,10 @@ def test_data_free_mode_sends_a_model_once_and_never_aggregates(toy: Path) -> No
     simulation, rows = simulate("dfrd", toy, 2, base="none", server_iters=0)
     assert rows[0]["bytes_down"] > 0 and rows[1]["bytes_down"] == 0 and rows[1]["bytes_up"] > 0
     fresh = Simulation("dfrd", values_for("dfrd", toy, base="none"), 3, torch.device("cpu"))
-    assert all(torch.equal(simulation.progress.state.model[k], fresh.progress.state.model[k]) for k in fresh.progress.state.model)
+    assert all(
+        torch.equal(simulation.progress.state.model[k], fresh.progress.state.model[k])
+        for k in fresh.progress.state.model
+    )
     assert set(simulation.progress.client_states) == {0, 1, 2, 3}
 
 

@@ -34,8 +34,9 @@ def kl(p: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 def run_client(s: Simulation, number: int) -> dict[str, torch.Tensor]:
     payload = s.method.download(s.config, s.fed, s.progress.state, number)
-    upload: dict[str, torch.Tensor] = s.method.client(s.config, s.fed, payload, s.progress.client_states.get(number), s.data.clients[number],
-                                                      s.fed.rng.child(number)).upload
+    upload: dict[str, torch.Tensor] = s.method.client(
+        s.config, s.fed, payload, s.progress.client_states.get(number), s.data.clients[number], s.fed.rng.child(number)
+    ).upload
     return upload
 
 
@@ -52,7 +53,9 @@ def test_client_loss_is_eq_5(toy: Path) -> None:
     targets = {j: random(512, seed=j).float() for j in (0, 1, 3)}
     features, logits = module.features(x).detach().double().numpy(), module(x).detach().double().numpy()
     plain = -np.log(softmax(logits))[np.arange(B), y.numpy()].mean()
-    rows = [((features[b] - targets[int(c)].numpy()) ** 2) if int(c) in targets else np.zeros(512) for b, c in enumerate(y)]
+    rows = [
+        ((features[b] - targets[int(c)].numpy()) ** 2) if int(c) in targets else np.zeros(512) for b, c in enumerate(y)
+    ]
     config = Config(lambda_=0.7)
 
     def loss(norm: str, found: dict[int, torch.Tensor]) -> float:
@@ -103,14 +106,18 @@ def test_head_losses_weights_and_mixture_are_eqs_8_to_10() -> None:
     for k in range(3):
         for i in range(3):
             logits = OWN[k].numpy() @ WEIGHT[i].numpy().T + BIAS[i].numpy()
-            expected = sum(COUNTS[k, j].item() / COUNTS[k].sum().item() * -np.log(softmax(logits))[j, j] for j in range(C))
+            expected = sum(
+                COUNTS[k, j].item() / COUNTS[k].sum().item() * -np.log(softmax(logits))[j, j] for j in range(C)
+            )
             assert float(losses[k, i]) == pytest.approx(expected, rel=1e-9)
     weights = prototypes.head_weights(losses, 0.5)
     unnormalised = np.exp(-0.5 * losses.numpy())
     np.testing.assert_allclose(weights.numpy(), unnormalised / unnormalised.sum(axis=1, keepdims=True), rtol=1e-9)
     np.testing.assert_allclose(weights.sum(dim=1).numpy(), 1.0, rtol=1e-12)
     mixed = prototypes.mix(weights, WEIGHT)
-    np.testing.assert_allclose(mixed[2].numpy(), sum(float(weights[2, i]) * WEIGHT[i].numpy() for i in range(3)), rtol=1e-12)
+    np.testing.assert_allclose(
+        mixed[2].numpy(), sum(float(weights[2, i]) * WEIGHT[i].numpy() for i in range(3)), rtol=1e-12
+    )
 
 
 @pytest.mark.usefixtures("float64")
@@ -140,12 +147,20 @@ def test_generator_loss_is_eq_15() -> None:
     targets, images, noise = random(B, P, seed=9), random(B, 1, 2, 2, seed=10), random(B, 3, seed=11)
     config = Config(lambda_div=1.3, lambda_eff=0.2)
     authenticity = ((V_T - targets) ** 2).numpy().mean()
-    pairs = [np.mean((images[j].numpy() - images[k].numpy()) ** 2) * np.mean((noise[j].numpy() - noise[k].numpy()) ** 2) for j in range(B) for k in range(B)]
+    pairs = [
+        np.mean((images[j].numpy() - images[k].numpy()) ** 2) * np.mean((noise[j].numpy() - noise[k].numpy()) ** 2)
+        for j in range(B)
+        for k in range(B)
+    ]
     validity = -kl(softmax(U_S.numpy()), softmax(U_T.numpy())).mean() - ((V_S - V_T) ** 2).numpy().mean()
     expected = authenticity + 1.3 * np.exp(-np.mean(pairs)) + 0.2 * validity
-    assert float(generator_loss(config, V_T, U_T, V_S, U_S, targets, images, noise)) == pytest.approx(expected, rel=1e-9)
+    assert float(generator_loss(config, V_T, U_T, V_S, U_S, targets, images, noise)) == pytest.approx(
+        expected, rel=1e-9
+    )
     plain = replace(config, lambda_div=0.0, lambda_eff=0.0)
-    assert float(generator_loss(plain, V_T, U_T, V_S, U_S, targets, images, noise)) == pytest.approx(authenticity, rel=1e-9)
+    assert float(generator_loss(plain, V_T, U_T, V_S, U_S, targets, images, noise)) == pytest.approx(
+        authenticity, rel=1e-9
+    )
 
 
 def test_global_loss_is_eq_16_and_moves_the_student_alone() -> None:
@@ -169,10 +184,21 @@ def test_pma_traffic_is_the_closed_formula_to_the_value(toy: Path) -> None:
     rows = [s.run_round() for _ in range(2)]
     for row in rows:
         assert row["bytes_up_pma"] == 4 * formula
-        assert row["bytes_up"] == row["bytes_up_pma"] + row["bytes_up_gme"] and row["bytes_down"] == row["bytes_down_pma"] + row["bytes_down_gme"]
-    extractors = sum(sum(q.numel() for name, q in dhf.client_network(s.config, s.fed, i).named_parameters() if not name.startswith("head.")) for i in range(4))
+        assert (
+            row["bytes_up"] == row["bytes_up_pma"] + row["bytes_up_gme"]
+            and row["bytes_down"] == row["bytes_down_pma"] + row["bytes_down_gme"]
+        )
+    extractors = sum(
+        sum(
+            q.numel()
+            for name, q in dhf.client_network(s.config, s.fed, i).named_parameters()
+            if not name.startswith("head.")
+        )
+        for i in range(4)
+    )
     assert [row["bytes_up_gme"] for row in rows] == [0, 4 * extractors]
-    # Nothing comes down in round 1; then the prototypes of all classes and the client's own head, and a byte that asks for the rest.
+    # Nothing comes down in round 1; then the prototypes of all classes and the client's own head, and a byte that asks
+    # for the rest.
     assert [row["bytes_down_pma"] for row in rows] == [0, 4 * 4 * (classes * p + (p + 1) * classes)]
     assert [row["bytes_down_gme"] for row in rows] == [0, 4]
 
@@ -184,7 +210,9 @@ def test_a_full_model_method_sends_all_parameters(toy: Path) -> None:
     assert "bytes_up_pma" not in rows[0]
 
 
-@pytest.mark.parametrize(("nu", "deep"), [(0.0, []), (0.25, [3]), (0.5, [1, 3]), (0.75, [1, 2, 3]), (1.0, [0, 1, 2, 3])])
+@pytest.mark.parametrize(
+    ("nu", "deep"), [(0.0, []), (0.25, [3]), (0.5, [1, 3]), (0.75, [1, 2, 3]), (1.0, [0, 1, 2, 3])]
+)
 def test_a_share_nu_of_the_clients_is_deep(nu: float, deep: list[int], toy: Path) -> None:
     s = fresh(toy, nu=nu)
     assert [i for i in range(4) if s.method.client_network(s.config, s.fed, i).name == "cnn3"] == deep
@@ -202,16 +230,29 @@ def test_the_ensemble_weighs_clients_by_what_they_hold_of_the_label(toy: Path) -
     """Eq. (11), over models of two architectures."""
     s = fresh(toy, nu=0.5)
     uploads = [Upload(i, run_client(s, i)) for i in range(4)]
-    whole = [Upload(u.client, {f"model/{k.split('/', 1)[1]}": v for k, v in u.payload.items() if k.startswith("model/")}
-                    | {f"model/head.{k.split('/')[1]}": v for k, v in u.payload.items() if k.startswith("head/")}) for u in uploads]
+    whole = [
+        Upload(
+            u.client,
+            {f"model/{k.split('/', 1)[1]}": v for k, v in u.payload.items() if k.startswith("model/")}
+            | {f"model/head.{k.split('/')[1]}": v for k, v in u.payload.items() if k.startswith("head/")},
+        )
+        for u in uploads
+    ]
     teachers = dhf.Teachers(s.fed, whole, lambda client, role: dhf.client_network(s.config, s.fed, client, role))
     assert [m.name for m in teachers.modules] == ["cnn2", "cnn3", "cnn2", "cnn3"]
     images, y = random(3, 1, 8, 8).float(), torch.tensor([2, 0, 1])
     counts = torch.stack([d.label_counts() for d in s.data.clients]).double()
     tau = (counts / counts.sum(dim=0))[:, y].float()
     features, logits = teachers.features_and_logits(images, tau)
-    np.testing.assert_allclose(features, sum(t[:, None] * m.features(images) for t, m in zip(tau, teachers.modules, strict=True)), rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(logits, sum(t[:, None] * m(images) for t, m in zip(tau, teachers.modules, strict=True)), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        features,
+        sum(t[:, None] * m.features(images) for t, m in zip(tau, teachers.modules, strict=True)),
+        rtol=1e-9,
+        atol=1e-12,
+    )
+    np.testing.assert_allclose(
+        logits, sum(t[:, None] * m(images) for t, m in zip(tau, teachers.modules, strict=True)), rtol=1e-9, atol=1e-12
+    )
 
 
 def test_the_global_model_trains_in_its_rounds_only_and_in_the_last(toy: Path) -> None:
@@ -236,9 +277,13 @@ def test_clients_start_from_their_mixed_head_and_keep_their_extractor(toy: Path)
     still = replace(s.config, lr=1e-30)
     upload = dhf.client(still, s.fed, payload, s.progress.client_states[1], s.data.clients[1], s.fed.rng)
     assert upload.model is not None
-    assert torch.equal(upload.model["head.weight"], s.progress.state.heads[1]["weight"]) and not torch.equal(upload.model["head.weight"], kept["head.weight"])
+    assert torch.equal(upload.model["head.weight"], s.progress.state.heads[1]["weight"]) and not torch.equal(
+        upload.model["head.weight"], kept["head.weight"]
+    )
     assert torch.equal(upload.model["fc.weight"], kept["fc.weight"])
-    own = dhf.download(replace(s.config, head_mixing=False), s.fed, simulate("dhf", toy, 1, head_mixing=False)[0].progress.state, 1)
+    own = dhf.download(
+        replace(s.config, head_mixing=False), s.fed, simulate("dhf", toy, 1, head_mixing=False)[0].progress.state, 1
+    )
     assert not any(key.startswith("head/") for key in own)
 
 
@@ -265,17 +310,34 @@ def test_the_saved_model_is_named_as_what_it_is(toy: Path) -> None:
 
 def test_the_generator_follows_the_prototypes(toy: Path) -> None:
     """L_aut alone falls over one long generator phase."""
+
     def distance(steps: int) -> float:
         s = fresh(toy, lambda_eff=0, lambda_div=0, gen_steps=steps, gen_lr=1e-3, local_steps=20, lr=0.1)
         uploads = [Upload(i, run_client(s, i)) for i in range(4)]
         state = dhf.server(s.config, s.fed, s.progress.state, uploads, s.fed.rng)
-        generator = dhf.Phases(s.config, s.fed, dhf.global_network(s.config, s.fed), state.model, state.generator, torch.ones(4) / 4, s.fed.rng).generator
+        generator = dhf.Phases(
+            s.config,
+            s.fed,
+            dhf.global_network(s.config, s.fed),
+            state.model,
+            state.generator,
+            torch.ones(4) / 4,
+            s.fed.rng,
+        ).generator
         y, z = torch.arange(4).repeat(8), torch.randn(32, 8, generator=torch.Generator().manual_seed(0))
-        whole = [Upload(u.client, {k: v for k, v in u.payload.items() if k.startswith("model/")}
-                        | {f"model/head.{k.split('/')[1]}": v for k, v in u.payload.items() if k.startswith("head/")}) for u in uploads]
+        whole = [
+            Upload(
+                u.client,
+                {k: v for k, v in u.payload.items() if k.startswith("model/")}
+                | {f"model/head.{k.split('/')[1]}": v for k, v in u.payload.items() if k.startswith("head/")},
+            )
+            for u in uploads
+        ]
         teachers = dhf.Teachers(s.fed, whole, lambda client, role: dhf.client_network(s.config, s.fed, client, role))
         with torch.no_grad():
-            features, _ = teachers.features_and_logits(generator.eval()(generator.merge(z, y)), torch.full((4, 32), 0.25))
+            features, _ = teachers.features_and_logits(
+                generator.eval()(generator.merge(z, y)), torch.full((4, 32), 0.25)
+            )
         return float(F.mse_loss(features, state.prototypes[y]))
 
     assert distance(40) < 0.8 * distance(0)

@@ -34,9 +34,13 @@ def test_model_discrepancy() -> None:
     expected = summed([kl(softmax(STUDENT.numpy(), 2.0), softmax(EACH[i].numpy(), 2.0)) for i in range(S)])
     config = Config(kd_temperature=2.0)
     assert float(discrepancy_loss(config, EACH, STUDENT, TAU)) == pytest.approx(expected, rel=1e-9)
-    assert float(discrepancy_loss(replace(config, kl_norm="classes"), EACH, STUDENT, TAU)) == pytest.approx(expected / C, rel=1e-9)
+    assert float(discrepancy_loss(replace(config, kl_norm="classes"), EACH, STUDENT, TAU)) == pytest.approx(
+        expected / C, rel=1e-9
+    )
     absolute = summed([np.abs(STUDENT.numpy() - EACH[i].numpy()).mean(axis=1) for i in range(S)])
-    assert float(discrepancy_loss(replace(config, discrepancy="l1"), EACH, STUDENT, TAU)) == pytest.approx(absolute, rel=1e-9)
+    assert float(discrepancy_loss(replace(config, discrepancy="l1"), EACH, STUDENT, TAU)) == pytest.approx(
+        absolute, rel=1e-9
+    )
 
 
 @pytest.mark.parametrize(("discrepancy", "clients_move"), [("kl", True), ("l1", False)])
@@ -52,11 +56,17 @@ def test_generator_loss() -> None:
     images, noise = random(B, 1, 2, 2, seed=3), random(B, 3, seed=4)
     classes = summed([-np.log(softmax(EACH[i].numpy()))[np.arange(B), Y.numpy()] for i in range(S)])
     transfer = summed([kl(softmax(STUDENT.numpy(), 5.0), softmax(EACH[i].numpy(), 5.0)) for i in range(S)])
-    pairs = [np.mean((images[j].numpy() - images[k].numpy()) ** 2) * np.mean((noise[j].numpy() - noise[k].numpy()) ** 2) for j in range(B) for k in range(B)]
+    pairs = [
+        np.mean((images[j].numpy() - images[k].numpy()) ** 2) * np.mean((noise[j].numpy() - noise[k].numpy()) ** 2)
+        for j in range(B)
+        for k in range(B)
+    ]
     config = Config(beta_md=0.7, beta_div=1.3, kd_temperature=5.0)
     expected = classes - 0.7 * transfer + 1.3 * np.exp(-np.mean(pairs))
     assert float(generator_loss(config, EACH, STUDENT, Y, TAU, images, noise)) == pytest.approx(expected, rel=1e-9)
-    assert float(generator_loss(replace(config, beta_md=0.0, beta_div=0.0), EACH, STUDENT, Y, TAU, images, noise)) == pytest.approx(classes, rel=1e-9)
+    assert float(
+        generator_loss(replace(config, beta_md=0.0, beta_div=0.0), EACH, STUDENT, Y, TAU, images, noise)
+    ) == pytest.approx(classes, rel=1e-9)
 
 
 def test_global_loss_moves_the_student_alone() -> None:
@@ -68,7 +78,9 @@ def test_global_loss_moves_the_student_alone() -> None:
     loss.backward()
     assert each.grad is None and student.grad is not None and float(student.grad.abs().sum()) > 0
     literal = summed([kl(softmax(STUDENT.numpy(), 3.0), softmax(EACH[i].numpy(), 3.0)) for i in range(S)])
-    assert float(global_loss(Config(kd_temperature=3.0, kl_direction="literal"), EACH, STUDENT, TAU)) == pytest.approx(literal, rel=1e-9)
+    assert float(global_loss(Config(kd_temperature=3.0, kl_direction="literal"), EACH, STUDENT, TAU)) == pytest.approx(
+        literal, rel=1e-9
+    )
 
 
 def test_the_defaults_weigh_clients_by_all_they_hold(toy: Path) -> None:
@@ -78,5 +90,7 @@ def test_the_defaults_weigh_clients_by_all_they_hold(toy: Path) -> None:
     for simulation in (short, long):
         method, config, fed = simulation.method, simulation.config, simulation.fed
         data = simulation.data.clients[1]
-        upload = method.client(config, fed, method.download(config, fed, simulation.progress.state, 1), None, data, fed.rng.child(1)).upload
+        upload = method.client(
+            config, fed, method.download(config, fed, simulation.progress.state, 1), None, data, fed.rng.child(1)
+        ).upload
         assert upload["label_counts"].tolist() == np.bincount(data.y.numpy(), minlength=4).tolist()

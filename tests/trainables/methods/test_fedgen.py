@@ -30,7 +30,9 @@ def test_the_generators_loss_weights_the_classifiers_losses_per_label() -> None:
     expected = np.mean(sum(tau[i].numpy() * rows[i] for i in range(2))) + 0.7 * spread
     assert float(generator_loss(config, logits, Y, tau, shares, made, z)) == pytest.approx(expected, rel=1e-9)
     averaged = ce((0.2 * logits[0] + 0.8 * logits[1]).numpy(), Y.numpy())
-    assert float(generator_loss(Config(teacher="logits", div_weight=0.0), logits, Y, tau, shares, made, z)) == pytest.approx(averaged, rel=1e-9)
+    assert float(
+        generator_loss(Config(teacher="logits", div_weight=0.0), logits, Y, tau, shares, made, z)
+    ) == pytest.approx(averaged, rel=1e-9)
 
 
 @pytest.mark.parametrize("norm", ["mean_abs", "mean_sq"])
@@ -61,7 +63,9 @@ def test_the_local_loss(toy: Path) -> None:
         teacher = module.head(g(torch.randn(5, 8, generator=rng.torch("noise")), y)).double().numpy()
         logits = module(x).double().numpy()
     factor = 0.98**3
-    expected = ce(logits, y.numpy()) + factor * (0.7 * ce(free, free_y.numpy()) + 0.4 * kl(softmax(teacher), softmax(logits)).mean())
+    expected = ce(logits, y.numpy()) + factor * (
+        0.7 * ce(free, free_y.numpy()) + 0.4 * kl(softmax(teacher), softmax(logits)).mean()
+    )
     assert float(loss) == pytest.approx(expected, rel=1e-9)
     loss.backward()
     assert all(p.grad is None for p in objective.generator.parameters())
@@ -74,15 +78,20 @@ def test_the_local_loss(toy: Path) -> None:
 def test_guidance_starts_in_round_two_and_ends_after_its_steps(toy: Path) -> None:
     _, plain = simulate("fedavg", toy, 2, local_steps=4)
     _, guided = simulate("fedgen", toy, 2, local_steps=4)
-    assert plain[0]["train_loss"] == guided[0]["train_loss"] and plain[1]["local_accuracies"] + [plain[1]["train_loss"]] != (
-        guided[1]["local_accuracies"] + [guided[1]["train_loss"]])
+    assert plain[0]["train_loss"] == guided[0]["train_loss"] and plain[1]["local_accuracies"] + [
+        plain[1]["train_loss"]
+    ] != (guided[1]["local_accuracies"] + [guided[1]["train_loss"]])
     simulation = Simulation("fedgen", values_for("fedgen", toy, local_steps=4, guided_steps=2), 3, torch.device("cpu"))
     simulation.run_round()
     payload = simulation.method.download(simulation.config, simulation.fed, simulation.progress.state, 0)
     objective = _LocalObjective(simulation.config, simulation.fed, payload, simulation.fed.rng)
     x, y = simulation.data.clients[0].batch(torch.arange(5))
     module = simulation.fed.network()
-    assert [bool(objective(module, x, y) > F.cross_entropy(module(x), y) + 1e-4) for _ in range(3)] == [True, True, False]
+    assert [bool(objective(module, x, y) > F.cross_entropy(module(x), y) + 1e-4) for _ in range(3)] == [
+        True,
+        True,
+        False,
+    ]
 
 
 def test_labels_are_drawn_among_those_seen_or_by_their_counts(toy: Path) -> None:
@@ -90,7 +99,9 @@ def test_labels_are_drawn_among_those_seen_or_by_their_counts(toy: Path) -> None
     counted, _ = simulate("fedgen", toy, 1, omega=0.05, label_draw="counts")
     probabilities = counted.progress.state.label_probabilities
     assert float(probabilities.sum()) == pytest.approx(1.0) and len(set(probabilities.tolist())) > 1
-    assert seen.progress.state.label_probabilities.tolist() == pytest.approx(((probabilities > 0) / (probabilities > 0).sum()).tolist())
+    assert seen.progress.state.label_probabilities.tolist() == pytest.approx(
+        ((probabilities > 0) / (probabilities > 0).sum()).tolist()
+    )
 
 
 def test_what_is_shared(toy: Path) -> None:
@@ -106,7 +117,9 @@ def test_what_is_shared(toy: Path) -> None:
 
 
 def test_the_generator_learns_what_classifiers_take_for_a_class(toy: Path) -> None:
-    simulation, _ = simulate("fedgen", toy, 3, gen_steps=100, gen_lr=0.01, local_steps=10, lr=0.1, gen_alpha=0.0, gen_beta=0.0, omega=100.0)
+    simulation, _ = simulate(
+        "fedgen", toy, 3, gen_steps=100, gen_lr=0.01, local_steps=10, lr=0.1, gen_alpha=0.0, gen_beta=0.0, omega=100.0
+    )
     s = simulation
     assert {int(v) for k, v in s.progress.state.adam.items() if k.endswith("step")} == {300}
     from trainables.building_blocks.split_model import feature_generator
@@ -118,5 +131,9 @@ def test_the_generator_learns_what_classifiers_take_for_a_class(toy: Path) -> No
     put(module, s.progress.state.model)
     y = torch.arange(200) % 4
     with torch.no_grad():
-        right = (module.head(g(torch.randn(200, 8, generator=torch.Generator().manual_seed(0)), y)).argmax(dim=1) == y).float().mean()
+        right = (
+            (module.head(g(torch.randn(200, 8, generator=torch.Generator().manual_seed(0)), y)).argmax(dim=1) == y)
+            .float()
+            .mean()
+        )
     assert float(right) > 0.9

@@ -15,7 +15,14 @@ from tests.trainables.building_blocks.test_losses import random, softmax
 from trainables.generators.noise import NoiseGenerator
 from trainables.local import draw_batches
 from trainables.methods import fedkf
-from trainables.methods.fedkf import Config, Fusion, activation_loss, generator_loss, information_entropy_loss, one_hot_loss
+from trainables.methods.fedkf import (
+    Config,
+    Fusion,
+    activation_loss,
+    generator_loss,
+    information_entropy_loss,
+    one_hot_loss,
+)
 from trainables.simulation.rounds import Simulation
 
 CPU = torch.device("cpu")
@@ -25,8 +32,12 @@ def test_information_entropy_loss_is_eq_3() -> None:
     logits = random(6, 4)
     p = softmax(logits.numpy()).mean(axis=0)
     assert float(information_entropy_loss(logits)) == pytest.approx((p * np.log(p)).sum(), rel=1e-12)
-    assert float(information_entropy_loss(logits, "unit")) == pytest.approx((p * np.log(p)).sum() / np.log(4), rel=1e-12)
-    assert float(information_entropy_loss(torch.zeros(5, 4, dtype=torch.float64))) == pytest.approx(-np.log(4), rel=1e-12)  # the minimum: all classes alike
+    assert float(information_entropy_loss(logits, "unit")) == pytest.approx(
+        (p * np.log(p)).sum() / np.log(4), rel=1e-12
+    )
+    assert float(information_entropy_loss(torch.zeros(5, 4, dtype=torch.float64))) == pytest.approx(
+        -np.log(4), rel=1e-12
+    )  # the minimum: all classes alike
 
 
 def test_information_entropy_loss_is_finite_where_a_class_is_never_predicted() -> None:
@@ -52,13 +63,25 @@ def test_activation_loss_is_eq_4() -> None:
 def test_generator_loss_is_eq_5() -> None:
     logits, features = random(6, 4), random(6, 3, seed=1)
     p = softmax(logits.numpy())
-    entropy, one_hot, activation = (p.mean(0) * np.log(p.mean(0))).sum(), -np.log(p.max(1)).mean(), -np.abs(features.numpy()).mean()
-    assert float(generator_loss(Config(lambda1=0.3, lambda2=0.7), logits, features)) == pytest.approx(entropy + 0.3 * one_hot + 0.7 * activation, rel=1e-12)
-    assert float(generator_loss(Config(lambda1=0.0, lambda2=0.0), logits, features)) == pytest.approx(entropy, rel=1e-12)
+    entropy, one_hot, activation = (
+        (p.mean(0) * np.log(p.mean(0))).sum(),
+        -np.log(p.max(1)).mean(),
+        -np.abs(features.numpy()).mean(),
+    )
+    assert float(generator_loss(Config(lambda1=0.3, lambda2=0.7), logits, features)) == pytest.approx(
+        entropy + 0.3 * one_hot + 0.7 * activation, rel=1e-12
+    )
+    assert float(generator_loss(Config(lambda1=0.0, lambda2=0.0), logits, features)) == pytest.approx(
+        entropy, rel=1e-12
+    )
 
 
-@pytest.mark.parametrize(("shape", "start"), [((1, 8, 8), (2, 2)), ((1, 28, 28), (7, 7)), ((3, 32, 32), (8, 8)), ((2, 6, 9), (2, 3))])
-def test_generator_makes_normalised_images_of_the_data_sets_shape(shape: tuple[int, int, int], start: tuple[int, int]) -> None:
+@pytest.mark.parametrize(
+    ("shape", "start"), [((1, 8, 8), (2, 2)), ((1, 28, 28), (7, 7)), ((3, 32, 32), (8, 8)), ((2, 6, 9), (2, 3))]
+)
+def test_generator_makes_normalised_images_of_the_data_sets_shape(
+    shape: tuple[int, int, int], start: tuple[int, int]
+) -> None:
     mean, std = [0.2] * shape[0], [0.4] * shape[0]
     generator = NoiseGenerator(shape, 5, mean, std)
     images = generator(torch.randn(7, 5)).detach()
@@ -96,7 +119,10 @@ def test_client_loss_is_eq_8_and_the_generators_step_is_adams_on_eq_5(toy: Path)
     expected = -np.log(own[np.arange(10), y.numpy()]).mean() + 0.7 * (p * (np.log(p) - np.log(q))).sum(axis=1).mean()
     generator_loss(s.config, teacher.head(features), features).backward(inputs=list(generator.parameters()))
     # Adam's first step is -β g/(|g| + 1e-8) whatever the moments' decay.
-    stepped = {k: (v - s.config.gen_lr * v.grad / (v.grad.abs() + 1e-8)).detach().clone() for k, v in generator.named_parameters()}
+    stepped = {
+        k: (v - s.config.gen_lr * v.grad / (v.grad.abs() + 1e-8)).detach().clone()
+        for k, v in generator.named_parameters()
+    }
     loss = objective(student, x, y)
     assert float(loss.detach()) == pytest.approx(expected, rel=1e-9)
     for k, v in generator.named_parameters():
@@ -114,7 +140,9 @@ def test_gradients_reach_the_student_from_eq_8_alone_and_the_teacher_never(adver
     loss.backward()
     assert all(p.grad is not None for p in student.parameters())
     assert all(p.grad is None for p in objective.teacher.parameters())
-    assert same(stepped, [p.grad for p in objective.generator.parameters()])  # the student's loss adds nothing to the generator
+    assert same(
+        stepped, [p.grad for p in objective.generator.parameters()]
+    )  # the student's loss adds nothing to the generator
     assert any(not torch.equal(before[k], v) for k, v in objective.generator.named_parameters())
 
 
@@ -181,7 +209,10 @@ def test_both_readouts_are_measured_and_one_is_the_global_model(toy: Path) -> No
     for readout in ("aca", "oca"):
         _, rows = simulate("fedkf", toy, 3, active_clients=2, readout=readout)
         for metric in ("amp", "fm", "wlp", "global_accuracy"):
-            assert rows[-1][metric] == rows[-1][f"{readout}_{metric}"] and rows[-1][f"val_{metric}"] == rows[-1][f"val_{readout}_{metric}"]
+            assert (
+                rows[-1][metric] == rows[-1][f"{readout}_{metric}"]
+                and rows[-1][f"val_{metric}"] == rows[-1][f"val_{readout}_{metric}"]
+            )
 
 
 def test_equal_local_steps_count_passes_over_the_mean_client(toy: Path) -> None:

@@ -30,26 +30,39 @@ def test_model_loss_is_eq_4() -> None:
     logits, made, free = random(5, 4, seed=2), random(5, 4, seed=3), random(5, 4, seed=4)
     weights, config = Weights(0.7, 1.3, 0.4), Config(kd_temperature_client=6.0)
     expected = (
-        ce(logits.numpy(), Y.numpy()) + 0.7 * ce(free.numpy(), FREE.numpy()) + 1.3 * ((f - g).numpy() ** 2).mean()
+        ce(logits.numpy(), Y.numpy())
+        + 0.7 * ce(free.numpy(), FREE.numpy())
+        + 1.3 * ((f - g).numpy() ** 2).mean()
         + 0.4 * kl(softmax(made.numpy(), 6.0), softmax(logits.numpy(), 6.0)).mean()
     )
     assert float(model_loss(config, weights, f, logits, Y, g, made, free, FREE)) == pytest.approx(expected, rel=1e-9)
-    assert float(model_loss(config, Weights(0, 0, 0), f, logits, Y, None, None, None, None)) == pytest.approx(ce(logits.numpy(), Y.numpy()), rel=1e-9)
+    assert float(model_loss(config, Weights(0, 0, 0), f, logits, Y, None, None, None, None)) == pytest.approx(
+        ce(logits.numpy(), Y.numpy()), rel=1e-9
+    )
 
 
 def test_model_loss_moves_extractor_and_classifier_as_the_paper_says() -> None:
-    """CE on free labels moves D alone, the squared distance F alone, the KL both but through the student's side only."""
-    for weights, moves_f, moves_d in ((Weights(1, 0, 0), False, True), (Weights(0, 1, 0), True, False), (Weights(0, 0, 1), True, True)):
+    """CE on free labels moves D alone, the squared distance F alone, the KL both but through the student's side
+    only."""
+    for weights, moves_f, moves_d in (
+        (Weights(1, 0, 0), False, True),
+        (Weights(0, 1, 0), True, False),
+        (Weights(0, 0, 1), True, True),
+    ):
         f, g, free = random(5, 3).requires_grad_(), random(5, 3, seed=1).requires_grad_(), random(5, 3, seed=5)
         d = nn.Linear(3, 4).double()
         made = d(g)
-        loss = model_loss(Config(), weights, f, d(f), Y, g, made, d(free), FREE) - model_loss(Config(), Weights(0, 0, 0), f, d(f), Y, None, None, None, None)
+        loss = model_loss(Config(), weights, f, d(f), Y, g, made, d(free), FREE) - model_loss(
+            Config(), Weights(0, 0, 0), f, d(f), Y, None, None, None, None
+        )
         grads = torch.autograd.grad(loss, [f, d.weight, g], allow_unused=True)
         moved = [grad is not None and float(grad.abs().sum()) > 1e-12 for grad in grads]
         assert moved == [moves_f, moves_d, False]
 
 
-@pytest.mark.parametrize(("kind", "label_dist"), [("div0", "mean"), ("div1", "mean"), ("div2", "mean"), ("div2", "sum")])
+@pytest.mark.parametrize(
+    ("kind", "label_dist"), [("div0", "mean"), ("div1", "mean"), ("div2", "mean"), ("div2", "sum")]
+)
 def test_diversity_losses_are_eqs_7_and_8(kind: str, label_dist: str) -> None:
     made, z = random(5, 3), random(5, 6, seed=1)
 
@@ -61,7 +74,11 @@ def test_diversity_losses_are_eqs_7_and_8(kind: str, label_dist: str) -> None:
     for j in range(5):
         for k in range(5):
             l1 = np.abs(y[j] - y[k]).sum() if label_dist == "sum" else np.abs(y[j] - y[k]).mean()
-            weight = {"div0": d(z.numpy(), j, k), "div1": d(np.concatenate([z.numpy(), y], axis=1), j, k), "div2": d(z.numpy(), j, k) * np.exp(l1)}[kind]
+            weight = {
+                "div0": d(z.numpy(), j, k),
+                "div1": d(np.concatenate([z.numpy(), y], axis=1), j, k),
+                "div2": d(z.numpy(), j, k) * np.exp(l1),
+            }[kind]
             pairs.append(d(made.numpy(), j, k) * weight)
     config = Config(diversity_kind=kind, label_dist=label_dist)
     assert float(diversity_loss(config, made, z, ONEHOT)) == pytest.approx(np.exp(-np.mean(pairs)), rel=1e-9)
@@ -80,10 +97,21 @@ def test_generator_loss_is_eq_9() -> None:
     made_logits, logits = random(5, 4, seed=3), random(5, 4, seed=4)
     config = Config(lambda4=0.3, lambda5=0.8, lambda6=1.7)
     fit = kl(softmax(logits.numpy()), softmax(made_logits.numpy())).mean()
-    parts = ((made - features).numpy() ** 2).mean(), ce(made_logits.numpy(), Y.numpy()), float(diversity_loss(config, made, z, ONEHOT))
-    assert float(generator_loss(config, made, made_logits, features, logits, z, Y)) == pytest.approx(fit + np.dot((0.3, 0.8, 1.7), parts), rel=1e-9)
-    for off in ({"lambda4": 0.0, "lambda5": 0.0, "lambda6": 0.0}, {"lambda4": 0.0, "lambda5": 0.0, "diversity_kind": "none"}):
-        assert float(generator_loss(replace(config, **off), made, made_logits, features, logits, z, Y)) == pytest.approx(fit, rel=1e-9)
+    parts = (
+        ((made - features).numpy() ** 2).mean(),
+        ce(made_logits.numpy(), Y.numpy()),
+        float(diversity_loss(config, made, z, ONEHOT)),
+    )
+    assert float(generator_loss(config, made, made_logits, features, logits, z, Y)) == pytest.approx(
+        fit + np.dot((0.3, 0.8, 1.7), parts), rel=1e-9
+    )
+    for off in (
+        {"lambda4": 0.0, "lambda5": 0.0, "lambda6": 0.0},
+        {"lambda4": 0.0, "lambda5": 0.0, "diversity_kind": "none"},
+    ):
+        assert float(
+            generator_loss(replace(config, **off), made, made_logits, features, logits, z, Y)
+        ) == pytest.approx(fit, rel=1e-9)
 
 
 def test_the_generator_learns_from_a_teacher_that_is_detached() -> None:
@@ -110,9 +138,13 @@ def test_round_one_is_plain_cross_entropy_for_any_weight(toy: Path) -> None:
     for weights in ({}, {"lambda1": 5.0, "lambda2": 7.0, "lambda3": 2.0, "ramp_power": 0.5}):
         _, rows = simulate("fedmdcg", toy, 1, **weights)
         assert {k: rows[0][k] for k in ("train_loss", "local_accuracy", "g_acc_virtual")} == {
-            k: expected[0][k] for k in ("train_loss", "local_accuracy", "g_acc_virtual")}
+            k: expected[0][k] for k in ("train_loss", "local_accuracy", "g_acc_virtual")
+        }
     _, unramped = simulate("fedmdcg", toy, 1, ramp_power=0.0)
-    assert unramped[0]["local_accuracies"] != expected[0]["local_accuracies"] or unramped[0]["train_loss"] != expected[0]["train_loss"]
+    assert (
+        unramped[0]["local_accuracies"] != expected[0]["local_accuracies"]
+        or unramped[0]["train_loss"] != expected[0]["train_loss"]
+    )
     assert plain.global_model() is None
 
 
@@ -129,21 +161,39 @@ def test_a_clients_generator_and_its_adam_live_on_while_the_classifier_is_replac
     first = simulation.progress.client_states[0]
     assert {int(v) for k, v in first.adam.items() if k.endswith("step")} == {3}
     payload = m.download(s.config, s.fed, s.progress.state, 0)
-    result = m.client(replace(s.config, gen_lr=1e-7, gen_weight_decay=0.0), s.fed, payload, first, s.data.clients[0], s.fed.rng.child(9))
-    drift = max(float((result.client_state.generator[k] - v).abs().max()) for k, v in first.generator.items() if v.is_floating_point() and "running" not in k)
+    result = m.client(
+        replace(s.config, gen_lr=1e-7, gen_weight_decay=0.0),
+        s.fed,
+        payload,
+        first,
+        s.data.clients[0],
+        s.fed.rng.child(9),
+    )
+    drift = max(
+        float((result.client_state.generator[k] - v).abs().max())
+        for k, v in first.generator.items()
+        if v.is_floating_point() and "running" not in k
+    )
     assert drift < 1e-5, "the local generator starts from itself, not from the global one"
     assert {int(v) for k, v in result.client_state.adam.items() if k.endswith("step")} == {6}
-    assert not any(torch.allclose(first.generator[k], s.progress.state.generator[k]) for k in first.generator if k.endswith("0.weight"))
+    assert not any(
+        torch.allclose(first.generator[k], s.progress.state.generator[k])
+        for k in first.generator
+        if k.endswith("0.weight")
+    )
 
 
 def test_bytes_are_the_sizes_of_generator_classifier_and_labels(toy: Path) -> None:
-    """Generator: 8-byte counters of batches, 4 bytes for each weight and running statistic; int64 counts up, p(y) and the round down."""
+    """Generator: 8-byte counters of batches, 4 bytes for each weight and running statistic; int64 counts up, p(y) and
+    the round down."""
     simulation, rows = simulate("fedmdcg", toy, 1, noise_dim=8, model="lenet_code")
     p, c = 128, 4
     generator = 4 * ((8 + c + 1) * 512 + 4 * 512 + 513 * 256 + 4 * 256 + 257 * p) + 8 * 2
     head = 4 * (129 * 128 + 129 * c)
     assert simulation.fed.network().feature_width == p
-    assert rows[0]["bytes_up"] == 4 * (generator + head + 8 * c) and rows[0]["bytes_down"] == 4 * (generator + head + 4 * c + 8)
+    assert rows[0]["bytes_up"] == 4 * (generator + head + 8 * c) and rows[0]["bytes_down"] == 4 * (
+        generator + head + 4 * c + 8
+    )
 
 
 def test_average_weighting_sends_no_counts_and_draws_labels_evenly(toy: Path) -> None:

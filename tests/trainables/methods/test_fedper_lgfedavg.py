@@ -38,26 +38,41 @@ def test_one_part_goes_up_and_the_other_stays(name: str, head: bool, toy: Path) 
     for i, result in results.items():
         assert result.upload and all(is_head(key) == head for key in result.upload)
         assert result.client_state.private and all(is_head(key) != head for key in result.client_state.private)
-        assert {key.removeprefix("model/") for key in result.upload} | result.client_state.private.keys() == result.model.keys()
+        assert {
+            key.removeprefix("model/") for key in result.upload
+        } | result.client_state.private.keys() == result.model.keys()
         assert all(same(result.model[key.removeprefix("model/")], tensor) for key, tensor in result.upload.items())
         # What stays belongs to this client: it was trained on from its own last state.
-        assert any(not torch.equal(tensor, s.progress.client_states[i].private[key]) for key, tensor in result.client_state.private.items())
-        assert any(not same(result.client_state.private, other.client_state.private) for j, other in results.items() if j != i)
+        assert any(
+            not torch.equal(tensor, s.progress.client_states[i].private[key])
+            for key, tensor in result.client_state.private.items()
+        )
+        assert any(
+            not same(result.client_state.private, other.client_state.private) for j, other in results.items() if j != i
+        )
 
 
 @pytest.mark.parametrize("name", SHARED)
 def test_the_shared_part_is_averaged_by_client_sizes(name: str, toy: Path) -> None:
     s, results = second_round(name, toy)
-    state = s.method.server(s.config, s.fed, s.progress.state, [Upload(i, r.upload) for i, r in results.items()], s.fed.rng)
+    state = s.method.server(
+        s.config, s.fed, s.progress.state, [Upload(i, r.upload) for i, r in results.items()], s.fed.rng
+    )
     n = np.array(s.fed.sizes, dtype=np.float64)
     assert len(set(n)) > 1 and state.round == 2
     for key in next(iter(results.values())).upload:
         stacked = np.stack([results[i].upload[key].double().numpy() for i in range(4)])
-        np.testing.assert_allclose(state.shared[key.removeprefix("model/")].numpy(), np.tensordot(n / n.sum(), stacked, 1), rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(
+            state.shared[key.removeprefix("model/")].numpy(),
+            np.tensordot(n / n.sum(), stacked, 1),
+            rtol=1e-6,
+            atol=1e-7,
+        )
 
 
 def test_traffic_is_the_parameters_of_the_shared_part(toy: Path) -> None:
-    """cnn_small on 1×8×8, 4 classes: convolutions (1·9+1)·64, (64·9+1)·128, (128·9+1)·256, norms 2·(64+128+256); head 256·4+4."""
+    """cnn_small on 1×8×8, 4 classes: convolutions (1·9+1)·64, (64·9+1)·128, (128·9+1)·256, norms 2·(64+128+256); head
+    256·4+4."""
     features = 4 * (10 * 64 + 577 * 128 + 1153 * 256 + 2 * 448)
     head = 4 * (256 * 4 + 4)
     for name, bytes_ in (("fedper", features), ("lgfedavg", head), ("fedavg", features + head), ("local", 0)):

@@ -15,36 +15,57 @@ from trainables import models
 from trainables.models.base import initialise
 from trainables.models.layers import BatchNorm
 
-SHAPES = {"lenet5": (1, 28, 28), "lenet5_paper": (1, 28, 28), "lenet_code": (1, 28, 28), "lenet_code_64": (1, 8, 8), "cnn": (3, 16, 16),
-          "cnn_small": (1, 8, 8), "cnn2": (3, 16, 16), "cnn3": (3, 16, 16), "resnet10": (3, 16, 16), "resnet18": (3, 16, 16), "resnet20": (3, 16, 16),
-          "resnet8": (3, 16, 16)}
+SHAPES = {
+    "lenet5": (1, 28, 28),
+    "lenet5_paper": (1, 28, 28),
+    "lenet_code": (1, 28, 28),
+    "lenet_code_64": (1, 8, 8),
+    "cnn": (3, 16, 16),
+    "cnn_small": (1, 8, 8),
+    "cnn2": (3, 16, 16),
+    "cnn3": (3, 16, 16),
+    "resnet10": (3, 16, 16),
+    "resnet18": (3, 16, 16),
+    "resnet20": (3, 16, 16),
+    "resnet8": (3, 16, 16),
+}
 
 
 def test_every_registered_model_is_covered_here() -> None:
     assert models.names() == sorted(SHAPES)
 
 
-@pytest.mark.parametrize(("name", "rate", "expected"), [
-    # Counted by hand: conv (in·9+1)·out, BatchNorm 2·out, linear (in+1)·10 -> 1.56 M and 6.7 k.
-    ("cnn", 1.0, sum((i * 9 + 1) * o + 2 * o for i, o in [(3, 64), (64, 128), (128, 256), (256, 512)]) + 5130),
-    ("cnn", 1 / 16, sum((i * 9 + 1) * o + 2 * o for i, o in [(3, 4), (4, 8), (8, 16), (16, 32)]) + 330),
-    ("lenet5", 1.0, (3 * 25 + 1) * 6 + (6 * 25 + 1) * 16 + (16 * 25 + 1) * 120 + 121 * 84 + 85 * 10),
-    # p = 400 and 128 on 32x32.
-    ("lenet5_paper", 1.0, (3 * 25 + 1) * 6 + (6 * 25 + 1) * 16 + 401 * 120 + 121 * 84 + 85 * 10),
-    ("lenet_code", 1.0, (3 * 9 + 1) * 16 + 2 * 16 + (16 * 9 + 1) * 32 + 2 * 32 + 129 * 128 + 129 * 10),
-    ("lenet_code_64", 1.0, (3 * 9 + 1) * 16 + 2 * 16 + (16 * 9 + 1) * 32 + 2 * 32 + 129 * 64 + 65 * 10),
-    ("cnn2", 1.0, (3 * 25 + 1) * 32 + (32 * 25 + 1) * 64 + (1600 + 1) * 512 + 513 * 10),
-    ("cnn3", 1.0, (3 * 9 + 1) * 32 + (32 * 9 + 1) * 64 + (64 * 9 + 1) * 128 + (128 * 16 + 1) * 512 + 513 * 10),
-    # ResNet-18 less its four identity blocks of two 3x3 convolutions and two BatchNorms.
-    ("resnet10", 1.0, 11_172_170 - sum(2 * 9 * w * w + 4 * w for w in (64, 128, 256, 512))),
-    # ResNet-18 of 3x3 basic blocks with pre-activation; the usual CIFAR variant has 11.17 M parameters.
-    ("resnet18", 1.0, 11_172_170),
-    # One more 128-channel block: two 3x3 convolutions and two BatchNorms.
-    ("resnet20", 1.0, 11_172_170 + 2 * 9 * 128 * 128 + 2 * 2 * 128),
-    # 3x3 convolutions without bias, 1x1 shortcuts, weight and bias per normalised channel, a linear layer.
-    ("resnet8", 1.0, 9 * (3 * 64 + 2 * 64 * 64 + 64 * 128 + 128 * 128 + 128 * 256 + 256 * 256) + 64 * 128 + 128 * 256
-     + 2 * (3 * 64 + 3 * 128 + 3 * 256) + 257 * 10),
-])
+@pytest.mark.parametrize(
+    ("name", "rate", "expected"),
+    [
+        # Counted by hand: conv (in·9+1)·out, BatchNorm 2·out, linear (in+1)·10 -> 1.56 M and 6.7 k.
+        ("cnn", 1.0, sum((i * 9 + 1) * o + 2 * o for i, o in [(3, 64), (64, 128), (128, 256), (256, 512)]) + 5130),
+        ("cnn", 1 / 16, sum((i * 9 + 1) * o + 2 * o for i, o in [(3, 4), (4, 8), (8, 16), (16, 32)]) + 330),
+        ("lenet5", 1.0, (3 * 25 + 1) * 6 + (6 * 25 + 1) * 16 + (16 * 25 + 1) * 120 + 121 * 84 + 85 * 10),
+        # p = 400 and 128 on 32x32.
+        ("lenet5_paper", 1.0, (3 * 25 + 1) * 6 + (6 * 25 + 1) * 16 + 401 * 120 + 121 * 84 + 85 * 10),
+        ("lenet_code", 1.0, (3 * 9 + 1) * 16 + 2 * 16 + (16 * 9 + 1) * 32 + 2 * 32 + 129 * 128 + 129 * 10),
+        ("lenet_code_64", 1.0, (3 * 9 + 1) * 16 + 2 * 16 + (16 * 9 + 1) * 32 + 2 * 32 + 129 * 64 + 65 * 10),
+        ("cnn2", 1.0, (3 * 25 + 1) * 32 + (32 * 25 + 1) * 64 + (1600 + 1) * 512 + 513 * 10),
+        ("cnn3", 1.0, (3 * 9 + 1) * 32 + (32 * 9 + 1) * 64 + (64 * 9 + 1) * 128 + (128 * 16 + 1) * 512 + 513 * 10),
+        # ResNet-18 less its four identity blocks of two 3x3 convolutions and two BatchNorms.
+        ("resnet10", 1.0, 11_172_170 - sum(2 * 9 * w * w + 4 * w for w in (64, 128, 256, 512))),
+        # ResNet-18 of 3x3 basic blocks with pre-activation; the usual CIFAR variant has 11.17 M parameters.
+        ("resnet18", 1.0, 11_172_170),
+        # One more 128-channel block: two 3x3 convolutions and two BatchNorms.
+        ("resnet20", 1.0, 11_172_170 + 2 * 9 * 128 * 128 + 2 * 2 * 128),
+        # 3x3 convolutions without bias, 1x1 shortcuts, weight and bias per normalised channel, a linear layer.
+        (
+            "resnet8",
+            1.0,
+            9 * (3 * 64 + 2 * 64 * 64 + 64 * 128 + 128 * 128 + 128 * 256 + 256 * 256)
+            + 64 * 128
+            + 128 * 256
+            + 2 * (3 * 64 + 3 * 128 + 3 * 256)
+            + 257 * 10,
+        ),
+    ],
+)
 def test_parameter_counts(name: str, rate: float, expected: int) -> None:
     count = sum(p.numel() for p in models.build(name, (3, 32, 32), 10, rate).parameters())
     assert count == expected
@@ -76,15 +97,18 @@ def test_axes_describe_every_dimension(name: str, rate: float) -> None:
 @pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_sub_model_that_ignores_the_rest_computes_what_the_full_model_does(name: str) -> None:
-    """Channels outside the index set are made dead in the full model (their outgoing weights are zero); the sub-model cut
-    by `axes` must then agree with it. Wrong groups, wrong repeats or a sum of unequal channels would show here."""
+    """Channels outside the index set are made dead in the full model (their outgoing weights are zero); the sub-model
+    cut by `axes` must then agree with it. Wrong groups, wrong repeats or a sum of unequal channels would show here."""
     shape, rate = SHAPES[name], 0.5
     full, cut = models.build(name, shape, 5), models.build(name, shape, 5, rate)
     with torch.no_grad():
         for p in full.parameters():
             p.add_(torch.rand(p.shape, generator=torch.Generator().manual_seed(p.numel())) * 0.1)
     random = torch.Generator().manual_seed(1)
-    kept = {g: torch.randperm(n, generator=random)[:models.width(n, rate)].sort().values for g, n in full.group_sizes.items()}
+    kept = {
+        g: torch.randperm(n, generator=random)[: models.width(n, rate)].sort().values
+        for g, n in full.group_sizes.items()
+    }
     wide, narrow = full.state_dict(), {}
     for key, axes in full.axes.items():
         value = wide[key]
@@ -126,11 +150,21 @@ def test_lenet5_on_28_is_the_same_as_a_first_layer_padding_of_two() -> None:
     torch.testing.assert_close(model.features(x), F.relu(model.conv3(z)).flatten(1), atol=1e-12, rtol=1e-9)
 
 
-@pytest.mark.parametrize(("name", "shape", "width"), [
-    ("lenet_code", (1, 28, 28), 128), ("lenet_code", (3, 32, 32), 128), ("lenet_code", (1, 8, 8), 128), ("lenet_code_64", (3, 64, 64), 512),
-    ("lenet5_paper", (1, 28, 28), 256), ("lenet5_paper", (3, 32, 32), 400), ("lenet5_paper", (1, 8, 8), 256),
-])
-def test_the_backbones_of_fedmdcg_have_the_papers_feature_widths(name: str, shape: tuple[int, int, int], width: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "shape", "width"),
+    [
+        ("lenet_code", (1, 28, 28), 128),
+        ("lenet_code", (3, 32, 32), 128),
+        ("lenet_code", (1, 8, 8), 128),
+        ("lenet_code_64", (3, 64, 64), 512),
+        ("lenet5_paper", (1, 28, 28), 256),
+        ("lenet5_paper", (3, 32, 32), 400),
+        ("lenet5_paper", (1, 8, 8), 256),
+    ],
+)
+def test_the_backbones_of_fedmdcg_have_the_papers_feature_widths(
+    name: str, shape: tuple[int, int, int], width: int
+) -> None:
     """p = 128 for 28×28×1 and 32×32×3 alike in the code; 8×8 digits keep the same p."""
     assert models.build(name, shape, 10).feature_width == width
     assert models.build(name, shape, 10).features(torch.randn(2, *shape)).shape == (2, width)
@@ -142,11 +176,16 @@ def test_lenet_code_layer_by_layer_with_relu_before_pooling() -> None:
     z = x = torch.randn(4, 3, 32, 32)
     for conv, norm in ((model.conv1, model.norm1), (model.conv2, model.norm2)):
         z = F.max_pool2d(F.relu(norm(F.conv2d(z, conv.weight, conv.bias, stride=2, padding=1))), 2)
-    expected = F.linear(F.linear(z.flatten(1), model.head[0].weight, model.head[0].bias), model.head[1].weight, model.head[1].bias)
+    expected = F.linear(
+        F.linear(z.flatten(1), model.head[0].weight, model.head[0].bias), model.head[1].weight, model.head[1].bias
+    )
     torch.testing.assert_close(model(x), expected, atol=1e-12, rtol=1e-9)
 
 
-@pytest.mark.parametrize(("shape", "two", "three"), [((1, 28, 28), 1024, 1152), ((3, 32, 32), 1600, 2048), ((1, 8, 8), 256, 128), ((3, 64, 64), 10816, 8192)])
+@pytest.mark.parametrize(
+    ("shape", "two", "three"),
+    [((1, 28, 28), 1024, 1152), ((3, 32, 32), 1600, 2048), ((1, 8, 8), 256, 128), ((3, 64, 64), 10816, 8192)],
+)
 def test_the_clients_of_dhf_share_a_feature_width_of_512(shape: tuple[int, int, int], two: int, three: int) -> None:
     """0.58 M parameters on 1×28×28 and 0.88 M on 3×32×32; what differs is the flattened map before the linear layer."""
     shallow, deep, large = (models.build(name, shape, 10) for name in ("cnn2", "cnn3", "resnet10"))
@@ -189,11 +228,15 @@ def test_scaler_multiplies_convolutions_by_one_over_r_in_training_only(name: str
     elif name == "lenet5_paper":
         with torch.no_grad():
             z = F.max_pool2d(F.relu(4 * plain.conv1(x)), 2)
-            torch.testing.assert_close(scaled.features(x), F.max_pool2d(F.relu(4 * plain.conv2(z)), 2).flatten(1), atol=1e-12, rtol=1e-9)
+            torch.testing.assert_close(
+                scaled.features(x), F.max_pool2d(F.relu(4 * plain.conv2(z)), 2).flatten(1), atol=1e-12, rtol=1e-9
+            )
     else:
         for part, model in (("plain", plain), ("scaled", scaled)):
             norm = next(m for m in model.modules() if isinstance(m, BatchNorm | nn.GroupNorm))
-            norm.register_forward_hook(lambda _, inputs, __, part=part: seen.__setitem__(part, inputs[0].abs().mean().item()))
+            norm.register_forward_hook(
+                lambda _, inputs, __, part=part: seen.__setitem__(part, inputs[0].abs().mean().item())
+            )
         plain(x), scaled(x)
         assert seen["scaled"] == pytest.approx(4 * seen["plain"], rel=1e-9)
     assert torch.equal(scaled.eval()(x), plain.eval()(x))
@@ -212,7 +255,8 @@ def test_resnet_scaler_before_norms_equals_scaled_convolutions() -> None:
 
 @pytest.mark.usefixtures("float64")
 def test_resnet8_layer_by_layer() -> None:
-    """Post-activation blocks; every channel of every sample is normalised over its own map, so samples do not see each other."""
+    """Post-activation blocks; every channel of every sample is normalised over its own map, so samples do not see each
+    other."""
     model = models.build("resnet8", (3, 8, 8), 10, 1 / 16)
     initialise(model, torch.Generator().manual_seed(1))
     x = torch.randn(4, 3, 8, 8)
@@ -225,7 +269,10 @@ def test_resnet8_layer_by_layer() -> None:
     for stage, stride in enumerate((1, 2, 2)):
         inner = F.relu(normed(F.conv2d(z, weights[f"stages.{stage}.conv1.weight"], stride=stride, padding=1)))
         inner = normed(F.conv2d(inner, weights[f"stages.{stage}.conv2.weight"], padding=1))
-        z = F.relu(inner + (z if stride == 1 else normed(F.conv2d(z, weights[f"stages.{stage}.shortcut.weight"], stride=stride))))
+        z = F.relu(
+            inner
+            + (z if stride == 1 else normed(F.conv2d(z, weights[f"stages.{stage}.shortcut.weight"], stride=stride)))
+        )
     torch.testing.assert_close(model.features(x), z.mean((2, 3)), atol=1e-9, rtol=1e-9)
     torch.testing.assert_close(model(x)[:1], model(x[:1]), atol=1e-9, rtol=1e-9)
 
@@ -276,7 +323,10 @@ def test_batchnorm_uses_batch_statistics_in_evaluation_and_takes_a_single_value(
     torch.testing.assert_close(norm(torch.randn(1, 2, 1, 1)), torch.full((1, 2, 1, 1), 0.5))
 
 
-@pytest.mark.parametrize(("size", "rate", "expected"), [(64, 1 / 16, 4), (6, 0.5, 3), (6, 1 / 16, 1), (84, 0.25, 21), (30, 0.1, 3), (16, 1 / 3, 6)])
+@pytest.mark.parametrize(
+    ("size", "rate", "expected"),
+    [(64, 1 / 16, 4), (6, 0.5, 3), (6, 1 / 16, 1), (84, 0.25, 21), (30, 0.1, 3), (16, 1 / 3, 6)],
+)
 def test_width_is_the_ceiling(size: int, rate: float, expected: int) -> None:
     assert models.width(size, rate) == expected
 

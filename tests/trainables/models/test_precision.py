@@ -1,4 +1,5 @@
-"""bf16: models' passes in bfloat16, everything that is kept or measured in float32, refused where the machine has none."""
+"""bf16: models' passes in bfloat16, everything that is kept or measured in float32, refused where the machine has
+none."""
 
 from __future__ import annotations
 
@@ -44,8 +45,10 @@ def test_refused_on_a_processor_without_it(flags: frozenset[str], toy: Path, mon
     assert not precision.supported(CPU)
     with pytest.raises(UserError) as error:
         Simulation("fedavg", values_for("fedavg", toy, precision="bf16"), 3, CPU)
-    assert str(error.value) == ("precision must be fp32 on this processor (no AMX, AVX512-BF16 or ARM BF16), which has no bfloat16 arithmetic, "
-                                "got 'bf16'. Use --set precision=fp32.")
+    assert str(error.value) == (
+        "precision must be fp32 on this processor (no AMX, AVX512-BF16 or ARM BF16), which has no bfloat16 arithmetic, "
+        "got 'bf16'. Use --set precision=fp32."
+    )
     Simulation("fedavg", values_for("fedavg", toy), 3, CPU)
 
 
@@ -57,7 +60,9 @@ def test_which_flags_stand_for_it(flag: str, able: bool, monkeypatch: pytest.Mon
 
 def test_a_gpu_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: asked.append(including_emulation) or False)
+    monkeypatch.setattr(
+        torch.cuda, "is_bf16_supported", lambda including_emulation=True: asked.append(including_emulation) or False
+    )
     with pytest.raises(UserError, match="precision must be fp32 on this GPU, which has no bfloat16 arithmetic"):
         precision.check("bf16", torch.device("cuda"))
     assert asked == [False]
@@ -84,7 +89,9 @@ def test_a_lowered_model_takes_and_gives_float32_and_computes_in_bfloat16(toy: P
     assert logits.dtype == features.dtype == module.head(features).dtype == torch.float32
     assert inside[:2] == [torch.bfloat16, torch.float32]
     logits.sum().backward()
-    assert all(p.dtype == torch.float32 and p.grad is not None and p.grad.dtype == torch.float32 for p in module.parameters())
+    assert all(
+        p.dtype == torch.float32 and p.grad is not None and p.grad.dtype == torch.float32 for p in module.parameters()
+    )
     full = Simulation("fedavg", values_for("fedavg", toy), 3, CPU).fed.network()
     full.load_state_dict(module.state_dict())
     assert not torch.equal(logits, full(x))
@@ -109,7 +116,8 @@ def test_a_lowered_generator_makes_float32_images(toy: Path) -> None:
 @pytest.mark.usefixtures("bf16")
 @pytest.mark.parametrize("name", METHODS)
 def test_what_is_kept_or_minimised_stays_float32(name: str, toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """State, memories and uploads of two rounds hold no bfloat16, every loss is float32, and the results are near fp32's."""
+    """State, memories and uploads of two rounds hold no bfloat16, every loss is float32, and the results are near
+    fp32's."""
     backward, losses = torch.Tensor.backward, set[torch.dtype]()
 
     def watch(self: torch.Tensor, *arguments: Any, **named: Any) -> None:
@@ -138,7 +146,12 @@ def test_what_is_kept_or_minimised_stays_float32(name: str, toy: Path, monkeypat
 def test_bf16_learns_what_fp32_learns(model: str, toy: Path) -> None:
     accuracy = {}
     for chosen in ("fp32", "bf16"):
-        s = Simulation("fedavg", values_for("fedavg", toy, precision=chosen, model=model, local_steps=10, lr=0.1, omega=100.0), 3, CPU)
+        s = Simulation(
+            "fedavg",
+            values_for("fedavg", toy, precision=chosen, model=model, local_steps=10, lr=0.1, omega=100.0),
+            3,
+            CPU,
+        )
         accuracy[chosen] = [s.run_round() for _ in range(4)][-1]["global_accuracy"]
     assert min(accuracy.values()) > 0.9
 
@@ -148,7 +161,9 @@ def test_bf16_learns_what_fp32_learns(model: str, toy: Path) -> None:
 def test_stacked_clients_run_in_bf16_too(model: str, toy: Path) -> None:
     """What a turn of one ReLU does is less than the rounding of bfloat16."""
     values = values_for("fedavg", toy, model=model)
-    loop, stacked = (Simulation("fedavg", values | {"precision": "bf16", "executor": e}, 3, CPU) for e in ("loop", "vmap"))
+    loop, stacked = (
+        Simulation("fedavg", values | {"precision": "bf16", "executor": e}, 3, CPU) for e in ("loop", "vmap")
+    )
     exact = wide("fedavg", values)
     start_alike(exact, loop, stacked)
     (_, ours), (_, theirs), (results, _) = stacked.exchange(), loop.exchange(), exact_round(exact)

@@ -26,7 +26,9 @@ def federation(toy: Path) -> tuple[Federation, FederatedData]:
     return federated_data.build(FederationConfig(dataset=str(toy), clients=4, omega=10.0, min_samples=4), 0, CPU)
 
 
-@pytest.mark.parametrize(("shape", "features"), [((1, 28, 28), 588), ((3, 32, 32), 768), ((1, 8, 8), 48), ((1, 9, 6), 72)])
+@pytest.mark.parametrize(
+    ("shape", "features"), [((1, 28, 28), 588), ((3, 32, 32), 768), ((1, 8, 8), 48), ((1, 9, 6), 72)]
+)
 def test_the_network_has_the_published_features(shape: tuple[int, int, int], features: int) -> None:
     network = attack.Network(shape, 10)
     assert network.head.in_features == features
@@ -57,7 +59,9 @@ def test_what_is_sent_is_read_off_the_upload() -> None:
     whole = {f"model/{name}": p.detach() for name, p in network.named_parameters()}
     head = {"head/weight": network.head.weight.detach(), "head/bias": network.head.bias.detach()}
     assert attack.sent(network, whole) == {"features", "head"}
-    assert attack.sent(network, head | {"generator/layers.0.weight": torch.zeros(3), "label_counts": torch.zeros(4)}) == {"head", "generator", "label_counts"}
+    assert attack.sent(
+        network, head | {"generator/layers.0.weight": torch.zeros(3), "label_counts": torch.zeros(4)}
+    ) == {"head", "generator", "label_counts"}
     assert attack.sent(network, {"model/head.weight": network.head.weight.detach()}) == {"head"}
     assert attack.sent(network, {"generator/convs.0.weight": torch.zeros(2, 2)}) == {"generator"}
     assert attack.sent(network, {}) == set()
@@ -96,7 +100,10 @@ def test_victims_are_real_samples_and_the_same_for_every_method(federation: tupl
         assert torch.equal(a.original, b.original)
         mine = data.clients[a.client]
         samples = data.images[mine.indices].float() / 255
-        assert any(torch.equal(a.original, sample) and int(label) == a.label for sample, label in zip(samples, mine.y, strict=True))
+        assert any(
+            torch.equal(a.original, sample) and int(label) == a.label
+            for sample, label in zip(samples, mine.y, strict=True)
+        )
         assert float(a.recovered.min()) >= 0 and float(a.recovered.max()) <= 1
     assert not torch.equal(one[0].original, one[4].original)
 
@@ -147,7 +154,9 @@ def test_numbers_that_run_away_end_with_the_last_image(monkeypatch: pytest.Monke
         return torch.tensor(1.0)
 
     monkeypatch.setattr(attack.LBFGS, "step", broken)
-    recovered, _ = attack.recover(torch.rand(1, 1, 8, 8), torch.tensor([1]), 4, attack.PARTS, Rng(0), steps=9, private="random")
+    recovered, _ = attack.recover(
+        torch.rand(1, 1, 8, 8), torch.tensor([1]), 4, attack.PARTS, Rng(0), steps=9, private="random"
+    )
     assert steps in (1, 2) and bool(recovered.isfinite().all())
 
 

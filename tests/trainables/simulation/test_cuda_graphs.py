@@ -1,4 +1,5 @@
-"""Recorded steps: what is recorded when, that everything stays in its place, and that nothing in a step waits for the device.
+"""Recorded steps: what is recorded when, that everything stays in its place, and that nothing in a step waits for the
+device.
 
 Recorders here replay by calling the step again, so that all but CUDA's own recording runs on a CPU."""
 
@@ -61,7 +62,10 @@ class Tape:
 def places(p: _Program) -> list[int]:
     """Addresses of all that a step reads and keeps."""
     momentum = [t for state in p._optimiser.state.values() for t in state.values() if isinstance(t, torch.Tensor)]
-    return [t.data_ptr() for t in (*p._module.state_dict().values(), p._x, p._y, *cuda_graphs._tensors(p._given), p._total, *momentum)]
+    return [
+        t.data_ptr()
+        for t in (*p._module.state_dict().values(), p._x, p._y, *cuda_graphs._tensors(p._given), p._total, *momentum)
+    ]
 
 
 def recorded(name: str, toy: Path, tape: Tape, **more: Any) -> Simulation:
@@ -70,13 +74,18 @@ def recorded(name: str, toy: Path, tape: Tape, **more: Any) -> Simulation:
     return s
 
 
-@pytest.mark.parametrize(("name", "more", "programs"), [
-    ("fedavg", {"partition": "iid"}, 1),
-    ("fedprox", {"partition": "iid", "momentum": 0.9}, 1),  # its objective is bound anew for every client
-    ("fedgkd", {"partition": "iid", "buffer": 1}, 2),  # there is no teacher in the first round
-    ("heterofl", {"partition": "iid", "rho": 5}, 4),  # a module for each of the widths 1, 1/2, 1/4 and 1/8
-])
-def test_a_step_is_recorded_once_for_all_clients_and_rounds(name: str, more: dict[str, Any], programs: int, toy: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "more", "programs"),
+    [
+        ("fedavg", {"partition": "iid"}, 1),
+        ("fedprox", {"partition": "iid", "momentum": 0.9}, 1),  # its objective is bound anew for every client
+        ("fedgkd", {"partition": "iid", "buffer": 1}, 2),  # there is no teacher in the first round
+        ("heterofl", {"partition": "iid", "rho": 5}, 4),  # a module for each of the widths 1, 1/2, 1/4 and 1/8
+    ],
+)
+def test_a_step_is_recorded_once_for_all_clients_and_rounds(
+    name: str, more: dict[str, Any], programs: int, toy: Path
+) -> None:
     tape = Tape()
     s = recorded(name, toy, tape, **more)
     steps = 0
@@ -86,7 +95,9 @@ def test_a_step_is_recorded_once_for_all_clients_and_rounds(name: str, more: dic
     assert (tape.recorded, tape.replayed) == (programs, steps)
 
 
-def test_batches_of_another_size_are_another_program_and_the_oldest_makes_room(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_of_another_size_are_another_program_and_the_oldest_makes_room(
+    toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tape = Tape()
     s = recorded("fedavg", toy, tape, batch_size=200)
     sizes = len(set(s.fed.sizes))
@@ -102,7 +113,11 @@ def test_batches_of_another_size_are_another_program_and_the_oldest_makes_room(t
 def test_a_processor_has_no_graphs(toy: Path) -> None:
     with pytest.raises(UserError) as error:
         Simulation("fedavg", values_for("fedavg", toy, executor="graph"), 3, CPU)
-    assert str(error.value) == "executor must be auto, loop or vmap on a processor, which has no CUDA graphs, got 'graph'. Use --set executor=auto."
+    assert (
+        str(error.value)
+        == "executor must be auto, loop or vmap on a processor, which has no CUDA graphs, got 'graph'. Use --set "
+        "executor=auto."
+    )
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")

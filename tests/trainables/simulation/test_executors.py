@@ -30,10 +30,22 @@ def results_of(s: Simulation, executor: str) -> list[ClientResult]:
     """What the clients of the next round yield."""
     calls = list(s._clients(Counter()))
     if executor == "loop":
-        return [s.method.client(call.config, call.fed, call.payload, call.client_state, call.data, call.rng) for call in calls]
+        return [
+            s.method.client(call.config, call.fed, call.payload, call.client_state, call.data, call.rng)
+            for call in calls
+        ]
     assert s.method.job is not None
-    return train_stacked(s.config, [Task(s.method.job(call.config, call.fed, call.payload, call.client_state, call.data, call.rng), call.data, call.rng)
-                                    for call in calls])
+    return train_stacked(
+        s.config,
+        [
+            Task(
+                s.method.job(call.config, call.fed, call.payload, call.client_state, call.data, call.rng),
+                call.data,
+                call.rng,
+            )
+            for call in calls
+        ],
+    )
 
 
 def test_auto_is_the_loop_on_a_cpu_and_stacks_on_cuda_what_can_be_stacked() -> None:
@@ -47,7 +59,11 @@ def test_auto_is_the_loop_on_a_cpu_and_stacks_on_cuda_what_can_be_stacked() -> N
 
 
 def test_dense_is_stacked_only_without_batch_statistics(toy: Path) -> None:
-    with pytest.raises(UserError, match="executor must be loop or auto for dense, whose clients follow statistics step by step in this configuration"):
+    with pytest.raises(
+        UserError,
+        match="executor must be loop or auto for dense, whose clients follow statistics step by step in this "
+        "configuration",
+    ):
         registry.resolve("dense", values_for("dense", toy, executor="vmap"))
     registry.resolve("dense", values_for("dense", toy, executor="vmap", beta_bn=0))
 
@@ -73,7 +89,8 @@ def test_clients_never_share_a_tensor(executor: str, toy: Path) -> None:
 
 @pytest.mark.parametrize("executor", ["loop", "vmap"])
 def test_a_client_alone_gets_what_it_gets_in_company(executor: str, toy: Path) -> None:
-    """Each client trains on the weights it was sent, whoever trained before it or beside it: an alias would show here."""
+    """Each client trains on the weights it was sent, whoever trained before it or beside it: an alias would show
+    here."""
     s = simulation("fedavg", toy, momentum=0.9)
     exact = wide("fedavg", values_for("fedavg", toy, momentum=0.9))
     start_alike(exact, s)
@@ -84,7 +101,9 @@ def test_a_client_alone_gets_what_it_gets_in_company(executor: str, toy: Path) -
         t = simulation("fedavg", toy, momentum=0.9)  # with modules of its own
         alone[call.data.client] = s.method.client(call.config, t.fed, call.payload, None, call.data, call.rng)
     for client, result in alone.items():
-        assert result.model is not None and not any(torch.equal(tensor, start[name]) for name, tensor in result.model.items())
+        assert result.model is not None and not any(
+            torch.equal(tensor, start[name]) for name, tensor in result.model.items()
+        )
         if executor == "loop":  # the same operations
             assert same(together[client].model, result.model)
     assert any(assert_clients_as_exact(together, alone, exact))
@@ -108,12 +127,20 @@ def test_simulations_in_threads_do_not_touch_each_other(toy: Path) -> None:
     assert [found[1], found[2]] == alone
 
 
-@pytest.mark.parametrize(("name", "more"), [("fedavg", {}), ("fedprox", {}), ("fedgkd", {"buffer": 1}), ("heterofl", {"rho": 5})])
-def test_seeds_are_one_more_batch_dimension(name: str, more: dict[str, Any], toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "more"), [("fedavg", {}), ("fedprox", {}), ("fedgkd", {"buffer": 1}), ("heterofl", {"rho": 5})]
+)
+def test_seeds_are_one_more_batch_dimension(
+    name: str, more: dict[str, Any], toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two seeds stacked give what each gives by itself, in as many programs as there are shapes."""
     groups: list[int] = []
     train_group = executors._train_group
-    monkeypatch.setattr(executors, "_train_group", lambda config, tasks, drawn: groups.append(len(tasks)) or train_group(config, tasks, drawn))
+    monkeypatch.setattr(
+        executors,
+        "_train_group",
+        lambda config, tasks, drawn: groups.append(len(tasks)) or train_group(config, tasks, drawn),
+    )
     values = {"partition": "iid", **more}
     pair, loops = ([simulation(name, toy, seed, executor=e, **values) for seed in (1, 2)] for e in ("vmap", "loop"))
     exact = [wide(name, values_for(name, toy, **values), seed) for seed in (1, 2)]
@@ -138,7 +165,11 @@ def test_equal_shapes_share_a_program_and_others_do_not(toy: Path, monkeypatch: 
     """Widths and batch sizes keep clients apart; a client smaller than the batch has a batch of its own size."""
     groups: list[tuple[int, ...]] = []
     train_group = executors._train_group
-    monkeypatch.setattr(executors, "_train_group", lambda config, tasks, drawn: groups.append(tuple(drawn.shape)) or train_group(config, tasks, drawn))
+    monkeypatch.setattr(
+        executors,
+        "_train_group",
+        lambda config, tasks, drawn: groups.append(tuple(drawn.shape)) or train_group(config, tasks, drawn),
+    )
     s = simulation("heterofl", toy, executor="vmap", rho=4, sigma=1, partition="iid")
     assert s.fed.widths == (0.5, 0.5, 0.5, 0.5)
     s.run_round()
@@ -150,7 +181,12 @@ def test_equal_shapes_share_a_program_and_others_do_not(toy: Path, monkeypatch: 
 
 
 def test_nested_values_are_stacked() -> None:
-    one, two = ({"a": torch.tensor([1.0]), 3: [torch.tensor(2)]}, (torch.tensor(5),)), ({"a": torch.tensor([3.0]), 3: [torch.tensor(4)]}, (torch.tensor(6),))
+    one, two = (
+        ({"a": torch.tensor([1.0]), 3: [torch.tensor(2)]}, (torch.tensor(5),)),
+        ({"a": torch.tensor([3.0]), 3: [torch.tensor(4)]}, (torch.tensor(6),)),
+    )
     made = stack([one, two])
-    assert made[0]["a"].tolist() == [[1.0], [3.0]] and made[0][3][0].tolist() == [2, 4] and made[1][0].tolist() == [5, 6]
+    assert (
+        made[0]["a"].tolist() == [[1.0], [3.0]] and made[0][3][0].tolist() == [2, 4] and made[1][0].tolist() == [5, 6]
+    )
     assert stack([(), ()]) == ()

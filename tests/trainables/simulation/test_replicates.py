@@ -18,7 +18,15 @@ def as_version_1(tree: dict[str, Any]) -> dict[str, Any]:
     for saved in tree["simulations"]:
         state = dict(saved["state"])
         state["law"] = state.pop("label_probabilities")
-        simulations.append({"round": saved["round"], "state": state, "memories": saved["client_states"], "reached": saved["reached"], "sent": saved["sent"]})
+        simulations.append(
+            {
+                "round": saved["round"],
+                "state": state,
+                "memories": saved["client_states"],
+                "reached": saved["reached"],
+                "sent": saved["sent"],
+            }
+        )
     return {"version": 1, "seeds": tree["seeds"], "simulations": simulations}
 
 

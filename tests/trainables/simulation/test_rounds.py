@@ -24,16 +24,26 @@ from trainables.wire import ClientResult
 
 def test_fedkf_table_2() -> None:
     """FedKF Table II: three clients of equal weight; amp, fm, wlp."""
-    for accuracies, amp, fm, wlp in (((0.6, 0.7, 0.8), 0.7, 0.00667, 0.6), ((0.65, 0.65, 0.8), 0.7, 0.005, 0.65), ((0.7, 0.8, 0.9), 0.8, 0.00667, 0.7)):
+    for accuracies, amp, fm, wlp in (
+        ((0.6, 0.7, 0.8), 0.7, 0.00667, 0.6),
+        ((0.65, 0.65, 0.8), 0.7, 0.005, 0.65),
+        ((0.7, 0.8, 0.9), 0.8, 0.00667, 0.7),
+    ):
         got = evaluation.fairness(torch.tensor(accuracies, dtype=torch.float64), torch.ones(3, dtype=torch.float64))
-        assert got["amp"] == pytest.approx(amp) and got["fm"] == pytest.approx(fm, abs=5e-6) and got["wlp"] == pytest.approx(wlp)
+        assert (
+            got["amp"] == pytest.approx(amp)
+            and got["fm"] == pytest.approx(fm, abs=5e-6)
+            and got["wlp"] == pytest.approx(wlp)
+        )
 
 
 def test_label_mix_accuracy() -> None:
     right = torch.tensor([1.0, 0.0, 1.0, 1.0, 0.0], dtype=torch.float64)
     y = torch.tensor([0, 0, 1, 1, 1])  # class 0: 1/2 right, class 1: 2/3 right, class 2: not measured
     counts = torch.tensor([[4, 0, 0], [1, 3, 5], [0, 2, 0], [0, 0, 7]])
-    np.testing.assert_allclose(evaluation.label_mix_accuracy(right, y, counts).numpy(), [0.5, (0.5 + 3 * 2 / 3) / 4, 2 / 3, np.nan])
+    np.testing.assert_allclose(
+        evaluation.label_mix_accuracy(right, y, counts).numpy(), [0.5, (0.5 + 3 * 2 / 3) / 4, 2 / 3, np.nan]
+    )
 
 
 def test_average_is_weighted_and_does_not_alias() -> None:
@@ -46,11 +56,22 @@ def test_average_is_weighted_and_does_not_alias() -> None:
 
 def test_fedavg_server_is_the_mean_weighted_by_client_sizes(toy: Path) -> None:
     s = Simulation("fedavg", values_for("fedavg", toy), 3, torch.device("cpu"))
-    uploads = {i: s.method.client(s.config, s.fed, s.method.download(s.config, s.fed, s.progress.state, i), None, d,
-                                  s.fed.rng.child("round", 1, "client", i)).upload for i, d in enumerate(s.data.clients)}
+    uploads = {
+        i: s.method.client(
+            s.config,
+            s.fed,
+            s.method.download(s.config, s.fed, s.progress.state, i),
+            None,
+            d,
+            s.fed.rng.child("round", 1, "client", i),
+        ).upload
+        for i, d in enumerate(s.data.clients)
+    }
     s.run_round()
     for name, tensor in s.progress.state.model.items():
-        expected = sum(s.fed.sizes[i] * u[f"model/{name}"].double().numpy() for i, u in uploads.items()) / sum(s.fed.sizes)
+        expected = sum(s.fed.sizes[i] * u[f"model/{name}"].double().numpy() for i, u in uploads.items()) / sum(
+            s.fed.sizes
+        )
         np.testing.assert_allclose(tensor.numpy(), expected, rtol=1e-6)
 
 
@@ -66,7 +87,9 @@ def test_one_client_step_is_sgd(toy: Path) -> None:
     x, y = data.batch(draw_batches(s.config, len(data), 1.0, rng)[0])
     torch.nn.functional.cross_entropy(module(x), y).backward()
     for name, p in module.named_parameters():
-        np.testing.assert_allclose(got[f"model/{name}"].numpy(), (p - 0.05 * (p.grad + 0.01 * p)).detach().numpy(), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(
+            got[f"model/{name}"].numpy(), (p - 0.05 * (p.grad + 0.01 * p)).detach().numpy(), rtol=1e-9, atol=1e-12
+        )
 
 
 def test_batches_are_shuffles_laid_end_to_end() -> None:
@@ -112,13 +135,17 @@ def test_wire_entries_are_named() -> None:
 
 @pytest.mark.parametrize("fraction", [0.0, 0.25])
 def test_validation_train_and_test_are_disjoint_and_complete(fraction: float, toy: Path) -> None:
-    config = FederationConfig(dataset=str(toy), clients=4, omega=1.0, validation_fraction=0.1, client_test_fraction=fraction, min_samples=4)
+    config = FederationConfig(
+        dataset=str(toy), clients=4, omega=1.0, validation_fraction=0.1, client_test_fraction=fraction, min_samples=4
+    )
     fed, data = federated_data.build(config, 0, torch.device("cpu"))
     train = torch.cat([c.indices for c in data.clients]).tolist()
     assert data.validation is not None
     parts = [train, data.validation.indices.tolist(), data.test.indices.tolist()]
     assert len(set().union(*map(set, parts))) == sum(map(len, parts)) == (320 if fraction == 0 else 240)
-    assert data.validation.own is not None if fraction else np.bincount(data.validation.y.numpy()).tolist() == [6, 6, 6, 6]
+    assert (
+        data.validation.own is not None if fraction else np.bincount(data.validation.y.numpy()).tolist() == [6, 6, 6, 6]
+    )
     assert sorted(torch.cat(data.test.shares).tolist()) == list(range(len(data.test.indices)))
     assert fed.sizes == tuple(len(c) for c in data.clients)
     if fraction:
@@ -134,7 +161,9 @@ def test_validation_train_and_test_are_disjoint_and_complete(fraction: float, to
 
 
 def test_dir_pfl_deals_train_and_test_together(toy: Path) -> None:
-    config = FederationConfig(dataset=str(toy), clients=2, partition="dir_pfl", omega=1.0, validation_fraction=0.0, client_test_fraction=0.25)
+    config = FederationConfig(
+        dataset=str(toy), clients=2, partition="dir_pfl", omega=1.0, validation_fraction=0.0, client_test_fraction=0.25
+    )
     _, data = federated_data.build(config, 0, torch.device("cpu"))
     everything = torch.cat([c.indices for c in data.clients] + [data.test.indices])
     assert sorted(everything.tolist()) == list(range(320))
@@ -143,7 +172,9 @@ def test_dir_pfl_deals_train_and_test_together(toy: Path) -> None:
 
 
 def test_seed_k_deals_the_same_cards_to_every_configuration(toy: Path) -> None:
-    a, b = (Simulation(m, values_for(m, toy, lr=lr), 5, torch.device("cpu")) for m, lr in (("fedavg", 0.1), ("dfrd", 0.01)))
+    a, b = (
+        Simulation(m, values_for(m, toy, lr=lr), 5, torch.device("cpu")) for m, lr in (("fedavg", 0.1), ("dfrd", 0.01))
+    )
     assert a.data.fingerprint == b.data.fingerprint
     assert all(torch.equal(a.progress.state.model[k], b.progress.state.model[k]) for k in a.progress.state.model)
     c = Simulation("fedavg", values_for("fedavg", toy), 6, torch.device("cpu"))
@@ -169,7 +200,10 @@ def test_rounds_to_target_is_the_first_round_that_reaches_it(toy: Path, tmp_path
 
 def test_the_virtual_model_of_fedavg_is_its_global_model(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, rows = simulate("fedavg", toy, 1)
-    assert rows[0]["g_acc_virtual"] == rows[0]["global_accuracy"] and rows[0]["val_g_acc_virtual"] == rows[0]["val_global_accuracy"]
+    assert (
+        rows[0]["g_acc_virtual"] == rows[0]["global_accuracy"]
+        and rows[0]["val_g_acc_virtual"] == rows[0]["val_global_accuracy"]
+    )
     # Known to be equal it is not measured again; measured again it is the same.
     measured: list[str] = []
     accuracy = evaluation.accuracy
@@ -227,9 +261,15 @@ def test_impossible_federations_are_refused_in_one_go(toy: Path) -> None:
     with pytest.raises(UserError, match="rho must be 0 when base is fedavg"):
         registry.resolve("dfrd", {"rho": 5})
     with pytest.raises(UserError) as error:
-        federated_data.build(FederationConfig(dataset=str(toy), active_clients=20, partition="pathological", classes_per_client=9), 0, torch.device("cpu"))
+        federated_data.build(
+            FederationConfig(dataset=str(toy), active_clients=20, partition="pathological", classes_per_client=9),
+            0,
+            torch.device("cpu"),
+        )
     assert len(error.value.problems) == 2
-    with pytest.raises(UserError, match="validation_fraction must be large enough to hold a sample of the largest class, which has 60"):
+    with pytest.raises(
+        UserError, match="validation_fraction must be large enough to hold a sample of the largest class, which has 60"
+    ):
         federated_data.build(FederationConfig(dataset=str(toy), validation_fraction=0.001), 0, torch.device("cpu"))
     with pytest.raises(UserError, match="Did you mean 'dfrd'"):
         registry.method("dfdr")

@@ -31,7 +31,9 @@ def test_freed_memory_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace(mallopt=mallopt))
     process.keep_memory()
-    threshold, trim, pad = (int(cluster.ENVIRONMENT[f"MALLOC_{name}_"]) for name in ("MMAP_THRESHOLD", "TRIM_THRESHOLD", "TOP_PAD"))
+    threshold, trim, pad = (
+        int(cluster.ENVIRONMENT[f"MALLOC_{name}_"]) for name in ("MMAP_THRESHOLD", "TRIM_THRESHOLD", "TOP_PAD")
+    )
     assert told == {-3: threshold, -1: min(trim, 2**31 - 1), -2: pad}
 
 

@@ -1,4 +1,5 @@
-"""CIFAR-10 and CIFAR-100: a tar archive of pickled batches each, whose checksums torchvision verifies before unpickling."""
+"""CIFAR-10 and CIFAR-100: a tar archive of pickled batches each, whose checksums torchvision verifies before
+unpickling."""
 
 from __future__ import annotations
 
@@ -12,9 +13,15 @@ from trainables.data.source import File, Source
 
 _CLASS = {10: "CIFAR10", 100: "CIFAR100"}
 # Normalisation of the papers' releases.
-_MOMENTS = {10: ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)), 100: ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762))}
+_MOMENTS = {
+    10: ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
+    100: ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
+}
 _BATCHES = {
-    10: [f"cifar-10-batches-py/{name}" for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch", "batches.meta")],
+    10: [
+        f"cifar-10-batches-py/{name}"
+        for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch", "batches.meta")
+    ],
     100: [f"cifar-100-python/{name}" for name in ("train", "test", "meta")],
 }
 
@@ -49,9 +56,20 @@ def _read(root: Path, classes: int) -> Raw:
 
 
 def _source(classes: int) -> Source:
-    return Source(f"cifar{classes}", f"CIFAR-{classes}", (3, 32, 32), classes, 50_000, 10_000,
-                  f"Tiny photographs in {classes} classes (Krizhevsky 2009).", partial(_read, classes=classes), (f"cifar-{classes}-python.tar.gz",),
-                  partial(_remote, classes), partial(_unpacked, classes=classes), _unpack)
+    return Source(
+        f"cifar{classes}",
+        f"CIFAR-{classes}",
+        (3, 32, 32),
+        classes,
+        50_000,
+        10_000,
+        f"Tiny photographs in {classes} classes (Krizhevsky 2009).",
+        partial(_read, classes=classes),
+        (f"cifar-{classes}-python.tar.gz",),
+        partial(_remote, classes),
+        partial(_unpacked, classes=classes),
+        _unpack,
+    )
 
 
 SOURCES = (_source(10), _source(100))

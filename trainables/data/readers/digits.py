@@ -18,10 +18,21 @@ def read(root: Path) -> Raw:
     x = np.rint(data.images * (255 / 16)).astype(np.uint8)[:, None]
     y = data.target.astype(np.int64)
     train, test = stratified(y)
-    return Raw(from_arrays(x[train], y[train]), from_arrays(x[test], y[test]), tuple("0123456789"), (1, 8, 8), (0.5,), (0.5,))
+    return Raw(
+        from_arrays(x[train], y[train]), from_arrays(x[test], y[test]), tuple("0123456789"), (1, 8, 8), (0.5,), (0.5,)
+    )
 
 
 SOURCES = (
-    Source("digits", "Digits", (1, 8, 8), 10, 1438, 359,
-           "Optical recognition of handwritten digits (Alpaydin and Kaynak 1998), from scikit-learn; fixed stratified 80/20 split.", read),
+    Source(
+        "digits",
+        "Digits",
+        (1, 8, 8),
+        10,
+        1438,
+        359,
+        "Optical recognition of handwritten digits (Alpaydin and Kaynak 1998), from scikit-learn; fixed "
+        "stratified 80/20 split.",
+        read,
+    ),
 )

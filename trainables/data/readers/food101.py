@@ -48,6 +48,18 @@ def _read(root: Path) -> Raw:
 
 
 SOURCES = (
-    Source("food101", "Food-101", (3, 64, 64), 101, 75_750, 25_250, "Photographs of 101 dishes (Bossard, Guillaumin and Van Gool 2014), resized to 64×64.",
-           _read, (_ARCHIVE,), _remote, _unpacked, _unpack),
+    Source(
+        "food101",
+        "Food-101",
+        (3, 64, 64),
+        101,
+        75_750,
+        25_250,
+        "Photographs of 101 dishes (Bossard, Guillaumin and Van Gool 2014), resized to 64×64.",
+        _read,
+        (_ARCHIVE,),
+        _remote,
+        _unpacked,
+        _unpack,
+    ),
 )

@@ -15,7 +15,9 @@ from trainables.data.source import File, Source
 if TYPE_CHECKING:
     from torch import Tensor
 
-_FASHION = tuple(f"FashionMNIST/raw/{part}-{kind}-ubyte.gz" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1"))
+_FASHION = tuple(
+    f"FashionMNIST/raw/{part}-{kind}-ubyte.gz" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")
+)
 _EMNIST = ("EMNIST/raw/gzip.zip",)
 
 
@@ -28,7 +30,10 @@ def _fashion_remote() -> tuple[File, ...]:
     from torchvision.datasets import FashionMNIST
 
     checksums = dict(FashionMNIST.resources)
-    return tuple(File(path, tuple(mirror + Path(path).name for mirror in FashionMNIST.mirrors), checksums[Path(path).name]) for path in _FASHION)
+    return tuple(
+        File(path, tuple(mirror + Path(path).name for mirror in FashionMNIST.mirrors), checksums[Path(path).name])
+        for path in _FASHION
+    )
 
 
 def _fashion_unpack(files: list[Path], into: Path) -> None:
@@ -41,8 +46,14 @@ def _fashion_read(root: Path, side: int) -> Raw:
 
     train, test = (FashionMNIST(str(root), train=part) for part in (True, False))
     # Normalisation: both public releases use MNIST's numbers here.
-    return Raw(_split(train.data, train.targets, side), _split(test.data, test.targets, side), tuple(FashionMNIST.classes), (1, side, side),
-               (0.1307,), (0.3081,))
+    return Raw(
+        _split(train.data, train.targets, side),
+        _split(test.data, test.targets, side),
+        tuple(FashionMNIST.classes),
+        (1, side, side),
+        (0.1307,),
+        (0.3081,),
+    )
 
 
 def _emnist_remote() -> tuple[File, ...]:
@@ -52,7 +63,11 @@ def _emnist_remote() -> tuple[File, ...]:
 
 
 def _emnist_files(kind: str) -> list[str]:
-    return [f"emnist-{kind}-{part}-{content}-ubyte" for part in ("train", "test") for content in ("images-idx3", "labels-idx1")]
+    return [
+        f"emnist-{kind}-{part}-{content}-ubyte"
+        for part in ("train", "test")
+        for content in ("images-idx3", "labels-idx1")
+    ]
 
 
 def _emnist_unpack(files: list[Path], into: Path, kind: str) -> None:
@@ -66,7 +81,9 @@ def _emnist_read(root: Path, kind: str, side: int) -> Raw:
     """The published images are transposed; here they stand upright. Letters are numbered from 1 in the files."""
     from torchvision.datasets import EMNIST
 
-    first, names, mean, std = (1, "abcdefghijklmnopqrstuvwxyz", 0.1739, 0.3170) if kind == "letters" else (0, "0123456789", 0.1307, 0.3081)
+    first, names, mean, std = (
+        (1, "abcdefghijklmnopqrstuvwxyz", 0.1739, 0.3170) if kind == "letters" else (0, "0123456789", 0.1307, 0.3081)
+    )
     parts: list[Any] = [EMNIST(str(root), split=kind, train=part) for part in (True, False)]
     train, test = (_split(part.data.transpose(1, 2).contiguous(), part.targets - first, side) for part in parts)
     return Raw(train, test, tuple(names), (1, side, side), (mean,), (std,))
@@ -81,16 +98,39 @@ def _all_there(paths: list[str]) -> Callable[[Path], list[Path]]:
 
 
 def _fashion(name: str, side: int) -> Source:
-    return Source(name, "Fashion-MNIST" + ("" if side == 28 else f" {side}×{side}"), (1, side, side), 10, 60_000, 10_000,
-                  "Articles of clothing, grey (Xiao, Rasul and Vollgraf 2017)." + ("" if side == 28 else " Resized, as DFRD uses it."),
-                  partial(_fashion_read, side=side), _FASHION, _fashion_remote, _all_there([p.removesuffix(".gz") for p in _FASHION]), _fashion_unpack)
+    return Source(
+        name,
+        "Fashion-MNIST" + ("" if side == 28 else f" {side}×{side}"),
+        (1, side, side),
+        10,
+        60_000,
+        10_000,
+        "Articles of clothing, grey (Xiao, Rasul and Vollgraf 2017)."
+        + ("" if side == 28 else " Resized, as DFRD uses it."),
+        partial(_fashion_read, side=side),
+        _FASHION,
+        _fashion_remote,
+        _all_there([p.removesuffix(".gz") for p in _FASHION]),
+        _fashion_unpack,
+    )
 
 
 def _emnist(name: str, kind: str, side: int, classes: int, train: int, test: int) -> Source:
-    return Source(name, f"EMNIST {kind}" + ("" if side == 28 else f" {side}×{side}"), (1, side, side), classes, train, test,
-                  f"Handwritten {kind}, grey, from NIST (Cohen et al. 2017)." + ("" if side == 28 else " Resized, as FedKF uses it."),
-                  partial(_emnist_read, kind=kind, side=side), _EMNIST, _emnist_remote,
-                  _all_there([f"EMNIST/raw/{name}" for name in _emnist_files(kind)]), partial(_emnist_unpack, kind=kind))
+    return Source(
+        name,
+        f"EMNIST {kind}" + ("" if side == 28 else f" {side}×{side}"),
+        (1, side, side),
+        classes,
+        train,
+        test,
+        f"Handwritten {kind}, grey, from NIST (Cohen et al. 2017)."
+        + ("" if side == 28 else " Resized, as FedKF uses it."),
+        partial(_emnist_read, kind=kind, side=side),
+        _EMNIST,
+        _emnist_remote,
+        _all_there([f"EMNIST/raw/{name}" for name in _emnist_files(kind)]),
+        partial(_emnist_unpack, kind=kind),
+    )
 
 
 SOURCES = (

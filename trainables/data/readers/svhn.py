@@ -26,10 +26,28 @@ def _read(root: Path) -> Raw:
     from torchvision.datasets import SVHN
 
     train, test = (SVHN(str(root), split=part) for part in ("train", "test"))
-    return Raw(from_arrays(train.data, train.labels), from_arrays(test.data, test.labels), tuple("0123456789"), (3, 32, 32), (0.5,) * 3, (0.5,) * 3)
+    return Raw(
+        from_arrays(train.data, train.labels),
+        from_arrays(test.data, test.labels),
+        tuple("0123456789"),
+        (3, 32, 32),
+        (0.5,) * 3,
+        (0.5,) * 3,
+    )
 
 
 SOURCES = (
-    Source("svhn", "SVHN", (3, 32, 32), 10, 73_257, 26_032, "House numbers from street photographs, cropped digits (Netzer et al. 2011).",
-           _read, _FILES, _remote, unpack=_unpack),
+    Source(
+        "svhn",
+        "SVHN",
+        (3, 32, 32),
+        10,
+        73_257,
+        26_032,
+        "House numbers from street photographs, cropped digits (Netzer et al. 2011).",
+        _read,
+        _FILES,
+        _remote,
+        unpack=_unpack,
+    ),
 )

@@ -1,4 +1,5 @@
-"""Tiny-ImageNet: 200 classes of ImageNet at 64×64. torchvision has no reader; the published validation part is the test set.
+"""Tiny-ImageNet: 200 classes of ImageNet at 64×64. torchvision has no reader; the published validation part is the test
+set.
 
     tiny-imagenet-200/wnids.txt                       the 200 class identifiers
                       words.txt                       identifier, tab, names
@@ -46,12 +47,32 @@ def _read(root: Path) -> Raw:
     words = dict(line.split("\t", 1) for line in (folder / "words.txt").read_text().splitlines() if "\t" in line)
     names = tuple(words.get(identifier, identifier).split(",")[0] for identifier in train.classes)
     size = (64, 64)
-    return Raw(Split(decode_all([Path(path) for path, _ in train.samples], False, size, "Tiny-ImageNet"), np.array(train.targets, dtype=np.int64)),
-               Split(decode_all(tests, False, size, "Tiny-ImageNet"), labels), names, (3, *size), (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+    return Raw(
+        Split(
+            decode_all([Path(path) for path, _ in train.samples], False, size, "Tiny-ImageNet"),
+            np.array(train.targets, dtype=np.int64),
+        ),
+        Split(decode_all(tests, False, size, "Tiny-ImageNet"), labels),
+        names,
+        (3, *size),
+        (0.485, 0.456, 0.406),
+        (0.229, 0.224, 0.225),
+    )
 
 
 SOURCES = (
-    Source("tiny_imagenet", "Tiny-ImageNet", (3, 64, 64), 200, 100_000, 10_000,
-           "200 classes of ImageNet at 64×64 (Stanford CS231n); its validation part is the test set.",
-           _read, (_ARCHIVE,), lambda: (File(_ARCHIVE, (URL,), MD5),), _unpacked, _unpack),
+    Source(
+        "tiny_imagenet",
+        "Tiny-ImageNet",
+        (3, 64, 64),
+        200,
+        100_000,
+        10_000,
+        "200 classes of ImageNet at 64×64 (Stanford CS231n); its validation part is the test set.",
+        _read,
+        (_ARCHIVE,),
+        lambda: (File(_ARCHIVE, (URL,), MD5),),
+        _unpacked,
+        _unpack,
+    ),
 )

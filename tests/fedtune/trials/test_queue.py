@@ -1,4 +1,4 @@
-"""The ledger without Ray: what is proposed depends on the past it may look at, and on nothing else."""
+"""The queue without Ray: what is proposed depends on the past it may look at, and on nothing else."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import optuna
 import pytest
 
-from fedtune.record.study import open_study
-from fedtune.trials.ledger import Ledger, Proposal
+from fedtune.record.study import StudyFile
+from fedtune.trials.queue import Proposal, TrialQueue
 from fedtune.trials.samplers import SAMPLERS
 from tests.fedtune.conftest import space, start
 from trainables.tune import Ending
@@ -37,30 +37,40 @@ def conduct(folder: Path, width: int, order: int = 1, sessions: int = 1, **chang
     made = start(folder, **changes)
     several = len(made.metric) > 1
     steps = 0
-    ledger = Ledger(folder, made, space())
+    queue = TrialQueue(folder, made, space())
     live: list[Proposal] = []
-    while not ledger.finished:
-        while len(live) < width and (proposal := ledger.propose()) is not None:
+    while not queue.finished:
+        while len(live) < width and (proposal := queue.propose()) is not None:
             live.append(proposal)
         assert live, "nothing runs and nothing is proposed"
         done = live.pop(0 if order == 1 else -1)
-        ledger.finish(done.number, end(done, made.rounds, several))
+        queue.finish(done.number, end(done, made.rounds, several))
         steps += 1
         if sessions > 1 and steps % 4 == 0:  # as if the driver had been killed
-            ledger.close()
+            queue.close()
             live.clear()
-            ledger = Ledger(folder, made, space())
-    ledger.close()
-    return [(t.number, t.state, t.params, t.values, t.intermediate_values, t.system_attrs) for t in open_study(folder).trials]
+            queue = TrialQueue(folder, made, space())
+    queue.close()
+    return [
+        (t.number, t.state, t.params, t.values, t.intermediate_values, t.system_attrs)
+        for t in StudyFile(folder).study.trials
+    ]
 
 
-CASES = [(sampler, scheduler, ("val_global_accuracy",)) for sampler in SAMPLERS if sampler != "grid" for scheduler in ("asha", "none")]
+CASES = [
+    (sampler, scheduler, ("val_global_accuracy",))
+    for sampler in SAMPLERS
+    if sampler != "grid"
+    for scheduler in ("asha", "none")
+]
 CASES += [("tpe", "median", ("val_global_accuracy",))]
 CASES += [("nsga2", "asha", ("val_global_accuracy", "bytes_up")), ("tpe", "asha", ("val_global_accuracy", "bytes_up"))]
 
 
 @pytest.mark.parametrize(("sampler", "scheduler", "metrics"), CASES)
-def test_order_width_and_restarts_change_nothing(tmp_path: Path, sampler: str, scheduler: str, metrics: tuple[str, ...]) -> None:
+def test_order_width_and_restarts_change_nothing(
+    tmp_path: Path, sampler: str, scheduler: str, metrics: tuple[str, ...]
+) -> None:
     changes = {"sampler": sampler, "scheduler": scheduler, "metric": metrics, "trials": 18}
     one = conduct(tmp_path / "one", 1, **changes)
     assert len(one) == 18
@@ -93,8 +103,12 @@ def test_with_several_metrics_a_stopped_trial_has_no_values(tmp_path: Path) -> N
 
 def test_the_grid_is_walked_row_by_row(tmp_path: Path) -> None:
     found = conduct(tmp_path / "run", 3, sampler="grid", scheduler="none", trials=6)
-    assert [params for _, _, params, *_ in found] == [{"alpha": a, "lambda": b} for a in (0.0, 1.0, 2.0) for b in (0.0, 0.5)]
-    assert optuna.load_study(study_name=None, storage=f"sqlite:///{tmp_path}/run/study.db").best_value == max(v[0] for _, _, _, v, *_ in found)
+    assert [params for _, _, params, *_ in found] == [
+        {"alpha": a, "lambda": b} for a in (0.0, 1.0, 2.0) for b in (0.0, 0.5)
+    ]
+    assert optuna.load_study(study_name=None, storage=f"sqlite:///{tmp_path}/run/study.db").best_value == max(
+        v[0] for _, _, _, v, *_ in found
+    )
 
 
 def test_cmaes_leaves_its_random_phase(tmp_path: Path) -> None:
@@ -104,40 +118,44 @@ def test_cmaes_leaves_its_random_phase(tmp_path: Path) -> None:
 
 def test_a_trial_waits_for_those_it_looks_at(tmp_path: Path) -> None:
     made = start(tmp_path / "run", lag=2)
-    ledger = Ledger(tmp_path / "run", made, space())
-    first, second = ledger.propose(), ledger.propose()
+    queue = TrialQueue(tmp_path / "run", made, space())
+    first, second = queue.propose(), queue.propose()
     assert first is not None and second is not None
-    assert ledger.propose() is None and not ledger.exhausted
-    ledger.finish(second.number, end(second, 9))
-    assert ledger.propose() is None, "trial 2 looks at trial 0, which still runs"
-    ledger.finish(first.number, end(first, 9))
-    assert ledger.propose() is not None
-    ledger.close()
+    assert queue.propose() is None and not queue.exhausted
+    queue.finish(second.number, end(second, 9))
+    assert queue.propose() is None, "trial 2 looks at trial 0, which still runs"
+    queue.finish(first.number, end(first, 9))
+    assert queue.propose() is not None
+    queue.close()
 
 
 def test_nothing_waits_where_nothing_looks_back(tmp_path: Path) -> None:
     made = start(tmp_path / "run", lag=1, sampler="random", scheduler="none")
-    ledger = Ledger(tmp_path / "run", made, space())
-    assert [p.number for p in (ledger.propose() for _ in range(12)) if p is not None] == list(range(12))
-    ledger.close()
+    queue = TrialQueue(tmp_path / "run", made, space())
+    assert [p.number for p in (queue.propose() for _ in range(12)) if p is not None] == list(range(12))
+    queue.close()
 
 
 def test_endings_and_states(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     made = start(folder, sampler="random", scheduler="none", trials=5)
-    ledger = Ledger(folder, made, space())
-    proposals = [ledger.propose() for _ in range(5)]
+    queue = TrialQueue(folder, made, space())
+    proposals = [queue.propose() for _ in range(5)]
     endings = [
-        Ending("completed", 9, None, {8: (0.1,), 9: (0.5,)}, {"global_accuracy": 0.4}, 3.0), Ending("scheduler", 1, None, {1: (0.2,)}),
-        Ending("diverged", 2, "train_loss stopped being a finite number in round 2.", {1: (0.1,)}), Ending("error", 0, "impossible."),
+        Ending("completed", 9, None, {8: (0.1,), 9: (0.5,)}, {"global_accuracy": 0.4}, 3.0),
+        Ending("scheduler", 1, None, {1: (0.2,)}),
+        Ending("diverged", 2, "train_loss stopped being a finite number in round 2.", {1: (0.1,)}),
+        Ending("error", 0, "impossible."),
         Ending("completed", 9, None, {}),
     ]
     for proposal, ending in zip(proposals, endings, strict=True):
         assert proposal is not None
-        ledger.finish(proposal.number, ending)
-        ledger.finish(proposal.number, dataclasses.replace(ending, stop_reason="error"))  # told twice: the first one stands
-    ledger.close()
-    trials = open_study(folder).trials
+        queue.finish(proposal.number, ending)
+        queue.finish(
+            proposal.number, dataclasses.replace(ending, stop_reason="error")
+        )  # told twice: the first one stands
+    queue.close()
+    trials = StudyFile(folder).study.trials
     assert [t.state.name for t in trials] == ["COMPLETE", "PRUNED", "FAIL", "FAIL", "FAIL"]
     assert [t.user_attrs["stop_reason"] for t in trials] == ["completed", "scheduler", "diverged", "error", "error"]
     assert trials[0].value == 0.5 and trials[0].intermediate_values == {8: 0.1, 9: 0.5}
@@ -149,13 +167,13 @@ def test_endings_and_states(tmp_path: Path) -> None:
 def test_failures_teach_the_sampler_and_break_nothing(tmp_path: Path, sampler: str) -> None:
     """Every configuration with alpha above 1 fails; later proposals avoid it."""
     made = start(tmp_path / "run", sampler=sampler, scheduler="none", trials=26, lag=1)
-    ledger = Ledger(tmp_path / "run", made, space())
+    queue = TrialQueue(tmp_path / "run", made, space())
     drawn = []
-    while (proposal := ledger.propose()) is not None:
+    while (proposal := queue.propose()) is not None:
         bad = proposal.values["alpha"] > 1  # type: ignore[operator]
         drawn.append(bad)
-        ledger.finish(proposal.number, Ending("diverged", 1, "x", {}) if bad else end(proposal, 9))
-    ledger.close()
+        queue.finish(proposal.number, Ending("diverged", 1, "x", {}) if bad else end(proposal, 9))
+    queue.close()
     assert len(drawn) == 26 and any(drawn)
     if sampler in ("tpe", "gp"):
         assert sum(drawn[-10:]) <= 3
@@ -163,15 +181,15 @@ def test_failures_teach_the_sampler_and_break_nothing(tmp_path: Path, sampler: s
 
 def test_a_trial_that_is_put_back_comes_next_with_its_share(tmp_path: Path) -> None:
     made = start(tmp_path / "run", trials=3)
-    ledger = Ledger(tmp_path / "run", made, space())
-    first, second = ledger.propose(), ledger.propose()
-    assert first is not None and second is not None and ledger.next_share() is None
-    ledger.again(first.number, (2.0, 0.5))
-    assert not ledger.exhausted and ledger.next_share() == (2.0, 0.5)
-    ledger.close()
-    ledger = Ledger(tmp_path / "run", made, space())  # a killed driver's successor knows it too
-    again = ledger.propose()
+    queue = TrialQueue(tmp_path / "run", made, space())
+    first, second = queue.propose(), queue.propose()
+    assert first is not None and second is not None and queue.next_share() is None
+    queue.again(first.number, (2.0, 0.5))
+    assert not queue.exhausted and queue.next_share() == (2.0, 0.5)
+    queue.close()
+    queue = TrialQueue(tmp_path / "run", made, space())  # a killed driver's successor knows it too
+    again = queue.propose()
     assert again == dataclasses.replace(first, resumed=True, share=(2.0, 0.5), rule=again.rule)  # type: ignore[union-attr]
-    assert open_study(tmp_path / "run").trials[0].state.name == "RUNNING"
-    assert ledger.propose().share is None  # type: ignore[union-attr]
-    ledger.close()
+    assert StudyFile(tmp_path / "run").study.trials[0].state.name == "RUNNING"
+    assert queue.propose().share is None  # type: ignore[union-attr]
+    queue.close()

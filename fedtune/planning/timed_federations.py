@@ -1,7 +1,8 @@
-"""Federations in processes of their own, run side by side and timed: what `--pack auto` judges by, and a round's typical cost.
+"""Federations run side by side, each in a process of its own, and timed: the measurements of `--pack auto`, and a
+round's typical cost.
 
-A process here is what a trial's process is: it imports the same, sets its threads the same and keeps memory the same. It
-reads one JSON line per order from its standard input and answers with one.
+Such a process is set up as a trial's process is: the same imports, the same number of threads, the same handling of
+freed memory. It reads one order per line of its standard input, as JSON, and answers each with a line of JSON.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from typing import Any
 from search_spaces.errors import UserError
 from search_spaces.parameter import Value
 
-#: An answer that has not come by then, in seconds, will not come. A round of the papers' largest setting takes minutes on a core.
+#: After so many seconds an answer is no longer waited for. A round of the papers' largest setting takes minutes on a
+#: core.
 PATIENCE = 3600.0
-#: At least so long, in seconds, and at least a whole round, is timed per arrangement.
+#: Each arrangement is timed for at least so many seconds, and for at least a whole round.
 WINDOW = 3.0
 MIB = 1 << 20
 
@@ -51,18 +53,35 @@ class OutOfMemory(Exception):
 class Federations:
     """So many processes of one configuration, given by all its `values`, as have been asked for; a context."""
 
-    def __init__(self, method: str, values: Mapping[str, Value], seeds: Sequence[int], *, device: str = "cpu", data_dir: str | None = None) -> None:
-        self._order = {"method": method, "values": dict(values), "seeds": list(seeds), "device": device, "data_dir": data_dir}
+    def __init__(
+        self,
+        method: str,
+        values: Mapping[str, Value],
+        seeds: Sequence[int],
+        *,
+        device: str = "cpu",
+        data_dir: str | None = None,
+    ) -> None:
+        self._order = {
+            "method": method,
+            "values": dict(values),
+            "seeds": list(seeds),
+            "device": device,
+            "data_dir": data_dir,
+        }
         self._processes: list[subprocess.Popen[str]] = []
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115  closed with the context
         self.footprint = Footprint(0, 0)
-        #: A round's cost on average over that of the rounds that are timed here, which leave out what is done every so many rounds only.
+        #: A round's cost on average over that of the rounds that are timed here, which leave out what is done every so
+        #: many rounds only.
         self.surcharge = 1.0
 
     def __enter__(self) -> Federations:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for process in self._processes:
             process.kill()
         for process in self._processes:
@@ -99,8 +118,17 @@ class Federations:
         if self._order["device"] == "cuda":
             environment["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
         process = subprocess.Popen(
-            [sys.executable, "-P", "-c", f"import sys; sys.path[:] = {path!r}; from fedtune.planning.federations import serve; serve()"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True, env=environment,
+            [
+                sys.executable,
+                "-P",
+                "-c",
+                f"import sys; sys.path[:] = {path!r}; from fedtune.planning.timed_federations import serve; serve()",
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            env=environment,
         )
         self._tell(process, {**self._order, "threads": threads})
         return process
@@ -114,26 +142,33 @@ class Federations:
     def _answer(self, process: subprocess.Popen[str]) -> dict[str, Any]:
         assert process.stdout is not None
         if not select.select([process.stdout], [], [], PATIENCE)[0]:
-            raise UserError(f"--pack auto has waited {PATIENCE / 60:.0f} minutes for one configuration in the middle of the space. "
-                            "Leave --pack out, or give --concurrency and --cpus-per-trial.")
+            raise UserError(
+                f"--pack auto has waited {PATIENCE / 60:.0f} minutes for one configuration in the middle of the space. "
+                "Leave --pack out, or give --concurrency and --cpus-per-trial."
+            )
         line = process.stdout.readline()
         if not line:
             if process.wait() == -9:
                 raise OutOfMemory
             self._errors.seek(0)
             last = (self._errors.read().strip().splitlines() or [f"exit code {process.returncode}"])[-1]
-            raise UserError(f"--pack auto could not run one configuration in the middle of the space: its process ended ({last}). "
-                            "Leave --pack out, or give --concurrency and --cpus-per-trial.")
+            raise UserError(
+                f"--pack auto could not run one configuration in the middle of the space: its process ended ({last}). "
+                "Leave --pack out, or give --concurrency and --cpus-per-trial."
+            )
         answer: dict[str, Any] = json.loads(line)
         if answer.get("out_of_memory"):
             raise OutOfMemory
         if "error" in answer:
-            raise UserError(f"--pack auto could not run one configuration in the middle of the space: {answer['error']}")
+            raise UserError(
+                f"--pack auto could not run one configuration in the middle of the space: {answer['error']}"
+            )
         return answer
 
 
 def rate(marks: Sequence[Sequence[float]]) -> float:
-    """Rounds per second of all together while all of them ran. `marks`: for each, when its first round began and each round ended."""
+    """Rounds per second of all together while all of them ran. `marks`: for each, when its first round began and each
+    round ended."""
     begin, end = max(own[0] for own in marks), min(own[-1] for own in marks)
     if end <= begin:  # not side by side at all: what each does alone
         return sum((len(own) - 1) / (own[-1] - own[0]) for own in marks)
@@ -146,15 +181,19 @@ def rate(marks: Sequence[Sequence[float]]) -> float:
 
 def intervals(values: Mapping[str, Value]) -> list[int]:
     """Every how many rounds a method does something more: its parameters called `…_interval`, above 1."""
-    return [value for name, value in values.items() if name.endswith("_interval") and isinstance(value, int) and value > 1]
+    return [
+        value for name, value in values.items() if name.endswith("_interval") and isinstance(value, int) and value > 1
+    ]
 
 
 def typical(simulation: Any, values: Mapping[str, Value]) -> tuple[float, float]:
-    """Seconds of a round on average over a trial of these `values`, and of one without what is done at intervals. `simulation` is one
-    of the same values but for `rounds`, which is 2, and has not begun.
+    """Seconds of a round on average over a trial of these `values`, and of one without what is done at intervals.
+    `simulation` is one of the same values but for `rounds`, which is 2, and has not begun.
 
-    The first round warms up; the second, being the last one planned, holds all that is done only every so many rounds: the
-    evaluation (`eval_every`) and what a method does at `intervals`. In a trial both are done every so many rounds and in the last."""
+    The first round warms up; the second, being the last one planned, holds all that is done only every so many rounds:
+    the evaluation (`eval_every`) and what a method does at `intervals`. In a trial both are done every so many rounds
+    and in the last."""
+
     def cost() -> tuple[float, float]:
         rows = simulation.step()
         measuring = sum(row["seconds_evaluation"] for row in rows)
@@ -199,30 +238,53 @@ def serve() -> None:
             process.use_gpu()
         values = order["values"]
         free, total = _gpu() if order["device"] == "cuda" else (0, 0)
-        simulation = Replicates(order["method"], {**values, "rounds": 2}, order["seeds"], device=order["device"], data_dir=order["data_dir"])
+        simulation = Replicates(
+            order["method"], {**values, "rounds": 2}, order["seeds"], device=order["device"], data_dir=order["data_dir"]
+        )
         mean, base = typical(simulation, values)
-        answer({**_peak(), "surcharge": mean / base if base > 0 else 1.0, "gpu": _reserved(order["device"]), "gpu_total": total, "gpu_free": free})
-        apart = intervals(values)
+        answer(
+            {
+                **_peak(),
+                "surcharge": mean / base if base > 0 else 1.0,
+                "gpu": _reserved(order["device"]),
+                "gpu_total": total,
+                "gpu_free": free,
+            }
+        )
         for line in sys.stdin:
             order = json.loads(line)
             process.set_threads(order["threads"])
-            while _is_heavy(simulation.round + 1, apart):
-                simulation.step()
-            marks = [time.monotonic()]
-            while len(marks) < 2 or marks[-1] - marks[0] < order["seconds"] and not _is_heavy(simulation.round + 1, apart):
-                simulation.step()
-                marks.append(time.monotonic())
-            answer({"marks": marks[1:] if len(marks) > 3 else marks})  # the first round of several may have had to warm up
+            answer({"marks": _timed(simulation, intervals(values), order["seconds"])})
     except UserError as error:
         answer({"error": " ".join(error.problems)})
     except Exception as error:
-        answer({"error": f"{type(error).__name__}: {error}".splitlines()[0], "out_of_memory": process.is_out_of_memory(error)})
+        answer(
+            {
+                "error": f"{type(error).__name__}: {error}".splitlines()[0],
+                "out_of_memory": process.is_out_of_memory(error),
+            }
+        )
+
+
+def _timed(simulation: Any, apart: Sequence[int], seconds: float) -> list[float]:
+    """Runs rounds for `seconds`, without those in which more is done; when the first began and when each ended."""
+    while _is_heavy(simulation.round + 1, apart):
+        simulation.step()
+    marks = [time.monotonic()]
+    while len(marks) < 2 or marks[-1] - marks[0] < seconds and not _is_heavy(simulation.round + 1, apart):
+        simulation.step()
+        marks.append(time.monotonic())
+    return marks[1:] if len(marks) > 3 else marks  # the first round of several may have had to warm up
 
 
 def _peak() -> dict[str, int]:
     """Bytes resident at the peak, and of these not shared."""
     with open("/proc/self/status", encoding="ascii") as file:
-        found = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in file if line.startswith(("VmHWM", "RssFile", "RssShmem"))}
+        found = {
+            line.split(":")[0]: int(line.split()[1]) * 1024
+            for line in file
+            if line.startswith(("VmHWM", "RssFile", "RssShmem"))
+        }
     return {"resident": found["VmHWM"], "private": found["VmHWM"] - found["RssFile"] - found["RssShmem"]}
 
 

@@ -6,8 +6,19 @@ from itertools import pairwise
 
 import pytest
 
-from fedtune.trials import schedulers
-from fedtune.trials.schedulers import Halving, History, Median, Never, ahead, default_grace, dominates, rule, rungs, value_at
+from fedtune.trials import early_stopping
+from fedtune.trials.early_stopping import (
+    Halving,
+    History,
+    Median,
+    Never,
+    ahead,
+    default_grace,
+    dominates,
+    rule,
+    rungs,
+    value_at,
+)
 
 
 def test_rungs_are_powers_in_the_first_two_thirds_of_the_planned_rounds() -> None:
@@ -18,7 +29,9 @@ def test_rungs_are_powers_in_the_first_two_thirds_of_the_planned_rounds() -> Non
     assert rungs(1, 1, 3) == []
 
 
-@pytest.mark.parametrize(("rounds", "expected"), [(1, 1), (2, 1), (3, 2), (9, 3), (10, 3), (100, 3), (200, 7), (1000, 37)])
+@pytest.mark.parametrize(
+    ("rounds", "expected"), [(1, 1), (2, 1), (3, 2), (9, 3), (10, 3), (100, 3), (200, 7), (1000, 37)]
+)
 def test_the_first_rung_is_the_third_round_or_a_27th(rounds: int, expected: int) -> None:
     assert default_grace(rounds, 3) == expected
 
@@ -67,14 +80,24 @@ def test_pareto_rank() -> None:
 
 
 def test_pareto_halving_keeps_the_first_front() -> None:
-    made = rule("asha", [History(9, {1: (0.9, 0.1)}), History(9, {1: (0.1, 0.9)}), History(9, {1: (0.2, 0.2)})], rounds=9, grace=1, reduction=3)
+    made = rule(
+        "asha",
+        [History(9, {1: (0.9, 0.1)}), History(9, {1: (0.1, 0.9)}), History(9, {1: (0.2, 0.2)})],
+        rounds=9,
+        grace=1,
+        reduction=3,
+    )
     assert not made.stops(1, {1: (0.5, 0.5)})
     assert made.stops(1, {1: (0.1, 0.1)})
 
 
 def test_median_of_running_means() -> None:
     # Running means at round 2: 0.2, 0.4, 0.6; the median is 0.4.
-    histories = [History(9, {1: (0.1,), 2: (0.3,)}), History(9, {1: (0.3,), 2: (0.5,)}), History(9, {1: (0.5,), 2: (0.7,)})]
+    histories = [
+        History(9, {1: (0.1,), 2: (0.3,)}),
+        History(9, {1: (0.3,), 2: (0.5,)}),
+        History(9, {1: (0.5,), 2: (0.7,)}),
+    ]
     made = rule("median", histories, rounds=9, grace=2, reduction=3)
     assert isinstance(made, Median)
     assert made.medians[2] == pytest.approx(0.4)
@@ -84,7 +107,7 @@ def test_median_of_running_means() -> None:
 
 
 def test_median_waits_for_enough_trials() -> None:
-    histories = [History(9, {1: (1.0,)})] * (schedulers.MEDIAN_TRIALS - 1)
+    histories = [History(9, {1: (1.0,)})] * (early_stopping.MEDIAN_TRIALS - 1)
     assert not rule("median", histories, rounds=9, grace=1, reduction=3).stops(1, {1: (0.0,)})
 
 

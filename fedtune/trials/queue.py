@@ -1,4 +1,5 @@
-"""Who proposes the next configuration, and what the study remembers. Knows Optuna, and nothing of Ray.
+"""Which trial comes next: one that was interrupted, or a new one that the sampler proposes. Knows Optuna, and nothing
+of Ray.
 
 Trial n is proposed, and later stopped, by what trials 0 … n - lag did and by nothing else; it waits until all of those
 have finished. Its sampler is made fresh, seeded by (seed, n), and asked on a view of the study that holds just them.
@@ -6,10 +7,11 @@ So a search is one fixed sequence of trials, whatever ran side by side and howev
 bounds how many trials can run at once; where neither sampler nor scheduler looks back, nothing waits.
 
 What a sampler is shown of a trial that did not run to its end:
-    TPE, CMA-ES         a stopped trial as stopped, with its last value; a diverged or failed one as stopped at once, the worst there is
-    GP, NSGA-II         they read complete trials only: a stopped one counts as complete with its last value, a diverged or
-                        failed one with the worst value seen. With several metrics a stopped trial is not shown, as its
-                        unspent rounds and bytes would look like a virtue.
+    TPE, CMA-ES         a stopped trial as stopped, with its last value; a diverged or failed one as stopped at once,
+                        the worst there is GP, NSGA-II         they read complete trials only: a stopped one counts as
+                        complete with its last value, a diverged or
+                        failed one with the worst value seen. With several metrics a stopped trial is not shown, as the
+                        rounds and bytes it did not spend would make it look good.
 """
 
 from __future__ import annotations
@@ -22,14 +24,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedtune.record.study import engine, open_study, quiet_optuna, sync
+from fedtune.record.study import StudyFile, quiet_optuna
+from fedtune.trials.early_stopping import History, Rule, rule
 from fedtune.trials.samplers import make_sampler
-from fedtune.trials.schedulers import History, Rule, rule
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value
 
 if TYPE_CHECKING:
-    from optuna import Study
     from optuna.trial import FrozenTrial
 
     from fedtune.record.experiment import Experiment
@@ -49,21 +50,22 @@ class Proposal:
     share: tuple[float, float] | None = None
 
 
-class Ledger:
-    """The study of one run and what comes next. One process at a time holds one (`record.lock`)."""
+class TrialQueue:
+    """The trials of one run: those that have ended, those that run, and the next one. One process at a time holds one
+    (`fedtune.record.run_directory.lock`)."""
 
     def __init__(self, folder: Path, experiment: Experiment, space: Space) -> None:
         from optuna.trial import TrialState
 
-        self.folder, self.experiment, self.space = folder, experiment, space
-        self.study: Study = open_study(folder)
+        self.experiment, self.space = experiment, space
+        self._study = StudyFile(folder)
         self._signs = [1.0 if METRICS[name].direction == "maximize" else -1.0 for name in experiment.metric]
         self._grid = space.grid_points() if experiment.sampler == "grid" else []
-        self._trials: dict[int, FrozenTrial] = {t.number: t for t in self.study.get_trials(deepcopy=False)}
-        self._ids = {number: trial._trial_id for number, trial in self._trials.items()}
+        self._trials: dict[int, FrozenTrial] = {t.number: t for t in self._study.trials()}
         self._reported = {number: set(trial.intermediate_values) for number, trial in self._trials.items()}
-        #: Left running by a driver that ended; run again, oldest first, before anything new.
-        self._orphans = sorted(number for number, trial in self._trials.items() if trial.state == TrialState.RUNNING)
+        #: Trials to go on with, oldest first, before anything new: left running by a driver that ended, or put back
+        #: here.
+        self._waiting = sorted(number for number, trial in self._trials.items() if trial.state == TrialState.RUNNING)
 
     # -- proposing -------------------------------------------------------------------------------------------------
 
@@ -75,7 +77,7 @@ class Ledger:
     @property
     def exhausted(self) -> bool:
         """Whether every trial of the budget has been proposed."""
-        return not self._orphans and self.started >= self.experiment.trials
+        return not self._waiting and self.started >= self.experiment.trials
 
     @property
     def finished(self) -> bool:
@@ -90,13 +92,13 @@ class Ledger:
         """The next trial; None while it has to wait for others, or when there is none left (`exhausted`)."""
         if self.exhausted:
             return None
-        resumed = bool(self._orphans)
-        number = self._orphans[0] if resumed else self.started
+        resumed = bool(self._waiting)
+        number = self._waiting[0] if resumed else self.started
         known = self._known(number)
         if known is None:
             return None
         if resumed:
-            self._orphans.pop(0)
+            self._waiting.pop(0)
         else:
             self._create(number, known)
         values = self.space.values(self._trials[number].params)
@@ -104,7 +106,7 @@ class Ledger:
 
     def next_share(self) -> tuple[float, float] | None:
         """The share that the next proposal will ask for, where it is not the usual one."""
-        return self._share(self._orphans[0]) if self._orphans else None
+        return self._share(self._waiting[0]) if self._waiting else None
 
     def _share(self, number: int) -> tuple[float, float] | None:
         found = self._trials[number].user_attrs.get("share")
@@ -138,7 +140,8 @@ class Ledger:
             warnings.simplefilter("ignore", category=UserWarning)
             view = optuna.create_study(
                 directions=[METRICS[name].direction for name in self.experiment.metric],
-                sampler=make_sampler(self.experiment.sampler, self.experiment.seed, number), pruner=optuna.pruners.NopPruner(),
+                sampler=make_sampler(self.experiment.sampler, self.experiment.seed, number),
+                pruner=optuna.pruners.NopPruner(),
             )
             view.add_trials([shown for shown in self._shown(known) if shown is not None])
             if self._grid:
@@ -149,9 +152,15 @@ class Ledger:
         attributes = {key: value for key, value in proposed.system_attrs.items() if key != "fixed_params"}
         # A final run's seed belongs to the trial; a search's seeds are the experiment's.
         user = {"seed": self.experiment.seeds[number]} if self.experiment.kind == "run" else {}
-        self.study.add_trial(optuna.trial.create_trial(
-            state=optuna.trial.TrialState.RUNNING, params=proposed.params, distributions=proposed.distributions, system_attrs=attributes, user_attrs=user,
-        ))
+        self._study.add(
+            optuna.trial.create_trial(
+                state=optuna.trial.TrialState.RUNNING,
+                params=proposed.params,
+                distributions=proposed.distributions,
+                system_attrs=attributes,
+                user_attrs=user,
+            )
+        )
         self._remember(number)
 
     def _shown(self, known: Sequence[FrozenTrial]) -> list[FrozenTrial | None]:
@@ -176,23 +185,33 @@ class Ledger:
                 state, values = TrialState.PRUNED, None
             if state == TrialState.PRUNED:
                 values = None
-            shown.append(create_trial(
-                state=state, values=values, params=trial.params, distributions=trial.distributions,
-                system_attrs=trial.system_attrs, intermediate_values=last,
-            ) if state in (TrialState.COMPLETE, TrialState.PRUNED) else None)
+            shown.append(
+                create_trial(
+                    state=state,
+                    values=values,
+                    params=trial.params,
+                    distributions=trial.distributions,
+                    system_attrs=trial.system_attrs,
+                    intermediate_values=last,
+                )
+                if state in (TrialState.COMPLETE, TrialState.PRUNED)
+                else None
+            )
         return shown
 
     # -- remembering -----------------------------------------------------------------------------------------------
 
     def report(self, number: int, round_: int, values: Sequence[float] | None) -> None:
-        """A round's values. Reporting a round twice, or an unmeasured one, changes nothing. (Optuna keeps curves for one metric only.)"""
+        """A round's values. Reporting a round twice, or an unmeasured one, changes nothing. (Optuna keeps curves for
+        one metric only.)"""
         if values is None or len(values) != 1 or round_ in self._reported[number]:
             return
-        self.study._storage.set_trial_intermediate_value(self._ids[number], round_, float(values[0]))
+        self._study.set_value(number, round_, float(values[0]))
         self._reported[number].add(round_)
 
     def finish(self, number: int, ending: Ending) -> None:
-        """Writes what became of a trial. One that was interrupted stays to be resumed; one that has ended stays as it is."""
+        """Writes what became of a trial. One that was interrupted stays to be resumed; one that has ended stays as it
+        is."""
         from optuna.trial import TrialState
 
         if self._trials[number].state.is_finished():
@@ -202,40 +221,44 @@ class Ledger:
         reason, error = ending.stop_reason, ending.error
         final = list(ending.curve[max(ending.curve)]) if ending.curve else None
         if reason == "completed" and final is None:
-            reason, error = "error", f"{' and '.join(self.experiment.metric)} was never measured in {ending.round} rounds."
-        attributes: dict[str, Any] = {"stop_reason": reason, "rounds": ending.round, "seconds": round(ending.seconds, 3)}
+            reason, error = (
+                "error",
+                f"{' and '.join(self.experiment.metric)} was never measured in {ending.round} rounds.",
+            )
+        attributes: dict[str, Any] = {
+            "stop_reason": reason,
+            "rounds": ending.round,
+            "seconds": round(ending.seconds, 3),
+        }
         if error:
             attributes["error"] = error
         if len(self._signs) > 1:
             attributes["curve"] = json.dumps({str(r): list(v) for r, v in ending.curve.items()})
         attributes |= {f"metric:{name}": value for name, value in ending.means.items()}
         for key, value in attributes.items():
-            self.study._storage.set_trial_user_attr(self._ids[number], key, value)
+            self._study.set_attribute(number, key, value)
         if reason != "interrupted":
             state = {"completed": TrialState.COMPLETE, "scheduler": TrialState.PRUNED}.get(reason, TrialState.FAIL)
-            self.study.tell(number, values=final if state == TrialState.COMPLETE else None, state=state)
-            sync(self.folder)
+            self._study.end(number, state, final if state == TrialState.COMPLETE else None)
         self._remember(number)
 
     def again(self, number: int, share: tuple[float, float] | None) -> None:
-        """Puts a trial that could not go on back in front of those to come, with `share` of the machine (None: as before). The
-        study never sees a failure."""
+        """Puts a trial that could not go on back in front of those to come, with `share` of the machine (None: as
+        before). The study never sees a failure."""
         if share is not None:
-            self.study._storage.set_trial_user_attr(self._ids[number], "share", list(share))
+            self._study.set_attribute(number, "share", list(share))
             self._remember(number)
-        self._orphans = sorted({*self._orphans, number})
+        self._waiting = sorted({*self._waiting, number})
 
     def mark(self, number: int, reason: str) -> None:
         """Notes why a trial that did not end stands still."""
-        self.study._storage.set_trial_user_attr(self._ids[number], "stop_reason", reason)
+        self._study.set_attribute(number, "stop_reason", reason)
 
     def _remember(self, number: int) -> None:
-        trial = self.study.get_trials(deepcopy=False)[number]
+        trial = self._study.trials()[number]
         self._trials[number] = trial
-        self._ids[number] = trial._trial_id
         self._reported[number] = set(trial.intermediate_values)
 
     def close(self) -> None:
         """Lets go of the study's file."""
-        self.study._storage.remove_session()
-        engine(self.study).dispose()
+        self._study.close()

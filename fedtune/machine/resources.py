@@ -14,8 +14,8 @@ from pathlib import Path
 
 from search_spaces.errors import Shown, sentence
 
-#: Trial n looks at trials 0 … n - LAG unless told otherwise. It follows neither from the machine nor from the length of the
-#: search, as it decides what is proposed: the same request gives the same record everywhere.
+#: Trial n looks at trials 0 … n - LAG unless told otherwise. It follows neither from the machine nor from the length of
+#: the search, as it decides what is proposed: the same request gives the same record everywhere.
 LAG = 4
 #: Trials that share a GPU by default; small models leave most of one idle.
 TRIALS_PER_GPU = 4
@@ -82,14 +82,18 @@ def crowding(concurrency: int, threads: int, cores: int) -> str | None:
     if concurrency * threads <= cores:
         return None
     if threads > 1:
-        return (f"{concurrency} trials at once with {threads} threads each are {concurrency * threads} threads on {cores} cores, which can make all of them "
-                f"several times slower (measured: up to 7.6). Better: --concurrency {max(1, cores // threads)}.")
-    return f"{concurrency} trials at once take turns on {cores} core{'s' * (cores > 1)}; they need more memory and are no faster than --concurrency {cores}."
+        return (
+            f"{concurrency} trials at once with {threads} threads each are {concurrency * threads} threads on "
+            f"{cores} cores, which can make all of them "
+            f"several times slower (measured: up to 7.6). Better: --concurrency {max(1, cores // threads)}."
+        )
+    turns = f"{concurrency} trials at once take turns on {cores} core{'s' * (cores > 1)}"
+    return f"{turns}; they need more memory and are no faster than --concurrency {cores}."
 
 
 def larger(share: tuple[float, float], cores: float) -> tuple[float, float] | None:
-    """The share (cores, GPUs) at which a trial goes on that ran out of memory with `share`: twice the part of a GPU, up to a whole
-    one; without a GPU all `cores`, so that nothing runs beside it. None where there is no larger one."""
+    """The share (cores, GPUs) at which a trial goes on that ran out of memory with `share`: twice the part of a GPU, up
+    to a whole one; without a GPU all `cores`, so that nothing runs beside it. None where there is no larger one."""
     cpus, gpus = share
     if gpus > 0:
         return (cpus, min(1.0, 2 * gpus)) if gpus < 1 else None
@@ -97,19 +101,22 @@ def larger(share: tuple[float, float], cores: float) -> tuple[float, float] | No
 
 
 def pack(
-    here: Machine | None, problems: list[str], *, trials: int, lag: int | None, looks_back: bool,
-    concurrency: int | None = None, cpus: float | None = None, gpus: float | None = None,
+    here: Machine | None,
+    problems: list[str],
+    *,
+    trials: int,
+    lag: int | None,
+    looks_back: bool,
+    concurrency: int | None = None,
+    cpus: float | None = None,
+    gpus: float | None = None,
 ) -> tuple[Packing, int]:
     """The packing and the search's lag. What cannot be is appended to `problems`.
 
     here: None is a cluster that is joined later; shares are then taken as asked for, and Ray places what fits.
     lag: as asked for; None is `LAG`. No more trials run at once than that, where trials look back."""
     room_to_look_back = LAG if lag is None else lag
-    for name, value in (("concurrency", concurrency), ("cpus-per-trial", cpus), ("gpus-per-trial", gpus), ("lag", lag)):
-        whole = name in ("concurrency", "lag")
-        if value is not None and (not math.isfinite(value) or (value < 1 if whole else value < 0 if name == "gpus-per-trial" else value <= 0)):
-            must = "a whole number of at least 1" if whole else "a number of at least 0" if name == "gpus-per-trial" else "a number above 0"
-            problems.append(sentence(name, must, value, f"--{name}"))
+    _check_amounts(problems, concurrency=concurrency, cpus=cpus, gpus=gpus, lag=lag)
     if problems:
         return Packing(1, 1.0, 0.0), room_to_look_back
     if here is None:
@@ -118,28 +125,64 @@ def pack(
         here, concurrency = Machine(at_once * math.ceil(cpus), at_once * math.ceil(gpus)), at_once
     if gpus is None:
         gpus = 1 / TRIALS_PER_GPU if here.gpus else 0.0
+    _check_fit(here, cpus, gpus, problems)
+    share = cpus if cpus is not None else 1.0
+    room = _room(here, share, gpus)
+    if concurrency is None:
+        concurrency = min(room, trials, room_to_look_back) if looks_back else min(room, trials)
+    elif cpus is not None and concurrency > room:
+        each = f"{share:g} of {here.cores} cores" + (f" and {gpus:g} GPU" if gpus else "")
+        problems.append(sentence("concurrency", f"at most {room} with {each} per trial", concurrency, "--concurrency"))
+    elif gpus > 0 and concurrency > room and gpus * concurrency > here.gpus:
+        problems.append(
+            sentence("concurrency", f"at most {room} with {gpus:g} GPU per trial", concurrency, "--concurrency")
+        )
+    elif concurrency * share > here.cores:
+        share = here.cores / concurrency
+    if looks_back and concurrency > room_to_look_back:
+        fix = f"Give --lag {concurrency} as well; it changes what is proposed."
+        problems.append(
+            sentence("concurrency", f"at most the lag, {room_to_look_back}", concurrency, "--concurrency", fix)
+        )
+    return Packing(concurrency, share, gpus), room_to_look_back
+
+
+def _check_amounts(
+    problems: list[str], *, concurrency: int | None, cpus: float | None, gpus: float | None, lag: int | None
+) -> None:
+    """Each number that was asked for, by itself."""
+    asked = (
+        ("concurrency", concurrency, 1, "a whole number of at least 1"),
+        ("cpus-per-trial", cpus, None, "a number above 0"),
+        ("gpus-per-trial", gpus, 0, "a number of at least 0"),
+        ("lag", lag, 1, "a whole number of at least 1"),
+    )
+    for name, value, least, must in asked:
+        if value is not None and not (math.isfinite(value) and (value > 0 if least is None else value >= least)):
+            problems.append(sentence(name, must, value, f"--{name}"))
+
+
+def _check_fit(here: Machine, cpus: float | None, gpus: float, problems: list[str]) -> None:
+    """Whether one trial fits on the machine."""
     if gpus > here.gpus:
         must = f"at most {here.gpus}, the GPUs there are" if here.gpus else "0, as no GPU was found"
         problems.append(sentence("gpus-per-trial", must, Shown(f"{gpus:g}"), "--gpus-per-trial"))
     elif gpus > 1 and gpus != int(gpus):
-        problems.append(sentence("gpus-per-trial", "a whole number where it is above 1", Shown(f"{gpus:g}"), "--gpus-per-trial"))
+        problems.append(
+            sentence("gpus-per-trial", "a whole number where it is above 1", Shown(f"{gpus:g}"), "--gpus-per-trial")
+        )
     if cpus is not None and cpus > here.cores:
-        problems.append(sentence("cpus-per-trial", f"at most {here.cores}, the cores there are", Shown(f"{cpus:g}"), "--cpus-per-trial"))
-    share = cpus if cpus is not None else 1.0
-    room = max(1, int(here.cores / share + 1e-9))
+        problems.append(
+            sentence(
+                "cpus-per-trial", f"at most {here.cores}, the cores there are", Shown(f"{cpus:g}"), "--cpus-per-trial"
+            )
+        )
+
+
+def _room(here: Machine, cpus: float, gpus: float) -> int:
+    """How many trials of that size the machine has room for; at least one."""
+    room = max(1, int(here.cores / cpus + 1e-9))
     if gpus > 0:
         per_gpu = int(1 / gpus + 1e-9) if gpus <= 1 else 0
         room = min(room, max(1, here.gpus * per_gpu if per_gpu else here.gpus // int(gpus)))
-    if concurrency is None:
-        concurrency = min(room, trials, room_to_look_back) if looks_back else min(room, trials)
-    elif cpus is not None and concurrency > room:
-        problems.append(sentence("concurrency", f"at most {room} with {share:g} of {here.cores} cores" + (f" and {gpus:g} GPU" if gpus else "") + " per trial",
-                                 concurrency, "--concurrency"))
-    elif gpus > 0 and concurrency > room and gpus * concurrency > here.gpus:
-        problems.append(sentence("concurrency", f"at most {room} with {gpus:g} GPU per trial", concurrency, "--concurrency"))
-    elif concurrency * share > here.cores:
-        share = here.cores / concurrency
-    if looks_back and concurrency > room_to_look_back:
-        problems.append(sentence("concurrency", f"at most the lag, {room_to_look_back}", concurrency, "--concurrency",
-                                 f"Give --lag {concurrency} as well; it changes what is proposed."))
-    return Packing(concurrency, share, gpus), room_to_look_back
+    return room

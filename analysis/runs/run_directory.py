@@ -1,0 +1,96 @@
+"""Opens run directories: everything that looks at finished or live runs starts here, with `load`.
+
+The reader relies on nothing but the folder, which may have been moved, unzipped or made read-only, or may be written to
+by a driver right now. Names of files and fields are in `search_spaces.run_folder`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from analysis.runs.mappings import read_json, read_yaml
+from analysis.runs.run import Run
+from analysis.runs.study import read_study
+from search_spaces import run_folder
+from search_spaces.errors import UserError, sentence
+
+#: One run directory or several.
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+def load(path: str | os.PathLike[str]) -> Run:
+    """The run at `path`. Raises `UserError` where that is no run directory or one of a later version."""
+    folder = Path(path).expanduser()
+    if folder.is_file() and folder.name in (run_folder.EXPERIMENT, run_folder.STUDY, run_folder.SPACE):
+        folder = folder.parent
+    what = f"The run {str(path)!r}"
+    if not folder.is_dir():
+        raise UserError(f"There is no run {str(path)!r}: that is not a directory. {_beside(folder)}")
+    missing = [name for name in (run_folder.EXPERIMENT, run_folder.STUDY) if not (folder / name).is_file()]
+    if missing:
+        inner = sorted(p.parent.name for p in folder.glob(f"*/{run_folder.EXPERIMENT}"))
+        hint = f" It holds runs: {', '.join(inner[:5])}." if inner else ""
+        raise UserError(
+            f"{what} is not a run directory: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} "
+            f"missing.{hint}"
+        )
+    experiment = read_yaml(folder / run_folder.EXPERIMENT)
+    version = experiment.get("version", run_folder.VERSION)
+    if not isinstance(version, int) or version > run_folder.VERSION:
+        raise UserError(
+            sentence(
+                "version",
+                f"at most {run_folder.VERSION}",
+                version,
+                str(folder / run_folder.EXPERIMENT),
+                "It was written by a later fedtune: upgrade to read it.",
+            )
+        )
+    space = read_json(folder / run_folder.SPACE, missing={})
+    directions, frozen = read_study(folder / run_folder.STUDY)
+    metrics = experiment.get("metric") or space.get("metric") or ["val_global_accuracy"]
+    metrics = [metrics] if isinstance(metrics, str) else list(metrics)
+    metrics += [f"objective {i}" for i in range(len(metrics), len(directions))]
+    provenance = read_json(folder / run_folder.PROVENANCE, missing={})
+    return Run(folder.resolve(), experiment, space, provenance, directions, tuple(metrics[: len(directions)]), frozen)
+
+
+def _beside(folder: Path) -> str:
+    """The runs that stand where one was looked for."""
+    near = (
+        sorted(p.parent.name for p in folder.parent.glob(f"*/{run_folder.EXPERIMENT}"))
+        if folder.parent.is_dir()
+        else []
+    )
+    return (
+        f"Runs in {folder.parent.resolve()}: {', '.join(near[:8])}."
+        if near
+        else "Give the folder a search wrote, such as runs/dfrd-alpha_lambda."
+    )
+
+
+def load_all(paths: Paths) -> list[Run]:
+    """One or several runs, opened. Raises one `UserError` with the problems of all."""
+    listed = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    if not listed:
+        raise UserError("A run must be given, got none. Give the folder a search wrote.")
+    runs: list[Run] = []
+    problems: list[str] = []
+    for path in listed:
+        try:
+            runs.append(load(path))
+        except UserError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise UserError(*problems)
+    return runs
+
+
+def names(runs: Sequence[Run]) -> list[str]:
+    """One distinct name per run: the folder's name, with as much of its path as it takes, then a number."""
+    found = [run.name for run in runs]
+    if len(set(found)) < len(found):
+        found = [f"{run.path.parent.name}/{run.name}" for run in runs]
+    return [name if found.count(name) == 1 else f"{name} #{i + 1}" for i, name in enumerate(found)]

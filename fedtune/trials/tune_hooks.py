@@ -1,0 +1,68 @@
+"""What Ray Tune asks while it runs trials: a `Searcher` for the next one, a `Stopper` for whether to end. Both hand on
+to a session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from ray.tune.search import Searcher
+from ray.tune.stopper import Stopper
+
+
+class Session(Protocol):
+    """Who answers."""
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None: ...
+
+    def result(self, trial_id: str, result: Mapping[str, Any]) -> None: ...
+
+    def complete(self, trial_id: str, result: Mapping[str, Any] | None, error: bool) -> None: ...
+
+    def must_end(self) -> bool: ...
+
+
+class AskSession(Searcher):
+    """The next trial is what the session suggests."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session = session
+
+    def suggest(self, trial_id: str) -> Any:  # Ray declares no `FINISHED`
+        return self._session.suggest(trial_id)
+
+    def set_search_properties(self, *args: Any, **kwargs: Any) -> bool:
+        return True
+
+    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+        self._session.result(trial_id, result)
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        self._session.complete(trial_id, result, error)
+
+    def save(self, checkpoint_path: str) -> None:
+        Path(checkpoint_path).touch()
+
+    def restore(self, checkpoint_path: str) -> None:
+        raise NotImplementedError("a run is resumed from its own directory")
+
+    def __reduce__(self) -> Any:  # Ray pickles its configuration once at the start and never reads it back here
+        return Searcher, ()
+
+
+class StopWithSession(Stopper):
+    """No trial is stopped from here; all end when the session must."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        return self._session.must_end()
+
+    def __reduce__(self) -> Any:
+        return dict, ()
