@@ -186,7 +186,7 @@ def _longer(folder: Path, trials: int) -> Experiment:
 def result_of(folder: Path, outcome: driver.Outcome, seconds: float = 0.0) -> Result:
     """Reads the run back."""
     run = load(folder)
-    counts = Counter(trial.state.name for trial in run.frozen)
+    counts = dict(Counter(trial.state.name for trial in run.frozen))  # plain, as `asdict` cannot copy a Counter
     best = None if run.best is None else Best.of(run, run.best)
     return Result(folder, counts, best, outcome.finished, outcome.interrupted, outcome.out_of_time, seconds)
 

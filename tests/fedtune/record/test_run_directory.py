@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import json
 import os
 import subprocess
 import sys
@@ -12,11 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from fedtune.api.search import result_of
 from fedtune.api.status import status
 from fedtune.console import progress
 from fedtune.console.progress import ProgressDisplay, duration
 from fedtune.record import run_directory as record
 from fedtune.record.study import StudyFile
+from fedtune.trials.driver import Outcome
 from fedtune.trials.queue import TrialQueue
 from search_spaces import run_folder
 from search_spaces.errors import UserError
@@ -107,6 +110,19 @@ def test_status_of_a_run_that_was_cut_short(tmp_path: Path) -> None:
     assert [(t["trial"], t["round"]) for t in found["running"]] == [(1, 3)]
     assert found["best"]["values"] == {"val_global_accuracy": 0.5}
     queue.close()
+
+
+def test_a_result_is_plain_data(tmp_path: Path) -> None:
+    made = start(tmp_path / "run", trials=2)
+    queue = TrialQueue(tmp_path / "run", made, space())
+    first, _ = queue.propose(), queue.propose()
+    assert first is not None
+    queue.finish(first.number, Ending("completed", 9, None, {9: (0.5,)}))
+    queue.close()
+    found = json.loads(json.dumps(result_of(tmp_path / "run", Outcome(finished=False)).to_json()))
+    assert found["counts"] == {"COMPLETE": 1, "RUNNING": 1}
+    assert (found["best"]["number"], found["best"]["values"]) == (0, {"val_global_accuracy": 0.5})
+    assert found["best"]["params"] == dict(first.values)
 
 
 def watch(**changes: object) -> ProgressDisplay:
