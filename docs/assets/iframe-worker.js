@@ -1,4 +1,4 @@
-/* iframe-worker 1.0.4, https://www.npmjs.com/package/iframe-worker (shim/index.js), MIT licence,
+/* iframe-worker 1.0.4 (its file shim/index.js, unchanged), MIT licence,
    Copyright (c) 2020-2022 Martin Donath. Browsers start no worker from a file, so the search of a site that is opened from
    the disk runs in a hidden frame; elsewhere this does nothing.
 

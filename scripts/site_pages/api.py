@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import inspect
 import pkgutil
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Mapping
 
 import fedtune
 from site_pages.markup import page
 
-_ROW = re.compile(r"^\| `([\w.]+)(\.\*)?` \|", re.MULTILINE)
+_ROW = re.compile(r"^\| `([\w.]+)(\.\*)?` \| (.+) \|$", re.MULTILINE)
 #: Modules that have better pages than their docstrings: the methods', and the figures'.
 ELSEWHERE = ("trainables.methods.", "analysis.figures.")
 
 
-def modules(public_api: str) -> list[str]:
-    """The modules that the table of docs/public-api.md names, in its order, each `*` written out."""
-    found: list[str] = []
-    for name, star in _ROW.findall(public_api):
-        found += [f"{name}.{info}" for info in _below(name)] if star else [name]
+def modules(public_api: str) -> dict[str, list[str]]:
+    """The modules of the table in docs/public-api.md, each `*` written out, with the names that it gives of each."""
+    found: dict[str, list[str]] = {}
+    for name, star, text in _ROW.findall(public_api):
+        for module in [f"{name}.{below}" for below in _below(name)] if star else [name]:
+            found[module] = re.findall(r"`(\w+)`", text)
     return found
 
 
@@ -28,17 +31,23 @@ def _below(package: str) -> list[str]:
     return [info.name for info in pkgutil.iter_modules(path) if not info.name.startswith("_")]
 
 
-def pages(modules: Iterable[str]) -> dict[str, str]:
+def pages(modules: Mapping[str, Collection[str]]) -> dict[str, str]:
     """`api/<module>.md` for each of them that has no page of another kind."""
     return {
-        f"api/{name}.md": _functions() if name == "fedtune" else _module(name)
-        for name in modules
+        f"api/{name}.md": _functions() if name == "fedtune" else _module(name, names)
+        for name, names in modules.items()
         if not name.startswith(ELSEWHERE)
     }
 
 
-def _module(name: str) -> str:
-    return page(name, f"::: {name}\n    options: {{show_root_heading: false, show_root_toc_entry: false}}")
+def _module(name: str, names: Collection[str]) -> str:
+    """The module's own names, then those of `names` that it imports; where it has `__all__`, mkdocstrings adds them."""
+    tree = ast.parse(inspect.getsource(importlib.import_module(name)))
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+    origin = {alias.asname or alias.name: f"{node.module}.{alias.name}" for node in imports for alias in node.names}
+    own = f"::: {name}\n    options: {{show_root_heading: false, show_root_toc_entry: false}}"
+    listed = any(isinstance(node, ast.Assign) and "__all__" in ast.unparse(node.targets[0]) for node in tree.body)
+    return page(name, own, *([] if listed else [f"::: {origin[found]}" for found in names if found in origin]))
 
 
 def _functions() -> str:
@@ -48,5 +57,4 @@ def _functions() -> str:
         function = getattr(fedtune, name)
         options = f'{{heading: "fedtune.{name}", toc_label: "{name}"}}'
         parts.append(f"::: {function.__module__}.{function.__qualname__}\n    options: {options}")
-    doc = (fedtune.__doc__ or "").strip()
-    return page("fedtune", doc, *parts)
+    return page("fedtune", (fedtune.__doc__ or "").strip(), *parts)

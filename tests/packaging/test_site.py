@@ -57,6 +57,14 @@ def test_every_public_module_has_a_page() -> None:
         assert {f"api/{module}.md", f"methods/{name}.md"} & made or module.startswith("analysis.figures."), module
 
 
+def test_a_name_from_another_file_is_shown_where_it_is_public(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "facade.py").write_text("from facade_behind import Thing as Thing, other\n\ndef own(): ...\n")
+    (tmp_path / "facade_behind.py").write_text("Thing = int\nother = str\n")
+    made = api.pages({"facade": ["Thing", "own"]})["api/facade.md"]
+    assert re.findall("^::: (.+)$", made, re.MULTILINE) == ["facade", "facade_behind.Thing"]
+
+
 @pytest.mark.parametrize(
     "text",
     [

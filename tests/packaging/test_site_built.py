@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlparse
 
 import choreographer
 import pytest
-from site_pages import links
+from site_pages import api, links
 
 import fedtune
 from trainables import registry
@@ -27,6 +27,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 METHODS = list(registry.methods())
+PUBLIC = (ROOT / "docs" / "public-api.md").read_text(encoding="utf-8")
 TAKEN = (
     "fedtune",
     "search_spaces",
@@ -53,7 +54,7 @@ FETCHES = {
 
 
 class Page(HTMLParser):
-    """What a page fetches, where its links lead, the names a link can lead to, and its words."""
+    """What a page fetches, where its links lead, the names a link can lead to, its words, and what its headings say."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -61,18 +62,25 @@ class Page(HTMLParser):
         self.links: list[str] = []
         self.names: set[str] = set()
         self.words = ""
+        self.headings: set[str] = set()
+        self.heading = False
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         found = {name: value or "" for name, value in attrs}
         self.names |= {found["id"]} if "id" in found else set()
+        self.heading = self.heading or tag in ("h2", "h3")
         if tag in FETCHES and FETCHES[tag] in found:
             self.fetched.append(found[FETCHES[tag]])
         if tag == "a" and "href" in found:
             self.links.append(found["href"])
 
+    def handle_endtag(self, tag: str) -> None:
+        self.heading = self.heading and tag not in ("h2", "h3")
+
     def handle_data(self, data: str) -> None:
         self.words += data
+        self.headings |= {data.strip()} if self.heading else set()
 
 
 def make(folder: Path, site: Path) -> subprocess.CompletedProcess[str]:
@@ -118,6 +126,14 @@ def test_a_methods_page_has_its_equations_and_every_declared_parameter(method: s
         assert row["key"] in text
     for space in fedtune.spaces(method):
         assert space["name"] in pages[f"methods/{method}.html"].names and space["title"] in text
+
+
+@pytest.mark.parametrize(("module", "names"), api.modules(PUBLIC).items())
+def test_every_public_name_is_explained(module: str, names: list[str], pages: dict[str, Page]) -> None:
+    if module.startswith(api.ELSEWHERE):
+        return
+    headings = pages[f"api/{module}.html"].headings
+    assert [name for name in names if name not in headings and f"{module}.{name}" not in headings] == []
 
 
 def test_every_link_leads_somewhere(site: Path, pages: dict[str, Page]) -> None:
