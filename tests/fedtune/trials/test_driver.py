@@ -153,7 +153,7 @@ def test_an_extension_on_another_kind_of_processor_says_so(
     for _ in range(2):
         extend(tmp_path / "run", trials=1, plain=True, simulate=Fake)
         assert told(capsys) == [
-            f"This run was begun with {here} and goes on with Zuse Z3 (DEFAULT), where the same seed gives other "
+            f"This run was begun with {here} and goes on with Zuse Z3 (DEFAULT), where the same seed may give other "
             f"last digits: "
             "its numbers may differ from those of an uninterrupted run."
         ]
