@@ -27,7 +27,7 @@ pytestmark = pytest.mark.numeric
 
 
 class NoAnswers(TorchDispatchMode):
-    """Refuses what needs a value of a tensor, or a shape that hangs on one, on the host: CUDA cannot record it."""
+    """Refuses what needs a value of a tensor, or a shape that depends on one, on the host: CUDA cannot record it."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func.name().partition("::")[2].partition(".")[0]
