@@ -14,11 +14,12 @@ and each of the last operations adds as much; four units in the last place are w
 itself (a loss) has no norm to even out luck, and is a difference of larger numbers: of logits and the logarithm of a
 sum, which are about 1 in size. Its ULPS are those of 1 or of itself, whichever is larger.
 
-That holds where the result is a smooth function of the input. A ReLU at zero, or two equal values in one window of pooling,
-is decided by rounding, and a gradient jumps with it: the correct float32 gradient is then either of two. A float64 run
-says how near it came to that (`Float64.margin`). Below MARGIN a job is not decided, and JUMP of every tensor's size is
-allowed besides. MARGIN is eight units in the last place, some ten times the rounding of what enters a ReLU. JUMP is ten
-times what one jump was seen to make (0.6 % of a bias), and far below what other weights or other batches make.
+That holds where the result is a smooth function of the input. A ReLU at zero, or two equal values in one window of
+pooling, is decided by rounding, and a gradient jumps with it: the correct float32 gradient is then either of two. A
+float64 run says how near it came to that (`Float64.margin`). Below MARGIN a job is not decided, and JUMP of every
+tensor's size is allowed besides. MARGIN is eight units in the last place, some ten times the rounding of what enters a
+ReLU. JUMP is ten times what one jump was seen to make (0.6 % of a bias), and far below what other weights or other
+batches make.
 """
 
 from __future__ import annotations
