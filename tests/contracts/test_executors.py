@@ -77,8 +77,7 @@ def wide(name: str, values: dict[str, Any], seed: int = 3, device: torch.device 
 
 
 def start_alike(exact: Simulation, *others: Simulation) -> None:
-    """The others, in float32, begin where the float64 simulation stands, and so does it: on every processor at the same
-    place."""
+    """The others, in float32, begin where the float64 simulation stands, rounded to float32, and so does it."""
     start = to_float32(exact.save())
     exact.load(to_float64(start))
     for other in others:
