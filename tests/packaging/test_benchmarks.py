@@ -22,7 +22,7 @@ from tests.benchmarks.reference import Optimised, Plain
 from tests.benchmarks.results import Case, Goal
 from tests.contracts.test_executors import exact_round, wide
 from tests.contracts.test_methods import values_for
-from tests.exact import JUMP, assert_as_exact
+from tests.exact import assert_as_exact
 from tests.toy import write_toy
 from trainables.simulation.rounds import Simulation
 
@@ -51,7 +51,7 @@ def test_a_case_is_measured_and_becomes_a_page(tmp_path: Path) -> None:
     assert set(rows) == {"plain", "optimised", "fedtune"}
     assert all(row[3] > 0 for row in rows.values())
     # The reference loops are references only as long as they reach the same weights; how closely, is looked at below.
-    assert all(rows[name][-1] < JUMP for name in ("optimised", "fedtune"))
+    assert all(rows[name][-1] < 1e-6 for name in ("optimised", "fedtune"))
     text = (tmp_path / "quick" / "performance.md").read_text()
     assert "## FedAvg round, one thread" in text and "| LeNet-5 | 2 × 2 × 64 | plain |" in text
     assert not (tmp_path / "results.json").exists(), "a try is kept apart from figures"
@@ -65,7 +65,7 @@ def test_methods_packing_and_variants_can_be_measured(tmp_path: Path) -> None:
     assert all(case["tables"] for case in found.values())
     # The first rounds of the methods on plain PyTorch are theirs, up to what rounding turns in a server's many steps
     # (below, without a server).
-    assert all(row[-1] < JUMP for row in found["methods"]["tables"][0]["rows"])
+    assert all(row[-1] < 1e-5 for row in found["methods"]["tables"][0]["rows"])
 
 
 def decided_round(values: dict[str, Any]) -> tuple[int, Simulation]:
