@@ -154,7 +154,10 @@ def test_the_small_profile_says_how_to_get_the_papers(asked: Callable[..., Reque
         ({"sampler": "grid", "trials": 100_000}, "cells of the grid"),
         ({"set": ("validation_fraction=0",)}, "no validation data to select on"),
         ({"pack": "autoo"}, "Did you mean 'auto'"),
-        ({"pack": "auto", "address": "10.0.0.1:6379"}, "--pack auto measures this machine, and --address names another one"),
+        (
+            {"pack": "auto", "address": "10.0.0.1:6379"},
+            "--pack auto measures this machine, and --address names another",
+        ),
         (
             {"metric": ("bytes_up_pma",)},
             "bytes_up_pma counts the traffic for personal models, which fedavg does not count separately. Select by "
