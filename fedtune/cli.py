@@ -22,7 +22,7 @@ from fedtune import commands, guard
 if TYPE_CHECKING:
     from typer._click import Command, Context, HelpFormatter
 
-#: The story a user lives, first; further commands follow by name.
+#: First the commands in the order in which one usually needs them; others follow by name.
 ORDER = (
     "search",
     "report",

@@ -1,9 +1,9 @@
 """`fedtune.attack`: what a curious server can rebuild of clients' images from what a configuration's clients upload.
 
-What is uploaded is found by running the configuration with the least work per round (one step where there are many), as
-names and shapes of uploads do not depend on it, until both parts of the model have been seen or its rounds are over.
-Then the attack of `trainables.simulation.attack` runs on a few victims. Nothing is trained to its end and no record is
-changed.
+To find out what is uploaded, the configuration is run until both parts of the model have been seen or its rounds are
+over. Each round does as little work as possible (one step instead of many), because names and shapes of uploads do not
+depend on it. Then the attack of `trainables.simulation.attack` runs on a few images. Nothing is trained to its end, and
+no record is changed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BATCH = 8
 
 @dataclass(frozen=True)
 class Attack:
-    """What an attack yields."""
+    """What an attack found, and where it was written."""
 
     method: str
     title: str
@@ -42,7 +42,7 @@ class Attack:
     seed: int
     #: What clients upload: `features` and `head` are the parts of the model, the rest are further things by name.
     sent: tuple[str, ...]
-    #: In place of a part that is not uploaded: `random` weights, or `searched` ones.
+    #: What stands in for a part that is not uploaded: `random` weights, or `searched` ones.
     private: str
     steps: int
     leaks: tuple[Leak, ...]
@@ -53,7 +53,7 @@ class Attack:
     page: Path
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for --json, without the images; a mismatch that does not exist is null."""
+        """Plain data for --json, without the images; a mismatch that is not a finite number is null."""
         images = [
             {
                 "client": leak.client,
@@ -201,9 +201,9 @@ def facts(made: Attack) -> list[tuple[str, str]]:
     if unknown and known:
         found.append((f"unknown {unknown[0]}", instead))
     return found + [
-        ("steps", f"{made.steps} of L-BFGS at most"),
+        ("steps", f"at most {made.steps}, of L-BFGS"),
         ("seed", str(made.seed)),
-        ("mean PSNR", f"{made.psnr:.2f} dB; low is private"),
+        ("mean PSNR", f"{made.psnr:.2f} dB; a low value means that little can be rebuilt"),
     ]
 
 

@@ -1,4 +1,4 @@
-"""What there is: methods, spaces, data sets, as plain data. The commands of the same names print it."""
+"""Lists of methods, search spaces and data sets, as plain data. The commands of the same names print them."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def _packages() -> list[Check]:
 
 
 def _compiled() -> list[Check]:
-    """A note where Python compiles the large packages at every import, as it may not keep what it made."""
+    """A note where Python compiles large packages at every import because it may not write its byte-code files."""
     specs = {name: importlib.util.find_spec(name) for name in ("torch", "ray")}
     slow = [
         name

@@ -1,4 +1,4 @@
-"""`fedtune.export`: one configuration of a search as a file, complete, with where it came from.
+"""`fedtune.export`: one complete configuration of a search as a file, with a record of where it came from.
 
 fedtune: 1                    version of this format
 method: dfrd

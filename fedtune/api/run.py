@@ -43,7 +43,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Final:
-    """What a final run yields."""
+    """A final run's metrics and models."""
 
     result: Result
     seeds: tuple[int, ...]
@@ -87,8 +87,9 @@ def run(
 ) -> Final:
     """Trains the exported configuration `best` on `seeds` fresh seeds for all its planned rounds.
 
-    `best` may also be a method's name: then `space` and `paper` say which fixed values and which profile it takes, and
-    what that space would search has its default. `dataset`, `rounds` and `set` change single values of either.
+    `best` may also be a method's name. Then `space` and `paper` say which fixed values and which profile are used, and
+    a parameter that this space would search has its default. In both cases `dataset`, `rounds` and `set` change single
+    values.
 
     Raises `UserError`, before anything is created, with every problem of the file and the request."""
     request = Request(
@@ -112,7 +113,7 @@ def run(
 
 
 def _plan(request: Request, count: int) -> Plan:
-    """A final run over `count` seeds of what the request calls its method: an exported file, or a method."""
+    """The plan of a final run over `count` seeds. `request.method` is an exported file's path, or a method's name."""
     problems: list[str] = []
     whole("seeds", count, 1, MAX_SEEDS, problems)
     whole("seed", request.seed, 0, MAX_SEED, problems)
@@ -198,7 +199,8 @@ def _selected_by(method: str, space: str) -> dict[str, Any]:
 
 
 def _metric(data: Mapping[str, Any], validation_fraction: float) -> str:
-    """What the search selected by decides which round's model is kept; without a validation share, its test twin."""
+    """The metric that decides which round's model is kept: the one the search selected by, or, without validation
+    data, the same metric on the test set."""
     names = (
         [name for name in (data.get("metric") or {}) if name in METRICS]
         if isinstance(data.get("metric"), Mapping)
@@ -209,7 +211,7 @@ def _metric(data: Mapping[str, Any], validation_fraction: float) -> str:
 
 
 def _free(runs_dir: str, name: str) -> str:
-    """`name`, or `name-2`, `name-3`, …: a name that was not asked for must not stand in the way."""
+    """The first of `name`, `name-2`, `name-3`, … that is not taken; for a name that the user did not choose."""
     base = Path(runs_dir).expanduser()
     return next(found for n in range(1, 10_000) if not (base / (found := name if n == 1 else f"{name}-{n}")).exists())
 
@@ -217,7 +219,7 @@ def _free(runs_dir: str, name: str) -> str:
 def _notes(experiment: Experiment, facts: Mapping[str, Any], origin: Mapping[str, Any]) -> tuple[str, ...]:
     notes = [
         f"{experiment.trials} fresh seeds ({experiment.seeds[0]} …), {experiment.rounds} rounds each, "
-        f"{experiment.concurrency} at once."
+        f"{experiment.concurrency} at the same time."
     ]
     crowded = (
         resources.crowding(experiment.concurrency, experiment.threads, resources.cores())
@@ -229,7 +231,7 @@ def _notes(experiment: Experiment, facts: Mapping[str, Any], origin: Mapping[str
     searched = (origin.get("dataset") or {}).get("hash") if isinstance(origin.get("dataset"), Mapping) else None
     if searched is not None and searched != facts["dataset"]["hash"]:
         notes.append(
-            f"The data set {facts['dataset']['name']} is not the one the search saw (its content differs); the "
-            f"results are not comparable."
+            f"The data set {facts['dataset']['name']} is not the one the search used (its content differs), so the "
+            f"results cannot be compared."
         )
     return tuple(notes)

@@ -1,4 +1,4 @@
-"""`fedtune.search`, `fedtune.resume`, `fedtune.extend`: from a request to a driven run directory, and its result."""
+"""`fedtune.search`, `fedtune.resume`, `fedtune.extend`: carry out a request in its run directory, return its result."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Best:
     number: int
     values: Mapping[str, float]
     params: Mapping[str, Value]
-    #: Last value of every metric, mean over seeds.
+    #: The last value of every metric, as the mean over seeds.
     metrics: Mapping[str, float]
 
     @classmethod
@@ -47,7 +47,7 @@ class Best:
 
 @dataclass(frozen=True)
 class Result:
-    """How a run stands after a command."""
+    """How far a run has come after a command."""
 
     folder: Path
     counts: Mapping[str, int]
@@ -115,7 +115,8 @@ def resume(
 ) -> Result:
     """Goes on with an interrupted run; every trial continues from its last checkpoint. A finished run is left as it is.
 
-    Placement (concurrency, shares, address) and a new time budget may be given; nothing that decides numbers may."""
+    A new time budget may be given, and another placement (concurrency, shares, address). What would change the run's
+    numbers cannot be changed."""
     found = load(run)
     folder, experiment = found.path, Experiment.of(found)
     problems: list[str] = []
@@ -130,8 +131,8 @@ def resume(
     if bool(placed.gpus_per_trial) != bool(experiment.gpus_per_trial):
         had = "on a GPU" if experiment.gpus_per_trial else "without a GPU"
         problems.append(
-            f"{folder} was begun {had}, and its numbers would change elsewhere. Leave out --gpus-per-trial, or "
-            f"begin a new run."
+            f"{folder} was begun {had}, and on other hardware its numbers would change. Leave out "
+            f"--gpus-per-trial, or begin a new run."
         )
     _check_placement(placed, problems)
     crowded = _crowded(placed, problems, asked=concurrency if cpus_per_trial is not None else None)
@@ -156,12 +157,12 @@ def extend(
     folder = load(run).path
     if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
         raise UserError(sentence("trials", "a whole number of at least 1", trials, "--trials"))
-    _longer(folder, trials)  # what is no search is left without a lock file
+    _longer(folder, trials)  # before the lock, so that a folder that is not a search gets no lock file
     with lock(folder):
         longer = _longer(folder, trials)  # read again: another extension may just have ended
         watch = progress.ProgressDisplay(longer, progress.style(plain, quiet))
         write_yaml(folder / run_folder.EXPERIMENT, longer.to_yaml())
-        watch.say(f"{longer.trials - trials} + {trials} = {longer.trials} trials.")
+        watch.say(f"The search of {longer.trials - trials} trials gets {trials} more, which makes {longer.trials}.")
         return _driven(folder, longer, watch, simulate)
 
 
@@ -184,7 +185,7 @@ def _longer(folder: Path, trials: int) -> Experiment:
 
 
 def result_of(folder: Path, outcome: driver.Outcome, seconds: float = 0.0) -> Result:
-    """Reads the run back."""
+    """The result of a run, read from its directory."""
     run = load(folder)
     counts = dict(Counter(trial.state.name for trial in run.frozen))  # plain, as `asdict` cannot copy a Counter
     best = None if run.best is None else Best.of(run, run.best)
@@ -213,8 +214,8 @@ def _driven(
 
 
 def _crowded(placed: Experiment, problems: list[str], asked: int | None) -> str | None:
-    """The warning where trials of a resumed run will have more threads than there are cores; a problem where as many
-    were `asked` for."""
+    """A warning where the trials of a resumed run will have more threads than there are cores. Where the user `asked`
+    for so many trials at the same time, it is a problem instead."""
     if placed.address is not None:
         return None
     cores, threads = resources.cores(), placed.threads
@@ -226,12 +227,12 @@ def _crowded(placed: Experiment, problems: list[str], asked: int | None) -> str 
 
 
 def _check_placement(experiment: Experiment, problems: list[str]) -> None:
-    """What was possible where the run began may not be here."""
+    """Adds a problem for everything that was possible where the run began and is not possible on this machine."""
     if experiment.concurrency < 1 or experiment.looks_back and experiment.concurrency > experiment.lag:
         problems.append(
             sentence(
                 "concurrency",
-                f"a whole number in [1, {experiment.lag}], the run's lag",
+                f"a whole number in [1, {experiment.lag}], as {experiment.lag} is the lag of the run",
                 experiment.concurrency,
                 "--concurrency",
             )
@@ -242,7 +243,7 @@ def _check_placement(experiment: Experiment, problems: list[str]) -> None:
             problems.append(
                 sentence(
                     "gpus-per-trial",
-                    f"at most {here.gpus}, the GPUs there are",
+                    f"at most {here.gpus}, the number of GPUs of this machine",
                     Shown(f"{experiment.gpus_per_trial:g}"),
                     "",
                     "Give --gpus-per-trial 0 to go on without.",
@@ -252,7 +253,7 @@ def _check_placement(experiment: Experiment, problems: list[str]) -> None:
             problems.append(
                 sentence(
                     "cpus-per-trial",
-                    f"above 0 and at most {here.cores}, the cores there are",
+                    f"above 0 and at most {here.cores}, the number of cores of this machine",
                     Shown(f"{experiment.cpus_per_trial:g}"),
                     "",
                     "Give --cpus-per-trial.",

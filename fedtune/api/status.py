@@ -1,4 +1,4 @@
-"""`fedtune.status` and `fedtune.dashboard`: looking at a run while it is driven, or after."""
+"""`fedtune.status` and `fedtune.dashboard`: look at a run while it goes on, or after it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from search_spaces import run_folder
 
 
 def status(run: str | Path) -> dict[str, Any]:
-    """How a run stands, read from its directory alone.
+    """How far a run has come, read from its directory alone.
 
-    `state` is running (a process drives it), finished, or resumable; `running` lists the trials under way with their
-    round."""
+    `state` is running (a process works on it), finished, or resumable. `running` lists the trials that have begun and
+    not ended, with their round."""
     found = load(run)
     folder, experiment, trials = found.path, Experiment.of(found), found.frozen
     counts = Counter(trial.state.name for trial in trials)

@@ -23,14 +23,14 @@ INTERRUPTED = 130
 
 
 def shown(path: Path) -> str:
-    """Relative to where the user stands, if it is below."""
+    """The path as it is shown: relative to the current directory, if it lies below it."""
     relative = os.path.relpath(path)
     return str(path) if relative.startswith("..") else relative
 
 
 def result(found: Result, as_json: bool) -> None:
-    """How a search, a resumed or an extended run ended, and what to do next. A final run that was resumed prints its
-    table."""
+    """Prints how a search, a resumed or an extended run ended, and what to do next. For a final run that was resumed it
+    prints the table of `final`."""
     if found.finished and Experiment.read(found.folder).kind == "run":
         final(report(found), as_json)
         return
@@ -55,7 +55,9 @@ def result(found: Result, as_json: bool) -> None:
                 + "."
             )
         elif found.finished:
-            tables.say("No trial ran to its end, so there is no best one. `fedtune status` says why each failed.")
+            tables.say(
+                f"No trial ran to its end, so there is no best one. `fedtune status {folder}` says why each failed."
+            )
         if found.finished and found.best is not None:
             tables.say(f"Next: fedtune report {folder}   fedtune export {folder} -o best.yaml")
         elif not found.finished:
@@ -74,7 +76,7 @@ def _leave(found: Result) -> None:
 
 
 def _test(metrics: Any, values: Any) -> str:
-    """The test twin of the first metric, where the search selected on validation."""
+    """The same metric on the test set, where the search selected on validation data."""
     name = next(iter(values))
     twin = name.removeprefix("val_")
     return f" (test {metrics[twin]:.4f})" if twin != name and twin in metrics else ""
@@ -87,7 +89,7 @@ def _params(params: Any) -> str:
 
 
 def estimate(found: Estimate, as_json: bool) -> None:
-    """The plan of --dry-run."""
+    """Prints the plan of --dry-run."""
     e = found.plan.experiment
     rows: dict[str, Value] = {
         "run": shown(found.plan.folder),
@@ -126,17 +128,19 @@ def estimate(found: Estimate, as_json: bool) -> None:
     for key, dimension in found.plan.space.search.items():
         tables.say(f"  {key}: {dimension.describe()}")
     share = f" and {e.gpus_per_trial:g} GPU" if e.gpus_per_trial else ""
-    tables.say(f"{e.concurrency} at once with {e.cpus_per_trial:g} core{'s' * (e.cpus_per_trial != 1)}{share} each.")
+    tables.say(
+        f"{e.concurrency} at the same time with {e.cpus_per_trial:g} core{'s' * (e.cpus_per_trial != 1)}{share} each."
+    )
     tables.say(
         f"Measured here: a round of one configuration in the middle of the space takes {found.round_seconds:.2f} "
         f"s for one seed. "
         f"At that pace the search takes {'about' if e.scheduler == 'none' else 'at most'} {duration(found.at_most)}."
     )
-    tables.say(f"Would write {shown(found.plan.folder)}. Nothing was created.")
+    tables.say(f"The search would create {shown(found.plan.folder)}. Nothing was created now.")
 
 
 def exported(data: dict[str, Any], output: str | None, as_json: bool) -> None:
-    """An exported configuration, or where it went."""
+    """Prints an exported configuration, or to which file it was written."""
     if as_json:
         tables.print_json(data)
     elif output is None:
@@ -153,7 +157,7 @@ def exported(data: dict[str, Any], output: str | None, as_json: bool) -> None:
 
 
 def final(found: Final, as_json: bool) -> None:
-    """Mean ± std over fresh seeds."""
+    """Prints mean ± std over fresh seeds, for each metric."""
     if not found.result.finished:
         result(found.result, as_json)
     elif as_json:
@@ -180,7 +184,7 @@ def _number(value: float) -> str:
 
 
 def status(found: dict[str, Any], as_json: bool) -> None:
-    """How a run stands."""
+    """Prints how far a run has come."""
     if as_json:
         tables.print_json(found)
         return

@@ -26,43 +26,48 @@ def command(
         ),
     ],
     images: Annotated[
-        int, typer.Option(help="How many images are attacked, each of another client while there are any.")
+        int, typer.Option(help="How many images to attack, from as many different clients as there are.")
     ] = 4,
     steps: Annotated[
         int | None,
         typer.Option(
-            help="Outer L-BFGS iterations per image.  [default: the configuration's, 300]", show_default=False
+            help="Outer L-BFGS iterations per image.  [default: attack_steps of the configuration]", show_default=False
         ),
     ] = None,
     private: Annotated[
         str | None,
         typer.Option(
-            help="A part that is not uploaded gets random weights, or is searched for too: random or searched.",
+            help="What stands in for a part of the model that is not uploaded: random weights, or weights that are "
+            "searched for as well (random or searched).  [default: attack_private of the configuration]",
             show_default=False,
         ),
     ] = None,
     trial: Annotated[
-        int | None, typer.Option(help="Of a run: another trial than the best.", show_default=False)
+        int | None, typer.Option(help="For a run: the number of the trial.  [default: the best]", show_default=False)
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(help="Other images, weights and noise.  [default: the run's first seed]", show_default=False),
+        typer.Option(
+            help="The seed of images, weights and noise.  [default: the run's first seed]", show_default=False
+        ),
     ] = None,
-    data_dir: Annotated[str | None, typer.Option(help="Where downloaded data sets lie.", show_default=False)] = None,
+    data_dir: Annotated[
+        str | None, typer.Option(help="The folder that holds the files of downloaded data sets.", show_default=False)
+    ] = None,
     output: Annotated[
         str | None,
         typer.Option(
             "--output",
             "-o",
-            help="The picture, .png; the page goes beside it.  [default: RUN/attack.png]",
+            help="The .png file for the picture; the page is written beside it.  [default: RUN/attack.png]",
             show_default=False,
         ),
     ] = None,
-    plain: Annotated[bool, typer.Option("--plain", help="Progress as lines, for logs.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Show progress as lines of text, for log files.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Attack what a configuration's clients upload; shows how much of their images can be rebuilt."""
+    """Attack what clients upload, and show how much of their images can be rebuilt from it."""
     from fedtune.api.attack import attack, facts
     from fedtune.commands._output import shown
     from fedtune.console import tables
@@ -106,5 +111,5 @@ def command(
     for name, words in facts(made):
         tables.say(f"{name}: {words}")
     if made.private == "random" and "features" in made.sent and "head" not in made.sent:
-        tables.say("An attacker who searches for the unknown head sees more: --private searched")
+        tables.say("An attacker who also searches for the unknown head may see more; try it with --private searched.")
     tables.say(f"Pictures: {shown(made.picture)}, {shown(made.page)}")

@@ -22,26 +22,31 @@ fedtune compare runs/fedavg-final runs/dfrd-final --figure curves.html
 def command(
     runs: Annotated[
         list[str],
-        typer.Argument(help="Run directories; the first is what the others are tested against.", show_default=False),
+        typer.Argument(help="Run directories; the others are tested against the first.", show_default=False),
     ],
     metric: Annotated[
         list[str] | None,
         typer.Option(
-            help="A metric; may be given more than once.  [default: global_accuracy, local_accuracy]",
+            help="The metric to compare; may be given more than once.  [default: global_accuracy, local_accuracy]",
             show_default=False,
         ),
     ] = None,
-    readout: Annotated[str, typer.Option(help="The value of the `last` or of the `best` round.")] = "last",
+    readout: Annotated[
+        str, typer.Option(help="Compare the value of the `last` round, or of the `best` round.")
+    ] = "last",
     figure: Annotated[
-        str | None, typer.Option(help="Also write a page of overlaid learning curves here.", show_default=False)
+        str | None,
+        typer.Option(
+            help="Also write this HTML file, with the learning curves of all runs in one figure.", show_default=False
+        ),
     ] = None,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     latex: Annotated[bool, typer.Option("--latex", help="Print a LaTeX table (booktabs).")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Set runs side by side: mean ± std over seeds, and paired tests against the first.
+    """Compare runs: mean ± std over seeds, and paired tests against the first run.
 
-    A search takes part with its best trial, chosen by what it selected on; a final run with all of its seeds."""
+    Of a search its best trial is compared, by the metric that the search selected on; of a final run, all seeds are."""
     from analysis.compare import compare
     from analysis.report.comparison import write_figure
     from fedtune.console import tables

@@ -16,7 +16,7 @@ fedtune dashboard runs/dfrd-alpha_lambda --port 9000
 
 def command(
     run: Annotated[str, typer.Argument(help="A run directory.", show_default=False)],
-    port: Annotated[int, typer.Option(help="Where it listens on this machine.")] = 8080,
+    port: Annotated[int, typer.Option(help="The port on this machine at which the dashboard answers.")] = 8080,
 ) -> None:
     """Open optuna-dashboard on a run's study; Ctrl-C ends it."""
     from fedtune.api.status import dashboard

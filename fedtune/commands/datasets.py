@@ -16,11 +16,11 @@ fedtune datasets cifar10
 
 def command(
     name: Annotated[
-        str | None, typer.Argument(help="A data set; without it all are listed.", show_default=False)
+        str | None, typer.Argument(help="A data set's name. Without it, all data sets are listed.", show_default=False)
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """List the data sets, or explain one and where its files belong."""
+    """List the data sets, or explain one and say where its files belong."""
     from fedtune.api.catalogue import datasets
     from fedtune.console import tables
 
@@ -43,8 +43,8 @@ def command(
     if name is None:
         tables.say("fedtune datasets NAME explains one and says where its files belong.")
         tables.say(
-            "Your own: --dataset FOLDER with one folder of images per class, or --dataset FILE.npz with arrays x "
-            "and y (docs/how-it-fits.md)."
+            "For your own data, give --dataset FOLDER with one folder of images per class, or --dataset FILE.npz with "
+            "arrays x and y (docs/how-it-fits.md)."
         )
         return
     row = rows[0]
@@ -52,13 +52,13 @@ def command(
     if not row["files"]:
         tables.say("It is embedded; there is nothing to download.")
         return
-    tables.say(f"Files ({'prepared in the cache, no longer needed' if row['ready'] else 'not prepared yet'}):")
+    tables.say(
+        f"Files ({'prepared in the cache, so they are no longer needed' if row['ready'] else 'not prepared yet'}):"
+    )
     for file in row["files"]:
         tables.say(f"  {file}")
-    tables.say(f"They are downloaded on first use into {row['folder']}. Without network, put them there,")
-    tables.say(
-        f"or into any folder that is then named: fedtune search fedavg --dataset {row['name']} --data-dir FOLDER"
-    )
+    tables.say(f"They are downloaded on first use into {row['folder']}. Without a network, put them there,")
+    tables.say(f"or into any other folder and name it: fedtune search fedavg --dataset {row['name']} --data-dir FOLDER")
 
 
 def _state(row: dict[str, object]) -> str:

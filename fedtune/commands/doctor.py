@@ -16,7 +16,7 @@ fedtune doctor --json
 
 
 def command(as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False) -> None:
-    """Check the installation; exits with 1 where a search could not run."""
+    """Check the installation. The exit code is 1 if a search could not run."""
     from fedtune.api.doctor import doctor
     from fedtune.console import tables
 
@@ -31,7 +31,7 @@ def command(as_json: Annotated[bool, typer.Option("--json", help="Print JSON ins
         tables.say(
             "Everything a search needs is there."
             if not bad
-            else f"{bad} problem{'s' * (bad > 1)} to mend before a search can run."
+            else f"{bad} problem{'s' * (bad > 1)} must be mended before a search can run."
         )
     if any(check.state == "problem" for check in checks):
         raise typer.Exit(1)

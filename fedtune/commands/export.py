@@ -18,14 +18,19 @@ def command(
     run: Annotated[str, typer.Argument(help="A run directory.", show_default=False)],
     output: Annotated[
         str | None,
-        typer.Option("--output", "-o", help="A .yaml or .json file; without it it is printed.", show_default=False),
+        typer.Option(
+            "--output",
+            "-o",
+            help="The .yaml or .json file to write. Without it, the configuration is printed.",
+            show_default=False,
+        ),
     ] = None,
     trial: Annotated[
         int | None, typer.Option(help="A trial's number.  [default: the best]", show_default=False)
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the configuration as JSON.")] = False,
 ) -> None:
-    """Write the best configuration of a search to a file, with where it came from."""
+    """Write the best configuration of a search to a file, with a record of where it came from."""
     from fedtune.api.export import export
     from fedtune.commands import _output
 

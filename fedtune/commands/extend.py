@@ -14,12 +14,12 @@ fedtune extend runs/dfrd-alpha_lambda --trials 30
 
 def command(
     run: Annotated[str, typer.Argument(help="A run directory.", show_default=False)],
-    trials: Annotated[int, typer.Option(help="How many further trials.", show_default=False)],
-    plain: Annotated[bool, typer.Option("--plain", help="Progress as lines, for logs.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    trials: Annotated[int, typer.Option(help="How many trials to add.", show_default=False)],
+    plain: Annotated[bool, typer.Option("--plain", help="Show progress as lines of text, for log files.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Add trials to a search; it becomes the search that asked for all of them at once."""
+    """Add trials to a search. The result is the same as if the search had asked for all of them from the start."""
     from fedtune.api.search import extend
     from fedtune.commands import _output
 

@@ -15,7 +15,9 @@ fedtune methods dfrd
 
 
 def command(
-    name: Annotated[str | None, typer.Argument(help="A method; without it all are listed.", show_default=False)] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="A method's name. Without it, all methods are listed.", show_default=False)
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """List the methods, or every parameter of one."""
@@ -39,7 +41,7 @@ def command(
                 "spaces": "spaces",
             },
         )
-        tables.say("fedtune methods NAME lists a method's parameters; fedtune spaces NAME its search spaces.")
+        tables.say("fedtune methods NAME lists a method's parameters; fedtune spaces NAME lists its search spaces.")
     else:
         columns = {
             "name": "name",
@@ -60,4 +62,6 @@ def command(
                 for row in found
             ]
             tables.show(title, shown, columns)
-        tables.say(f"Any of them is changed with --set name=value, for example: fedtune search {name} --set rounds=20")
+        tables.say(
+            f"Any of them can be changed with --set name=value, for example: fedtune search {name} --set rounds=20"
+        )

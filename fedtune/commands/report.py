@@ -19,7 +19,7 @@ fedtune report runs/dfrd-final runs/fedavg-final -o both.html
 def command(
     run: Annotated[
         list[str],
-        typer.Argument(help="A run directory; with several, they are also set side by side.", show_default=False),
+        typer.Argument(help="A run directory. Several are also compared on the page.", show_default=False),
     ],
     output: Annotated[
         str | None,

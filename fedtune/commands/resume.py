@@ -20,16 +20,25 @@ def command(
         str | None, typer.Option(help="A new wall-clock budget, such as 30m or 2h.", show_default=False)
     ] = None,
     concurrency: Annotated[
-        int | None, typer.Option(help="Trials at once.  [default: as the run began]", show_default=False)
+        int | None,
+        typer.Option(help="How many trials run at the same time.  [default: as the run began]", show_default=False),
     ] = None,
-    cpus_per_trial: Annotated[float | None, typer.Option(help="Cores of a trial.", show_default=False)] = None,
-    gpus_per_trial: Annotated[float | None, typer.Option(help="Share of a GPU.", show_default=False)] = None,
-    address: Annotated[str | None, typer.Option(help="A Ray cluster to join.", show_default=False)] = None,
-    plain: Annotated[bool, typer.Option("--plain", help="Progress as lines, for logs.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    cpus_per_trial: Annotated[
+        float | None,
+        typer.Option(help="How many cores each trial has.  [default: as the run began]", show_default=False),
+    ] = None,
+    gpus_per_trial: Annotated[
+        float | None,
+        typer.Option(help="The part of a GPU that each trial has.  [default: as the run began]", show_default=False),
+    ] = None,
+    address: Annotated[
+        str | None, typer.Option(help="The address of a running Ray cluster to join.", show_default=False)
+    ] = None,
+    plain: Annotated[bool, typer.Option("--plain", help="Show progress as lines of text, for log files.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Go on with an interrupted run, every trial from its last checkpoint."""
+    """Go on with an interrupted run; every trial continues from its last checkpoint."""
     from fedtune.api.search import resume
     from fedtune.commands import _output
 

@@ -21,40 +21,65 @@ def command(
         str, typer.Argument(help="A configuration written by `fedtune export`, or a method's name.", show_default=False)
     ],
     space: Annotated[
-        str, typer.Option(help="For a method: the space whose fixed values and profile it takes.")
+        str, typer.Option(help="For a method: the search space whose fixed values and profile are used.")
     ] = "default",
     paper: Annotated[
-        bool, typer.Option("--paper", help="For a method: the paper's profile instead of the small one.")
+        bool, typer.Option("--paper", help="For a method: use the paper's profile instead of the small one.")
     ] = False,
-    dataset: Annotated[str | None, typer.Option(help="Another data set.", show_default=False)] = None,
-    rounds: Annotated[int | None, typer.Option(help="Other than its planned rounds.", show_default=False)] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Option(help="Use another data set: its name, a folder of images, or an .npz file.", show_default=False),
+    ] = None,
+    rounds: Annotated[
+        int | None,
+        typer.Option(help="How many rounds to train, if not as many as the configuration says.", show_default=False),
+    ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Change any parameter; repeatable.", show_default=False),
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Change the value of any parameter; may be given more than once.",
+            show_default=False,
+        ),
     ] = None,
-    seeds: Annotated[int, typer.Option(help="How many fresh seeds.")] = 3,
-    seed: Annotated[int, typer.Option(help="Another number draws other seeds.")] = 0,
+    seeds: Annotated[int, typer.Option(help="How many fresh seeds to train on.")] = 3,
+    seed: Annotated[
+        int, typer.Option(help="The fresh seeds are drawn from this number; another number gives other seeds.")
+    ] = 0,
     name: Annotated[
-        str | None, typer.Option(help="The run's name.  [default: SEARCH-final]", show_default=False)
+        str | None,
+        typer.Option(
+            help="The run's name.  [default: the name of the search or method, and -final]", show_default=False
+        ),
     ] = None,
-    runs_dir: Annotated[str, typer.Option(help="Where runs are kept.")] = "runs",
-    data_dir: Annotated[str | None, typer.Option(help="Where downloaded data sets lie.", show_default=False)] = None,
+    runs_dir: Annotated[str, typer.Option(help="The folder in which run directories are created.")] = "runs",
+    data_dir: Annotated[
+        str | None, typer.Option(help="The folder that holds the files of downloaded data sets.", show_default=False)
+    ] = None,
     concurrency: Annotated[
-        int | None, typer.Option(help="Seeds at once.  [default: one per core]", show_default=False)
+        int | None,
+        typer.Option(help="How many seeds are trained at the same time.  [default: one per core]", show_default=False),
     ] = None,
     cpus_per_trial: Annotated[
-        float | None, typer.Option(help="Cores, and threads, of a seed.  [default: 1]", show_default=False)
+        float | None, typer.Option(help="How many cores, and threads, each seed has.  [default: 1]", show_default=False)
     ] = None,
     gpus_per_trial: Annotated[
-        float | None, typer.Option(help="Share of a GPU.  [default: 0.25 where there is one]", show_default=False)
+        float | None,
+        typer.Option(
+            help="The part of a GPU that each seed has.  [default: 0.25 where there is a GPU]", show_default=False
+        ),
     ] = None,
-    address: Annotated[str | None, typer.Option(help="A Ray cluster to join.", show_default=False)] = None,
-    plain: Annotated[bool, typer.Option("--plain", help="Progress as lines, for logs.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    address: Annotated[
+        str | None, typer.Option(help="The address of a running Ray cluster to join.", show_default=False)
+    ] = None,
+    plain: Annotated[bool, typer.Option("--plain", help="Show progress as lines of text, for log files.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Train an exported or a method's own configuration on fresh seeds; prints mean ± std on the test set and keeps the
-    models."""
+    """Train one configuration on fresh seeds: an exported one, or a method's own.
+
+    Prints mean ± std over the seeds on the test set, and keeps the trained models."""
     from fedtune.api.run import run
     from fedtune.commands import _output
 

@@ -22,39 +22,66 @@ fedtune search fedavg --dataset mydata.npz --trials 10
 
 
 def command(
-    method: Annotated[str, typer.Argument(help="What to tune; `fedtune methods` lists them.", show_default=False)],
+    method: Annotated[
+        str, typer.Argument(help="The method to tune; `fedtune methods` lists all methods.", show_default=False)
+    ],
     space: Annotated[
         str, typer.Option(help="A named search space (`fedtune spaces METHOD`), or a .yaml file.")
     ] = "default",
     dataset: Annotated[
         str | None, typer.Option(help="A data set's name, a folder of images, or an .npz file.", show_default=False)
     ] = None,
-    data_dir: Annotated[str | None, typer.Option(help="Where downloaded data sets lie.", show_default=False)] = None,
+    data_dir: Annotated[
+        str | None, typer.Option(help="The folder that holds the files of downloaded data sets.", show_default=False)
+    ] = None,
     paper: Annotated[
         bool,
         typer.Option("--paper", help="The paper's data set, model, rounds and seeds instead of the small profile."),
     ] = False,
     trials: Annotated[
-        int | None, typer.Option(help="Configurations to try; the profile's number, else 30.", show_default=False)
+        int | None,
+        typer.Option(
+            help="How many configurations to try.  [default: the profile's number, or 30]", show_default=False
+        ),
     ] = None,
     rounds: Annotated[int | None, typer.Option(help="Communication rounds per trial.", show_default=False)] = None,
     time: Annotated[
         str | None,
-        typer.Option(help="Wall-clock budget, such as 30m or 2h; whichever budget ends first.", show_default=False),
+        typer.Option(
+            help="Wall-clock budget, such as 30m or 2h; the search ends when it is spent, even if trials are left.",
+            show_default=False,
+        ),
     ] = None,
-    seeds: Annotated[int | None, typer.Option(help="Paired repetitions of every trial.", show_default=False)] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            help="How many seeds every trial has, the same in all trials.  [default: the profile's number, or 1]",
+            show_default=False,
+        ),
+    ] = None,
     metric: Annotated[
         list[str] | None,
-        typer.Option(help="What to select by; repeat for several.  [default: val_global_accuracy]", show_default=False),
+        typer.Option(
+            help="The metric to select by; may be given more than once.  [default: val_global_accuracy]",
+            show_default=False,
+        ),
     ] = None,
-    select_on: Annotated[str | None, typer.Option(help="validation or test.", show_default=False)] = None,
+    select_on: Annotated[
+        str | None,
+        typer.Option(
+            help="Whether to select on validation or on test data.  [default: validation]",
+            show_default=False,
+        ),
+    ] = None,
     sampler: Annotated[
         str | None, typer.Option(help="tpe, random, grid, cmaes, gp or nsga2.  [default: tpe]", show_default=False)
     ] = None,
     scheduler: Annotated[
         str | None, typer.Option(help="asha, median or none.  [default: asha; none for a grid]", show_default=False)
     ] = None,
-    reduction_factor: Annotated[int, typer.Option(help="asha: one trial in so many passes a rung.")] = 3,
+    reduction_factor: Annotated[
+        int, typer.Option(help="For asha: about one trial out of this many goes on at each rung.")
+    ] = 3,
     grace: Annotated[
         int | None,
         typer.Option(
@@ -62,38 +89,61 @@ def command(
         ),
     ] = None,
     lag: Annotated[
-        int | None, typer.Option(help="Trial n is decided by trials 0 … n - lag.  [default: 4]", show_default=False)
+        int | None,
+        typer.Option(
+            help="What becomes of trial n depends on trials 0 … n - lag only.  [default: 4]", show_default=False
+        ),
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Fix any parameter; repeatable.", show_default=False),
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Fix the value of any parameter; may be given more than once.",
+            show_default=False,
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the whole search; the same seed gives the same records.")] = 0,
+    seed: Annotated[
+        int,
+        typer.Option(
+            help="The seed of the whole search; on the same kind of machine the same seed gives the same records."
+        ),
+    ] = 0,
     concurrency: Annotated[
-        int | None, typer.Option(help="Trials at once.  [default: one per core, at most the lag]", show_default=False)
+        int | None,
+        typer.Option(
+            help="How many trials run at the same time.  [default: one per core, at most the lag]", show_default=False
+        ),
     ] = None,
     cpus_per_trial: Annotated[
-        float | None, typer.Option(help="Cores, and threads, of a trial.  [default: 1]", show_default=False)
+        float | None,
+        typer.Option(help="How many cores, and threads, each trial has.  [default: 1]", show_default=False),
     ] = None,
     gpus_per_trial: Annotated[
-        float | None, typer.Option(help="Share of a GPU.  [default: 0.25 where there is one]", show_default=False)
+        float | None,
+        typer.Option(
+            help="The part of a GPU that each trial has.  [default: 0.25 where there is a GPU]", show_default=False
+        ),
     ] = None,
     pack: Annotated[
         str,
         typer.Option(
-            help="auto: measure how many trials at once, with how many threads, yield most. fixed: one core each."
+            help="fixed: each trial has one core. auto: measure first how many trials at the same time, with how many "
+            "threads each, finish most trials per hour."
         ),
     ] = "fixed",
-    address: Annotated[str | None, typer.Option(help="A Ray cluster to join.", show_default=False)] = None,
+    address: Annotated[
+        str | None, typer.Option(help="The address of a running Ray cluster to join.", show_default=False)
+    ] = None,
     name: Annotated[
         str | None, typer.Option(help="The run's name.  [default: METHOD-SPACE]", show_default=False)
     ] = None,
-    runs_dir: Annotated[str, typer.Option(help="Where runs are kept.")] = "runs",
+    runs_dir: Annotated[str, typer.Option(help="The folder in which run directories are created.")] = "runs",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the plan and an estimate of its time; create nothing.")
     ] = False,
-    plain: Annotated[bool, typer.Option("--plain", help="Progress as lines, for logs.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Show progress as lines of text, for log files.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Search the hyper-parameters of a method."""

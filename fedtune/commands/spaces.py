@@ -16,7 +16,8 @@ fedtune spaces dfrd --json
 
 def command(
     method: Annotated[
-        str | None, typer.Argument(help="A method; without it the spaces of all are listed.", show_default=False)
+        str | None,
+        typer.Argument(help="A method's name. Without it, the spaces of all methods are listed.", show_default=False),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
@@ -41,6 +42,6 @@ def command(
     tables.show("Search spaces", shown, columns)
     example = rows[0] if rows else {"method": "METHOD", "name": "SPACE"}
     tables.say(
-        f"fedtune search {example['method']} --space {example['name']} runs one; a space of your own is a YAML "
-        f"file given by its path."
+        f"fedtune search {example['method']} --space {example['name']} searches one of them. For a space of your own, "
+        f"give --space the path of a YAML file."
     )

@@ -1,4 +1,4 @@
-"""fedtune status RUN: how a run stands, also while it runs."""
+"""fedtune status RUN: how far a run has come, also while it runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def command(
     run: Annotated[str, typer.Argument(help="A run directory.", show_default=False)],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show how a run stands; reads its directory only, so it works while the run is driven."""
+    """Show how far a run has come. This reads the run directory only, so it also works while the run goes on."""
     from fedtune.api.status import status
     from fedtune.commands import _output
 

@@ -1,7 +1,7 @@
 """What a person sees while trials run, on stderr: a live panel in a terminal, else a line now and then.
 
-The display is told of events by the driver. A thread of its own draws, so that something is shown while Ray starts or a
-round is long.
+The driver tells the display of every event. A separate thread draws it, so that something is shown while Ray starts or
+while a round is long.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 Style = Literal["live", "plain", "quiet"]
 #: Seconds between two lines where there is no terminal.
 HEARTBEAT = 4.0
-#: Rounds per second and time left are judged by this many seconds back.
+#: Rounds per second and the time left are estimated from the last so many seconds.
 WINDOW = 60.0
 
 
 def style(plain: bool = False, quiet: bool = False) -> Style:
-    """Live only where stderr is a terminal that can redraw."""
+    """The style to use: live only if stderr is a terminal that can redraw, and neither `plain` nor `quiet` is set."""
     import os
 
     if quiet:
@@ -41,7 +41,7 @@ def style(plain: bool = False, quiet: bool = False) -> Style:
 
 @dataclass
 class Running:
-    """A trial under way."""
+    """A trial that has begun and not ended."""
 
     values: Mapping[str, Value]
     round: int = 0
@@ -50,7 +50,7 @@ class Running:
 
 @dataclass
 class ProgressDisplay:
-    """The state of a search as events have told it, and how it is shown."""
+    """The state of a search, kept from the events the driver tells, and its display."""
 
     experiment: Experiment
     style: Style
@@ -106,7 +106,7 @@ class ProgressDisplay:
             self.say(f"Trial {number} failed: {error}")
 
     def say(self, text: str) -> None:
-        """A line that stays, on stderr."""
+        """Prints a line on stderr that stays."""
         if self.style == "quiet":
             return
         if self._live is not None:
@@ -159,7 +159,7 @@ class ProgressDisplay:
             if self.phase:
                 return "  ".join([parts[0], self.phase])
             if self.best is not None:
-                # The configuration is told when it is new; a log does not need it in every line.
+                # The configuration is shown only when it is new; a log does not need it in every line.
                 number, values, params = self.best
                 parts.append(f"best {self._describe(number, values, params if number != self._told else {})}")
                 self._told = number
@@ -180,7 +180,7 @@ class ProgressDisplay:
         )
 
     def rate(self) -> float:
-        """Rounds per second of late."""
+        """Rounds per second over the last `WINDOW` seconds; 0 while too few have ended."""
         now = time.monotonic()
         while self._ticks and now - self._ticks[0] > WINDOW:
             self._ticks.popleft()
@@ -229,10 +229,10 @@ class ProgressDisplay:
 
 @contextmanager
 def busy(style: Style, doing: str = "starting") -> Iterator[Callable[..., None]]:
-    """Shows on stderr what is being done while there are no trials to tell of.
+    """Shows on stderr what is being done while there are no trials to report on.
 
-    Gives `say(text, at_once=False)`, which sets it; it is shown at once in a terminal, else every few seconds as a
-    line, and with `at_once` as a line of its own too."""
+    Gives a function `say(text, at_once=False)` that sets what is shown. A terminal shows it immediately. Where there is
+    none it is printed as a line every few seconds, and with `at_once` immediately as well."""
     started, stop = time.monotonic(), threading.Event()
     live: Any = None
     thread: threading.Thread | None = None

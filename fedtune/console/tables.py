@@ -8,7 +8,8 @@ from typing import Any
 
 
 def show(title: str, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> None:
-    """A table of `rows` on stdout; `columns` maps a row's key to its heading. A column nobody fills is left out."""
+    """A table of `rows` on stdout; `columns` maps a row's key to its heading. A column without
+    any value is left out."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -23,7 +24,7 @@ def show(title: str, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, st
 
 
 def say(text: str) -> None:
-    """One line on stdout, as it stands."""
+    """Prints one line on stdout, without wrapping or markup."""
     _console().print(text, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -33,7 +34,7 @@ def print_json(data: Any) -> None:
 
 
 def cell(value: Any) -> str:
-    """A value as a reader wants it: lists and mappings on one line, whole and true as in YAML."""
+    """The text of a value in a table: a list or a mapping on one line; `1`, not `1.0`; `true`, not `True`."""
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -74,7 +74,10 @@ def held_back(concurrency: int, threads: int, cores: int, *, lag: int, trials: i
     room = cores // threads
     if not concurrency == lag < min(trials, room):
         return None
-    return f"{concurrency} trials at once, as each is decided by those {lag} before it and earlier; more: --lag {room}."
+    return (
+        f"Only {concurrency} trials run at the same time, because the lag is {lag}: a trial waits for the one {lag} "
+        f"before it. More run with --lag {room}."
+    )
 
 
 def crowding(concurrency: int, threads: int, cores: int) -> str | None:
@@ -165,7 +168,7 @@ def _check_amounts(
 def _check_fit(here: Machine, cpus: float | None, gpus: float, problems: list[str]) -> None:
     """Whether one trial fits on the machine."""
     if gpus > here.gpus:
-        must = f"at most {here.gpus}, the GPUs there are" if here.gpus else "0, as no GPU was found"
+        must = f"at most {here.gpus}, the number of GPUs of this machine" if here.gpus else "0, as no GPU was found"
         problems.append(sentence("gpus-per-trial", must, Shown(f"{gpus:g}"), "--gpus-per-trial"))
     elif gpus > 1 and gpus != int(gpus):
         problems.append(
@@ -174,7 +177,10 @@ def _check_fit(here: Machine, cpus: float | None, gpus: float, problems: list[st
     if cpus is not None and cpus > here.cores:
         problems.append(
             sentence(
-                "cpus-per-trial", f"at most {here.cores}, the cores there are", Shown(f"{cpus:g}"), "--cpus-per-trial"
+                "cpus-per-trial",
+                f"at most {here.cores}, the number of cores of this machine",
+                Shown(f"{cpus:g}"),
+                "--cpus-per-trial",
             )
         )
 

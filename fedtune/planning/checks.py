@@ -1,5 +1,5 @@
-"""Checks of single options. Each adds its sentence to the list of a request's problems, so that all are told at
-once."""
+"""Checks of single options. Each adds a sentence to the list of a request's problems, so that the user sees all of
+them at the same time."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, None: 1}
 
 
 def whole(name: str, value: int | None, low: int, high: int, problems: list[str]) -> None:
-    """Where `value` is neither None nor a whole number in [low, high]."""
+    """Adds a problem where `value` is neither None nor a whole number in [low, high]."""
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high):
         problems.append(sentence(name, f"a whole number in [{low}, {high}]", value, f"--{name}"))
 
 
 def known(kind: str, word: str | None, words: Iterable[str], problems: list[str], where: str = "") -> None:
-    """Where `word` is neither None nor one of `words`."""
+    """Adds a problem where `word` is neither None nor one of `words`."""
     if word is not None and word not in words:
         problems.append(unknown(kind, word, words, where))
 
@@ -41,7 +41,7 @@ def seconds_of(time: str | float | None, problems: list[str]) -> float | None:
 
 
 def runs_folder(runs_dir: str, name: str, problems: list[str]) -> Path:
-    """`runs_dir/name`, which must be free and writable."""
+    """The folder `runs_dir/name`. Adds a problem where it exists already or cannot be created."""
     folder = Path(runs_dir).expanduser().resolve() / name
     if _NAME.fullmatch(name) is None:
         problems.append(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fedtune.planning.plan import Plan
 from fedtune.planning.timed_federations import typical
 
-#: What starting Ray and the first workers takes, in seconds, for estimates.
+#: How many seconds an estimate counts for starting Ray and the first workers.
 START_UP = 10.0
 
 
@@ -22,8 +22,8 @@ class Estimate:
 
 
 def estimate(planned: Plan) -> Estimate:
-    """Times a few rounds of one configuration in the middle of the space, for one seed. What is done only every so many
-    rounds counts in proportion (`fedtune.planning.timed_federations.typical`)."""
+    """Times a few rounds of one configuration in the middle of the space, for one seed. Work that is not done in every
+    round counts in proportion (`fedtune.planning.timed_federations.typical`)."""
     import torch
 
     from trainables.simulation.replicates import Replicates

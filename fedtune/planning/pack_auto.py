@@ -1,12 +1,12 @@
-"""`--pack auto`: how many trials at once, with how many threads each, yield most trials per hour on this machine.
+"""`--pack auto`: how many trials at once, with how many threads each, finish most trials per hour on this machine.
 
-One federation in the middle of the space is run alone, then two, four, … side by side, each with one thread and with
-its part of the cores, for as long as more at once yield more trials per hour. No more are tried than the cores, the
-memory, the GPU and the number of trials allow, nor, where a trial depends on earlier ones, more than the search's lag:
-the lag decides what is proposed, and that must not depend on a measurement.
+One federation in the middle of the space is run alone, then two, four, … at the same time, each with one thread and
+then with an equal part of the cores, as long as more of them finish more trials per hour. The cores, the memory, the
+GPU and the number of trials limit how many are tried. Where a trial depends on earlier ones, the search's lag is a
+further limit: the lag decides what is proposed, and that must not depend on a measurement.
 
-What is picked is part of the recorded request, as the number of threads changes the last bits of sums and a resumed
-search has to keep it. What was measured is recorded in the run's provenance.
+The result is part of the recorded request, because the number of threads changes the last bits of sums, and a resumed
+search has to keep it. The measurements are recorded in the run's provenance.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from search_spaces.errors import UserError, sentence
 
 #: The part of the free memory that trials may take; the rest is for the driver, Ray and the system.
 MEMORY = 0.9
-#: An arrangement must yield so much more than one with fewer trials or threads to be preferred; less is noise.
+#: An arrangement is preferred to one with fewer trials or threads only if it is faster by this factor; less is noise.
 GAIN = 1.02
 
 
@@ -38,15 +38,15 @@ class Sample:
 
     trials: int
     threads: int
-    #: Of one trial.
+    #: Seconds that one trial needs for a round.
     seconds_per_round: float
-    #: Of all trials at once, were none stopped early.
+    #: Trials that all of them together would finish in an hour if none were stopped early.
     trials_per_hour: float
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What there is to choose from; cores and trials of one GPU where there are several."""
+    """The limits of the choice; of one GPU and its part of the cores, where there are several GPUs."""
 
     cores: int
     most: int
@@ -56,7 +56,7 @@ class Bounds:
 
 
 def packed(planned: Plan, *, plain: bool = False, quiet: bool = False) -> Plan:
-    """The plan with the packing that was measured to be best; the same plan where it was not asked for.
+    """The plan with the packing that measured best; the same plan where --pack auto was not asked for.
 
     Raises `UserError` where the configuration in the middle of the space does not run."""
     if planned.request is None or planned.request.pack != "auto":
@@ -101,9 +101,10 @@ def packed(planned: Plan, *, plain: bool = False, quiet: bool = False) -> Plan:
 
 
 def explore(ask: Callable[[int, int], Sample], bounds: Bounds, fit: Callable[[], int]) -> tuple[list[Sample], str]:
-    """Measures one trial, then two, four, … while they yield more; the samples, and why it ended there.
+    """Measures one trial, then two, four, … as long as more finish more trials per hour. Returns the samples, and why
+    it ended there.
 
-    `fit`: how many fit into memory; asked once one has run."""
+    `fit` tells how many fit into memory; it is called after one has run."""
     table: list[Sample] = []
     most = bounds.most if bounds.trials is None else bounds.trials
     trials, why = 1, "no more are allowed at once"
@@ -115,8 +116,8 @@ def explore(ask: Callable[[int, int], Sample], bounds: Bounds, fit: Callable[[],
         except OutOfMemory:
             if trials == 1:
                 raise UserError(
-                    "One configuration in the middle of the space does not fit into the memory there is, as "
-                    "--pack auto found. "
+                    "--pack auto found that one configuration in the middle of the space does not fit into the "
+                    "memory. "
                     "Take a smaller model, a smaller batch_size or fewer seeds."
                 ) from None
             return table, f"{trials} did not fit into memory"
@@ -125,20 +126,20 @@ def explore(ask: Callable[[int, int], Sample], bounds: Bounds, fit: Callable[[],
         if trials >= most:
             return table, why
         if trials > 1 and max(s.trials_per_hour for s in table) <= before * GAIN and bounds.trials is None:
-            return table, "more at once yielded no more"
+            return table, "more at once finished no more trials per hour"
         trials = most if bounds.trials is not None or 2 * trials > most else 2 * trials
 
 
 def pick(table: list[Sample], trials: int | None) -> Sample:
-    """The arrangement with most trials per hour; of those as good but for noise the one with fewest trials, then
-    threads."""
+    """The arrangement with most trials per hour. Of those that differ from it only by noise, the one with fewest
+    trials, then with fewest threads."""
     found = [s for s in table if trials is None or s.trials == max(t.trials for t in table)]
     best = max(s.trials_per_hour for s in found)
     return min((s for s in found if s.trials_per_hour * GAIN >= best), key=lambda s: (s.trials, s.threads))
 
 
 def _fit(footprint: Footprint) -> int:
-    """How many processes of that size the machine, and the GPU, have room for."""
+    """How many processes of that size fit into the memory of the machine and of the GPU."""
     from trainables.worker.process import CONTEXT
 
     shared = footprint.resident - footprint.private
@@ -174,7 +175,7 @@ def _settled(
     cores: int,
     busy: float,
 ) -> Plan:
-    """The plan with `best` in its request, its reasons in the notes and the record."""
+    """The plan with `best` as its packing, and the reasons in its notes and in the record."""
     e, asked = planned.experiment, planned.request
     assert asked is not None
     limit = min(e.trials, e.lag) if e.looks_back else e.trials
@@ -222,7 +223,7 @@ def _measured(table: list[Sample], footprint: Footprint) -> dict[str, Any]:
 
 
 def _warnings(e: Experiment, cores: int, busy: float, *, chosen: bool) -> list[str]:
-    """What else is to be known of a packing that was measured, and, if `chosen`, not asked for."""
+    """Warnings about a packing. `chosen`: how many trials run at once was measured, not asked for."""
     found = (
         [resources.held_back(e.concurrency, e.threads, cores, lag=e.lag, trials=e.trials)]
         if e.looks_back and chosen
@@ -231,8 +232,7 @@ def _warnings(e: Experiment, cores: int, busy: float, *, chosen: bool) -> list[s
     if busy > cores / 4:
         found.append(
             f"Other programs were running (load {busy:.1f} on {cores} cores when this began), so these figures "
-            f"may mislead; "
-            "--concurrency and --cpus-per-trial override them."
+            "may be wrong. Override them with --concurrency and --cpus-per-trial."
         )
     found.append(resources.crowding(e.concurrency, e.threads, cores))
     return [text for text in found if text]
@@ -252,8 +252,8 @@ def _table(table: list[Sample], best: Sample, footprint: Footprint) -> list[str]
 
 
 def _why(best: Sample, table: list[Sample], full: str) -> str:
-    """`2 at once with 1 thread each yield 1.98 times the trials per hour of 1 with 1 thread, 1.29 times those of 1 with
-    2; …`"""
+    """The reason in words: `2 at once with 1 thread each finish 60 trials per hour, 1.98 times those of one with 1
+    thread and 1.29 times those of one with 2 threads; …`"""
     others = [s for s in table if s != best and s.trials == 1]
     against = " and ".join(
         f"{best.trials_per_hour / s.trials_per_hour:.2f} times those of one with {s.threads} "
@@ -261,5 +261,5 @@ def _why(best: Sample, table: list[Sample], full: str) -> str:
         for s in others
     )
     each = f"{best.threads} thread{'s' * (best.threads > 1)} each"
-    text = f"{best.trials} at once with {each} yield {best.trials_per_hour:.4g} trials per hour"
+    text = f"{best.trials} at once with {each} finish {best.trials_per_hour:.4g} trials per hour"
     return text + (f", {against}" if against else "") + f"; {full}."

@@ -37,13 +37,13 @@ class Plan:
     notes: tuple[str, ...]
     #: Every parameter of one configuration in the middle of the space, as it was checked: for measuring.
     middle: Mapping[str, Value]
-    #: What was asked for, where a plan can still be packed by measuring.
+    #: What was asked for; None where `--pack auto` cannot be applied to the plan.
     request: Request | None = None
 
 
 @dataclass(frozen=True)
 class _Budget:
-    """What is spent: trials of so many rounds over so many seeds, proposed and stopped by whom."""
+    """How many trials, rounds and seeds a search has, and which sampler proposes and which scheduler stops trials."""
 
     sampler: str
     scheduler: str
@@ -55,7 +55,7 @@ class _Budget:
 
 @dataclass(frozen=True)
 class _Selection:
-    """What the search selects by."""
+    """The metrics that the search selects by, and on which data."""
 
     select_on: Literal["validation", "test"]
     metric: tuple[str, ...]
@@ -110,7 +110,7 @@ def plan(request: Request) -> Plan:
 
 
 def _options(request: Request, problems: list[str]) -> float | None:
-    """Checks every option that can be checked by itself; the wall-clock budget in seconds."""
+    """Checks every option that can be checked by itself, and returns the wall-clock budget in seconds."""
     whole("seed", request.seed, 0, MAX_SEED, problems)
     whole("seeds", request.seeds, 1, MAX_SEEDS, problems)
     whole("trials", request.trials, 1, 1_000_000, problems)
@@ -122,7 +122,7 @@ def _options(request: Request, problems: list[str]) -> float | None:
     known("packing", request.pack, resources.PACKS, problems, "--pack")
     if request.pack == "auto" and request.address is not None:
         problems.append(
-            "--pack auto measures the machine it is called on, and --address is another. Give --concurrency, "
+            "--pack auto measures this machine, and --address names another one. Give --concurrency, "
             "--cpus-per-trial and "
             "--gpus-per-trial instead."
         )
@@ -132,7 +132,7 @@ def _options(request: Request, problems: list[str]) -> float | None:
 
 
 def _budget(request: Request, settings: Settings, problems: list[str]) -> _Budget:
-    """The request's numbers; where it gives none, those of the space's profile, else the declared ones."""
+    """The budget that the request gives; what it leaves out comes from the space's profile, or else is the default."""
     space, profile, where = settings.space, settings.options, f"the space {settings.space.name}"
     sampler = request.sampler or str(profile.get("sampler", "tpe"))
     scheduler = request.scheduler or str(profile.get("scheduler", "none" if sampler == "grid" else "asha"))
@@ -146,7 +146,7 @@ def _budget(request: Request, settings: Settings, problems: list[str]) -> _Budge
     rounds = int(settings.value("rounds"))
     if "rounds" in space.search:
         problems.append(
-            "rounds cannot be searched; the budget of a trial is what trials are compared at. Fix it with --rounds."
+            "rounds cannot be searched, as trials are compared after the same number of rounds. Fix it with --rounds."
         )
     grace = request.grace if request.grace is not None else default_grace(rounds, max(2, request.reduction_factor))
     if scheduler != "none" and grace >= rounds and grace > 1:
@@ -158,7 +158,7 @@ def _budget(request: Request, settings: Settings, problems: list[str]) -> _Budge
 
 
 def _selection(request: Request, settings: Settings, problems: list[str]) -> _Selection:
-    """The recorded metrics to select by; each must be measured with these values."""
+    """The metrics to select by, under their recorded names. Adds a problem where these values do not measure one."""
     space = settings.space
     select_on: Any = request.select_on or ("test" if request.paper and space.select_on_test else "validation")
     metric = _recorded(request.metric or space.metric, select_on)
@@ -168,7 +168,7 @@ def _selection(request: Request, settings: Settings, problems: list[str]) -> _Se
         and any(name.startswith("val_") for name in metric)
     ):
         problems.append(
-            "validation_fraction is 0, so there is nothing to select on. Raise it with --set "
+            "validation_fraction is 0, so there are no validation data to select on. Raise it with --set "
             "validation_fraction=0.1, or give --select-on test."
         )
     for name in metric:
@@ -183,7 +183,7 @@ def _selection(request: Request, settings: Settings, problems: list[str]) -> _Se
 def placement(
     request: Request, problems: list[str], *, trials: int, lag: int | None, looks_back: bool
 ) -> tuple[resources.Packing, int]:
-    """What part of the machine a trial has, and the search's lag."""
+    """The part of the machine that each trial has, and the search's lag."""
     return resources.pack(
         resources.machine() if request.address is None else None,
         problems,
@@ -197,7 +197,7 @@ def placement(
 
 
 def _recorded(names: Sequence[str], select_on: str) -> tuple[str, ...]:
-    """Metrics as they are recorded: their validation twins where there are such, or the test ones."""
+    """The names under which metrics are recorded: on validation data (`val_…`) where such exist, or on test data."""
     plain = [canonical(name).removeprefix("val_") for name in names]
     return tuple(
         dict.fromkeys(
@@ -207,10 +207,12 @@ def _recorded(names: Sequence[str], select_on: str) -> tuple[str, ...]:
 
 
 def _combination(space: Space, budget: _Budget, selection: _Selection, problems: list[str]) -> None:
-    """What cannot be together."""
+    """Adds a problem for choices that each are possible and cannot be combined."""
     several = len(selection.metric) > 1
     if not space.search:
-        problems.append("Every parameter of the space is fixed by --set, so nothing is left to search. Leave one out.")
+        problems.append(
+            "Every parameter of the space is fixed by --set, so nothing is left to search. Leave one of them out."
+        )
     if budget.sampler == "cmaes":
         if several:
             problems.append("The sampler cmaes optimises one metric. Give one --metric, or use --sampler nsga2 or tpe.")
@@ -235,7 +237,7 @@ def _middle(dimensions: Iterable[Dimension]) -> dict[str, Value]:
 
 
 def device_of(gpus: float, address: str | None) -> str | None:
-    """What a trial will run on; None where that is on a cluster that is joined later."""
+    """The device that a trial will run on; None on a cluster, whose devices are not known yet."""
     return None if address is not None else "cuda" if gpus else "cpu"
 
 

@@ -1,5 +1,5 @@
-"""What only building a federation can tell of a request: whether it is possible, what its data is, which metrics it
-yields."""
+"""Builds the federation of a request once, to learn what nothing else can tell: whether it is possible, what its data
+are, and which metrics it yields."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ def preflight(
     metric: Sequence[str] = (),
     device: str | None = "cpu",
 ) -> Checked:
-    """Completes and checks `values`, then builds their federation once, so that a data set that is missing, a
-    federation that is impossible, or one of `metric` that is not measured there is known before anything is created. It
-    is built on the CPU wherever it is to run (`device`; None is a cluster's), and not at all where there are `problems`
-    already. Adds to `problems`."""
+    """Completes and checks `values`, then builds their federation once. So a missing data set, an impossible
+    federation, or one of `metric` that is not measured is found before anything is created.
+
+    It is built on the CPU, whatever `device` it will run on (None stands for a cluster), and only where `problems` is
+    empty. Whatever is found is added to `problems`."""
     from trainables import registry
 
     try:
@@ -89,14 +90,15 @@ def _unmeasured(
         part = plain.rpartition("_")[2]
         if known.of_global_model and not has_global:
             found.append(
-                f"{name} is measured of a global model, and {method} has none here. Select by --metric local_accuracy"
+                f"{name} is measured of a global model, and {method} has none with these values. "
+                + "Select by --metric local_accuracy"
                 + " or g_acc_virtual." * declared.virtual
                 + "." * (not declared.virtual)
             )
         elif part in TRAFFIC and part not in declared.traffic:
             whole = plain.removesuffix(f"_{part}")
             found.append(
-                f"{name} counts the traffic for {TRAFFIC[part]}, which {method} does not count apart. Select by "
+                f"{name} counts the traffic for {TRAFFIC[part]}, which {method} does not count separately. Select by "
                 f"--metric {whole}."
             )
         elif plain == "g_acc_virtual" and not declared.virtual:
@@ -104,7 +106,7 @@ def _unmeasured(
         elif plain == "gd_loss" or plain.partition("_")[0] in READOUTS:
             doubtful.append(name)
     if doubtful:
-        # Only what a round yields tells. One step per client is enough of one.
+        # Only a round shows whether these are measured. One step per client is enough.
         short = {**values, "rounds": 1, "local_steps": 1, "local_epochs": 0}
         row = Replicates(method, short, seeds[:1], data_dir=data_dir).step()[0]
         found += [

@@ -1,7 +1,7 @@
 """A search as the user asked for it, and the values that follow from it.
 
-Values are laid over each other in this order, the later winning: declared defaults, the space's `fix`, its profile
-(`small`, or `paper`), --dataset and --rounds, --set.
+Values come from several places. In this order, a later one replaces an earlier one: declared defaults, the space's
+`fix`, its profile (`small`, or `paper`), --dataset and --rounds, --set.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from search_spaces.space import Space
 
 @dataclass(frozen=True)
 class Request:
-    """A search as the user asked for it; None is "as the profile or the default has it"."""
+    """A search as the user asked for it; None stands for the value of the profile, or else for the default."""
 
     method: str
     space: str = "default"
@@ -54,23 +54,23 @@ class Request:
 class Settings:
     """The values that follow from a request."""
 
-    #: The space without the parameters that the request or the profile fixes; its `fix` holds all that is fixed other
-    #: than by default.
+    #: The space without the parameters that the request or the profile fixes. Its `fix` holds every value that is fixed
+    #: and is not just a default.
     space: Space
     #: Every parameter that is not searched.
     values: dict[str, Value]
-    #: The profile's `seeds`, `trials`, `sampler` and `scheduler`, as far as it gives them.
+    #: Those of `seeds`, `trials`, `sampler` and `scheduler` that the profile gives.
     options: Mapping[str, Value]
     #: Every declared default.
     defaults: Mapping[str, Value]
 
     def value(self, key: str) -> Value:
-        """The value of a parameter; of a searched one its default."""
+        """The value of a parameter; if it is searched, its default."""
         return self.values.get(key, self.defaults[key])
 
 
 def configuration(request: Request, problems: list[str]) -> dict[str, Value]:
-    """What a run without a search trains: every parameter; what the space would search has its declared default."""
+    """Every parameter of a run without a search. What the space would search has its declared default."""
     settings = settled(request, problems)
     return {**settings.defaults, **settings.values}
 
@@ -112,7 +112,7 @@ def settled(request: Request, problems: list[str]) -> Settings:
 
 
 def _shown(space: Space, file: str) -> Iterable[str]:
-    """What a user's own file asks the report for and the report does not have."""
+    """A sentence for every figure and published table that a user's own space names and that does not exist."""
     from analysis import figures
     from analysis.published import papers
 

@@ -1,5 +1,5 @@
-"""Federations run side by side, each in a process of its own, and timed: the measurements of `--pack auto`, and a
-round's typical cost.
+"""Runs federations at the same time, each in its own process, and times them: for `--pack auto`, and for the typical
+cost of a round.
 
 Such a process is set up as a trial's process is: the same imports, the same number of threads, the same handling of
 freed memory. It reads one order per line of its standard input, as JSON, and answers each with a line of JSON.
@@ -24,8 +24,7 @@ from typing import Any
 from search_spaces.errors import UserError
 from search_spaces.parameter import Value
 
-#: After so many seconds an answer is no longer waited for. A round of the papers' largest setting takes minutes on a
-#: core.
+#: An answer is awaited for so many seconds. A round of the papers' largest setting takes minutes on a core.
 PATIENCE = 3600.0
 #: Each arrangement is timed for at least so many seconds, and for at least a whole round.
 WINDOW = 3.0
@@ -34,24 +33,25 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Footprint:
-    """Memory of one federation's process at its peak, in bytes."""
+    """The memory of one federation's process at its peak, in bytes."""
 
-    #: All of it, with pages that other processes share.
+    #: All of it, including pages that it shares with other processes.
     resident: int
-    #: Its own alone.
+    #: Only pages that it shares with no other process.
     private: int
-    #: Of the GPU, without the CUDA context; and what the GPU has, and had free before.
+    #: Memory of the GPU: what the process took without its CUDA context, what there is in all, what was free before.
     gpu: int = 0
     gpu_total: int = 0
     gpu_free: int = 0
 
 
 class OutOfMemory(Exception):
-    """One more federation did not fit."""
+    """One more federation did not fit into memory."""
 
 
 class Federations:
-    """So many processes of one configuration, given by all its `values`, as have been asked for; a context."""
+    """Processes that all run one configuration, which `values` gives in full; as many as `time` has asked for so far.
+    They end with the context."""
 
     def __init__(
         self,
@@ -72,8 +72,8 @@ class Federations:
         self._processes: list[subprocess.Popen[str]] = []
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115  closed with the context
         self.footprint = Footprint(0, 0)
-        #: A round's cost on average over that of the rounds that are timed here, which leave out what is done every so
-        #: many rounds only.
+        #: The average cost of a round, divided by the cost of the rounds that are timed here. These leave out work that
+        #: is done only every few rounds.
         self.surcharge = 1.0
 
     def __enter__(self) -> Federations:
@@ -89,7 +89,7 @@ class Federations:
         self._errors.close()
 
     def time(self, count: int, threads: int) -> float:
-        """Rounds per second that `count` federations with `threads` threads each make together.
+        """The rounds per second of `count` federations together, with `threads` threads each.
 
         Raises `OutOfMemory` where they do not fit, `UserError` where the configuration does not run."""
         self._start(count, threads)
@@ -112,7 +112,7 @@ class Federations:
     def _process(self, threads: int) -> subprocess.Popen[str]:
         from fedtune.machine.cluster import ENVIRONMENT
 
-        # The path as it is here, less the current directory, where a stranger's module may lie.
+        # The same path as here without the current directory, where somebody else's module may have the name of ours.
         path = [entry for entry in sys.path if entry]
         environment = {**ENVIRONMENT, **os.environ, "OMP_NUM_THREADS": str(threads)}
         if self._order["device"] == "cuda":
@@ -167,10 +167,10 @@ class Federations:
 
 
 def rate(marks: Sequence[Sequence[float]]) -> float:
-    """Rounds per second of all together while all of them ran. `marks`: for each, when its first round began and each
-    round ended."""
+    """Rounds per second of all federations together, over the time in which all of them ran. `marks` has, for each
+    federation, the times at which its first round began and each round ended."""
     begin, end = max(own[0] for own in marks), min(own[-1] for own in marks)
-    if end <= begin:  # not side by side at all: what each does alone
+    if end <= begin:  # they never ran at the same time: the sum of what each does alone
         return sum((len(own) - 1) / (own[-1] - own[0]) for own in marks)
     done = 0.0
     for own in marks:
@@ -180,19 +180,19 @@ def rate(marks: Sequence[Sequence[float]]) -> float:
 
 
 def intervals(values: Mapping[str, Value]) -> list[int]:
-    """Every how many rounds a method does something more: its parameters called `…_interval`, above 1."""
+    """After how many rounds a method does extra work: the values above 1 of its parameters called `…_interval`."""
     return [
         value for name, value in values.items() if name.endswith("_interval") and isinstance(value, int) and value > 1
     ]
 
 
 def typical(simulation: Any, values: Mapping[str, Value]) -> tuple[float, float]:
-    """Seconds of a round on average over a trial of these `values`, and of one without what is done at intervals.
-    `simulation` is one of the same values but for `rounds`, which is 2, and has not begun.
+    """The average seconds of a round over a trial of these `values`, and the seconds of a round without the extra work
+    that is done at intervals. `simulation` has the same values, only `rounds` is 2, and it has not begun.
 
-    The first round warms up; the second, being the last one planned, holds all that is done only every so many rounds:
-    the evaluation (`eval_every`) and what a method does at `intervals`. In a trial both are done every so many rounds
-    and in the last."""
+    The first round warms up. The second is the last one planned, so it includes all work that is not done in every
+    round: the evaluation (`eval_every`) and what a method does at `intervals`. A trial does both every so many rounds
+    and in its last round."""
 
     def cost() -> tuple[float, float]:
         rows = simulation.step()
@@ -219,7 +219,7 @@ def _is_heavy(round_: int, apart: Sequence[int]) -> bool:
 
 
 def serve() -> None:
-    """What a process does: builds its federation, runs it through everything once, then times rounds as it is told."""
+    """The program of a process: builds its federation, lets it do all its work once, times rounds when told to."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever else is printed
 
@@ -267,7 +267,7 @@ def serve() -> None:
 
 
 def _timed(simulation: Any, apart: Sequence[int], seconds: float) -> list[float]:
-    """Runs rounds for `seconds`, without those in which more is done; when the first began and when each ended."""
+    """Times rounds for `seconds`, leaving out those with extra work: when the first began, and when each ended."""
     while _is_heavy(simulation.round + 1, apart):
         simulation.step()
     marks = [time.monotonic()]
@@ -278,7 +278,7 @@ def _timed(simulation: Any, apart: Sequence[int], seconds: float) -> list[float]
 
 
 def _peak() -> dict[str, int]:
-    """Bytes resident at the peak, and of these not shared."""
+    """The bytes that were resident at the peak, and how many of them were not shared."""
     with open("/proc/self/status", encoding="ascii") as file:
         found = {
             line.split(":")[0]: int(line.split()[1]) * 1024

@@ -1,9 +1,7 @@
-"""Runs the trials of a run on Ray, and nothing more: the queue says which trial comes next, and a trial itself when it
-ends (`trainables/tune.py` asks the rule of `early_stopping.py` after every round).
+"""Drives a run: reads what has been recorded, runs on Ray what is left (`tune_session.py`), and says how it ended.
 
-Ray places trials on cores, GPUs and machines and reuses their processes. Its logs, checkpoints, retries and restore are
-not used; the run directory is the only state. A trial that ran out of memory, or whose process died, is put back and
-goes on from its last checkpoint at a larger share of the machine, without the study seeing a failure.
+The queue says which trial comes next (`queue.py`), and a trial itself says when it ends: `trainables/tune.py` asks the
+rule of `early_stopping.py` after every round.
 """
 
 from __future__ import annotations
@@ -12,33 +10,25 @@ import contextlib
 import dataclasses
 import json
 import os
-import shutil
 import signal
-import tempfile
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedtune.console.progress import ProgressDisplay
-from fedtune.machine import cluster, resources
+from fedtune.machine import cluster
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import went_on
-from fedtune.record.run_directory import write_yaml
 from fedtune.trials.queue import TrialQueue
+from fedtune.trials.tune_session import TuneSession
 from search_spaces import run_folder
-from search_spaces.errors import UserError
-from search_spaces.files import cannot_write
-from search_spaces.parameter import Value
 from search_spaces.space import Space
 
 #: Seconds that a session may take to end after SIGTERM.
 PATIENCE = 20.0
-#: How often a trial whose process died (out of memory, a lost machine) goes on from its checkpoint.
-RETRIES = 2
 
 
 @dataclass
@@ -70,7 +60,7 @@ def drive(
         elsewhere = went_on(folder)
         if elsewhere is not None:
             watch.say(elsewhere)
-        session = _Session(folder, experiment, queue, watch, deadline, simulate)
+        session = TuneSession(folder, experiment, queue, watch, deadline, simulate)
         with cluster.joined(experiment), _sigterm_is_ctrl_c():
             session.fit()
         if session.failure is not None:
@@ -93,236 +83,6 @@ def _complete(experiment: Experiment, space: Space) -> Experiment:
         if key not in experiment.values and key not in space.search
     }
     return dataclasses.replace(experiment, values={**missing, **experiment.values}) if missing else experiment
-
-
-class _Session:
-    """One call of Tune: its searcher asks the queue, its stopper ends it on a deadline, a failure or an interrupt."""
-
-    def __init__(
-        self,
-        folder: Path,
-        experiment: Experiment,
-        queue: TrialQueue,
-        watch: ProgressDisplay,
-        deadline: float | None,
-        simulate: Callable[..., Any] | None,
-    ) -> None:
-        self.folder, self.experiment, self.queue, self.watch, self.deadline, self.simulate = (
-            folder,
-            experiment,
-            queue,
-            watch,
-            deadline,
-            simulate,
-        )
-        self.failure: BaseException | None = None
-        self.out_of_time = self.interrupted = False
-        self._live: dict[str, int] = {}
-        #: Cores and GPUs of every trial of this session, and the trials with another share than usual that have yet to
-        #: start.
-        self._shares: dict[int, tuple[float, float]] = {}
-        self._awaited: set[int] = set()
-        self._deaths: Counter[int] = Counter()
-        self._largest = (experiment.cpus_per_trial, experiment.gpus_per_trial)
-
-    def fit(self) -> None:
-        from ray import tune
-
-        from fedtune.trials.tune_hooks import AskSession, StopWithSession
-        from trainables.tune import Trial, resources
-
-        self._largest = cluster.largest_machine()
-        scratch = tempfile.mkdtemp(prefix="fedtune-ray-")
-        before = signal.getsignal(signal.SIGINT)
-        try:
-            tune.Tuner(
-                tune.with_resources(Trial, resources),
-                tune_config=tune.TuneConfig(search_alg=AskSession(self), num_samples=-1, reuse_actors=True),
-                run_config=tune.RunConfig(
-                    name="trials",
-                    storage_path=scratch,
-                    verbose=0,
-                    stop=StopWithSession(self),
-                    callbacks=[],
-                    failure_config=tune.FailureConfig(max_failures=0),
-                    checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
-                ),
-            ).fit()
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
-            if threading.current_thread() is threading.main_thread():
-                signal.signal(signal.SIGINT, before)
-        # Tune returns from Ctrl-C as if it had finished.
-        self.interrupted = not self.queue.finished and not self.out_of_time and self.failure is None
-        if self._live or self.interrupted:
-            self._mark_interrupted()
-
-    def must_end(self) -> bool:
-        if self.deadline is not None and time.monotonic() >= self.deadline and not self.out_of_time:
-            self.out_of_time = True
-        return self.out_of_time or self.failure is not None
-
-    # What Ray calls. An exception here must not surface inside Ray, where it would be buried: it ends the session.
-
-    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        from ray.tune.search import Searcher
-
-        if self.must_end():
-            return Searcher.FINISHED
-        if len(self._live) >= self.experiment.concurrency or not self._has_room():
-            return None
-        job: Any = None
-        with self._keeping_failures():
-            proposal = self.queue.propose()
-            if proposal is not None:
-                job = self._job(proposal.number, proposal.values, proposal.rule, self._share(proposal.share))
-                self._live[trial_id] = proposal.number
-                self.watch.started(proposal.number, proposal.values)
-        if job is None:
-            # A trial that runs may yet be put back, and one that has said `FINISHED` is not asked again.
-            return Searcher.FINISHED if self.queue.exhausted and not self._live or self.failure is not None else None
-        return {"job": job}
-
-    def _share(self, larger: tuple[float, float] | None) -> tuple[float, float]:
-        """Of a trial to be started: the usual one, or one that it was put back with, which may be more than there is on
-        this machine."""
-        if larger is None:
-            return self.experiment.cpus_per_trial, self.experiment.gpus_per_trial
-        return min(larger[0], self._largest[0]), min(larger[1], max(1.0, self._largest[1]))
-
-    def _has_room(self) -> bool:
-        """Whether there is room for the next trial, where some have larger shares than usual. (Ray would fill every gap
-        with small trials, and a trial that needs more room would wait for ever.)"""
-        larger = self.queue.next_share()
-        live = [self._shares[number] for number in self._live.values()]
-        if larger is None and all(share == self._share(None) for share in live):
-            return True
-        if self._awaited:
-            return False
-        return not live or all(
-            sum(used) + more <= there + 1e-6
-            for used, more, there in zip(zip(*live, strict=True), self._share(larger), self._largest, strict=True)
-        )
-
-    def _job(self, number: int, values: Mapping[str, Value], rule: Any, share: tuple[float, float]) -> Any:
-        from trainables.tune import Job
-
-        e = self.experiment
-        complete = {**e.values, **values}
-        folder = self.folder / run_folder.trial_folder(number)
-        folder.mkdir(exist_ok=True)
-        write_yaml(folder / run_folder.CONFIG, complete)
-        self._shares[number] = share
-        if share != self._share(None):
-            self._awaited.add(number)
-        return Job(
-            number=number,
-            folder=str(folder),
-            method=e.method,
-            values=complete,
-            seeds=e.trial_seeds(number),
-            metrics=e.metric,
-            signs=e.signs,
-            rule=rule,
-            threads=e.threads,
-            cpus=share[0],
-            gpu_share=share[1],
-            data_dir=e.data_dir,
-            keep_models=e.kind == "run",
-            simulate=self.simulate,
-        )
-
-    def result(self, trial_id: str, result: Mapping[str, Any]) -> None:
-        number = self._live.get(trial_id)
-        if number is None or "round" not in result:
-            return
-        self._awaited.discard(number)
-        with self._keeping_failures():
-            self.queue.report(number, result["round"], result.get("values"))
-        self.watch.round(number, result["round"], result.get("values"))
-
-    def complete(self, trial_id: str, result: Mapping[str, Any] | None, error: bool) -> None:
-        number = self._live.get(trial_id)
-        if number is None:
-            return
-        from trainables.tune import Ending
-
-        ending = (result or {}).get("ending")
-        if error:
-            self._deaths[number] += 1
-            ending = Ending("interrupted", (result or {}).get("round", 0), "its process died", out_of_memory=True)
-        if ending is None:
-            return  # ended from here, by a deadline or Ctrl-C: it stays to be resumed
-        del self._live[trial_id]
-        self._awaited.discard(number)
-        with self._keeping_failures():
-            if ending.out_of_memory and self._put_back(number, ending, died=error):
-                return
-            self.queue.finish(number, self._given_up(number, ending, error) if ending.out_of_memory else ending)
-            if ending.stop_reason == "interrupted" and not ending.out_of_memory:
-                raise UserError(
-                    f"{ending.error}. The run stopped and keeps what was written; free some space and go on with "
-                    f"`fedtune resume {self.folder}`."
-                )
-        trial = self.queue.trials()[number]
-        self.watch.finished(number, trial.state.name, trial.values, trial.user_attrs.get("error"))
-
-    def _put_back(self, number: int, ending: Any, died: bool) -> bool:
-        """Lets a trial that ran out of memory go on later with more of it, if there is more; one whose process died,
-        which may have been for lack of memory, also without, a few times."""
-        share = self._shares[number]
-        # Without a GPU a trial that ran alone had the whole machine already.
-        more = resources.larger(share, self._largest[0]) if share[1] > 0 or self.experiment.concurrency > 1 else None
-        if self._deaths[number] > RETRIES or (more is None and not died):
-            return False
-        self.queue.again(number, more)
-        self.watch.put_back(number)
-        why = "the process died" if died else "memory did not suffice"
-        how = (
-            "as before" if more is None else f"with {more[1]:.3g} GPU" if more[1] > 0 else "with the machine to itself"
-        )
-        self.watch.say(
-            f"Trial {number} stopped after round {ending.round}, as {why}; it goes on from its last checkpoint {how}."
-        )
-        return True
-
-    def _given_up(self, number: int, ending: Any, died: bool) -> Any:
-        if died:
-            error = f"Its process died {self._deaths[number]} times (out of memory, or ended from outside)."
-        else:
-            had = f"{self._shares[number][1]:.3g} GPU" if self._shares[number][1] > 0 else "the whole machine"
-            why = str(ending.error).rstrip(".")
-            error = f"It ran out of memory with {had} to itself after round {ending.round} ({why})."
-        return dataclasses.replace(ending, stop_reason="error", error=error)
-
-    @contextlib.contextmanager
-    def _keeping_failures(self) -> Iterator[None]:
-        from sqlalchemy.exc import OperationalError
-
-        try:
-            yield
-        except OSError as error:
-            self.failure = self._disk(error.strerror or str(error))
-        except OperationalError as error:
-            self.failure = self._disk(str(error.orig))
-        except Exception as error:
-            import optuna
-
-            storage = isinstance(error, optuna.exceptions.StorageInternalError)
-            self.failure = self._disk(str(error.__cause__ or error).splitlines()[0]) if storage else error
-
-    def _disk(self, why: str) -> UserError:
-        return cannot_write(
-            self.folder,
-            why,
-            f"What was written is kept; free some space and go on with `fedtune resume {self.folder}`.",
-        )
-
-    def _mark_interrupted(self) -> None:
-        with contextlib.suppress(Exception):  # a note for readers, not worth failing for on a full disk
-            for trial in self.queue.trials():
-                if not trial.state.is_finished():
-                    self.queue.mark(trial.number, "interrupted")
 
 
 @contextlib.contextmanager

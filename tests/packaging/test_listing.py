@@ -128,7 +128,7 @@ def test_doctor_names_a_cache_that_cannot_be_written(cli: Cli, tmp_path: Path, m
     monkeypatch.setenv("FEDTUNE_CACHE", str(blocked))
     done = cli("doctor")
     assert done.returncode == 1
-    assert "cannot be written: Not a directory" in done.stdout and "1 problem to mend" in done.stdout
+    assert "cannot be written: Not a directory" in done.stdout and "1 problem must be mended" in done.stdout
 
 
 @pytest.mark.parametrize(

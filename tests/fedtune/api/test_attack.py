@@ -216,7 +216,8 @@ def test_a_metric_that_would_not_be_measured_is_refused(metric: str, needed: str
 def test_a_metric_of_a_model_that_is_not_there_is_refused(metric: str, tmp_path: Path) -> None:
     with pytest.raises(
         UserError,
-        match=rf"{metric} is measured of a global model, and fedper has none here\. .*--metric local_accuracy",
+        match=rf"{metric} is measured of a global model, and fedper has none with these values\. "
+        r".*--metric local_accuracy",
     ):
         plan(Request("fedper", metric=(metric,), runs_dir=str(tmp_path)))
     for name, good in (("fedper", "local_accuracy"), ("fedper", "g_acc_virtual"), ("fedavg", metric)):

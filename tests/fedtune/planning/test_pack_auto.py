@@ -60,10 +60,10 @@ def test_it_ends_where_more_at_once_yield_no_more() -> None:
     asked: list[tuple[int, int]] = []
     table, why = explore(speeds(lambda n, t: GPU[n], asked), Bounds(cores=16, most=16), plenty)
     assert asked == [(1, 1), (1, 16), (2, 1), (2, 8), (4, 1), (4, 4), (8, 1), (8, 2), (16, 1)]
-    assert chosen(table) == (8, 1) and "yielded no more" not in why  # 16 was the most that is allowed
+    assert chosen(table) == (8, 1) and "finished no more" not in why  # 16 was the most that is allowed
     wider: dict[int, float] = {**GPU, 32: 390.0}
     table, why = explore(speeds(lambda n, t: wider[n]), Bounds(cores=64, most=64), plenty)
-    assert max(s.trials for s in table) == 16 and chosen(table) == (8, 1) and "yielded no more" in why
+    assert max(s.trials for s in table) == 16 and chosen(table) == (8, 1) and "finished no more" in why
 
 
 def test_a_trial_that_gains_from_threads_gets_them() -> None:

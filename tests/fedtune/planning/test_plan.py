@@ -152,12 +152,15 @@ def test_the_small_profile_says_how_to_get_the_papers(asked: Callable[..., Reque
             "at least two searched numbers",
         ),
         ({"sampler": "grid", "trials": 100_000}, "cells of the grid"),
-        ({"set": ("validation_fraction=0",)}, "nothing to select on"),
+        ({"set": ("validation_fraction=0",)}, "no validation data to select on"),
         ({"pack": "autoo"}, "Did you mean 'auto'"),
-        ({"pack": "auto", "address": "10.0.0.1:6379"}, "--pack auto measures the machine it is called on"),
+        (
+            {"pack": "auto", "address": "10.0.0.1:6379"},
+            "--pack auto measures this machine, and --address names another",
+        ),
         (
             {"metric": ("bytes_up_pma",)},
-            "bytes_up_pma counts the traffic for personal models, which fedavg does not count apart. Select by "
+            "bytes_up_pma counts the traffic for personal models, which fedavg does not count separately. Select by "
             "--metric bytes_up.",
         ),
         ({"metric": ("bytes_down_gme",)}, "Select by --metric bytes_down."),
