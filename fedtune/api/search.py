@@ -19,7 +19,7 @@ from fedtune.planning.plan import Plan, plan
 from fedtune.planning.request import Request
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import provenance
-from fedtune.record.run_directory import create, lock, write_yaml
+from fedtune.record.run_directory import create, lock, write_document
 from fedtune.trials import driver
 from search_spaces import run_folder
 from search_spaces.errors import Shown, UserError, sentence
@@ -160,7 +160,7 @@ def extend(
     with lock(folder):
         longer = _longer(folder, trials)  # read again: another extension may just have ended
         watch = progress.ProgressDisplay(longer, progress.style(plain, quiet))
-        write_yaml(folder / run_folder.EXPERIMENT, longer.to_yaml())
+        write_document(folder / run_folder.EXPERIMENT, longer.to_yaml())
         watch.say(f"{longer.trials - trials} + {trials} = {longer.trials} trials.")
         return _driven(folder, longer, watch, simulate)
 
