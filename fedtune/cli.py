@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -58,20 +58,17 @@ class Lazy(TyperGroup):
         return sorted(found, key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name))
 
     def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
-        if cmd_name not in self.list_commands(ctx):
-            return None
+        known = self.list_commands(ctx)
+        if cmd_name not in known:
+            if cmd_name.startswith("-"):
+                return None  # a misplaced option, which typer tells of
+            from search_spaces.errors import UserError, unknown
+
+            raise UserError(unknown("command", cmd_name, known))
         module = importlib.import_module(f"{commands.__name__}.{cmd_name}")
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
         single.command(cmd_name, cls=Explained, epilog=module.EXAMPLES)(module.command)
         return typer.main.get_command(single)
-
-    def resolve_command(self, ctx: Context, args: list[str]) -> Any:
-        known = self.list_commands(ctx)
-        if args and args[0] not in known and not args[0].startswith("-"):
-            from search_spaces.errors import UserError, unknown
-
-            raise UserError(unknown("command", args[0], known))
-        return super().resolve_command(ctx, args)
 
 
 app = typer.Typer(

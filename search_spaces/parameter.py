@@ -240,11 +240,10 @@ def convert_all(declared: Mapping[str, Parameter], values: Mapping[str, object],
     return converted
 
 
-def build(cls: type[Dataclass], values: Mapping[str, object], where: str = "") -> Dataclass:
-    """An instance of the declared dataclass `cls` from those `values` (by key) it declares; the others are ignored."""
-    declared = parameters(cls)
-    mine = {canonical(k): v for k, v in values.items() if canonical(k) in declared}
-    return cls(**{declared[k].name: v for k, v in convert_all(declared, mine, where).items()})
+def build(cls: type[Dataclass], values: Mapping[str, Value]) -> Dataclass:
+    """An instance of the declared dataclass `cls` from those `values` it declares; the others are ignored. They are by
+    canonical key and valid, as `convert_all` returns them, and are not checked again."""
+    return cls(**{p.name: values[key] for key, p in parameters(cls).items() if key in values})
 
 
 def defaults(*classes: type) -> dict[str, Value]:

@@ -22,7 +22,7 @@ from analysis.runs import Run
 from analysis.runs import load as load_run
 from fedtune.api.search import Best
 from fedtune.record.experiment import Experiment
-from fedtune.record.run_directory import write_json, write_yaml
+from fedtune.record.run_directory import write_document
 from search_spaces import documents, run_folder
 from search_spaces.documents import Document, Node
 from search_spaces.errors import Shown, UserError, sentence, unknown
@@ -43,10 +43,7 @@ def export(run: str | Path, output: str | Path | None = None, *, trial: int | No
     target = None if output is None else _target(Path(output))
     data = _describe(found, Best.of(found, _number(found, trial)))
     if target is not None:
-        if target.suffix == ".json":
-            write_json(target, data)
-        else:
-            write_yaml(target, data)
+        write_document(target, data)
     return data
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -19,11 +20,12 @@ from fedtune.planning.plan import Plan, plan
 from fedtune.planning.request import Request
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import provenance
-from fedtune.record.run_directory import create, lock, write_yaml
+from fedtune.record.run_directory import create, lock, write_document
 from fedtune.trials import driver
 from search_spaces import run_folder
 from search_spaces.errors import Shown, UserError, sentence
 from search_spaces.parameter import Value
+from search_spaces.space import Space
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,8 @@ def carry_out(
         provenance(device="cuda" if planned.experiment.gpus_per_trial else "cpu", **planned.facts),
         planned.experiment.directions,
     )
-    return _drive(planned.folder, planned.experiment, watch, simulate)
+    with lock(planned.folder):
+        return _driven(planned.folder, planned.experiment, planned.space, watch, simulate)
 
 
 def resume(
@@ -141,7 +144,8 @@ def resume(
     watch = progress.ProgressDisplay(placed, progress.style(plain, quiet))
     if crowded:
         watch.say(crowded)
-    return _drive(folder, placed, watch, simulate)
+    with lock(folder):
+        return _driven(folder, *_complete(folder, placed), watch, simulate)
 
 
 def extend(
@@ -161,9 +165,9 @@ def extend(
     with lock(folder):
         longer = _longer(folder, trials)  # read again: another extension may just have ended
         watch = progress.ProgressDisplay(longer, progress.style(plain, quiet))
-        write_yaml(folder / run_folder.EXPERIMENT, longer.to_yaml())
+        write_document(folder / run_folder.EXPERIMENT, longer.to_yaml())
         watch.say(f"The search of {longer.trials - trials} trials gets {trials} more, which makes {longer.trials}.")
-        return _driven(folder, longer, watch, simulate)
+        return _driven(folder, *_complete(folder, longer), watch, simulate)
 
 
 def _longer(folder: Path, trials: int) -> Experiment:
@@ -192,21 +196,33 @@ def result_of(folder: Path, outcome: driver.Outcome, seconds: float = 0.0) -> Re
     return Result(folder, counts, best, outcome.finished, outcome.interrupted, outcome.out_of_time, seconds)
 
 
-def _drive(
-    folder: Path, experiment: Experiment, watch: progress.ProgressDisplay, simulate: Callable[..., Any] | None
-) -> Result:
-    with lock(folder):
-        return _driven(folder, experiment, watch, simulate)
+def _complete(folder: Path, experiment: Experiment) -> tuple[Experiment, Space]:
+    """An experiment that was recorded in `folder`, with every value, and its space. (A run of an earlier version
+    recorded only the values that are not declared defaults.)"""
+    from trainables import registry
+
+    space = Space.from_json(json.loads((folder / run_folder.SPACE).read_text(encoding="utf-8")))
+    declared = registry.declared(experiment.method)
+    missing = {
+        key: parameter.default
+        for key, parameter in declared.items()
+        if key not in experiment.values and key not in space.search
+    }
+    return dataclasses.replace(experiment, values={**missing, **experiment.values}), space
 
 
 def _driven(
-    folder: Path, experiment: Experiment, watch: progress.ProgressDisplay, simulate: Callable[..., Any] | None
+    folder: Path,
+    experiment: Experiment,
+    space: Space,
+    watch: progress.ProgressDisplay,
+    simulate: Callable[..., Any] | None,
 ) -> Result:
     """Drives a run whose lock is held."""
     started = time.monotonic()
     with watch:
         try:
-            outcome = driver.drive(folder, experiment, watch, simulate=simulate)
+            outcome = driver.drive(folder, experiment, space, watch, simulate=simulate)
         except KeyboardInterrupt:
             # Before Ray took over the signal: nothing was under way.
             outcome = driver.Outcome(finished=False, interrupted=True)

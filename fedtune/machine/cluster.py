@@ -19,7 +19,6 @@ from typing import Any
 
 from fedtune.machine import resources
 from fedtune.machine.ray_patch import without_unused_servers
-from fedtune.record.experiment import Experiment
 from fedtune.record.run_directory import absolute
 from search_spaces.errors import Shown, UserError, sentence
 
@@ -45,6 +44,8 @@ ENVIRONMENT = {
 #: processes run in another.
 PATHS = ("FEDTUNE_CACHE", "FEDTUNE_METHODS")
 OBJECT_STORE = 100 << 20
+#: Ray prints nothing.
+QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
 #: Settings of Ray's servers. A trial's process imports the engine as soon as it starts. Ray is not to start processes
 #: in advance: Tune gives its processes an environment of their own and so could not use them, and they would import
 #: everything for nothing.
@@ -52,15 +53,15 @@ SERVERS = {"preload_python_modules": ["trainables.tune"], "prestart_worker_first
 
 
 @contextlib.contextmanager
-def joined(experiment: Experiment) -> Iterator[None]:
-    """A Ray of our own, or the cluster at the experiment's address; silent, without dashboard. One that was joined
-    already stays so."""
+def joined(address: str | None, *, trials: int, cpus: float, gpus: float) -> Iterator[None]:
+    """A Ray of our own, or the cluster at `address`, for so many `trials` at once with so many cores and GPUs each;
+    silent, without dashboard. One that was joined already stays so."""
     os.environ.update({key: value for key, value in ENVIRONMENT.items() if key not in os.environ})
     os.environ.update({name: _absolute(os.environ[name]) for name in PATHS if name in os.environ})
     # Ray starts the process of one trial at a time unless told otherwise, and drops one that is still starting as soon
     # as another falls free: short trials would then take turns in a single process.
-    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(experiment.concurrency)
-    if experiment.address is None:
+    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(trials)
+    if address is None:
         os.environ.setdefault("RAY_AUTH_MODE", "disabled")
         # Despite its name this holds everywhere: Ray's servers then listen on the loopback device only, not on every
         # network.
@@ -76,11 +77,12 @@ def joined(experiment: Experiment) -> Iterator[None]:
         try:
             if mine:
                 with contextlib.chdir(empty):
-                    _start(ray, experiment)
-            if (
-                not mine or experiment.address is not None
-            ):  # what a Ray of our own has was checked when the search was planned
-                _check_gpus(experiment, ray)
+                    if address is None:
+                        _start(ray, cores=max(resources.cores(), round(trials * cpus)), with_gpus=gpus > 0)
+                    else:
+                        _connect(ray, address)
+            if not mine or address is not None:
+                _check_gpus(ray, gpus)  # what a Ray of our own has was checked when the search was planned
             yield
         finally:
             if mine:
@@ -92,18 +94,17 @@ def _absolute(paths: str) -> str:
     return os.pathsep.join(str(absolute(path)) for path in paths.split(os.pathsep) if path)
 
 
-def _start(ray: Any, experiment: Experiment) -> None:
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
-    if experiment.address is not None:
-        try:
-            ray.init(address=experiment.address, **quiet)
-        except Exception as error:
-            raise UserError(
-                f"No Ray cluster answers at {experiment.address!r} (--address): {str(error).splitlines()[0]}"
-            ) from error
-        return
-    cores = max(resources.cores(), round(experiment.concurrency * experiment.cpus_per_trial))
-    gpus: dict[str, Any] = {} if experiment.gpus_per_trial else {"num_gpus": 0}
+def _connect(ray: Any, address: str) -> None:
+    """Joins the cluster at `address`. Raises `UserError` where none answers."""
+    try:
+        ray.init(address=address, **QUIET)
+    except Exception as error:
+        raise UserError(f"No Ray cluster answers at {address!r} (--address): {str(error).splitlines()[0]}") from error
+
+
+def _start(ray: Any, *, cores: int, with_gpus: bool) -> None:
+    """Starts a Ray of our own."""
+    gpus: dict[str, Any] = {} if with_gpus else {"num_gpus": 0}
     # While Ray's servers start, this process imports what it will need.
     importing = threading.Thread(target=importlib.import_module, args=("trainables.tune",))
     importing.start()
@@ -114,7 +115,7 @@ def _start(ray: Any, experiment: Experiment) -> None:
             object_store_memory=OBJECT_STORE,
             _system_config=SERVERS,
             **gpus,
-            **quiet,
+            **QUIET,
         )
     importing.join()
 
@@ -128,13 +129,14 @@ def largest_machine() -> tuple[float, float]:
     return max(node.get("CPU", 0.0) for node in nodes), max(node.get("GPU", 0.0) for node in nodes)
 
 
-def _check_gpus(experiment: Experiment, ray: Any) -> None:
+def _check_gpus(ray: Any, gpus: float) -> None:
+    """Raises `UserError` where a trial is to have more GPUs than the cluster has."""
     there = ray.cluster_resources()
-    if experiment.gpus_per_trial > there.get("GPU", 0):
+    if gpus > there.get("GPU", 0):
         raise UserError(
             sentence(
                 "gpus-per-trial",
                 f"at most {there.get('GPU', 0):g}, the GPUs of the cluster",
-                Shown(f"{experiment.gpus_per_trial:g}"),
+                Shown(f"{gpus:g}"),
             )
         )

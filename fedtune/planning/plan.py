@@ -71,7 +71,7 @@ def plan(request: Request) -> Plan:
     space = settings.space
     budget = _budget(request, settings, problems)
     selection = _selection(request, settings, problems)
-    _combination(space, budget, selection, problems)
+    _combination(space.search, budget, selection, problems)
     waits = looks_back(budget.sampler, budget.scheduler)
     packing, lag = placement(request, problems, trials=budget.trials, lag=request.lag, looks_back=waits)
     middle = settings.values | _middle(space.search.values())
@@ -206,18 +206,18 @@ def _recorded(names: Sequence[str], select_on: str) -> tuple[str, ...]:
     )
 
 
-def _combination(space: Space, budget: _Budget, selection: _Selection, problems: list[str]) -> None:
+def _combination(search: Mapping[str, Dimension], budget: _Budget, selection: _Selection, problems: list[str]) -> None:
     """Adds a problem for choices that each are possible and cannot be combined."""
     several = len(selection.metric) > 1
-    if not space.search:
+    if not search:
         problems.append(
             "Every parameter of the space is fixed by --set, so nothing is left to search. Leave one of them out."
         )
     if budget.sampler == "cmaes":
         if several:
             problems.append("The sampler cmaes optimises one metric. Give one --metric, or use --sampler nsga2 or tpe.")
-        numbers = [d for d in space.search.values() if d.parameter.kind in ("real", "integer")]
-        if space.search and len(numbers) < 2:
+        numbers = [d for d in search.values() if d.parameter.kind in ("real", "integer")]
+        if search and len(numbers) < 2:
             problems.append(
                 f"The sampler cmaes needs at least two searched numbers, and this space has {len(numbers)}. Use "
                 f"--sampler tpe."

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from search_spaces.errors import UserError
 from search_spaces.metrics import METRICS, READOUTS, TRAFFIC
 from search_spaces.parameter import Value
+
+if TYPE_CHECKING:
+    from trainables.method import Method
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ def preflight(
     from trainables import registry
 
     try:
-        values = registry.resolve(method, values)
+        values = registry.configured(method, values).values
     except UserError as error:
         problems.extend(error.problems)
     if problems:
@@ -49,41 +52,42 @@ def preflight(
     from trainables import data
     from trainables.models import precision
     from trainables.simulation import executors
-    from trainables.simulation.replicates import Replicates
+    from trainables.simulation.rounds import Simulation
 
     try:
         if device is not None:
             precision.check(str(values["precision"]), torch.device(device))
             executors.check(str(values["executor"]), torch.device(device))
         anywhere = {**values, "precision": "fp32", "executor": "loop"}
-        built = Replicates(method, anywhere, seeds[:1], data_dir=data_dir)
-        partition = built.partition()
+        built = Simulation(method, anywhere, seeds[0], torch.device("cpu"), data_dir)
         dataset = data.load(str(values["dataset"]), data_dir)
     except UserError as error:
         problems.extend(error.problems)
         return Checked(values, {})
-    problems.extend(_unmeasured(method, anywhere, seeds, data_dir, metric, bool(built.models())))
+    found, doubtful = _unmeasured(built.method, metric, has_global=built.global_model() is not None)
+    if doubtful:
+        # Only a round shows whether these are measured. One step per client is enough.
+        short = {**anywhere, "rounds": 1, "local_steps": 1, "local_epochs": 0}
+        row = Simulation(method, short, seeds[0], torch.device("cpu"), data_dir).run_round()
+        found += [
+            f"{name} is not measured for {method} with these values. Select by another --metric, or change what "
+            f"it depends on with --set."
+            for name in doubtful
+            if row.get(name) is None
+        ]
+    problems.extend(found)
     facts = {
-        "method_title": registry.method(method).title,
+        "method_title": built.method.title,
         "dataset": {"name": dataset.name, "hash": dataset.hash},
-        "partition": partition["hash"],
+        "partition": {str(seeds[0]): built.data.fingerprint},
     }
     return Checked(values, facts)
 
 
-def _unmeasured(
-    method: str,
-    values: Mapping[str, Value],
-    seeds: Sequence[int],
-    data_dir: str | None,
-    metric: Sequence[str],
-    has_global: bool,
-) -> list[str]:
-    """A sentence for each of `metric` that this method does not measure with these values."""
-    from trainables import registry
-    from trainables.simulation.replicates import Replicates
-
-    declared = registry.method(method)
+def _unmeasured(declared: Method, metric: Sequence[str], *, has_global: bool) -> tuple[list[str], list[str]]:
+    """A sentence for each of `metric` that this method does not measure, and the metrics of which only a round shows
+    whether they are."""
+    method = declared.name
     found, doubtful = [], []
     for name in metric:
         known, plain = METRICS[name], name.removeprefix("val_")
@@ -105,14 +109,4 @@ def _unmeasured(
             found.append(f"{name} is not measured for {method}. Select by --metric local_accuracy or global_accuracy.")
         elif plain == "gd_loss" or plain.partition("_")[0] in READOUTS:
             doubtful.append(name)
-    if doubtful:
-        # Only a round shows whether these are measured. One step per client is enough.
-        short = {**values, "rounds": 1, "local_steps": 1, "local_epochs": 0}
-        row = Replicates(method, short, seeds[:1], data_dir=data_dir).step()[0]
-        found += [
-            f"{name} is not measured for {method} with these values. Select by another --metric, or change what "
-            f"it depends on with --set."
-            for name in doubtful
-            if row.get(name) is None
-        ]
-    return found
+    return found, doubtful

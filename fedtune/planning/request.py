@@ -125,41 +125,42 @@ def _shown(space: Space, file: str) -> Iterable[str]:
 
 def _assigned(request: Request, declared: Mapping[str, Parameter], problems: list[str]) -> dict[str, Value]:
     """--dataset, --rounds and --set, converted."""
+    asked: list[tuple[str, object, str]] = []
+    if request.dataset is not None:
+        asked.append(("dataset", request.dataset, "--dataset"))
+    if request.rounds is not None:
+        asked.append(("rounds", request.rounds, "--rounds"))
+    if isinstance(request.set, Mapping):
+        asked += [(name, given, "--set") for name, given in request.set.items()]
+    else:
+        asked += [(*_pair(text), "--set") for text in request.set]
     found: dict[str, Value] = {}
-
-    def take(key: str, raw: object, where: str) -> None:
+    for name, given, where in asked:
+        key = canonical(name)
+        if not name:
+            problems.append(sentence("--set", "name=value", given))
+            continue
+        if key not in declared:
+            problems.append(_stranger(name.strip(), key, declared))
+            continue
         try:
-            found[key] = declared[key].convert(raw, where)
+            found[key] = declared[key].convert(_dataset(str(given)) if key == "dataset" else given, where)
         except UserError as error:
             problems.extend(error.problems)
-
-    if request.dataset is not None:
-        take("dataset", _dataset(request.dataset), "--dataset")
-    if request.rounds is not None:
-        take("rounds", request.rounds, "--rounds")
-    pairs: list[tuple[str, object]] = list(request.set.items()) if isinstance(request.set, Mapping) else []
-    for text in () if isinstance(request.set, Mapping) else request.set:
-        name, equals, raw = text.partition("=")
-        if not equals or not name.strip():
-            problems.append(sentence("--set", "name=value", text))
-        else:
-            pairs.append((name, raw.strip()))
-    for name, given in pairs:
-        key = canonical(name)
-        if key not in declared:
-            hint = (
-                f" It is the option --{key}."
-                if key in ("seeds", "trials", "sampler", "scheduler", "seed", "metric", "name", "time")
-                else ""
-            )
-            problems.append(
-                f"{name.strip()} is not a parameter (--set).{hint}"
-                if hint
-                else unknown("parameter", name.strip(), declared, "--set")
-            )
-        else:
-            take(key, _dataset(str(given)) if key == "dataset" else given, "--set")
     return found
+
+
+def _pair(text: str) -> tuple[str, str]:
+    """Name and value of `name=value`; no name, and the whole text, where it is something else."""
+    name, equals, raw = text.partition("=")
+    return (name, raw.strip()) if equals and name.strip() else ("", text)
+
+
+def _stranger(name: str, key: str, declared: Mapping[str, Parameter]) -> str:
+    """The sentence for `--set name=…` where there is no such parameter."""
+    if key in ("seeds", "trials", "sampler", "scheduler", "seed", "metric", "name", "time"):
+        return f"{name} is not a parameter (--set). It is the option --{key}."
+    return unknown("parameter", name, declared, "--set")
 
 
 def _dataset(name: str) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis import machines
-from fedtune.record.run_directory import write_json
+from fedtune.record.run_directory import write_document
 from search_spaces import run_folder
 
 PACKAGES = ("fedtune", "ray", "optuna", "torch", "torchvision", "numpy", "scikit-learn")
@@ -101,7 +101,7 @@ def went_on(folder: Path) -> str | None:
     }
     told = machines.went_on(begun, here)
     if told and all(machines.apart(part, here) for part in machines.parts(begun)):
-        write_json(path, begun | {"continued": [*begun.get("continued", []), here]})
+        write_document(path, begun | {"continued": [*begun.get("continued", []), here]})
     return told
 
 

@@ -26,22 +26,19 @@ from search_spaces import files, run_folder
 from search_spaces.errors import UserError
 
 
-def write_text(path: Path, text: str) -> None:
-    """Replaces the file at once; a reader sees the old or the new text, never a part."""
+def write_document(path: Path, data: Mapping[str, Any]) -> None:
+    """Makes `data`, in the order given, the content of the file: indented JSON where its name ends in .json, else YAML.
+
+    It is replaced at once: a reader sees the old or the new content, never a part. Raises `UserError` where the disk
+    refuses."""
+    if path.suffix == ".json":
+        text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+    else:
+        text = yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True, width=120)
     try:
         files.replace(path, text, durable=True)
     except OSError as error:
         raise files.cannot_write(path, error, ELSEWHERE) from error
-
-
-def write_yaml(path: Path, data: Mapping[str, Any]) -> None:
-    """YAML in the order given."""
-    write_text(path, yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True, width=120))
-
-
-def write_json(path: Path, data: object) -> None:
-    """Indented JSON."""
-    write_text(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
 
 
 def create(
@@ -60,9 +57,9 @@ def create(
         temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
         (temporary / run_folder.TRIALS).mkdir()
         temporary.chmod(0o755)
-        write_yaml(temporary / run_folder.EXPERIMENT, experiment)
-        write_json(temporary / run_folder.SPACE, space)
-        write_json(temporary / run_folder.PROVENANCE, provenance)
+        write_document(temporary / run_folder.EXPERIMENT, experiment)
+        write_document(temporary / run_folder.SPACE, space)
+        write_document(temporary / run_folder.PROVENANCE, provenance)
         create_study(temporary, folder.name, directions)
         if folder.exists():
             raise exists(folder)
@@ -95,7 +92,7 @@ def lock(folder: Path) -> Iterator[None]:
             owner = file.read().strip()
             raise UserError(
                 f"{folder} is being driven by another process{f' ({owner})' if owner else ''}. "
-                f"ProgressDisplay it with `fedtune status {folder}`, or end that process first."
+                f"Watch it with `fedtune status {folder}`, or end that process first."
             )
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}")

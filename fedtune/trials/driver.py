@@ -7,8 +7,6 @@ rule of `early_stopping.py` after every round.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import json
 import os
 import signal
 import threading
@@ -24,7 +22,6 @@ from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import went_on
 from fedtune.trials.queue import TrialQueue
 from fedtune.trials.tune_session import TuneSession
-from search_spaces import run_folder
 from search_spaces.space import Space
 
 #: Seconds that a session may take to end after SIGTERM.
@@ -41,15 +38,18 @@ class Outcome:
 
 
 def drive(
-    folder: Path, experiment: Experiment, watch: ProgressDisplay, *, simulate: Callable[..., Any] | None = None
+    folder: Path,
+    experiment: Experiment,
+    space: Space,
+    watch: ProgressDisplay,
+    *,
+    simulate: Callable[..., Any] | None = None,
 ) -> Outcome:
-    """Runs what is left of the run in `folder`. The caller holds the run's lock.
+    """Runs what is left of the run in `folder`, whose experiment and space these are. The caller holds the run's lock.
 
     Raises `UserError` where the disk is full or more is asked for than the machine has. `simulate` replaces the engine
     in tests."""
-    space = Space.from_json(json.loads((folder / run_folder.SPACE).read_text(encoding="utf-8")))
     deadline = None if experiment.time is None else time.monotonic() + experiment.time
-    experiment = _complete(experiment, space)
     queue = TrialQueue(folder, experiment, space)
     try:
         for trial in queue.trials():
@@ -61,7 +61,13 @@ def drive(
         if elsewhere is not None:
             watch.say(elsewhere)
         session = TuneSession(folder, experiment, queue, watch, deadline, simulate)
-        with cluster.joined(experiment), _sigterm_is_ctrl_c():
+        ray = cluster.joined(
+            experiment.address,
+            trials=experiment.concurrency,
+            cpus=experiment.cpus_per_trial,
+            gpus=experiment.gpus_per_trial,
+        )
+        with ray, _sigterm_is_ctrl_c():
             session.fit()
         if session.failure is not None:
             raise session.failure
@@ -70,19 +76,6 @@ def drive(
         )
     finally:
         queue.close()
-
-
-def _complete(experiment: Experiment, space: Space) -> Experiment:
-    """A run of an earlier version recorded only the values that are not declared defaults."""
-    from trainables import registry
-
-    declared = registry.declared(experiment.method)
-    missing = {
-        key: parameter.default
-        for key, parameter in declared.items()
-        if key not in experiment.values and key not in space.search
-    }
-    return dataclasses.replace(experiment, values={**missing, **experiment.values}) if missing else experiment
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ from typing import Any
 from fedtune.console.progress import ProgressDisplay
 from fedtune.machine import cluster, resources
 from fedtune.record.experiment import Experiment
-from fedtune.record.run_directory import write_yaml
+from fedtune.record.run_directory import write_document
 from fedtune.trials.queue import TrialQueue
 from search_spaces import run_folder
 from search_spaces.errors import UserError
@@ -152,7 +152,7 @@ class TuneSession:
         complete = {**e.values, **values}
         folder = self.folder / run_folder.trial_folder(number)
         folder.mkdir(exist_ok=True)
-        write_yaml(folder / run_folder.CONFIG, complete)
+        write_document(folder / run_folder.CONFIG, complete)
         self._shares[number] = share
         if share != self._share(None):
             self._awaited.add(number)

@@ -104,6 +104,13 @@ def bounds(name: str) -> Iterator[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("name", METHODS)
+def test_every_default_is_a_valid_value_of_its_kind(name: str) -> None:
+    for parameter in registry.declared(name).values():  # defaults are taken as they are declared
+        converted = parameter.convert(parameter.default)
+        assert (type(converted), converted) == (type(parameter.default), parameter.default), parameter.key
+
+
+@pytest.mark.parametrize("name", METHODS)
 def test_every_bound_constructs_and_runs_a_round(name: str, toy: Path) -> None:
     for key, value in bounds(name):
         rho = 5 if registry.method(name).widths == "any" and value != "fedavg" and key == "base" else 0

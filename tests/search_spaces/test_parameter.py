@@ -73,6 +73,6 @@ def test_all_problems_of_several_values_at_once(declared: dict[str, Parameter]) 
 
 
 def test_build_takes_its_own_and_leaves_the_rest() -> None:
-    config = build(Config, {"lambda": "0.7", "alpha": 1, "somebody_elses": 3})
+    config = build(Config, {"lambda": 0.7, "alpha": 1.0, "somebody_elses": 3})
     assert config == Config(lambda_=0.7, alpha=1.0)
     assert defaults(Config)["lambda"] == 0.5 and canonical("local-steps") == "local_steps"

@@ -18,7 +18,7 @@ from fedtune.api.attack import facts, progress, shortened
 from fedtune.cli import app
 from fedtune.planning.plan import plan
 from fedtune.planning.request import Request
-from fedtune.record.run_directory import write_yaml
+from fedtune.record.run_directory import write_document
 from fedtune.record.study import StudyFile
 from search_spaces import run_folder
 from search_spaces.errors import UserError
@@ -38,7 +38,7 @@ SMALL: dict[str, Any] = {
 
 def configuration(folder: Path, toy: Path, method: str = "lgfedavg", **more: Any) -> Path:
     path = folder / "best.yaml"
-    write_yaml(
+    write_document(
         path,
         {
             "fedtune": 1,

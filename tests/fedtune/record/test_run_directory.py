@@ -36,12 +36,20 @@ def test_any_folder_name_holds_a_study(tmp_path: Path, strange: str) -> None:
     ).stat().st_size > 0
 
 
-@pytest.mark.parametrize("step", ["write_yaml", "write_json", "create_study"])
+@pytest.mark.parametrize("step", [run_folder.EXPERIMENT, run_folder.SPACE, run_folder.PROVENANCE, "create_study"])
 def test_a_failed_creation_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(record, step, full)
+    def replace(path: Path, text: str, *, durable: bool) -> None:
+        if path.name == step:
+            full()
+        path.write_text(text)
+
+    if step == "create_study":
+        monkeypatch.setattr(record, step, full)
+    else:
+        monkeypatch.setattr(record.files, "replace", replace)
     with pytest.raises(UserError, match="No space left on device"):
         start(tmp_path / "runs" / "run")
     assert list((tmp_path / "runs").iterdir()) == []
@@ -56,11 +64,12 @@ def test_a_name_taken_meanwhile(tmp_path: Path) -> None:
 
 
 def test_the_old_text_stands_until_the_new_one_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    record.write_text(tmp_path / "file", "old")
+    path = tmp_path / "file.json"
+    record.write_document(path, {"text": "old"})
     monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left on device")))
     with pytest.raises(UserError, match="cannot be written"):
-        record.write_text(tmp_path / "file", "new")
-    assert (tmp_path / "file").read_text() == "old" and len(list(tmp_path.iterdir())) == 1
+        record.write_document(path, {"text": "new"})
+    assert json.loads(path.read_text()) == {"text": "old"} and len(list(tmp_path.iterdir())) == 1
 
 
 def test_the_lock_is_let_go_when_its_process_is_killed(tmp_path: Path) -> None:
