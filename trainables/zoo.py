@@ -5,8 +5,8 @@
     logits = model((images / 255 - card.mean) / card.std)      # images: (B, channels, height, width), 0..255
 
 A card's `batch_norm` says how a model normalises. `batch`: by the statistics of the batch it is given, so images are
-best given in batches of a hundred or more that mix the classes. `running`: by statistics that are in the file beside the
-weights, so that an image's logits do not depend on the others.
+best given in batches of a hundred or more that mix the classes. `running`: by statistics that are in the file beside
+the weights, so that an image's logits do not depend on the others.
 """
 
 from __future__ import annotations

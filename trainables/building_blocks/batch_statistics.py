@@ -33,7 +33,8 @@ def watching(module: Model, watcher: Watcher) -> Iterator[None]:
     """Within, every forward pass tells `watcher` each layer's statistics; they carry the pass's gradient.
 
     The scaler multiplies what enters a layer, as a rule while a client trains; it is divided out, so that a client's
-    statistics and those of its model in evaluation are in one unit. Variances are of the population (divided by the count)."""
+    statistics and those of its model in evaluation are in one unit. Variances are of the population (divided by the
+    count)."""
 
     def look(name: str, part: nn.Module, inputs: tuple[Any, ...]) -> None:
         factor = module.scale

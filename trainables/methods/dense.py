@@ -19,7 +19,7 @@ statistics of the clients' data, and on which the global model disagrees; the gl
     I, I_g, I_d    server_iters, gen_steps, distill_steps
 
 Differs from the paper, following its re-implementations by DFRD's authors: it runs in every round; models
-keep no running statistics, hence the upload; the generator is conditional (merge_op=none: is not) and lives on, and
+may keep no running statistics, hence the upload; the generator is conditional (merge_op=none: is not) and lives on, and
 noise is drawn anew instead of being optimised and the best batch stored in a pool; KL terms have no factor T²
 (squared_temperature).
 """
