@@ -108,4 +108,21 @@ leak() {
     done
 }
 
-for table in ${@:-fedavg rolex dfrd1 dfrd2 fedkf fedmdcg dhf leak}; do $table; done
+batchnorm() {
+    local lenet="--set omega=0.1 --set model=lenet_code"
+    for norm in batch running; do
+        run fedavg --space omega $lenet --rounds 8 --set batch_norm=$norm --name bn-t1-fedavg-$norm
+        run fedavg --space fairness $lenet --set lr=0.05 --set batch_norm=$norm --name bn-fair-fedavg-$norm
+        run fedavg --space omega $lenet --set partition=dir_client --set batch_size=32 --rounds 10 --set batch_norm=$norm \
+            --name bn-md-fedavg-$norm
+        for method in lgfedavg fedmdcg; do
+            run $method --space omega --set omega=0.1 --rounds 10 --set batch_norm=$norm --name bn-md-$method-$norm
+        done
+    done
+    for row in t1-fedavg md-fedavg md-lgfedavg md-fedmdcg; do
+        compare bn-$row-batch bn-$row-running local_accuracy g_acc_virtual
+    done
+    compare bn-fair-fedavg-{batch,running} amp wlp
+}
+
+for table in ${@:-fedavg rolex dfrd1 dfrd2 fedkf fedmdcg dhf leak batchnorm}; do $table; done

@@ -111,6 +111,13 @@ class FederationConfig:
         doc="What the attacker puts in place of a part that is not uploaded: random weights, or weights it "
         "searches for too.",
     )
+    batch_norm: str = choice(
+        "batch",
+        models.BATCH_NORMS,
+        doc="Statistics that models' batch normalisation evaluates with: those of the batch at hand, or running ones "
+        "(momentum 0.1), which are sent and averaged like weights.",
+        source="DFRD code; FedMD-CG code",
+    )
     precision: str = choice(
         "fp32",
         PRECISIONS,
@@ -150,6 +157,8 @@ class Federation:
     device: torch.device = torch.device("cpu")
     #: Arithmetic of the passes of all modules, see `trainables.models.precision`.
     precision: str = "fp32"
+    #: Which statistics batch normalisation evaluates with, see `trainables.models.layers`.
+    batch_norm: str = "batch"
     _networks: dict[object, nn.Module] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -163,8 +172,12 @@ class Federation:
         One module is made per (width, role, scaler) and reused: code that needs two at once gives them two roles."""
         return self.cached(
             ("network", width, role, scaler),
-            lambda: models.build(self.model, self.shape, self.classes, rate=width, scaler=scaler),
+            lambda: self.built(self.model, width, scaler),
         )
+
+    def built(self, name: str, width: float = 1.0, scaler: bool = False) -> models.Model:
+        """A new model of any registered architecture for the federation's images, classes and batch normalisation."""
+        return models.build(name, self.shape, self.classes, width, scaler, self.batch_norm)
 
     def cached(self, key: object, build: Callable[[], Module]) -> Module:
         """The module remembered under `key`, built on first use, channels last, on the federation's device, in its

@@ -45,7 +45,8 @@ class Limit:
 
 
 def _client_network(config: Any, fed: Federation, client: int) -> nn.Module:
-    return fed.network(fed.widths[client])
+    # With running statistics a sub-model scales in evaluation too, see `trainables.models.base.Model.scale`.
+    return fed.network(fed.widths[client], scaler=getattr(config, "scaler", False))
 
 
 def _global_network(config: Any, fed: Federation) -> nn.Module:
@@ -58,6 +59,10 @@ def no_global_model(config: Any, fed: Federation, state: Any) -> None:
 
 def _no_problems(config: Any, federation: FederationConfig) -> list[str]:
     return []
+
+
+def _the_federations(config: Any, federation: FederationConfig) -> tuple[str, ...]:
+    return (federation.model,)
 
 
 def _always(config: Any) -> bool:
@@ -93,6 +98,8 @@ class Method:
     job: Callable[[Any, Federation, Payload, Any, ClientData, Rng], LocalJob] | None = None
     #: Whether clients do no more than `job` under a configuration.
     job_applies: Callable[[Any], bool] = _always
+    #: The names of the models that are trained (`auto` has batch normalisation).
+    architectures: Callable[[Any, FederationConfig], tuple[str, ...]] = _the_federations
     #: The module of a client's complete local model, and of the global model, where they are not the federation's own.
     client_network: Callable[[Any, Federation, int], nn.Module] = _client_network
     global_network: Callable[[Any, Federation], nn.Module] = _global_network

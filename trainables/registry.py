@@ -21,6 +21,7 @@ from typing import Any
 from search_spaces.errors import UserError, sentence, unknown
 from search_spaces.parameter import Parameter, Value, build, convert_all, defaults, parameters
 from trainables import methods as package
+from trainables import models
 from trainables.federation import FederationConfig
 from trainables.method import Method, executor_problems
 
@@ -84,6 +85,18 @@ def configured(name: str, values: Mapping[str, object], where: str = "") -> Conf
             )
         )
     problems += executor_problems(federation.executor, chosen, config)
+    trained = chosen.architectures(config, federation)
+    if federation.batch_norm == "running" and not any(m == "auto" or models.has_batch_norm(m) for m in trained):
+        one = " or ".join(dict.fromkeys(trained))
+        problems.append(
+            sentence(
+                "batch_norm",
+                f"batch for model {one}, which has no batch normalisation",
+                "running",
+                where,
+                "Use --set batch_norm=batch.",
+            )
+        )
     if problems:
         raise UserError(*problems)
     return Configuration(complete, federation, config)

@@ -4,8 +4,9 @@
     model, card = load_model("runs/best/trials/0000/model-1000000000.safetensors")
     logits = model((images / 255 - card.mean) / card.std)      # images: (B, channels, height, width), 0..255
 
-Models normalise by the statistics of the batch they are given, in evaluation too, so images are best given in batches
-of a hundred or more that mix the classes.
+A card's `batch_norm` says how a model normalises. `batch`: by the statistics of the batch it is given, so images are
+best given in batches of a hundred or more that mix the classes. `running`: by statistics that are in the file beside
+the weights, so that an image's logits do not depend on the others.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from search_spaces.errors import UserError
 from search_spaces.files import replace, replacing
 from trainables import models
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class Card:
     stds: tuple[float, ...]
     #: Everything else the file says: method, data set, class names, seed, round, metrics.
     details: Mapping[str, Any] = field(default_factory=dict)
+    #: Statistics that batch normalisation evaluates with: `batch` or `running`; files of version 1 have none in them.
+    batch_norm: str = "batch"
 
     @property
     def mean(self) -> Tensor:
@@ -54,13 +57,14 @@ class Card:
     def to_json(self) -> dict[str, Any]:
         """The content of the card's file."""
         own = {"model": self.model, "shape": self.shape, "classes": self.classes, "mean": self.means, "std": self.stds}
+        own |= {"batch_norm": self.batch_norm}
         return {"version": VERSION, **own, **self.details}
 
     @staticmethod
     def from_json(content: Mapping[str, Any]) -> Card:
         """The card of a file's content. Raises `KeyError` or `TypeError` where something is missing or of another
         kind."""
-        own = ("version", "model", "shape", "classes", "mean", "std")
+        own = ("version", "model", "shape", "classes", "mean", "std", "batch_norm")
         channels, height, width = content["shape"]
         return Card(
             content["model"],
@@ -69,6 +73,7 @@ class Card:
             tuple(content["mean"]),
             tuple(content["std"]),
             {name: value for name, value in content.items() if name not in own},
+            content.get("batch_norm", "batch"),
         )
 
 
@@ -99,7 +104,7 @@ def load_model(path: str | Path) -> tuple[nn.Module, Card]:
                 f"{note} has version {version} and this fedtune reads versions up to {VERSION}. Update fedtune."
             )
         card = Card.from_json(data)
-        model = models.build(card.model, card.shape, card.classes)
+        model = models.build(card.model, card.shape, card.classes, batch_norm=card.batch_norm)
         model.load_state_dict(load_file(path))
     except UserError:
         raise

@@ -49,6 +49,10 @@ def cases() -> list[tuple[str, dict[str, Any]]]:
         ("dhf", {"proto_norm": "l2", "nu": 0.25}),
         ("fedavg", {"model": "lenet5", "batch_size": 64, "local_steps": 1}),
         ("fedavg", {"local_epochs": 1}),
+        ("fedavg", {"batch_norm": "running", "model": "lenet_code", "momentum": 0.5}),
+        ("fedgkd", {"batch_norm": "running", "buffer": 1}),
+        ("fedrolex", {"batch_norm": "running", "rho": 5}),
+        ("qffl", {"batch_norm": "running"}),
     ]
 
 

@@ -43,9 +43,9 @@ def test_a_missing_half_a_newer_version_and_another_kind_of_file_are_named(tmp_p
     path = saved(tmp_path)
     note = path.with_suffix(".json")
     content = json.loads(note.read_text())
-    assert content["version"] == 1 and content["mean"] == [0.1306604762738429] and content["round"] == 2
+    assert content["version"] == 2 and content["mean"] == [0.1306604762738429] and content["round"] == 2
     note.write_text(json.dumps(content | {"version": 99}))
-    with pytest.raises(UserError, match="has version 99 and this fedtune reads versions up to 1"):
+    with pytest.raises(UserError, match="has version 99 and this fedtune reads versions up to 2"):
         load_model(path)
     note.write_text(json.dumps({"version": 1, "shape": [1, 8]}))
     with pytest.raises(UserError, match="cannot be read as a model"):

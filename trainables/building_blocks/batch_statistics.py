@@ -1,8 +1,8 @@
 """Statistics of what enters a model's normalisation layers: mean and variance per channel over the batch and all
 positions.
 
-Models keep no running statistics (sub-models of different widths are mixed), so code that needs statistics watches what
-enters the layers.
+Models keep no running statistics unless they are asked to (`batch_norm: running`), so code that needs statistics
+watches what enters the layers.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ def layers(module: nn.Module) -> list[str]:
 def watching(module: Model, watcher: Watcher) -> Iterator[None]:
     """Within, every forward pass tells `watcher` each layer's statistics; they carry the pass's gradient.
 
-    The scaler multiplies what enters a layer while a client trains; it is divided out, so that a client's statistics
-    and those of its model in evaluation are in one unit. Variances are of the population (divided by the count)."""
+    The scaler multiplies what enters a layer, as a rule while a client trains; it is divided out, so that a client's
+    statistics and those of its model in evaluation are in one unit. Variances are of the population (divided by the
+    count)."""
 
     def look(name: str, part: nn.Module, inputs: tuple[Any, ...]) -> None:
-        factor = module.factor if module.training else 1.0
+        factor = module.scale
         var, mean = torch.var_mean(inputs[0].float(), dim=(0, 2, 3), correction=0)
         watcher(name, mean / factor, var / factor**2)
 

@@ -139,15 +139,22 @@ class Teachers:
     """The round's local models, frozen, in evaluation mode; one working module per upload."""
 
     def __init__(
-        self, fed: Federation, uploads: Iterable[Upload], network: Callable[[int, str], Model] | None = None
+        self,
+        fed: Federation,
+        uploads: Iterable[Upload],
+        network: Callable[[int, str], Model] | None = None,
+        *,
+        scaler: bool = False,
     ) -> None:
         """`network(client, role)` is the module of a client's architecture; by default the federation's at the client's
-        width."""
+        width, with the `scaler` that the client trained with (it matters where running statistics are kept)."""
         self.modules: list[Model] = []
         for place, upload in enumerate(uploads):
             role = f"teacher {place}"
             module = (
-                fed.network(fed.widths[upload.client], role=role) if network is None else network(upload.client, role)
+                fed.network(fed.widths[upload.client], role=role, scaler=scaler)
+                if network is None
+                else network(upload.client, role)
             )
             put(module, unpack("model", upload.payload))
             module.eval().requires_grad_(False)

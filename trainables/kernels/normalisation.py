@@ -1,9 +1,10 @@
-"""Normalisation by the statistics of the batch and the max-pooling behind it, where no gradient is asked for.
+"""Normalisation by the statistics of the batch, or by running ones, and the max-pooling behind it.
 
     plain(x)  =  max_pool2d(batch_norm(x), 2)
 
-Only what pooling leaves is normalised, by the mean and variance of the whole map: a quarter of the values. The largest
-of four values is still the largest after normalisation where the layer's weight is positive.
+Where no gradient is asked for, only what pooling leaves is normalised, by the mean and variance of the whole map: a
+quarter of the values. The largest of four values is still the largest after normalisation where the layer's weight is
+positive.
 """
 
 from __future__ import annotations
@@ -35,6 +36,37 @@ def normalised_and_pooled(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -
     # here, and PyTorch is given a variance of 1.
     scale = (1 / (variance.double() + eps).sqrt()).to(weight.dtype) * weight
     return F.batch_norm(max_pool(x), mean.to(scale.dtype), torch.ones_like(scale), scale, bias, False, 0.0, 0.0)
+
+
+def normalised_and_followed(
+    x: Tensor, mean: Tensor, var: Tensor, weight: Tensor, bias: Tensor, eps: float, momentum: float
+) -> Tensor:
+    """What `normalised` gives, to the same bits; the running statistics `mean` and `var` `(C,)` are moved in place by
+    `momentum` towards the batch's mean and its variance divided by the count less one."""
+    if x.dtype == mean.dtype:
+        return F.batch_norm(x, mean, var, weight, bias, True, momentum, eps)
+    with torch.no_grad():  # bfloat16: the statistics stay float32, which vmap has no rule for within one operation
+        batch_var, batch_mean = torch.var_mean(x.to(mean.dtype), dim=(0, 2, 3), correction=1)
+        mean.mul_(1 - momentum).add_(momentum * batch_mean)
+        var.mul_(1 - momentum).add_(momentum * batch_var)
+    return normalised(x, weight, bias, eps)
+
+
+def normalised_by(x: Tensor, mean: Tensor, var: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    """Normalisation by given statistics `(C,)`, of the same shape as `x`."""
+    if x.dtype == mean.dtype:
+        return F.batch_norm(x, mean, var, weight, bias, False, 0.0, eps)
+    # Rounded to bfloat16, a mean that is large beside the deviation would move everything.
+    scale = weight / (var + eps).sqrt()
+    shift = bias - mean * scale
+    return (x.to(mean.dtype) * scale.view(1, -1, 1, 1) + shift.view(1, -1, 1, 1)).to(x.dtype)
+
+
+def normalised_by_and_pooled(x: Tensor, mean: Tensor, var: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    """The same and max-pooling, to the same bits: where the weight is positive the order of values stays."""
+    if _after_pooling(x, weight):
+        return normalised_by(max_pool(x), mean, var, weight, bias, eps)
+    return max_pool(normalised_by(x, mean, var, weight, bias, eps))
 
 
 def _after_pooling(x: Tensor, weight: Tensor) -> bool:

@@ -19,7 +19,7 @@ statistics of the clients' data, and on which the global model disagrees; the gl
     I, I_g, I_d    server_iters, gen_steps, distill_steps
 
 Differs from the paper, following its re-implementations by DFRD's authors: it runs in every round; models
-keep no running statistics, hence the upload; the generator is conditional (merge_op=none: is not) and lives on, and
+may keep no running statistics, hence the upload; the generator is conditional (merge_op=none: is not) and lives on, and
 noise is drawn anew instead of being optimised and the best batch stored in a pool; KL terms have no factor T²
 (squared_temperature).
 """
@@ -39,7 +39,7 @@ from search_spaces.errors import sentence
 from search_spaces.parameter import choice, flag, real
 from trainables import models
 from trainables.building_blocks import distillation_bases, partial_training
-from trainables.building_blocks.batch_statistics import layers, tracking, watching
+from trainables.building_blocks.batch_statistics import tracking, watching
 from trainables.building_blocks.distillation_bases import (
     WITHOUT_SERVER_STEPS,
     ClientState,
@@ -104,11 +104,7 @@ class Config(ServerDistillation, DistillationBase):
 def check(config: Config, federation: FederationConfig) -> list[str]:
     """L_bn needs normalisation layers; fedavg as a base needs clients of equal width."""
     problems = distillation_bases.check(config, federation)
-    if (
-        config.beta_bn > 0
-        and federation.model != "auto"
-        and not layers(models.build(federation.model, (1, 32, 32), 2, rate=1 / 16))
-    ):
+    if config.beta_bn > 0 and federation.model != "auto" and not models.has_batch_norm(federation.model):
         problems.append(
             sentence(
                 "beta_bn",
@@ -157,7 +153,7 @@ def server(config: Config, fed: Federation, state: State, uploads: Sequence[Uplo
     model = preliminary(config, fed, state, uploads, CHANNELS[config.base])
     if config.server_iters == 0:
         return State(state.round + 1, model, state.generator)
-    teachers, labels = Teachers(fed, uploads), label_distribution(None, len(uploads), fed.classes)
+    teachers, labels = Teachers(fed, uploads, scaler=config.scaler), label_distribution(None, len(uploads), fed.classes)
     tau = labels.weights.to(fed.device)
     reported = [unpack("statistics", u.payload) for u in uploads]
     phases = Phases(config, fed, fed.network(role="student"), model, state.generator, labels.probabilities, rng)

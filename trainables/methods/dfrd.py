@@ -189,7 +189,13 @@ def server(config: Config, fed: Federation, state: State, uploads: Sequence[Uplo
     if config.server_iters == 0:
         return State(now, model, state.generator, moving_average(state.ema, state.generator, config.lambda_))
     distillation = _Distillation(
-        config, fed, Teachers(fed, uploads), label_distribution_of(fed, uploads), model, state, rng
+        config,
+        fed,
+        Teachers(fed, uploads, scaler=config.scaler),
+        label_distribution_of(fed, uploads),
+        model,
+        state,
+        rng,
     )
     ema = state.ema
     for iteration in range(config.server_iters):

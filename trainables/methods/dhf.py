@@ -51,7 +51,7 @@ from trainables.building_blocks.server_distillation import (
     label_distribution,
 )
 from trainables.data.partition import RECIPES
-from trainables.federation import ClientData, Federation
+from trainables.federation import ClientData, Federation, FederationConfig
 from trainables.generators import MERGE_OPS
 from trainables.local import LocalJob, LocalResult, LocalTraining, Objective, client_of
 from trainables.method import Limit, Method
@@ -206,6 +206,11 @@ def client_network(config: Config, fed: Federation, client: int, role: str = "")
     return _network(fed, config.deep_model if deep else config.model, role)
 
 
+def architectures(config: Config, federation: FederationConfig) -> tuple[str, ...]:
+    """The clients' two models and the server's."""
+    return config.model, config.deep_model, config.server_model
+
+
 def global_network(config: Config, fed: Federation, role: str = "") -> Model:
     """The module of the global model ω."""
     return _network(fed, config.server_model, role)
@@ -214,7 +219,7 @@ def global_network(config: Config, fed: Federation, role: str = "") -> Model:
 def _network(fed: Federation, name: str, role: str) -> Model:
     if name == fed.model:
         return fed.network(role=role)
-    return fed.cached(("network", name, role), lambda: models.build(name, fed.shape, fed.classes))
+    return fed.cached(("network", name, role), lambda: fed.built(name))
 
 
 def init(config: Config, fed: Federation, rng: Rng) -> State:
@@ -435,6 +440,7 @@ METHOD = Method(
     job=job,
     server=server,
     global_model=global_model,
+    architectures=architectures,
     client_network=client_network,
     global_network=global_network,
     shares_label_counts=True,

@@ -139,7 +139,8 @@ def server(config: Config, fed: Federation, state: State, uploads: Sequence[Uplo
     model = preliminary(config, fed, state, uploads, CHANNELS[config.base])
     if config.server_iters == 0:
         return State(state.round + 1, model, state.generator)
-    teachers, labels = Teachers(fed, uploads), label_distribution_of(fed, uploads)
+    teachers = Teachers(fed, uploads, scaler=config.scaler)
+    labels = label_distribution_of(fed, uploads)
     tau = labels.weights.to(fed.device)
     phases = Phases(config, fed, fed.network(role="student"), model, state.generator, labels.probabilities, rng)
 

@@ -35,6 +35,7 @@ from trainables.federation import ClientData, Federation
 from trainables.local import LocalJob, LocalResult, client_of
 from trainables.method import Limit, Method
 from trainables.methods import fedavg
+from trainables.models import is_statistic
 from trainables.params import average, pack, put, unpack
 from trainables.rng import Rng
 from trainables.wire import ClientResult, Params, Payload, Upload
@@ -79,7 +80,7 @@ client = client_of(job)
 @torch.no_grad()
 def mean_loss(module: nn.Module, data: ClientData, rng: Rng) -> Tensor:
     """F_k: the mean cross-entropy of `module` over all of the client's samples, a scalar; evaluation mode, random order
-    (models normalise with batch statistics, so a batch must not hold one class)."""
+    (models may normalise with batch statistics, so a batch must not hold one class)."""
     module.eval()
     order = torch.randperm(len(data), generator=rng.torch("loss order"))
     batches = [data.batch(chosen) for chosen in order.tensor_split(-(-len(data) // _BATCH))]
@@ -94,7 +95,8 @@ def server(config: Config, fed: Federation, state: fedavg.State, uploads: Sequen
 
 
 def fair_step(q: float, lr: float, old: Params, models: Sequence[Params], losses: Sequence[float]) -> Params:
-    """The new global model from the old one, the clients' models and F_k (not needed where q is 0)."""
+    """The new global model from the old one, the clients' models and F_k (not needed where q is 0). Running statistics
+    move as the weights do."""
     if q == 0:
         return average((model, 1.0) for model in models)
     measured = torch.tensor(losses, dtype=torch.float64) + EPSILON
@@ -105,10 +107,8 @@ def fair_step(q: float, lr: float, old: Params, models: Sequence[Params], losses
 
 
 def _squared_distance(a: Params, b: Params) -> Tensor:
-    """`‖a - b‖²` over all floating-point tensors, in float64 on the CPU."""
-    return torch.stack(
-        [(a[k].double() - b[k].double()).square().sum().cpu() for k in a if a[k].is_floating_point()]
-    ).sum()
+    """`‖a - b‖²` over the weights, in float64 on the CPU. Running statistics have no gradient and do not count."""
+    return torch.stack([(a[k].double() - b[k].double()).square().sum().cpu() for k in a if not is_statistic(k)]).sum()
 
 
 METHOD = caching(

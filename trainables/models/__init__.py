@@ -18,8 +18,20 @@ import torch
 
 from search_spaces.errors import UserError, unknown
 from trainables.models.base import Axis, Model, Shape, initialise, width
+from trainables.models.layers import BATCH_NORMS, BatchNorm, is_statistic
 
-__all__ = ["Axis", "Model", "Shape", "build", "initialise", "names", "width"]
+__all__ = [
+    "BATCH_NORMS",
+    "Axis",
+    "Model",
+    "Shape",
+    "build",
+    "has_batch_norm",
+    "initialise",
+    "is_statistic",
+    "names",
+    "width",
+]
 
 
 @cache
@@ -36,16 +48,27 @@ def names() -> list[str]:
     return sorted(_constructors())
 
 
-def build(name: str, shape: Shape, classes: int, rate: float = 1.0, scaler: bool = False) -> Model:
+def build(
+    name: str, shape: Shape, classes: int, rate: float = 1.0, scaler: bool = False, batch_norm: str = "batch"
+) -> Model:
     """The model `name` for images of `shape` (channels, height, width), every group of n channels cut to ceil(rate·n).
 
-    The weights are those of a fixed seed (use `initialise` to draw others); the global generator is left as it was.
-    Raises `UserError` for an unknown name or a rate outside (0, 1]."""
+    With batch_norm `running` its batch normalisation keeps running statistics, which are buffers of the model: what is
+    taken from it, sent and averaged includes them. The weights are those of a fixed seed (use `initialise` to draw
+    others); the global generator is left as it was. Raises `UserError` for an unknown name or a rate outside (0, 1]."""
     if name not in _constructors():
         raise UserError(unknown("model", name, names()))
     with torch.random.fork_rng(devices=[]):
         model = _constructors()[name](shape, classes, rate, scaler)
     model.name = name
-    model.axes = {key: model.axes[key] for key, _ in model.named_parameters()}
+    if batch_norm == "running":
+        model.keep_statistics()
+    model.axes = {key: model.axes[key] for key in model.state_dict()}
     initialise(model, torch.Generator().manual_seed(0))
     return model
+
+
+@cache
+def has_batch_norm(name: str) -> bool:
+    """Whether the model `name` has batch normalisation."""
+    return any(isinstance(part, BatchNorm) for part in build(name, (1, 32, 32), 2, rate=1 / 16).modules())

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from search_spaces.errors import UserError, sentence
+from trainables.models.layers import STATISTICS, BatchNorm
 
 Shape = tuple[int, int, int]
 
@@ -44,7 +45,8 @@ def width(size: int, rate: float) -> int:
 class Model(nn.Module):
     """`forward(x) = head(features(x))`, with x normalised images `(B, ch, H, W)` and logits `(B, classes)`.
 
-    axes: for every parameter, one entry per dimension; None where the dimension does not change with the width.
+    axes: for every parameter and running statistic, one entry per dimension; None where the dimension does not change
+    with the width.
     group_sizes: channels of every group at rate 1, whatever rate the model was built at.
     feature_width: p of `features(x)`, `(B, p)`, at the model's own rate.
     """
@@ -62,6 +64,7 @@ class Model(nn.Module):
             raise UserError(sentence("rate", "a number above 0 and at most 1", rate))
         self.shape, self.classes, self.rate = shape, classes, rate
         self.factor = 1.0 / rate if scaler else 1.0
+        self.keeps_statistics = False
         self.axes: dict[str, Axes] = {}
         self.group_sizes: dict[str, int] = {}
 
@@ -76,9 +79,24 @@ class Model(nn.Module):
             rest = (into,) + (None,) * (parameter.dim() - 2) if parameter.dim() > 1 else ()
             self.axes[f"{module}.{name}"] = (out, *rest)
 
+    def keep_statistics(self) -> None:
+        """Makes batch normalisation keep running statistics. Those of a layer's channels belong to the channels, so
+        sub-models are cut and put back with them."""
+        for name, part in self.named_modules():
+            if isinstance(part, BatchNorm):
+                part.keep_statistics()
+                self.axes |= {f"{name}.{statistic}": self.axes[f"{name}.weight"] for statistic in STATISTICS}
+                self.keeps_statistics = True
+
+    @property
+    def scale(self) -> float:
+        """What `scaled` multiplies by in the present mode. Running statistics are those of scaled inputs, so where they
+        are kept it is 1/R in evaluation too."""
+        return self.factor if self.training or self.keeps_statistics else 1.0
+
     def scaled(self, x: Tensor) -> Tensor:
         """The scaler of HeteroFL: times 1/R in training mode, so that narrow and wide clients agree in magnitude."""
-        return x * self.factor if self.training and self.factor != 1.0 else x
+        return x * self.scale if self.scale != 1.0 else x
 
     def features(self, x: Tensor) -> Tensor:
         """The representation that the head reads, `(B, p)`."""

@@ -6,7 +6,8 @@ conv 3×3 stride 2, 16 → BatchNorm → ReLU → max-pool 2 → conv 3×3 strid
 
 28×28 and 32×32 both leave 32 maps of 2×2, p = 128. h is 128 for EMNIST and CIFAR-10 (`lenet_code`) and 64 for
 Fashion-MNIST (`lenet_code_64`). Images of less than 16 pixels are convolved with stride 1, so that 8×8 digits leave 2×2
-maps too. The scaler acts on the two convolutions. Pooling comes before the ReLU, which gives the same values.
+maps too. The scaler acts on the two convolutions. Pooling comes before the ReLU, which gives the same values. The
+code's BatchNorm keeps running statistics and evaluates with them: `batch_norm: running`.
 """
 
 from __future__ import annotations

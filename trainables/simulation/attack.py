@@ -90,9 +90,9 @@ def sent(network: nn.Module, payload: Mapping[str, Tensor]) -> set[str]:
     """What a client uploads: the parts of its `network`, by name and shape of the entries, and the prefixes of all
     else.
 
-    An entry `prefix/name` is the network's parameter `name`, or `prefix.name`. A part counts as sent as soon as one of
-    its tensors is, so a method is never taken for more private than it is."""
-    own = {name: parameter.shape for name, parameter in network.named_parameters()}
+    An entry `prefix/name` is the network's parameter or running statistic `name`, or `prefix.name`. A part counts as
+    sent as soon as one of its tensors is, so a method is never taken for more private than it is."""
+    own = {name: tensor.shape for name, tensor in network.state_dict().items()}
     found = set()
     for key, tensor in payload.items():
         prefix, _, rest = key.partition("/")

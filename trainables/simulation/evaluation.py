@@ -3,7 +3,7 @@ test set.
 
 The global model is run once over the test set and once over the validation share; every per-client number follows from
 those predictions. A local model is run on its client's own share only. No gradient, few large batches of equal size
-(models normalise with batch statistics, so a small last batch would be measured differently).
+(models may normalise with batch statistics, so a small last batch would be measured differently).
 """
 
 from __future__ import annotations

@@ -113,6 +113,7 @@ def _federation(
         rounds=config.rounds,
         device=device,
         precision=config.precision,
+        batch_norm=config.batch_norm,
     )
 
 
@@ -228,7 +229,7 @@ def resolve_model(name: str, shape: tuple[int, int, int]) -> str:
 def stratified_cut(labels: np.ndarray, fraction: float, rng: np.random.Generator) -> tuple[Indices, Indices]:
     """Splits positions into (rest, cut); the cut takes `fraction` of every class, rounded, in random order.
 
-    The random order matters: models normalise with batch statistics, so measured samples must not be sorted by
+    The random order matters: models may normalise with batch statistics, so measured samples must not be sorted by
     class."""
     cut = [np.flatnonzero(labels == c) for c in np.unique(labels)]
     cut = [rng.permutation(c)[: round(fraction * len(c))] for c in cut]

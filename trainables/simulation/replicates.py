@@ -96,6 +96,7 @@ class Replicates:
                         "seed": s.fed.seed,
                         "round": s.progress.round,
                     },
+                    s.fed.batch_norm,
                 )
                 found[s.fed.seed] = {k: v.contiguous().cpu() for k, v in params.items()}, card
         return found

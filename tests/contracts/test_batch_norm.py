@@ -1,0 +1,88 @@
+"""Running statistics (`batch_norm: running`) under every method: trained as without them, sent where the extractor is,
+counted, saved and loaded, and refused where there is nothing to normalise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from search_spaces.errors import UserError
+from tests.contracts.test_methods import CPU, METHODS, same, simulate, values_for
+from trainables import registry
+from trainables.models import is_statistic
+from trainables.simulation.rounds import Simulation
+
+#: DHF's own clients have no normalisation.
+NORMALISED: dict[str, dict[str, Any]] = {"dhf": {"model": "cnn", "deep_model": "cnn"}}
+#: What a client uploads of its model: the whole, the extractor, or neither.
+HEAD_ONLY = {"fedcg", "fedmdcg", "lgfedavg", "local"}
+
+
+def widths_of(name: str) -> dict[str, Any]:
+    """Clients of several widths where the method has them."""
+    if registry.method(name).widths != "any":
+        return {}
+    return {"rho": 5} | ({"base": "fedrolex"} if "base" in registry.declared(name) else {})
+
+
+@pytest.mark.numeric
+@pytest.mark.parametrize("name", METHODS)
+def test_two_rounds_saved_and_loaded_between_are_two_rounds(name: str, toy: Path) -> None:
+    more = {"batch_norm": "running"} | NORMALISED.get(name, {}) | widths_of(name)
+    whole, rows = simulate(name, toy, 2, **more)
+    first, begun = simulate(name, toy, 1, **more)
+    second, _ = simulate(name, toy, 0, **more)
+    second.load(first.save())
+    last = second.run_round()
+    assert begun == rows[:1] and {key: last[key] for key in rows[1] if not key.startswith("seconds")} == {
+        key: value for key, value in rows[1].items() if not key.startswith("seconds")
+    }
+    assert same(whole.save(), second.save())
+
+
+@pytest.mark.numeric
+@pytest.mark.parametrize("name", METHODS)
+def test_clients_train_as_without_and_are_measured_by_what_they_kept(name: str, toy: Path) -> None:
+    """The first round's losses are the same bits: in training a batch is normalised by itself."""
+    more = {"stragglers": 0.0} | NORMALISED.get(name, {})
+    batch, (without,) = simulate(name, toy, 1, **more)
+    running, (row,) = simulate(name, toy, 1, batch_norm="running", **more)
+    assert row["train_loss"] == without["train_loss"]
+    assert batch.fed.batch_norm == "batch" and running.fed.batch_norm == "running"
+    assert row["local_accuracies"] != without["local_accuracies"]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_statistics_go_where_the_extractor_goes_and_are_counted(name: str, toy: Path) -> None:
+    sent: dict[str, set[str]] = {}
+    bytes_up: dict[str, int] = {}
+    for batch_norm in ("batch", "running"):
+        more = NORMALISED.get(name, {}) | {"batch_norm": batch_norm}
+        s = Simulation(name, values_for(name, toy, **more), 3, CPU)
+        row, results = s.exchange()
+        uploads = [result.upload for result in results.values()]
+        sent[batch_norm] = {key for upload in uploads for key in upload}
+        bytes_up[batch_norm] = row["bytes_up"]
+        model = [r.model for r in results.values() if r.model is not None]
+        kept = [4 * t.numel() for params in model for key, t in params.items() if is_statistic(key)]
+    new = sent["running"] - sent["batch"]
+    assert all(is_statistic(key) for key in new) and sent["batch"] <= sent["running"]
+    assert sum(kept) > 0  # of the models of `running`, the last ones above
+    assert bytes_up["running"] - bytes_up["batch"] == (0 if name in HEAD_ONLY else sum(kept))
+
+
+@pytest.mark.parametrize(("name", "more"), [("fedavg", {"model": "lenet5"}), ("fedkf", {"model": "resnet8"})])
+def test_a_model_without_normalisation_is_refused(name: str, more: dict[str, Any], toy: Path) -> None:
+    with pytest.raises(
+        UserError,
+        match=f"batch_norm must be batch for model {more['model']}, which has no batch normalisation, got 'running'",
+    ):
+        registry.resolve(name, values_for(name, toy, batch_norm="running", **more))
+
+
+def test_one_model_of_several_with_normalisation_is_enough(toy: Path) -> None:
+    registry.resolve("dhf", values_for("dhf", toy, batch_norm="running"))  # the server's resnet10
+    with pytest.raises(UserError, match="batch for model cnn2 or cnn3, which has no batch normalisation"):
+        registry.resolve("dhf", values_for("dhf", toy, batch_norm="running", server_model="cnn2"))
