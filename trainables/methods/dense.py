@@ -98,8 +98,8 @@ class Config(ServerDistillation, DistillationBase):
         "dense",
         ("dense", "dfdg"),
         symbol="L_adv",
-        doc="The adversarial loss: DENSE's own, or its re-implementation's, which swaps the sides of the KL, detaches the "
-        "student and counts samples that exactly one of student and ensemble classifies rightly.",
+        doc="The adversarial loss: DENSE's own, or its re-implementation's, which swaps the sides of the KL, detaches "
+        "the student and counts samples that exactly one of student and ensemble classifies rightly.",
         source="DENSE code; DFDG code",
     )
     bn_momentum: float = real(
