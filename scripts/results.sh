@@ -1,21 +1,25 @@
 #!/usr/bin/env bash
 # Makes the runs behind docs/results.md and prints its tables; runs that are there already are kept.
 # `scripts/results.sh` makes all of them, `scripts/results.sh fedkf dhf` these tables alone. RUNS=folder puts them somewhere
-# else than runs/, OPTIONS="--concurrency 1" hands further options to every `fedtune run`.
+# else than runs/, OPTIONS="--concurrency 1" hands further options to every `fedtune run`. DATASET=name makes them on that data
+# set, under names that begin with it; without DATASET they are on the embedded digits.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH="$PWD/.venv/bin:$PATH"
 RUNS=${RUNS:-runs}
+DATASET=${DATASET:-}
+PREFIX=${DATASET:+$DATASET-}
 
-run() { # a method and options of `fedtune run`, the name last
+run() { # a method and options of `fedtune run`, the last of them --name
     # shellcheck disable=SC2086  # OPTIONS is several words
-    [ -e "$RUNS/${*: -1}" ] || fedtune run "$@" --seeds 3 --runs-dir "$RUNS" --plain ${OPTIONS:-}
+    [ -e "$RUNS/$PREFIX${*: -1}" ] || fedtune run "${@:1:$#-2}" ${DATASET:+--dataset "$DATASET"} --name "$PREFIX${*: -1}" \
+        --seeds 3 --runs-dir "$RUNS" --plain ${OPTIONS:-}
 }
 
 compare() { # names of runs, the first one that which the others are tested against; then metrics
     local runs=() metrics=()
     for word in "$@"; do
-        if [ -e "$RUNS/$word" ]; then runs+=("$RUNS/$word"); else metrics+=(--metric "$word"); fi
+        if [ -e "$RUNS/$PREFIX$word" ]; then runs+=("$RUNS/$PREFIX$word"); else metrics+=(--metric "$word"); fi
     done
     fedtune compare "${runs[@]}" "${metrics[@]}"
 }

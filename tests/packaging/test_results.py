@@ -25,6 +25,8 @@ SCRIPT = ROOT / "scripts" / "results.sh"
 SH = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 #: Notes a call's words, each quoted for a shell, as one line on the file descriptor 9.
 NOTE = 'fedtune() { printf "%q " "$@" >&9; echo >&9; }; export -f fedtune;'
+#: A data set that the tables can be made on instead of digits.
+OTHER = "rotated_digits"
 #: What the script adds of its own.
 PLACEMENT = {"--runs-dir": 2, "--plain": 1}
 
@@ -93,15 +95,28 @@ def name(command: list[str]) -> str:
 
 
 @needs_bash
-def test_the_script_compares_only_runs_it_has_made(tmp_path: Path) -> None:
+def test_another_data_set_changes_only_itself_and_the_names(tmp_path: Path) -> None:
+    usual, other = (
+        [c for c in noted(f"RUNS={tmp_path}/none {dataset} bash {shlex.quote(str(SCRIPT))}", tmp_path) if c[0] == "run"]
+        for dataset in ("", f"DATASET={OTHER}")
+    )
+    assert [name(c) for c in other] == [f"{OTHER}-{name(c)}" for c in usual]
+    renamed = [[f"{OTHER}-{word}" if word == name(c) else word for word in c] for c in usual]
+    assert [settings(c) for c in other] == [settings([*c, "--dataset", OTHER]) for c in renamed]
+
+
+@needs_bash
+@pytest.mark.parametrize("dataset", ["", OTHER])
+def test_the_script_compares_only_runs_it_has_made(tmp_path: Path, dataset: str) -> None:
     made: set[str] = set()
     compared: set[str] = set()
+    environment = f"RUNS={shlex.quote(str(tmp_path / 'runs'))} DATASET={dataset}"
     runs = tmp_path / "runs"
     keeps = (
         f'fedtune() {{ printf "%q " "$@" >&9; echo >&9; [ "$1" = run ] && mkdir -p "{runs}/${{@: -6:1}}" || true; }}; '
         "export -f fedtune;"
     )
-    for command in noted(f"{keeps} RUNS={shlex.quote(str(runs))} bash {shlex.quote(str(SCRIPT))}", tmp_path):
+    for command in noted(f"{keeps} {environment} bash {shlex.quote(str(SCRIPT))}", tmp_path):
         if command[0] == "run":
             made.add(name(command))
         else:
@@ -118,9 +133,10 @@ def test_a_run_that_is_there_is_kept(tmp_path: Path) -> None:
 
 
 @needs_bash
-@pytest.mark.parametrize("document", ["docs/results.md", "README.md"])
-def test_the_commands_can_be_carried_out(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = commands(document, tmp_path)
+@pytest.mark.parametrize("source", ["docs/results.md", "README.md", OTHER])
+def test_the_commands_can_be_carried_out(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = f"RUNS={tmp_path}/none DATASET={OTHER} bash {shlex.quote(str(SCRIPT))}"
+    found = [c for c in noted(script, tmp_path) if c[0] == "run"] if source == OTHER else commands(source, tmp_path)
     assert found
 
     def stop(planned: Any, **_: Any) -> None:
