@@ -2,28 +2,33 @@
 # Makes the runs behind docs/results.md and prints its tables; runs that are there already are kept.
 # `scripts/results.sh` makes all of them, `scripts/results.sh t2 kf` these sections alone; each says how long it took. RUNS=folder
 # puts the runs somewhere else than runs/, OPTIONS="--concurrency 1" hands further options to every `fedtune run` and `search`.
+# DATASET=name makes them on that data set, under names that begin with it; without DATASET they are on the embedded digits.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH="$PWD/.venv/bin:$PATH"
 RUNS=${RUNS:-runs}
 SECTIONS="avg t1 t2 rolex kf md dhf leak"
+DATASET=${DATASET:-}
+PREFIX=${DATASET:+$DATASET-}
 
-run() { # a method, or an exported configuration, and options of `fedtune run`, the name last
+run() { # a method, or an exported configuration, and options of `fedtune run`, the last of them --name
     # shellcheck disable=SC2086  # OPTIONS is several words
-    [ -e "$RUNS/${*: -1}" ] || fedtune run "$@" --seeds 3 --runs-dir "$RUNS" --plain ${OPTIONS:-}
+    [ -e "$RUNS/$PREFIX${*: -1}" ] || fedtune run "${@:1:$#-2}" ${DATASET:+--dataset "$DATASET"} --name "$PREFIX${*: -1}" \
+        --seeds 3 --runs-dir "$RUNS" --plain ${OPTIONS:-}
 }
 
-tune() { # a method and options of `fedtune search` in its space of rates, the name last; NAME.yaml is what it finds best
-    local name=${*: -1}
+tune() { # a method and options of `fedtune search` in its space of rates, --name last; NAME.yaml is what it finds best
+    local name=$PREFIX${*: -1}
     # shellcheck disable=SC2086  # OPTIONS is several words
-    [ -e "$RUNS/$name" ] || fedtune search "$1" --space rates "${@:2}" --runs-dir "$RUNS" --plain ${OPTIONS:-}
+    [ -e "$RUNS/$name" ] || fedtune search "$1" --space rates "${@:2:$#-3}" ${DATASET:+--dataset "$DATASET"} --name "$name" \
+        --runs-dir "$RUNS" --plain ${OPTIONS:-}
     [ -e "$RUNS/$name.yaml" ] || fedtune export "$RUNS/$name" -o "$RUNS/$name.yaml"
 }
 
 compare() { # names of runs, the first one that which the others are tested against; then metrics
     local runs=() metrics=()
     for word in "$@"; do
-        if [ -e "$RUNS/$word" ]; then runs+=("$RUNS/$word"); else metrics+=(--metric "$word"); fi
+        if [ -e "$RUNS/$PREFIX$word" ]; then runs+=("$RUNS/$PREFIX$word"); else metrics+=(--metric "$word"); fi
     done
     fedtune compare "${runs[@]}" "${metrics[@]}"
 }
@@ -40,7 +45,7 @@ t1() {
     for method in dense fedftg dfrd; do
         for base in fedavg none; do
             tune $method --set base=$base $lenet --name t1-rates-$base-$method
-            run "$RUNS/t1-rates-$base-$method.yaml" --name t1-$base-$method
+            run "$RUNS/${PREFIX}t1-rates-$base-$method.yaml" --name t1-$base-$method
         done
     done
     compare t1-fedavg t1-fedavg-{dense,fedftg,dfrd}
@@ -54,7 +59,7 @@ t2() {
     for base in heterofl feddropout fedrolex; do
         run $base --space rho --set rho=10 --rounds 6 --name t2-$base
         for method in dense fedftg dfrd; do
-            run "$RUNS/t2-rates-$method.yaml" --set base=$base --name t2-$base-$method
+            run "$RUNS/${PREFIX}t2-rates-$method.yaml" --set base=$base --name t2-$base-$method
         done
         compare t2-$base t2-$base-{dense,fedftg,dfrd}
     done

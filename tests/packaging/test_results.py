@@ -28,6 +28,8 @@ SH = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NOTE = 'fedtune() { printf "%q " "$@" >&9; echo >&9; }; export -f fedtune;'
 #: The commands that compute something.
 MAKING = ("run", "search")
+#: A data set that the tables can be made on instead of digits.
+OTHER = "rotated_digits"
 #: What the script adds of its own.
 PLACEMENT = {"--runs-dir": 2, "--plain": 1}
 
@@ -113,15 +115,36 @@ def name(command: list[str]) -> str:
 
 
 @needs_bash
-def test_the_script_compares_only_runs_it_has_made(tmp_path: Path) -> None:
+def test_another_data_set_changes_only_itself_and_the_names(tmp_path: Path) -> None:
+    usual, other = (
+        [
+            c
+            for c in noted(f"RUNS={tmp_path}/none {dataset} bash {shlex.quote(str(SCRIPT))}", tmp_path)
+            if c[0] in MAKING
+        ]
+        for dataset in ("", f"DATASET={OTHER}")
+    )
+    assert [name(c) for c in other] == [f"{OTHER}-{name(c)}" for c in usual]
+    renamed = [[*c, "--dataset", OTHER] for c in usual]
+    for command in renamed:
+        command[command.index("--name") + 1] = f"{OTHER}-{name(command)}"
+        if command[1].endswith(".yaml"):
+            command[1] = f"{OTHER}-{Path(command[1]).name}"
+    assert [settings(c) for c in other] == [settings(c) for c in renamed]
+
+
+@needs_bash
+@pytest.mark.parametrize("dataset", ["", OTHER])
+def test_the_script_compares_only_runs_it_has_made(tmp_path: Path, dataset: str) -> None:
     made: set[str] = set()
     compared: set[str] = set()
+    environment = f"RUNS={shlex.quote(str(tmp_path / 'runs'))} DATASET={dataset}"
     runs = tmp_path / "runs"
     keeps = (
         f'fedtune() {{ printf "%q " "$@" >&9; echo >&9; [ "$1" = run ] && mkdir -p "{runs}/${{@: -6:1}}" || true; }}; '
         "export -f fedtune;"
     )
-    for command in noted(f"{keeps} RUNS={shlex.quote(str(runs))} bash {shlex.quote(str(SCRIPT))}", tmp_path):
+    for command in noted(f"{keeps} {environment} bash {shlex.quote(str(SCRIPT))}", tmp_path):
         if command[0] == "run":
             made.add(name(command))
         elif command[0] == "compare":
@@ -156,11 +179,12 @@ def test_every_section_of_the_page_can_be_made_alone_and_says_how_long_it_took(t
 
 
 @needs_bash
-@pytest.mark.parametrize("document", ["docs/results.md", "README.md"])
-def test_the_commands_can_be_carried_out(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("source", ["docs/results.md", "README.md", OTHER])
+def test_the_commands_can_be_carried_out(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And the runs of one table agree on what its paper holds equal. What is trained from a file has the values of the
     search that the file comes from, but for the one that was searched."""
-    found = commands(document, tmp_path)
+    script = f"RUNS={tmp_path}/none DATASET={OTHER} bash {shlex.quote(str(SCRIPT))}"
+    found = [c for c in noted(script, tmp_path) if c[0] in MAKING] if source == OTHER else commands(source, tmp_path)
     assert found
     configurations: dict[str, dict[str, Any]] = {}
 
@@ -179,7 +203,7 @@ def test_the_commands_can_be_carried_out(document: str, tmp_path: Path, monkeypa
         monkeypatch.setattr(sys, "argv", ["fedtune", *command])
         with pytest.raises(Planned):
             cli.main()
-    if document == "docs/results.md":
+    if source == "docs/results.md":
         assert_equal_terms(configurations)
 
 
