@@ -73,9 +73,7 @@ def test_rotation_is_bilinear_in_exact_fractions(angle: tuple[int, int, int]) ->
         y = middle + cosine * (row - middle) - sine * (column - middle)
         x = middle + sine * (row - middle) + cosine * (column - middle)
         top, left = math.floor(y), math.floor(x)
-        mean = sum(
-            (1 - abs(y - i)) * (1 - abs(x - j)) * level(i, j) for i in (top, top + 1) for j in (left, left + 1)
-        )
+        mean = sum((1 - abs(y - i)) * (1 - abs(x - j)) * level(i, j) for i in (top, top + 1) for j in (left, left + 1))
         return math.floor(mean * 255 / 16 + Fraction(1, 2))
 
     expected = [[value(row, column) for column in range(8)] for row in range(8)]
