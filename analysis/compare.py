@@ -10,19 +10,24 @@ from typing import Any
 import pandas as pd
 
 from analysis import machines
+from analysis.differences import Values, differences
+from analysis.differences import table as differences_table
 from analysis.labels import PERCENT, Labels
 from analysis.runs import Run, load_all, names
 from analysis.stats import Paired, Summary, paired, summarise
 from analysis.tables import Column, Table
 from search_spaces.errors import UserError, unknown
-from search_spaces.metrics import METRICS
+from search_spaces.metrics import METRICS, twin
 
 DEFAULT_METRICS = ("global_accuracy", "local_accuracy")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One run and one metric: values by seed, their summary, the paired test against the first run (itself: None)."""
+    """One run and one metric: values by seed, their summary, the paired test against the first run (itself: None).
+
+    `best` sums up every seed's best round, which `chooser` chose: a metric of the validation share, or the metric
+    itself."""
 
     run: str
     method: str
@@ -31,6 +36,8 @@ class Entry:
     rounds: int
     values: Mapping[int, float]
     summary: Summary
+    best: Summary
+    chooser: str
     test: Paired | None
 
 
@@ -51,6 +58,7 @@ class Comparison:
             Column("method", "method", right=False),
             Column("metric", "metric", right=False),
             Column("shown", "mean ± std"),
+            *([Column("best", "best round")] if self.readout == "last" else []),
             Column("n", "seeds"),
             Column("rounds", "rounds"),
             Column("difference", "Δ to first", _signed),
@@ -63,7 +71,8 @@ class Comparison:
         )
 
     def records(self) -> Table:
-        """The same for CSV and JSON: every number in a column of its own, with the 95 % t interval (low, high)."""
+        """The same for CSV and JSON: every number in a column of its own, with the 95 % t interval (low, high), and
+        what the runs differ in (`config.…`)."""
         keys = (
             "run",
             "method",
@@ -75,19 +84,43 @@ class Comparison:
             "std",
             "low",
             "high",
+            "best_mean",
+            "best_std",
+            "best_by",
             "difference",
             "pairs",
             "t_p",
             "wilcoxon_p",
         )
-        return Table([Column(key, key) for key in keys], [_row(e) for e in self.entries], notes=self.notes())
+        settings = {f"config.{key}": values for key, values in self.differences().items()}
+        rows = [_row(e) | {key: values.get(e.run) for key, values in settings.items()} for e in self.entries]
+        return Table([Column(key, key) for key in (*keys, *settings)], rows, notes=self.notes())
+
+    def differences(self) -> dict[str, Values]:
+        """The settings in which the runs differ: by parameter, the value of every run that has it."""
+        return differences(self._named())
+
+    def settings(self) -> Table | None:
+        """The same as a table, one row per run; None where they differ in nothing."""
+        found = self.differences()
+        return differences_table(found, list(self._named())) if found else None
+
+    def _named(self) -> dict[str, Run]:
+        return dict(zip(names(self.runs), self.runs, strict=True))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for --json: `results` (accuracies in per cent), `seeds` (values as recorded, by seed), `notes`."""
+        """Plain data for --json: `results` (accuracies in per cent), `seeds` (values as recorded, by seed),
+        `differences` (values by parameter and run), `notes`."""
         seeds = [
             {"run": e.run, "metric": e.metric, "values": {str(s): v for s, v in e.values.items()}} for e in self.entries
         ]
-        return {"readout": self.readout, "results": self.records().json(), "seeds": seeds, "notes": self.notes()}
+        return {
+            "readout": self.readout,
+            "results": self.records().json(),
+            "seeds": seeds,
+            "differences": {key: dict(values) for key, values in self.differences().items()},
+            "notes": self.notes(),
+        }
 
     def notes(self) -> list[str]:
         """What the reader of the table has to know."""
@@ -98,6 +131,10 @@ class Comparison:
         ]
         if self.readout == "best":
             notes.append("The best round was picked on the test data itself, as many papers do: it is optimistic.")
+        else:
+            notes += _how_chosen({e.metric: e.chooser for e in self.entries})
+        if not self.differences():
+            notes.append("The runs have the same settings, as far as they have them in common.")
         pairs = [e.test.n for e in self.entries if e.test is not None]
         if pairs and min(pairs) < 2:
             notes.append("Where fewer than two seeds are common no paired test is possible.")
@@ -159,6 +196,7 @@ def compare(
     entries: list[Entry] = []
     for metric in asked:
         first: Mapping[int, float] | None = None
+        chooser = _chooser(runs, metric)
         for name, run in zip(labelled, runs, strict=True):
             values = seed_values(run, metric, readout)
             chosen = run.rounds[run.rounds["trial"].isin(run.chosen)]
@@ -172,6 +210,8 @@ def compare(
                     rounds,
                     values,
                     summarise(list(values.values())),
+                    summarise(list(run.at_best_of(metric, chooser, METRICS[metric].direction).values())),
+                    chooser,
                     None if first is None else paired(first, values),
                 )
             )
@@ -183,6 +223,31 @@ def seed_values(run: Run, metric: str, readout: str = "last") -> dict[int, float
     """The run's value of the metric by seed."""
     direction = METRICS[metric].direction if metric in METRICS else "maximize"
     return run.over_seeds(metric, "last" if readout == "last" else direction)
+
+
+def _chooser(runs: Sequence[Run], metric: str) -> str:
+    """By what best rounds are chosen: the metric on the validation share where all runs have recorded it, as rounds of
+    one table are chosen in one way; else the metric itself."""
+    validation = twin(metric)
+    if not validation.startswith("val_"):
+        return metric
+    measured = all(run.at_best_of(metric, validation, METRICS[metric].direction) for run in runs)
+    return validation if measured else metric
+
+
+def _how_chosen(choosers: Mapping[str, str]) -> list[str]:
+    """What best rounds are, for choosers by metric."""
+    optimistic = [metric for metric, chooser in choosers.items() if chooser == metric]
+    notes = []
+    if len(optimistic) < len(choosers):
+        notes.append("Best round: each seed's own, chosen on the validation share; the value is that of the test data.")
+    if optimistic:
+        of = Labels()
+        which = f" of {' and '.join(of.metric(m, unit=False) for m in optimistic)}" if notes else ""
+        notes.append(
+            f"Best round{which}: each seed's own, chosen on the same test curve, as many papers do: it is optimistic."
+        )
+    return notes
 
 
 def _row(entry: Entry) -> dict[str, object]:
@@ -197,6 +262,10 @@ def _row(entry: Entry) -> dict[str, object]:
         "std": scale * entry.summary.std,
         "low": scale * entry.summary.low,
         "high": scale * entry.summary.high,
+        "best": entry.best.shown(scale, 2 if scale == 100 else 4),
+        "best_mean": scale * entry.best.mean,
+        "best_std": scale * entry.best.std,
+        "best_by": entry.chooser,
         "n": entry.summary.n,
         "rounds": entry.rounds,
         "trial": entry.trial,

@@ -1,29 +1,68 @@
 #!/usr/bin/env bash
 # Makes the runs behind docs/results.md and prints its tables; runs that are there already are kept.
-# `scripts/results.sh` makes all of them, `scripts/results.sh fedkf dhf` these tables alone. RUNS=folder puts them somewhere
-# else than runs/, OPTIONS="--concurrency 1" hands further options to every `fedtune run`.
+# `scripts/results.sh` makes all of them, `scripts/results.sh t2 kf` these sections alone; each says how long it took. RUNS=folder
+# puts the runs somewhere else than runs/, OPTIONS="--concurrency 1" hands further options to every `fedtune run` and `search`.
+# DATASET=name makes them on that data set, under names that begin with it; without DATASET they are on the embedded digits.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH="$PWD/.venv/bin:$PATH"
 RUNS=${RUNS:-runs}
+SECTIONS="avg t1 t2 rolex kf md dhf leak batchnorm"
+DATASET=${DATASET:-}
+PREFIX=${DATASET:+$DATASET-}
 
-run() { # a method and options of `fedtune run`, the name last
+run() { # a method, or an exported configuration, and options of `fedtune run`, the last of them --name
     # shellcheck disable=SC2086  # OPTIONS is several words
-    [ -e "$RUNS/${*: -1}" ] || fedtune run "$@" --seeds 3 --runs-dir "$RUNS" --plain ${OPTIONS:-}
+    [ -e "$RUNS/$PREFIX${*: -1}" ] || fedtune run "${@:1:$#-2}" ${DATASET:+--dataset "$DATASET"} --name "$PREFIX${*: -1}" \
+        --seeds 3 --runs-dir "$RUNS" --plain ${OPTIONS:-}
+}
+
+tune() { # a method and options of `fedtune search` in its space of rates, --name last; NAME.yaml is what it finds best
+    local name=$PREFIX${*: -1}
+    # shellcheck disable=SC2086  # OPTIONS is several words
+    [ -e "$RUNS/$name" ] || fedtune search "$1" --space rates "${@:2:$#-3}" ${DATASET:+--dataset "$DATASET"} --name "$name" \
+        --runs-dir "$RUNS" --plain ${OPTIONS:-}
+    [ -e "$RUNS/$name.yaml" ] || fedtune export "$RUNS/$name" -o "$RUNS/$name.yaml"
 }
 
 compare() { # names of runs, the first one that which the others are tested against; then metrics
     local runs=() metrics=()
     for word in "$@"; do
-        if [ -e "$RUNS/$word" ]; then runs+=("$RUNS/$word"); else metrics+=(--metric "$word"); fi
+        if [ -e "$RUNS/$PREFIX$word" ]; then runs+=("$RUNS/$PREFIX$word"); else metrics+=(--metric "$word"); fi
     done
     fedtune compare "${runs[@]}" "${metrics[@]}"
 }
 
-fedavg() {
+avg() {
     run fedavg --set partition=iid --rounds 30 --name fedavg-iid
     run fedavg --rounds 30 --name fedavg-0.1
     compare fedavg-iid fedavg-0.1
+}
+
+t1() {
+    local lenet="--set model=lenet_code --rounds 8"
+    run fedavg --space omega --set omega=0.1 $lenet --name t1-fedavg
+    for method in dense fedftg dfrd; do
+        for base in fedavg none; do
+            tune $method --set base=$base $lenet --name t1-rates-$base-$method
+            run "$RUNS/${PREFIX}t1-rates-$base-$method.yaml" --name t1-$base-$method
+        done
+    done
+    compare t1-fedavg t1-fedavg-{dense,fedftg,dfrd}
+    compare t1-none-{dense,fedftg,dfrd}
+}
+
+t2() {
+    for method in dense fedftg dfrd; do
+        tune $method --set base=fedrolex --set rho=10 --rounds 6 --name t2-rates-$method
+    done
+    for base in heterofl feddropout fedrolex; do
+        run $base --space rho --set rho=10 --rounds 6 --name t2-$base
+        for method in dense fedftg dfrd; do
+            run "$RUNS/${PREFIX}t2-rates-$method.yaml" --set base=$base --name t2-$base-$method
+        done
+        compare t2-$base t2-$base-{dense,fedftg,dfrd}
+    done
 }
 
 rolex() {
@@ -34,32 +73,7 @@ rolex() {
     done
 }
 
-dfrd1() {
-    local lenet="--set omega=0.1 --set model=lenet_code --rounds 8"
-    run fedavg --space omega $lenet --name t1-fedavg
-    for method in dense fedftg dfrd; do
-        run $method --space omega $lenet --name t1-fedavg-$method
-        run $method --space omega $lenet --set base=none --name t1-$method
-    done
-    compare t1-fedavg t1-fedavg-{dense,fedftg,dfrd}
-    compare t1-{dense,fedftg,dfrd}
-}
-
-dfrd2() {
-    for base in heterofl feddropout fedrolex; do
-        run $base --space rho --set rho=10 --rounds 6 --name t2-$base
-        for method in dense fedftg dfrd; do
-            run $method --space rho --set base=$base --set rho=10 --rounds 6 --name t2-$base-$method
-        done
-        compare t2-$base t2-$base-{dense,fedftg,dfrd}
-    done
-    for method in fedftg dfrd; do
-        run $method --space rho --set base=fedrolex --set rho=10 --set distill_lr=0.05 --rounds 6 --name t2-fedrolex-$method-0.05
-    done
-    compare t2-fedrolex-fedftg-0.05 t2-fedrolex-dfrd-0.05
-}
-
-fedkf() {
+kf() {
     local lenet="--set model=lenet_code --set lr=0.05"
     for omega in 0.1 1; do
         for method in fedavg fedprox fedgkd qffl fedgen fedkf; do
@@ -72,7 +86,7 @@ fedkf() {
     done
 }
 
-fedmdcg() {
+md() {
     local lenet="--set partition=dir_client --set model=lenet_code --set batch_size=32"
     run fedavg --space omega --set omega=0.1 $lenet --rounds 10 --name md-fedavg
     for method in local fedper lgfedavg fedgen fedcg; do
@@ -102,7 +116,7 @@ leak() {
     for private in random searched; do
         for method in fedavg fedper lgfedavg fedcg fedmdcg local; do
             run $method --rounds 1 --set omega=10 --set partition=dir_client --set attack_images=10 --set attack_private=$private \
-                --set local_steps=1 --set model=lenet_code --name leak-$method-$private
+                --set local_steps=1 --set lr=0.01 --set batch_size=64 --set model=lenet_code --name leak-$method-$private
         done
         compare leak-{fedavg,fedper,lgfedavg,fedcg,fedmdcg,local}-$private psnr
     done
@@ -125,4 +139,19 @@ batchnorm() {
     compare bn-fair-fedavg-{batch,running} amp wlp
 }
 
-for table in ${@:-fedavg rolex dfrd1 dfrd2 fedkf fedmdcg dhf leak batchnorm}; do $table; done
+# shellcheck disable=SC2086  # SECTIONS is several words
+[ $# -gt 0 ] || set -- $SECTIONS
+for section in "$@"; do
+    case " $SECTIONS " in
+    *" $section "*) ;;
+    *)
+        echo "Unknown section '$section'. Known: $SECTIONS." >&2
+        exit 2
+        ;;
+    esac
+done
+for section in "$@"; do
+    SECONDS=0
+    $section
+    echo "Section $section took $SECONDS s."
+done

@@ -57,6 +57,17 @@ def last_values(rounds: pd.DataFrame) -> pd.DataFrame:
     return groups[metrics].mean().mask(partly, np.inf).groupby(level="trial").last().replace(np.inf, np.nan)
 
 
+def at_best_of(rounds: pd.DataFrame, number: int, metric: str, chooser: str, direction: str) -> dict[int, float]:
+    """A trial's value of `metric`, by seed, in the round where `chooser` is largest (`maximize`) or smallest
+    (`minimize`), the earliest of several; of the rounds that measured both, if any."""
+    if not {metric, chooser} <= set(rounds.columns):
+        return {}
+    mine = rounds[(rounds["trial"] == number) & rounds[metric].notna() & rounds[chooser].notna()]
+    groups = mine.sort_values(["seed", "round"]).groupby("seed")[chooser]
+    picked = mine.loc[groups.idxmax() if direction == "maximize" else groups.idxmin()]
+    return {int(seed): float(value) for seed, value in zip(picked["seed"], picked[metric], strict=True)}
+
+
 def readout(rounds: pd.DataFrame, number: int, metric: str, how: str) -> dict[int, float]:
     """A trial's last (`last`), largest (`maximize`) or smallest (`minimize`) value of the metric by seed, if any."""
     if metric not in rounds.columns:

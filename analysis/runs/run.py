@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.runs.mappings import read_json, read_yaml
-from analysis.runs.rounds import last_values, read_rounds, readout
+from analysis.runs.rounds import at_best_of, last_values, read_rounds, readout
 from analysis.runs.study import in_memory
 from search_spaces import run_folder
 from search_spaces.metrics import twin
@@ -205,6 +205,13 @@ class Run:
         found: dict[int, float] = {}
         for number in self.chosen:
             found |= readout(self.rounds, number, metric, how)
+        return dict(sorted(found.items()))
+
+    def at_best_of(self, metric: str, chooser: str, direction: str) -> dict[int, float]:
+        """The chosen trials' value of `metric` by seed, each seed's in the round that is best by `chooser`."""
+        found: dict[int, float] = {}
+        for number in self.chosen:
+            found |= at_best_of(self.rounds, number, metric, chooser, direction)
         return dict(sorted(found.items()))
 
     @property

@@ -44,7 +44,7 @@ def command(
     latex: Annotated[bool, typer.Option("--latex", help="Print a LaTeX table (booktabs).")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Compare runs: mean ± std over seeds, and paired tests against the first run.
+    """Set runs side by side: mean ± std over seeds, paired tests against the first, and the settings that differ.
 
     Of a search its best trial is compared, by the metric that the search selected on; of a final run, all seeds are."""
     from analysis.compare import compare
@@ -56,17 +56,23 @@ def command(
         raise UserError("Only one of --csv, --latex, --json may be given, as each prints the whole result.")
     found = compare(runs, metrics=metric or (), readout=readout)
     written = write_figure(found, figure) if figure is not None else None
+    settings = found.settings()
     if as_json:
         tables.print_json(found.to_json())
     elif csv:
         print(found.records().csv(), end="")
     elif latex:
         print(found.table().latex(), end="")
+        if settings is not None:
+            print(f"\n{settings.latex()}", end="")
     else:
         from rich.console import Console
 
         table = found.table()
-        Console(width=None if sys.stdout.isatty() or os.environ.get("COLUMNS") else 160).print(table.rich())
+        console = Console(width=None if sys.stdout.isatty() or os.environ.get("COLUMNS") else 160)
+        console.print(table.rich())
+        if settings is not None:
+            console.print(settings.rich())
         for note in table.notes:
             tables.say(note)
     if written is not None:

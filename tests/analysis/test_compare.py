@@ -7,6 +7,7 @@ import io
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -55,6 +56,111 @@ def test_the_best_round_is_never_below_the_last_and_is_called_optimistic(pair: l
     for x, y in zip(last.entries, best.entries, strict=True):
         assert all(y.values[s] >= x.values[s] for s in x.values)
     assert any("optimistic" in n for n in best.notes()) and not any("optimistic" in n for n in last.notes())
+
+
+def lines_of(run: Path) -> list[dict[str, Any]]:
+    """Every recorded round of a run, as written."""
+    return [json.loads(line) for file in sorted(run.rglob(run_folder.ROUNDS)) for line in file.open()]
+
+
+def test_the_best_round_stands_beside_the_last_and_is_chosen_on_validation(pair: list[Path]) -> None:
+    found = compare(pair, metrics=["global_accuracy", "train_loss"])
+    for path, entry in zip(pair, found.entries, strict=False):
+        chosen = {}
+        for line in lines_of(path):  # rounds in order: an equal one later does not replace the first
+            seed, value = line["seed"], line["val_global_accuracy"]
+            if seed not in chosen or value > chosen[seed][0]:
+                chosen[seed] = (value, line["global_accuracy"])
+        on_test = [value for _, value in chosen.values()]
+        assert entry.chooser == "val_global_accuracy" and entry.best.n == 4
+        assert entry.best.mean == pytest.approx(np.mean(on_test)) and entry.best.std == pytest.approx(
+            np.std(on_test, ddof=1)
+        )
+        peaks = compare(pair, metrics=["global_accuracy"], readout="best").entries
+        assert entry.best.mean < next(e for e in peaks if e.run == entry.run).summary.mean
+    assert found.entries[0].best.mean != found.entries[0].summary.mean
+    lowest = [min(line["train_loss"] for line in lines_of(pair[0]) if line["seed"] == s) for s in (5, 6, 7, 8)]
+    assert found.entries[2].chooser == "train_loss" and found.entries[2].best.mean == pytest.approx(np.mean(lowest))
+    shown = [row["best"] for row in found.table().rows]
+    assert shown[0] == found.entries[0].best.shown(100) and any(
+        "chosen on the validation share" in n for n in found.notes()
+    )
+    assert any(n.startswith("Best round of Training loss: ") and "optimistic" in n for n in found.notes())
+
+
+def test_where_one_run_has_no_validation_all_are_chosen_on_the_test_curve(pair: list[Path], tmp_path: Path) -> None:
+    ours, theirs = (Path(shutil.copytree(run, tmp_path / run.name)) for run in pair)
+    for file in theirs.rglob(run_folder.ROUNDS):
+        lines = [json.loads(line) for line in file.open()]
+        file.write_text("".join(json.dumps(_without(line, "val_global_accuracy")) + "\n" for line in lines))
+    found = compare([ours, theirs], metrics=["global_accuracy"])
+    peaks = compare([ours, theirs], metrics=["global_accuracy"], readout="best")
+    assert [e.chooser for e in found.entries] == ["global_accuracy"] * 2
+    assert [e.best.mean for e in found.entries] == [e.summary.mean for e in peaks.entries]
+    assert any(n.startswith("Best round: ") and "optimistic" in n for n in found.notes())
+    assert "best" not in [column.key for column in peaks.table().columns]
+
+
+def _without(line: dict[str, Any], key: str) -> dict[str, Any]:
+    return {k: v for k, v in line.items() if k != key}
+
+
+@pytest.fixture
+def unequal(tmp_path: Path) -> list[Path]:
+    """Three runs: the first two differ in two settings, the third has one of them and one of its own."""
+    settings: dict[str, dict[str, Any]] = {
+        "ours": {"gen_steps": 2, "merge_op": "mul", "lr": 0.05},
+        "theirs": {"gen_steps": 1, "merge_op": "cat", "lr": 0.05},
+        "base": {"lr": 0.05, "own": 3, "merge_op": "mul"},
+    }
+    return [
+        synthetic.write(tmp_path / name, keys=(), kind="run", seeds=(5, 6), failures=False, fixed=fixed)
+        for name, fixed in settings.items()
+    ]
+
+
+def test_settings_that_differ_are_shown_in_every_output(unequal: list[Path], tmp_path: Path) -> None:
+    expected = {
+        "gen_steps": {"ours": 2, "theirs": 1},
+        "merge_op": {"ours": "mul", "theirs": "cat", "base": "mul"},
+    }
+    found = compare(unequal)
+    assert found.differences() == expected
+    settings = found.settings()
+    assert settings is not None and settings.cells() == [
+        ["ours", "2", "mul"],
+        ["theirs", "1", "cat"],
+        ["base", "–", "mul"],
+    ]
+    assert not any("same settings" in note for note in found.notes())
+    run = CliRunner(env={"COLUMNS": "200"})
+    args = ["compare", *map(str, unequal), "--metric", "global_accuracy"]
+    shown = run.invoke(app, args).stdout.split("Settings that differ")[1]
+    assert [line.split() for line in shown.splitlines() if line.split()[:1] == ["theirs"]] == [["theirs", "1", "cat"]]
+    rows = list(csv.DictReader(io.StringIO(run.invoke(app, [*args, "--csv"]).stdout)))
+    assert [(row["config.gen_steps"], row["config.merge_op"]) for row in rows] == [
+        ("2", "mul"),
+        ("1", "cat"),
+        ("", "mul"),
+    ]
+    data = json.loads(run.invoke(app, [*args, "--json"]).stdout)
+    assert data["differences"] == expected and data["results"][1]["config.merge_op"] == "cat"
+    latex = run.invoke(app, [*args, "--latex"]).stdout
+    assert latex.count(r"\begin{tabular}") == 2 and r"theirs & 1 & cat \\" in latex
+    run.invoke(app, [*args, "--figure", str(tmp_path / "page.html")])
+    page = (tmp_path / "page.html").read_text().split("Settings that differ")[-1]
+    assert (
+        "gen_steps" in page
+        and ">cat<" in page
+        and found.entries[0].best.shown(100) in (tmp_path / "page.html").read_text()
+    )
+
+
+def test_runs_of_the_same_settings_say_so(pair: list[Path]) -> None:
+    found = compare(pair)
+    assert found.settings() is None and found.differences() == {}
+    assert any("The runs have the same settings" in note for note in found.notes())
+    assert "config." not in found.records().csv()
 
 
 def test_a_metric_to_be_minimised_has_its_lowest_round_as_best(pair: list[Path]) -> None:
@@ -135,6 +241,8 @@ def test_csv_json_and_latex_hold_the_same_numbers(pair: list[Path]) -> None:
     expected = compare(pair, metrics=["global_accuracy"]).entries
     for row, result, entry in zip(rows, data["results"], expected, strict=True):
         assert float(row["mean"]) == result["mean"] == pytest.approx(100 * entry.summary.mean)
+        assert float(row["best_mean"]) == result["best_mean"] == pytest.approx(100 * entry.best.mean)
+        assert row["best_by"] == result["best_by"] == "val_global_accuracy"
         assert entry.summary.shown(100, sign=r" $\pm$ ") in run.invoke(app, [*args, "--latex"]).stdout
     assert data["results"][0]["t_p"] is None and data["seeds"][0]["values"]["5"] == expected[0].values[5]
     shown = run.invoke(app, args)

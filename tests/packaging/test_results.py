@@ -19,12 +19,17 @@ import pytest
 
 from fedtune import cli
 from fedtune.api import run, search
+from tests.equal_terms import TABLES, differing, group
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "results.sh"
 SH = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 #: Notes a call's words, each quoted for a shell, as one line on the file descriptor 9.
 NOTE = 'fedtune() { printf "%q " "$@" >&9; echo >&9; }; export -f fedtune;'
+#: The commands that compute something.
+MAKING = ("run", "search")
+#: A data set that the tables can be made on instead of digits.
+OTHER = "rotated_digits"
 #: What the script adds of its own.
 PLACEMENT = {"--runs-dir": 2, "--plain": 1}
 
@@ -55,11 +60,11 @@ def commands(name: str, folder: Path) -> list[list[str]]:
         lines = [
             line.strip() for line in text.splitlines() if line.strip().startswith(("fedtune run", "fedtune search"))
         ]
-    return [c for c in noted("\n".join(lines), folder) if c[0] in ("run", "search")]
+    return [c for c in noted("\n".join(lines), folder) if c[0] in MAKING]
 
 
 def settings(command: list[str]) -> tuple[str, ...]:
-    """A run's words without those that say where, options in a fixed order."""
+    """A run's or search's words without those that say where, options in a fixed order."""
     words, kept, skip = command[2:], [], 0
     pairs: list[tuple[str, ...]] = []
     for i, word in enumerate(words):
@@ -72,7 +77,7 @@ def settings(command: list[str]) -> tuple[str, ...]:
             skip = 1
         else:
             kept.append(word)
-    return (*command[:2], *kept, *(" ".join(p) for p in sorted(pairs)))
+    return (command[0], Path(command[1]).name, *kept, *(" ".join(p) for p in sorted(pairs)))
 
 
 needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
@@ -81,10 +86,27 @@ needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash
 @needs_bash
 def test_the_document_shows_the_runs_that_the_script_makes(tmp_path: Path) -> None:
     script = noted(f"RUNS={tmp_path}/none bash {shlex.quote(str(SCRIPT))}", tmp_path)
-    made = [settings(c) for c in script if c[0] == "run"]
+    made = [settings(c) for c in script if c[0] in MAKING]
     shown = [settings(c) for c in commands("docs/results.md", tmp_path)]
-    assert len(made) == len(set(made)) == len({name(c) for c in script if c[0] == "run"}) >= 4
+    assert len(made) == len(set(made)) == len({name(c) for c in script if c[0] in MAKING}) >= 4
     assert sorted(made) == sorted(set(shown))
+
+
+@needs_bash
+def test_what_is_trained_from_a_file_was_exported_from_a_search_before(tmp_path: Path) -> None:
+    searched: set[str] = set()
+    exported: set[str] = set()
+    trained: set[str] = set()
+    for command in noted(f"RUNS={tmp_path}/none bash {shlex.quote(str(SCRIPT))}", tmp_path):
+        if command[0] == "search":
+            searched.add(name(command))
+        elif command[0] == "export":
+            assert Path(command[1]).name in searched and command[2] == "-o"
+            exported.add(command[3])
+        elif command[0] == "run" and command[1].endswith(".yaml"):
+            assert command[1] in exported
+            trained.add(command[1])
+    assert trained == exported and len(trained) == len(searched) == 9
 
 
 def name(command: list[str]) -> str:
@@ -93,19 +115,39 @@ def name(command: list[str]) -> str:
 
 
 @needs_bash
-def test_the_script_compares_only_runs_it_has_made(tmp_path: Path) -> None:
+def test_another_data_set_changes_only_itself_and_the_names(tmp_path: Path) -> None:
+    usual, other = (
+        [
+            c
+            for c in noted(f"RUNS={tmp_path}/none {dataset} bash {shlex.quote(str(SCRIPT))}", tmp_path)
+            if c[0] in MAKING
+        ]
+        for dataset in ("", f"DATASET={OTHER}")
+    )
+    assert [name(c) for c in other] == [f"{OTHER}-{name(c)}" for c in usual]
+    renamed = [[*c, "--dataset", OTHER] for c in usual]
+    for command in renamed:
+        command[command.index("--name") + 1] = f"{OTHER}-{name(command)}"
+        if command[1].endswith(".yaml"):
+            command[1] = f"{OTHER}-{Path(command[1]).name}"
+    assert [settings(c) for c in other] == [settings(c) for c in renamed]
+
+
+@needs_bash
+@pytest.mark.parametrize("dataset", ["", OTHER])
+def test_the_script_compares_only_runs_it_has_made(tmp_path: Path, dataset: str) -> None:
     made: set[str] = set()
     compared: set[str] = set()
+    environment = f"RUNS={shlex.quote(str(tmp_path / 'runs'))} DATASET={dataset}"
     runs = tmp_path / "runs"
     keeps = (
         f'fedtune() {{ printf "%q " "$@" >&9; echo >&9; [ "$1" = run ] && mkdir -p "{runs}/${{@: -6:1}}" || true; }}; '
         "export -f fedtune;"
     )
-    for command in noted(f"{keeps} RUNS={shlex.quote(str(runs))} bash {shlex.quote(str(SCRIPT))}", tmp_path):
+    for command in noted(f"{keeps} {environment} bash {shlex.quote(str(SCRIPT))}", tmp_path):
         if command[0] == "run":
             made.add(name(command))
-        else:
-            assert command[0] == "compare"
+        elif command[0] == "compare":
             compared |= {Path(word).name for word in command[1:] if word.startswith(str(runs))}
     assert made and compared == made
 
@@ -113,25 +155,66 @@ def test_the_script_compares_only_runs_it_has_made(tmp_path: Path) -> None:
 @needs_bash
 def test_a_run_that_is_there_is_kept(tmp_path: Path) -> None:
     (tmp_path / "runs" / "fedavg-iid").mkdir(parents=True)
-    script = noted(f"RUNS={tmp_path}/runs bash {shlex.quote(str(SCRIPT))} fedavg", tmp_path)
+    script = noted(f"RUNS={tmp_path}/runs bash {shlex.quote(str(SCRIPT))} avg", tmp_path)
     assert [name(c) for c in script if c[0] == "run"] == ["fedavg-0.1"]
 
 
 @needs_bash
-@pytest.mark.parametrize("document", ["docs/results.md", "README.md"])
-def test_the_commands_can_be_carried_out(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = commands(document, tmp_path)
+def test_every_section_of_the_page_can_be_made_alone_and_says_how_long_it_took(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    sections = re.findall(r"^## .*\(`(\w+)`\)$", text, re.MULTILINE)
+    listed = re.search(r'^SECTIONS="(.*)"$', SCRIPT.read_text(encoding="utf-8"), re.MULTILINE)
+    assert listed is not None and sections == listed[1].split()
+    made = []
+    for section in sections:
+        bash = f"RUNS={tmp_path}/none bash {shlex.quote(str(SCRIPT))} {section} > {tmp_path}/{section}.txt"
+        made += [name(c) for c in noted(bash, tmp_path) if c[0] in MAKING]
+        printed = (tmp_path / f"{section}.txt").read_text(encoding="utf-8")
+        assert re.search(rf"^Section {section} took \d+ s\.$", printed, re.MULTILINE)
+        (tmp_path / "notes").unlink()
+    everything = noted(f"RUNS={tmp_path}/none bash {shlex.quote(str(SCRIPT))}", tmp_path)
+    assert made == [name(c) for c in everything if c[0] in MAKING]
+    refused = subprocess.run(["bash", str(SCRIPT), "t1", "table9"], capture_output=True, text=True, check=False)
+    assert refused.returncode == 2 and refused.stderr == f"Unknown section 'table9'. Known: {listed[1]}.\n"
+
+
+@needs_bash
+@pytest.mark.parametrize("source", ["docs/results.md", "README.md", OTHER])
+def test_the_commands_can_be_carried_out(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the runs of one table agree on what its paper holds equal. What is trained from a file has the values of the
+    search that the file comes from, but for the one that was searched."""
+    script = f"RUNS={tmp_path}/none DATASET={OTHER} bash {shlex.quote(str(SCRIPT))}"
+    found = [c for c in noted(script, tmp_path) if c[0] in MAKING] if source == OTHER else commands(source, tmp_path)
     assert found
+    configurations: dict[str, dict[str, Any]] = {}
 
     def stop(planned: Any, **_: Any) -> None:
-        raise Planned(planned.experiment.method)
+        e = planned.experiment
+        searched = set(planned.space.search) if e.kind == "search" else set()
+        configurations[e.name] = {k: v for k, v in planned.middle.items() if k not in searched} | {"rounds": e.rounds}
+        raise Planned(e.method)
 
     for module in (search, run):  # each names it, the one that defines it and the one that calls it
         monkeypatch.setattr(module, "carry_out", stop)
     monkeypatch.chdir(tmp_path)
     for command in found:
-        if "best.yaml" in command:
+        if any(word.endswith(".yaml") for word in command[:2]):
             continue  # trains what an earlier command exported
         monkeypatch.setattr(sys, "argv", ["fedtune", *command])
         with pytest.raises(Planned):
             cli.main()
+    if source == "docs/results.md":
+        assert_equal_terms(configurations)
+
+
+def assert_equal_terms(configurations: dict[str, dict[str, Any]]) -> None:
+    """Runs of one comparison agree on what `tests.equal_terms` lists for its table."""
+    for table in (t for t in TABLES if t.runs):
+        together: dict[str, dict[str, dict[str, Any]]] = {}
+        for run_name, values in configurations.items():
+            part = group(table, run_name)
+            if part is not None:
+                together.setdefault(part, {})[run_name] = values
+        assert together, f"no run of {table.source}"
+        for runs in together.values():
+            assert len(runs) > 1 and differing(table.held | {"rounds"}, runs) == {}

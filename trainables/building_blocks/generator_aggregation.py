@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -128,7 +129,17 @@ class GeneratorAggregation(LocalTraining):
     )
 
 
-def draw_noise(config: GeneratorAggregation, samples: int, generator: torch.Generator, device: torch.device) -> Tensor:
+class HasNoise(Protocol):
+    """A configuration that says how noise for features is drawn."""
+
+    @property
+    def noise(self) -> str: ...
+
+    @property
+    def noise_dim(self) -> int: ...
+
+
+def draw_noise(config: HasNoise, samples: int, generator: torch.Generator, device: torch.device) -> Tensor:
     """z `(samples, d)` of the configured distribution."""
     draw = torch.randn if config.noise == "normal" else torch.rand
     return draw(samples, config.noise_dim, generator=generator).to(device)

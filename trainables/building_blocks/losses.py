@@ -55,5 +55,7 @@ def diversity(outputs: Tensor, conditions: Tensor, norm: str = "mean_sq") -> Ten
     """`exp(-mean_{j,k} d(out_j, out_k) · d(cond_j, cond_k))` over all pairs of a batch, in (0, 1]; DFRD Eq. 4.
 
     `outputs` `(B, ...)`, `conditions` `(B, d)`. The papers' Euclidean norms (`l2`) underflow to 0 for images; the
-    default averages over coordinates, as the authors' code does."""
-    return torch.exp(-(pair_distances(outputs, norm) * pair_distances(conditions, norm)).mean())
+    default averages over coordinates, as the authors' code does. A `norm` of `pair_distances` is that of outputs and of
+    conditions; `mean_abs_images` is FedFTG's pair, `mean_abs` between outputs and `mean_sq` between conditions."""
+    of_outputs, of_conditions = ("mean_abs", "mean_sq") if norm == "mean_abs_images" else (norm, norm)
+    return torch.exp(-(pair_distances(outputs, of_outputs) * pair_distances(conditions, of_conditions)).mean())

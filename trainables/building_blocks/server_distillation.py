@@ -95,7 +95,11 @@ class ServerDistillation:
         "mul", MERGE_OPS, symbol="o", doc="How noise and label embedding are merged.", source="DFRD Table 4", tune=True
     )
     diversity_norm: str = choice(
-        "mean_sq", ("mean_sq", "mean_abs", "l2"), doc="Distance inside the diversity loss.", source="DFRD code"
+        "mean_sq",
+        ("mean_sq", "mean_abs", "mean_abs_images", "l2"),
+        doc="Distance inside the diversity loss, between images and between their noise alike; mean_abs_images: "
+        "absolute between images, squared between noise, as FedFTG's code has it.",
+        source="DFRD code; FedFTG code; DFRD Eq. 4",
     )
     kl_direction: str = choice(
         "teacher_first",
@@ -108,6 +112,12 @@ class ServerDistillation:
     )
     resample_noise: bool = flag(
         True, doc="Draw new noise and labels at every step; else once per alternation and phase.", source="DFRD code"
+    )
+    share_noise: bool = flag(
+        False,
+        doc="One draw of noise and labels serves both phases of an alternation; nothing is then drawn anew at a step, "
+        "whatever resample_noise says.",
+        source="DFDG code",
     )
     reset_optim_each_phase: bool = flag(
         False, doc="Rebuild the optimisers at every phase, as the releases do.", source="DFRD code"
@@ -277,7 +287,8 @@ class Phases:
         put(self.generator, on(fed.device, generator))
         # A stream for each use of the generator, so that the draws of the other terms stay the same when one is left
         # out.
-        self._for_generator, self._for_student = self.draws("generator"), self.draws("distillation")
+        self._for_generator = self.draws("generator")
+        self._for_student = self._for_generator if config.share_noise else self.draws("distillation")
         self._new_optimisers()
 
     def draws(self, name: str) -> Draws:
@@ -289,7 +300,7 @@ class Phases:
             self.probabilities,
             self.fed.device,
             self.rng.child(name),
-            c.resample_noise,
+            c.resample_noise and not c.share_noise,
         )
 
     def synthesise(self, generator: Generator, draws: Draws) -> Batch:
@@ -301,7 +312,8 @@ class Phases:
 
     def generator_phase(self, loss_of: Callable[[Batch], Tensor]) -> None:
         """I_g Adam steps on the generator in training mode; the student frozen and in evaluation mode."""
-        self._begin(self._for_generator)
+        self._for_generator.renew()
+        self._begin()
         self.student.eval().requires_grad_(False)
         self.generator.train()
         for _ in range(self.config.gen_steps):
@@ -313,7 +325,9 @@ class Phases:
     def distillation_phase(self, loss_of: Callable[[Batch], Tensor]) -> None:
         """I_d SGD steps on the student in training mode; the generator in evaluation mode, its images without
         gradient."""
-        self._begin(self._for_student)
+        if not self.config.share_noise:
+            self._for_student.renew()
+        self._begin()
         self.student.train().requires_grad_(True)
         self.generator.eval()
         for _ in range(self.config.distill_steps):
@@ -324,8 +338,7 @@ class Phases:
             loss.backward()
             self.sgd.step()
 
-    def _begin(self, draws: Draws) -> None:
-        draws.renew()
+    def _begin(self) -> None:
         if self.config.reset_optim_each_phase:
             self._new_optimisers()
 

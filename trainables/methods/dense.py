@@ -9,19 +9,21 @@ statistics of the clients' data, and on which the global model disagrees; the gl
     base      θ ← preliminary global model of fedavg | heterofl | feddropout | fedrolex; none: not aggregated
     u_T       1/N Σ_i f_i(s),   s = G(o(z, y); w),   z ~ N(0, I),  y uniform over the classes;    u_S = f(s; θ)
     L_bn      1/N Σ_i Σ_l ( ‖μ_l(s; f_i) - μ_(i,l)‖₂ + ‖σ²_l(s; f_i) - σ²_(i,l)‖₂ )
-    L_adv     -mean_b 1[argmax u_S ≠ argmax u_T] KL(softmax(u_T/T) ‖ softmax(u_S/T))
+    L_adv     dense: -mean_b 1[argmax u_S ≠ argmax u_T] KL(softmax(u_T/T) ‖ softmax(u_S/T))
+              dfdg:  -mean over the b of which one of u_S, u_T is right, of KL(softmax(u_S/T) ‖ softmax(u_T/T))
     L_gen     CE(u_T, y) + β_bn L_bn + β_adv L_adv                                   I_g steps of Adam on w
     L_dis     KL(softmax(u_T/T) ‖ softmax(u_S/T))                                    I_d steps of SGD on θ
     μ_(i,l), σ²_(i,l)   of what enters normalisation layer l on client i's data, per channel; followed while it trains
                         with momentum bn_momentum and uploaded where β_bn > 0
 
     β_bn beta_bn    β_adv beta_adv    o merge_op    T kd_temperature
-    I, I_g, I_d    server_iters, gen_steps, distill_steps
+    I, I_g, I_d    server_iters, gen_steps, distill_steps    L_adv adversarial
 
 Differs from the paper, following its re-implementations by DFRD's authors: it runs in every round; models
 may keep no running statistics, hence the upload; the generator is conditional (merge_op=none: is not) and lives on, and
-noise is drawn anew instead of being optimised and the best batch stored in a pool; KL terms have no factor T²
-(squared_temperature).
+noise is drawn anew instead of being optimised and the best batch stored in a pool (share_noise: once per alternation);
+images are not augmented; KL terms have no factor T² (squared_temperature). L_adv alone is not theirs but DENSE's own,
+of its paper and code, whose gradient runs through both sides; theirs is adversarial=dfdg, with u_S detached.
 """
 
 from __future__ import annotations
@@ -91,6 +93,14 @@ class Config(ServerDistillation, DistillationBase):
         doc="Weight of the adversarial loss.",
         source="DENSE",
         tune=(0.01, 10),
+    )
+    adversarial: str = choice(
+        "dense",
+        ("dense", "dfdg"),
+        symbol="L_adv",
+        doc="The adversarial loss: DENSE's own, or its re-implementation's, which swaps the sides of the KL, detaches "
+        "the student and counts samples that exactly one of student and ensemble classifies rightly.",
+        source="DENSE code; DFDG code",
     )
     bn_momentum: float = real(
         0.5, low=0.0, high=0.999, doc="Share of the old batch statistics kept at every local step.", source="DFRD code"
@@ -194,17 +204,23 @@ def statistics_loss(config: Config, seen: Sequence[Params], reported: Sequence[P
     return total / len(seen)
 
 
-def adversarial_loss(config: Config, ensemble: Tensor, student: Tensor) -> Tensor:
-    """L_adv of two `(B, C)` logits; neither is detached, the generator moves through both."""
-    disagree = (student.argmax(dim=1) != ensemble.argmax(dim=1)).to(student.dtype)
-    loss = -(disagree * kl_rows(ensemble, student, config.kd_temperature)).mean()
+def adversarial_loss(config: Config, ensemble: Tensor, student: Tensor, y: Tensor) -> Tensor:
+    """L_adv of two `(B, C)` logits and labels `(B,)`. `dense`: neither side is detached, the generator moves through
+    both. `dfdg`: the student is detached, and the mean is over the samples that count (0 where none does)."""
+    theirs, ours = ensemble.argmax(dim=1), student.argmax(dim=1)
+    if config.adversarial == "dfdg":
+        one_right = ((theirs == y) != (ours == y)).to(student.dtype)
+        rows = kl_rows(student.detach(), ensemble, config.kd_temperature)
+        loss = -(one_right * rows).sum() / one_right.sum().clamp(min=1)
+    else:
+        loss = -((ours != theirs).to(student.dtype) * kl_rows(ensemble, student, config.kd_temperature)).mean()
     return loss * config.kd_temperature**2 if config.squared_temperature else loss
 
 
 def generator_loss(config: Config, ensemble: Tensor, student: Tensor, y: Tensor) -> Tensor:
     """L_gen without its term of batch statistics. `ensemble`, `student` `(B, C)`, labels `y` `(B,)`."""
     loss = F.cross_entropy(ensemble, y)
-    return loss + config.beta_adv * adversarial_loss(config, ensemble, student) if config.beta_adv > 0 else loss
+    return loss + config.beta_adv * adversarial_loss(config, ensemble, student, y) if config.beta_adv > 0 else loss
 
 
 METHOD = Method(

@@ -21,8 +21,9 @@ model is wrong; the global model is distilled on its images and on those of its 
     n_i^y      label_weighting: samples of class y drawn this round (dynamic), held (static), not counted (average)
 
 Differs from the paper: distances in L_div are mean squares (the printed norms underflow to 0); the student is detached
-in L_tran and the teacher in L_md; L_tran is averaged over the whole batch; optimisers live for the round. Each has a
-switch.
+in L_tran and the teacher in L_md; L_tran is averaged over the whole batch; optimisers live for the round; noise and
+labels are drawn at every step, where the authors' sibling release draws once per alternation for both phases
+(share_noise). Each has a switch.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ features like F_i's, travels with the classifier D_i.
     server    [G, D] ← Σ_i n_i/n [G_i, D_i], then KL(Σ_i n_i/n D_i(G_i(z, y)) ‖ D(G(z, y))) over G and D, y uniform
 
     γ gamma    d ramp_power    R rounds (planned)    I_c local_steps
-    Q_i: the classifier's architecture with one output
+    Q_i: the classifier's architecture with one output    β1 gan_beta1, of both Adams of stage 2
     server_agg   kd: as above;   ave_star, ave: only the average;   kdc: FedMD-CG's L_kl,1 + L_kl,2 + L_kl,3, for which
                  clients send counts of the labels drawn and y ~ p(y)
 
@@ -23,7 +23,9 @@ There is no global model; `g_acc_virtual` averages the complete local models. `t
 `gd_loss` is CE(D_i(G_i(z, y)), y) after stage 2.
 
 Differs from the paper: γ scales the ramp; steps are counted instead of epochs; SGD trains the local model as in the
-comparison; local models start from the federation's common initial one; the server's Adam starts anew each round.
+comparison; Q_i is not shown the label, and stage 2 has β1 = 0.9 and weight decay, as in the comparison, where FedCG's
+code has 0.5 and none (gan_beta1, gen_weight_decay); local models start from the federation's common initial one; the
+server's Adam starts anew each round.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -93,6 +96,14 @@ class Config(GeneratorAggregation):
         doc="Adam learning rate of the discriminator.",
         source="FedCG code",
         tune=(1e-5, 1e-2),
+    )
+    gan_beta1: float = real(
+        0.9,
+        low=0.0,
+        high=0.999,
+        symbol="β1",
+        doc="First-moment decay of the Adams of generator and discriminator on the clients; FedCG's code has 0.5.",
+        source="FedMD-CG code; FedCG code",
     )
     server_agg: str = choice(
         "kd",
@@ -228,8 +239,9 @@ def _train_gan(
     critic = discriminator(fed, "local").train()
     put(generator, on(fed.device, start))
     put(critic, on(fed.device, client_state.discriminator))
-    adam_g = Adam(generator.parameters(), lr=config.gen_lr, weight_decay=config.gen_weight_decay, fused=True)
-    adam_q = Adam(critic.parameters(), lr=config.dis_lr, weight_decay=config.gen_weight_decay, fused=True)
+    shared: Any = {"betas": (config.gan_beta1, 0.999), "weight_decay": config.gen_weight_decay, "fused": True}
+    adam_g = Adam(generator.parameters(), lr=config.gen_lr, **shared)
+    adam_q = Adam(critic.parameters(), lr=config.dis_lr, **shared)
     put_state(adam_g, generator, client_state.generator_adam)
     put_state(adam_q, critic, client_state.discriminator_adam)
     rng = rng.child("stage 2")

@@ -9,22 +9,25 @@ label, and the global model answers them differently. The global model is then d
     base      θ ← preliminary global model of fedavg | heterofl | feddropout | fedrolex; none: not aggregated
     s         G(o(z, y); w),   z ~ N(0, I),  y ~ p(y)
     L_cls     Σ_i mean_b τ_(i,y) CE(f_i(s), y)
-    L_md      Σ_i mean_b τ_(i,y) KL(softmax(f(s; θ)/T) ‖ softmax(f_i(s)/T))
+    L_md      Σ_i mean_b τ_(i,y) KL(softmax(f(s; θ)/T) ‖ softmax(f_i(s)/T)) / C
     L_div     exp(-mean_jk d(s_j, s_k) d(z_j, z_k))
     L_gen     L_cls - β_md L_md + β_div L_div                                        I_g steps of Adam on w
-    L_glo     Σ_i mean_b τ_(i,y) KL(softmax(f_i(s)/T) ‖ softmax(f(s; θ)/T))          I_d steps of SGD on θ
+    L_glo     Σ_i mean_b τ_(i,y) KL(softmax(f_i(s)/T) ‖ softmax(f(s; θ)/T)) / C      I_d steps of SGD on θ
     τ, p      τ_(i,y) = n_i^y / Σ_j n_j^y,  p(y) = Σ_j n_j^y / Σ_y Σ_j n_j^y
 
     β_md beta_md    β_div beta_div    o merge_op    T kd_temperature
     I, I_g, I_d    server_iters, gen_steps, distill_steps
     n_i^y      label_weighting: samples of class y held (static), drawn this round (dynamic), not counted (average)
+    C          the classes: kl_norm=classes averages over them too, kl_norm=batch leaves the division out
 
 Unlike DFRD, losses are taken per client and then weighted; logits are never averaged, and every sample counts in L_md.
 
 Differs from the paper, following its re-implementation by DFRD's authors: L_md is a KL whose gradient runs
 through the clients, not the mean distance of logits whose gradient runs through the global model (discrepancy=l1); the
-clients are visited together, not one after another with an Adam step each; distances in L_div are mean squares
-(diversity_norm=mean_abs); local training has no learning rate decay and no gradient clipping.
+clients are visited together, not one after another with an Adam step each; distances in L_div are mean squares, not
+absolute ones between images and squares between noise (diversity_norm=mean_abs_images; mean_abs makes both absolute);
+noise and labels are drawn at every step, not once per alternation for both phases (share_noise); local training has no
+learning rate decay and no gradient clipping.
 """
 
 from __future__ import annotations
@@ -95,9 +98,10 @@ class Config(ServerDistillation, LabelCounting, DistillationBase):
         source="DFRD code; FedFTG code",
     )
     kl_norm: str = choice(
-        "batch",
-        ("batch", "classes"),
-        doc="KL terms are averaged over the batch, or over the classes too.",
+        "classes",
+        ("classes", "batch"),
+        doc="KL terms are averaged over the batch and the classes, or over the batch alone, which makes them C times "
+        "as large.",
         source="DFRD code",
     )
     label_weighting: str = choice(

@@ -7,7 +7,7 @@ clients' classifiers, weighted per label, are right; clients then learn from G's
 
     client   from round 2, in the first guided_steps steps:   z, z' ~ N(0, I), y the batch's labels, y' ~ p(y):
              CE(f_i(x), y) + a_r CE(D_i(G(z', y')), y') + b_r KL(D_i(G(z, y)) ‖ f_i(x)),
-             a_r = a·0.98^r,   b_r = b·0.98^r
+             a_r = a·0.98^(r - r₀),   b_r = b·0.98^(r - r₀);   guide_scale = ratio: a_r times B'/B
     server   average by n_i: the whole model (share = full) or the classifier alone (share = head)
              I_g Adam steps on G:   mean_b Σ_i τ_(i,y) CE(D_i(G(z, y)), y) + η L_div                 (teacher = losses)
                                or   mean_b CE(Σ_i n_i/n D_i(G(z, y)), y) + η L_div                   (teacher = logits)
@@ -15,13 +15,20 @@ clients' classifiers, weighted per label, are right; clients then learn from G's
     τ, p     τ_(i,y) = n_i^y / Σ_j n_j^y, n_i^y by label_weighting (samples drawn this round);
              p(y) uniform over the labels seen this round (label_draw = seen) or Σ_j n_j^y / n (counts)
 
-    a gen_alpha    b gen_beta    0.98 gen_decay    η div_weight    I_g gen_steps
+    a gen_alpha    b gen_beta    0.98 gen_decay    r₀ gen_decay_from    η div_weight    I_g gen_steps
+    B' guide_batch_size, labels y'    B batch_size, labels y
 
 With share = full the average is the global model; with share = head extractors stay at home, there is no global model
 and `g_acc_virtual` averages the complete local models. `train_loss` is the cross-entropy on data.
 
-Differs from the paper: nothing in the equations; other comparisons' variants are options (FedKF: gen_alpha 1, gen_beta
-0, teacher logits; FedMD-CG: share head, gen_alpha and gen_beta 1, kd_temperature 10, label_draw counts).
+Differs from the paper: nothing in its equations. Its code differs in three things, each a switch: noise is drawn from
+U[0, 1) (noise = uniform), the term of weight a is multiplied by B'/B (guide_scale = ratio), and rounds are counted from
+0, so that decay begins a round later (gen_decay_from = 1). It also keeps both weights above 1e-4, which 10·0.98^r
+reaches after 570 rounds. Other comparisons' variants are options. FedKF: gen_alpha 1, gen_beta 0, teacher logits; its
+p(y) weighs every client's counts by n_i once more, and its generator ends in a ReLU, neither of which is here.
+FedMD-CG: share head, gen_alpha and gen_beta 1 without decay, kd_temperature 10, label_draw counts; its generator also
+minimises minus a KL between the clients' and the global classifier, and has two hidden layers, neither of which is
+here.
 """
 
 from __future__ import annotations
@@ -35,6 +42,7 @@ from torch import Tensor, nn
 
 from search_spaces.parameter import choice, integer, real
 from trainables.building_blocks import distillation_bases
+from trainables.building_blocks.generator_aggregation import draw_noise
 from trainables.building_blocks.losses import kd_kl, pair_distances
 from trainables.building_blocks.optimiser_state import put_state, take_state
 from trainables.building_blocks.split_model import (
@@ -84,6 +92,14 @@ class Config(distillation_bases.LabelCounting, LocalTraining):
         tune=(0.1, 100.0),
     )
     gen_decay: float = real(0.98, low=0.0, high=1.0, doc="Factor per round on both weights.", source="FedGen code")
+    gen_decay_from: int = integer(
+        0,
+        low=0,
+        high=1,
+        symbol="r₀",
+        doc="Round, counted from 1, that leaves the weights as they are: none (0), or the first as in the code.",
+        source="FedGen code",
+    )
     guided_steps: int = integer(
         20,
         low=0,
@@ -93,6 +109,12 @@ class Config(distillation_bases.LabelCounting, LocalTraining):
     )
     guide_batch_size: int = integer(
         32, low=1, high=4096, log=True, doc="Generated features per local step for the weight a.", source="FedGen code"
+    )
+    guide_scale: str = choice(
+        "one",
+        ("one", "ratio"),
+        doc="Factor on the term of weight a: 1 as in the paper, or guide_batch_size/batch_size as in the code.",
+        source="FedGen Eq. 5; FedGen code",
     )
     kd_temperature: float = real(
         1.0,
@@ -143,6 +165,12 @@ class Config(distillation_bases.LabelCounting, LocalTraining):
     )
     noise_dim: int = integer(
         32, low=1, high=4096, log=True, doc="Width of the generator's noise.", source="FedGen code"
+    )
+    noise: str = choice(
+        "normal",
+        ("normal", "uniform"),
+        doc="Distribution of the noise: N(0, I), or U[0, 1) as in the code.",
+        source="FedGen Eq. 4; FedGen code",
     )
     gen_hidden: int = integer(
         256, low=1, high=8192, log=True, doc="Width of the generator's hidden layer.", source="FedGen code"
@@ -245,9 +273,10 @@ class _LocalObjective:
         self.data_loss = torch.zeros((), device=fed.device)
         if self.left == 0:
             return
-        factor = config.gen_decay ** int(payload["round"])
+        factor = config.gen_decay ** (int(payload["round"]) - config.gen_decay_from)
+        ratio = config.guide_batch_size / config.batch_size if config.guide_scale == "ratio" else 1.0
         self.alpha, self.beta, self.probabilities = (
-            factor * config.gen_alpha,
+            factor * ratio * config.gen_alpha,
             factor * config.gen_beta,
             payload["label_probabilities"].cpu(),
         )
@@ -277,7 +306,7 @@ class _LocalObjective:
         return loss
 
     def _features(self, y: Tensor, random: torch.Generator) -> Tensor:
-        made: Tensor = self.generator(torch.randn(len(y), self.config.noise_dim, generator=random).to(y.device), y)
+        made: Tensor = self.generator(draw_noise(self.config, len(y), random, y.device), y)
         return made
 
 
@@ -304,7 +333,7 @@ def server(config: Config, fed: Federation, state: State, uploads: Sequence[Uplo
     tau = found.weights.to(fed.device)
     noise, labels = rng.torch("noise"), rng.torch("labels")
     for _ in range(config.gen_steps):
-        z = torch.randn(config.server_batch_size, config.noise_dim, generator=noise).to(fed.device)
+        z = draw_noise(config, config.server_batch_size, noise, fed.device)
         y = torch.multinomial(probabilities, config.server_batch_size, replacement=True, generator=labels).to(
             fed.device
         )

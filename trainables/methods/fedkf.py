@@ -18,13 +18,15 @@ data and distils from the average of that cache, on images of a generator that i
     λ1 lambda1    λ2 lambda2    γ gamma    β gen_lr    d noise_dim (of z)    η lr    B batch_size    E local_epochs
     h   class probabilities     f   features, the input of the last layers
 
-Both steps use the same images and the teacher is fixed, so their order does not matter. FedKF(ACA) and FedKF(OCA) are
+Both steps use the same images and the teacher is fixed, so their order does not matter, unless gen_adversarial makes
+L_G depend on the student. FedKF(ACA) and FedKF(OCA) are
 the two readouts of one run; FedKF- is teacher aca, whose clients are sent nothing beyond w.
 
 Differs from the paper: clients that were never drawn are left out of ŵ (cache_init w0: counted with the initial model)
 and distillation starts in round 2 (kd_from_round), where the teacher has been trained; both as in the authors' code.
 L_IE's outer symbol is read as the entropy, L_A as a mean. gen_adversarial, entropy_scale unit and activation_norm sum
-are that code's, or the literal, alternatives.
+are that code's, or the literal, alternatives. With gen_adversarial the generator's step here comes before the
+student's and meets the student as it was; in that code it comes after it and meets the student just updated.
 """
 
 from __future__ import annotations

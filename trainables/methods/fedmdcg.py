@@ -24,7 +24,10 @@ the term that does not change with the ramp. `gd_loss` is CE(D_i(G_i(z, y)), y) 
 
 Differs from the paper: teachers are the targets of every KL and detached; d is the mean square and a the mean absolute
 difference (the printed norms underflow to 0; `label_dist` gives the sum for a); extractors and generators start from
-the federation's common initial ones; the server's Adam starts anew each round, the clients' continue.
+the federation's common initial ones; the server's Adam starts anew each round, the clients' continue. The authors'
+code differs from both: its noise is from U[0, 1) (noise = uniform), and its stage 2 passes I_c times over the batches
+of stage 1, each with one draw of noise, and makes a step after each, but sets gradients to 0 only at the beginning of a
+pass, so that within a pass they add up. Here, as in Algorithm 1, every step has a fresh batch and its own gradient.
 """
 
 from __future__ import annotations
@@ -135,7 +138,7 @@ class Config(distillation_bases.LabelCounting, GeneratorAggregation):
         "mean_sq",
         ("mean_sq", "mean_abs", "l2"),
         symbol="d(·,·)",
-        doc="Distance inside the diversity loss.",
+        doc="Distance inside the diversity loss, between features and between their noise alike.",
         source="FedMD-CG code",
     )
     label_dist: str = choice(

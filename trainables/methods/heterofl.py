@@ -11,7 +11,9 @@ Clients, ICLR 2021.
     n     channels of the layer                    t     round, from 1
 
 Differs from the paper: entries are weighted by n_i (the code weighs all holders alike: agg_weight = uniform); the
-masked cross-entropy is off unless asked for.
+masked cross-entropy is off unless asked for; of its static batch normalisation only the half in training is here,
+statistics of the batch and none that are tracked. For evaluation the paper's server asks the clients, one after another
+and once training is done, for the global model's statistics on their data; here the statistics of the test batch serve.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def test_pair_distances(norm: str) -> None:
     np.testing.assert_allclose(pair_distances(values, norm).numpy(), expected, rtol=1e-12, atol=1e-15)
 
 
-@pytest.mark.parametrize("norm", ["mean_sq", "mean_abs", "l2"])
+@pytest.mark.parametrize("norm", ["mean_sq", "mean_abs", "mean_abs_images", "l2"])
 def test_diversity_is_eq_4_and_has_a_finite_gradient(norm: str) -> None:
     """DFRD Eq. 4: exp(-(1/B²) Σ_jk d(s_j, s_k) d(h_j, h_k)), the diagonal pairs in the mean."""
     s, h = random(3, 2, 2).requires_grad_(), random(3, 5, seed=1).requires_grad_()
@@ -58,9 +58,10 @@ def test_diversity_is_eq_4_and_has_a_finite_gradient(norm: str) -> None:
     for j in range(3):
         for k in range(3):
             a, b = (x.detach().numpy().reshape(3, -1) for x in (s, h))
+            of_images, of_noise = ("mean_abs", "mean_sq") if norm == "mean_abs_images" else (norm, norm)
             d = [
-                {"mean_sq": np.mean(v**2), "mean_abs": np.mean(np.abs(v)), "l2": np.sqrt(np.sum(v**2))}[norm]
-                for v in (a[j] - a[k], b[j] - b[k])
+                {"mean_sq": np.mean(v**2), "mean_abs": np.mean(np.abs(v)), "l2": np.sqrt(np.sum(v**2))}[which]
+                for v, which in ((a[j] - a[k], of_images), (b[j] - b[k], of_noise))
             ]
             total += d[0] * d[1]
     assert float(value) == pytest.approx(np.exp(-total / 9), rel=1e-12)

@@ -57,11 +57,25 @@ def test_which_channels_each_extraction_takes() -> None:
     assert static == list(range(16))
     assert rolling == list(range(2, 18))
     assert late == [(i + 59) % 64 for i in range(16)]
+    backward = [fedrolex.channels(fed, t, 2, "backward")["conv1"].tolist() for t in (1, 3, 60)]
+    assert backward == [list(range(16)), [(i - 2) % 64 for i in range(16)], [(i - 59) % 64 for i in range(16)]]
     random = feddropout.channels(fed, 1, 2)["conv1"]
     assert len(random.unique()) == 16 and int(random.max()) < 64
     assert not torch.equal(random, feddropout.channels(fed, 2, 2)["conv1"])
     assert torch.equal(random, feddropout.channels(fed, 1, 2)["conv1"])
     assert feddropout.channels(fed, 1, 0)["conv1"].tolist() == list(range(64))
+
+
+def test_the_direction_of_the_window_is_more_than_a_name_where_widths_differ() -> None:
+    """Forward all clients leave the channel at which their windows began; backward none does."""
+    fed = federation()
+    clients = [c for c in range(3) if fed.widths[c] < 1]
+    assert len({fed.widths[c] for c in clients}) > 1
+    for roll, kept in (("forward", 0), ("backward", len(clients))):
+        now, later = ([set(fedrolex.channels(fed, t, c, roll)["conv1"].tolist()) for c in clients] for t in (4, 5))
+        began = {fedrolex.channels(fed, 4, c, roll)["conv1"].tolist()[0] for c in clients}
+        assert len(began) == 1 and all(began < window for window in now)
+        assert sum(began < window for window in later) == kept
 
 
 @pytest.mark.parametrize("model", models.names())

@@ -264,6 +264,7 @@ def test_names_and_descriptions() -> None:
         "fmnist",
         "fmnist32",
         "food101",
+        "rotated_digits",
         "svhn",
         "tiny_imagenet",
     ]

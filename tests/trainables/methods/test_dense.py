@@ -32,17 +32,35 @@ def test_adversarial_loss_counts_disagreement_only() -> None:
     assert 0 < mask.sum() < 6
     expected = -(mask * kl(softmax(ENSEMBLE.numpy(), 2.0), softmax(STUDENT.numpy(), 2.0))).mean()
     config = Config(kd_temperature=2.0)
-    assert float(adversarial_loss(config, ENSEMBLE, STUDENT)) == pytest.approx(expected, rel=1e-9)
-    assert float(adversarial_loss(replace(config, squared_temperature=True), ENSEMBLE, STUDENT)) == pytest.approx(
+    assert float(adversarial_loss(config, ENSEMBLE, STUDENT, Y)) == pytest.approx(expected, rel=1e-9)
+    assert float(adversarial_loss(replace(config, squared_temperature=True), ENSEMBLE, STUDENT, Y)) == pytest.approx(
         4 * expected, rel=1e-9
     )
-    assert float(adversarial_loss(config, ENSEMBLE, ENSEMBLE)) == 0.0
+    assert float(adversarial_loss(config, ENSEMBLE, ENSEMBLE, Y)) == 0.0
 
 
 def test_adversarial_loss_moves_images_through_both_sides() -> None:
     ensemble, student = ENSEMBLE.clone().requires_grad_(), STUDENT.clone().requires_grad_()
-    adversarial_loss(Config(), ensemble, student).backward()
+    adversarial_loss(Config(), ensemble, student, Y).backward()
     assert all(x.grad is not None and float(x.grad.abs().sum()) > 0 for x in (ensemble, student))
+
+
+def test_the_other_adversarial_loss_counts_samples_that_one_of_the_two_gets_right() -> None:
+    """`-Σ_b ε_b KL(u_S ‖ u_T) / Σ_b ε_b`, ε = 1 where exactly one is right; the student is detached."""
+    y = ENSEMBLE.argmax(dim=1).clone()
+    y[:3] = STUDENT.argmax(dim=1)[:3]
+    y[3] = (y[3] + 1) % 4  # where both are wrong, or both right, a sample does not count
+    right = [x.numpy().argmax(1) == y.numpy() for x in (ENSEMBLE, STUDENT)]
+    mask = right[0] ^ right[1]
+    differ = ENSEMBLE.numpy().argmax(1) != STUDENT.numpy().argmax(1)
+    assert 0 < mask.sum() < 6 and mask.sum() != differ.sum()
+    expected = -(mask * kl(softmax(STUDENT.numpy(), 2.0), softmax(ENSEMBLE.numpy(), 2.0))).sum() / mask.sum()
+    ensemble, student = ENSEMBLE.clone().requires_grad_(), STUDENT.clone().requires_grad_()
+    loss = adversarial_loss(Config(kd_temperature=2.0, adversarial="dfdg"), ensemble, student, y)
+    assert float(loss.detach()) == pytest.approx(expected, rel=1e-9)
+    loss.backward()
+    assert student.grad is None and ensemble.grad is not None and float(ensemble.grad.abs().sum()) > 0
+    assert float(adversarial_loss(Config(adversarial="dfdg"), ENSEMBLE, ENSEMBLE, y)) == 0.0
 
 
 def test_generator_loss_without_statistics() -> None:

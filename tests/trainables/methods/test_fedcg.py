@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.contracts.test_methods import simulate
+from tests.contracts.test_methods import simulate, values_for
 from tests.trainables.building_blocks.test_losses import random
 from tests.trainables.methods.test_fedmdcg import ce
 from trainables.methods.fedcg import (
@@ -20,6 +20,7 @@ from trainables.methods.fedcg import (
     gamma_of,
     generator_loss,
 )
+from trainables.simulation.rounds import Simulation
 
 
 def test_the_two_ramps() -> None:
@@ -118,3 +119,17 @@ def test_the_local_loss(toy: Path) -> None:
     first = s.method.download(s.config, s.fed, s.method.init(s.config, s.fed, s.fed.rng), 0)
     plain = _LocalObjective(s.config, s.fed, first, s.fed.rng)(module, x, y)
     assert float(plain) == float(F.cross_entropy(module(x), y))
+
+
+def test_the_first_moment_of_the_clients_adams_decays_with_beta1(toy: Path) -> None:
+    """After one step the discriminator's moment is (1 - β1) times the gradient, which both runs have in common."""
+    moments = []
+    for beta1 in (0.9, 0.5):
+        s = Simulation("fedcg", values_for("fedcg", toy, local_steps=1, gan_beta1=beta1), 3, torch.device("cpu"))
+        payload = s.method.download(s.config, s.fed, s.progress.state, 0)
+        kept = s.method.client(s.config, s.fed, payload, None, s.data.clients[0], s.fed.rng.child(0)).client_state
+        moments.append(
+            torch.cat([v.flatten() for k, v in kept.discriminator_adam.items() if k.endswith("exp_avg")])  # type: ignore[attr-defined]
+        )
+    assert float(moments[0].abs().sum()) > 0
+    torch.testing.assert_close(moments[1] / 0.5, moments[0] / 0.1, rtol=1e-5, atol=1e-9)

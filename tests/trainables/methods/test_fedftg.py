@@ -30,12 +30,12 @@ def summed(rows: list[np.ndarray]) -> float:
 
 
 def test_model_discrepancy() -> None:
-    """L_md = Σ_i mean_b τ KL(softmax(f/T) ‖ softmax(f_i/T))."""
+    """L_md = Σ_i mean_b τ KL(softmax(f/T) ‖ softmax(f_i/T)) / C; kl_norm=batch leaves the division out."""
     expected = summed([kl(softmax(STUDENT.numpy(), 2.0), softmax(EACH[i].numpy(), 2.0)) for i in range(S)])
     config = Config(kd_temperature=2.0)
-    assert float(discrepancy_loss(config, EACH, STUDENT, TAU)) == pytest.approx(expected, rel=1e-9)
-    assert float(discrepancy_loss(replace(config, kl_norm="classes"), EACH, STUDENT, TAU)) == pytest.approx(
-        expected / C, rel=1e-9
+    assert float(discrepancy_loss(config, EACH, STUDENT, TAU)) == pytest.approx(expected / C, rel=1e-9)
+    assert float(discrepancy_loss(replace(config, kl_norm="batch"), EACH, STUDENT, TAU)) == pytest.approx(
+        expected, rel=1e-9
     )
     absolute = summed([np.abs(STUDENT.numpy() - EACH[i].numpy()).mean(axis=1) for i in range(S)])
     assert float(discrepancy_loss(replace(config, discrepancy="l1"), EACH, STUDENT, TAU)) == pytest.approx(
@@ -62,7 +62,7 @@ def test_generator_loss() -> None:
         for k in range(B)
     ]
     config = Config(beta_md=0.7, beta_div=1.3, kd_temperature=5.0)
-    expected = classes - 0.7 * transfer + 1.3 * np.exp(-np.mean(pairs))
+    expected = classes - 0.7 * transfer / C + 1.3 * np.exp(-np.mean(pairs))
     assert float(generator_loss(config, EACH, STUDENT, Y, TAU, images, noise)) == pytest.approx(expected, rel=1e-9)
     assert float(
         generator_loss(replace(config, beta_md=0.0, beta_div=0.0), EACH, STUDENT, Y, TAU, images, noise)
@@ -70,16 +70,18 @@ def test_generator_loss() -> None:
 
 
 def test_global_loss_moves_the_student_alone() -> None:
-    """L_glo = Σ_i mean_b τ KL(softmax(f_i/T) ‖ softmax(f/T))."""
+    """L_glo = Σ_i mean_b τ KL(softmax(f_i/T) ‖ softmax(f/T)) / C; kl_norm=batch leaves the division out."""
     each, student = EACH.clone().requires_grad_(), STUDENT.clone().requires_grad_()
     loss = global_loss(Config(kd_temperature=3.0), each, student, TAU)
     expected = summed([kl(softmax(EACH[i].numpy(), 3.0), softmax(STUDENT.numpy(), 3.0)) for i in range(S)])
-    assert float(loss.detach()) == pytest.approx(expected, rel=1e-9)
+    assert float(loss.detach()) == pytest.approx(expected / C, rel=1e-9)
+    undivided = global_loss(Config(kd_temperature=3.0, kl_norm="batch"), EACH, STUDENT, TAU)
+    assert float(undivided) == pytest.approx(expected, rel=1e-9)
     loss.backward()
     assert each.grad is None and student.grad is not None and float(student.grad.abs().sum()) > 0
     literal = summed([kl(softmax(STUDENT.numpy(), 3.0), softmax(EACH[i].numpy(), 3.0)) for i in range(S)])
     assert float(global_loss(Config(kd_temperature=3.0, kl_direction="literal"), EACH, STUDENT, TAU)) == pytest.approx(
-        literal, rel=1e-9
+        literal / C, rel=1e-9
     )
 
 

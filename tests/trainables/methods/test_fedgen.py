@@ -45,9 +45,15 @@ def test_feature_diversity(norm: str) -> None:
 
 
 @pytest.mark.usefixtures("float64")
-def test_the_local_loss(toy: Path) -> None:
-    """CE + a·0.98^r CE(D(G(z', y')), y') + b·0.98^r KL(D(G(z, y)) ‖ f(x)), G and the teacher's side detached."""
-    simulation, _ = simulate("fedgen", toy, 2, gen_alpha=0.7, gen_beta=0.4, guide_batch_size=6)
+@pytest.mark.parametrize("as_in_the_code", [False, True])
+def test_the_local_loss(as_in_the_code: bool, toy: Path) -> None:
+    """CE + a·0.98^r CE(D(G(z', y')), y') + b·0.98^r KL(D(G(z, y)) ‖ f(x)), G and the teacher's side detached. The code
+    has z from U[0, 1), 0.98^(r-1), and a·6/16 for 6 generated features beside a batch size of 16."""
+    code = {"noise": "uniform", "guide_scale": "ratio", "gen_decay_from": 1, "batch_size": 16}
+    simulation, _ = simulate(
+        "fedgen", toy, 2, gen_alpha=0.7, gen_beta=0.4, guide_batch_size=6, **(code if as_in_the_code else {})
+    )
+    draw, ratio = (torch.rand, 6 / 16) if as_in_the_code else (torch.randn, 1.0)
     s = simulation
     payload = s.method.download(s.config, s.fed, s.progress.state, 0)
     assert int(payload["round"]) == 3
@@ -59,12 +65,12 @@ def test_the_local_loss(toy: Path) -> None:
     free_y = torch.multinomial(payload["label_probabilities"], 6, replacement=True, generator=rng.torch("free labels"))
     with torch.no_grad():
         g = objective.generator
-        free = module.head(g(torch.randn(6, 8, generator=rng.torch("free noise")), free_y)).double().numpy()
-        teacher = module.head(g(torch.randn(5, 8, generator=rng.torch("noise")), y)).double().numpy()
+        free = module.head(g(draw(6, 8, generator=rng.torch("free noise")), free_y)).double().numpy()
+        teacher = module.head(g(draw(5, 8, generator=rng.torch("noise")), y)).double().numpy()
         logits = module(x).double().numpy()
-    factor = 0.98**3
+    factor = 0.98**2 if as_in_the_code else 0.98**3
     expected = ce(logits, y.numpy()) + factor * (
-        0.7 * ce(free, free_y.numpy()) + 0.4 * kl(softmax(teacher), softmax(logits)).mean()
+        ratio * 0.7 * ce(free, free_y.numpy()) + 0.4 * kl(softmax(teacher), softmax(logits)).mean()
     )
     assert float(loss) == pytest.approx(expected, rel=1e-9)
     loss.backward()

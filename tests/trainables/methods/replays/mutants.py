@@ -170,13 +170,13 @@ _TABLE = {
     ("submodels::test_methods_with_submodels[fedrolex]", "fedrolex.py"): [
         (
             "FedRolex averages with the next round's windows",
-            "channels(fed, now, u.client)",
-            "channels(fed, now + 1, u.client)",
+            "channels(fed, now, u.client, config.roll)",
+            "channels(fed, now + 1, u.client, config.roll)",
         ),
         (
             "FedRolex cuts with the last round's windows",
-            "channels(fed, state.round + 1, client)",
-            "channels(fed, state.round, client)",
+            "channels(fed, state.round + 1, client, config.roll)",
+            "channels(fed, state.round, client, config.roll)",
         ),
     ],
     ("submodels::test_methods_with_submodels[heterofl]", "partial_training.py"): [

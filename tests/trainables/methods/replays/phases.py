@@ -44,7 +44,8 @@ def trained_parts(
     c, parts = world.config, {}
     for i, result in played.results.items():
         data, rate = world.clients[i], width(i, len(world.clients), rho)
-        kept = kept_channels(CHOICE[base], rate, played.number, i, world.fed.rng)
+        how = CHOICE[base] + (" backward" if base == "fedrolex" and getattr(c, "roll", "forward") == "backward" else "")
+        kept = kept_channels(how, rate, played.number, i, world.fed.rng)
         sent = cut(model, kept) if own is None else {}
         start = sent if own is None else own[i]
         drawn = drawn_batches(data, c.local_steps, c.batch_size, world.client_rng(played.number, i).torch("batches"))
@@ -100,7 +101,7 @@ class Draws:
         self.held: tuple[Tensor, Tensor] | None = None
 
     def next(self) -> tuple[Tensor, Tensor]:
-        if self.held is None or self.config.resample_noise:
+        if self.held is None or (self.config.resample_noise and not self.config.share_noise):
             z = torch.randn(self.config.server_batch_size, self.config.noise_dim, generator=self.random)
             self.held = z, torch.multinomial(self.p_y, len(z), replacement=True, generator=self.random)
         return self.held
@@ -132,7 +133,8 @@ def alternate(
     `generator_loss(batch, w, θ)`, `student_loss(batch, θ)`; `between` is called after each generator phase."""
     c = world.config
     theta, w = dict(model), dict(generator)
-    of_generator, of_student = Draws(c, p_y, rng, "generator"), Draws(c, p_y, rng, "distillation")
+    of_generator = Draws(c, p_y, rng, "generator")
+    of_student = of_generator if c.share_noise else Draws(c, p_y, rng, "distillation")
 
     def fresh() -> tuple[Adam, Sgd]:
         return Adam(c.gen_lr, (c.gen_beta1, c.gen_beta2)), Sgd(c.distill_lr, c.distill_momentum, c.distill_weight_decay)
@@ -146,7 +148,8 @@ def alternate(
             drawn = of_generator.next()
             learn(w, adam, lambda here, drawn=drawn: generator_loss(made(world, here, drawn, True), here, theta))
         between(iteration, w)
-        of_student.phase()
+        if not c.share_noise:
+            of_student.phase()
         if c.reset_optim_each_phase:
             adam, sgd = fresh()
         for _ in range(c.distill_steps):

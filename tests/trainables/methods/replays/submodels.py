@@ -24,7 +24,7 @@ def width(client: int, clients: int, rho: int, sigma: int = 4) -> float:
 
 def kept_channels(how: str, rate: float, number: int, client: int, seed: Rng) -> Kept:
     """The `⌈R n⌉` channels of every convolution in round `number`: the first ones (`static`), drawn anew for client and
-    round (`random`), or consecutive ones from offset `number - 1` (`rolling`)."""
+    round (`random`), or consecutive ones from offset `number - 1` (`rolling`) or `1 - number` (`rolling backward`)."""
     found = []
     for place, n in enumerate(SIZES, start=1):
         k = math.ceil(rate * n)
@@ -32,6 +32,8 @@ def kept_channels(how: str, rate: float, number: int, client: int, seed: Rng) ->
             found.append(list(range(k)))
         elif how == "rolling":
             found.append([(number - 1 + j) % n for j in range(k)])
+        elif how == "rolling backward":
+            found.append([(n + 1 - number + j) % n for j in range(k)])
         else:
             random = seed.torch("submodel", "round", number, "client", client, f"conv{place}")
             found.append(sorted(torch.randperm(n, generator=random)[:k].tolist()))

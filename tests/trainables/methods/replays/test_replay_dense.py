@@ -27,6 +27,7 @@ from tests.trainables.methods.replays.test_replay_dfrd import SERVER
 CASES: dict[str, dict[str, Any]] = {
     "fedrolex": {"base": "fedrolex", "rho": 3, "merge_op": "none", "squared_temperature": True},
     "none": {"base": "none", "rho": 1, "merge_op": "ncat", "bn_norm": "mean", "renormalise_synthetic": True},
+    "dfdg": {"base": "heterofl", "rho": 3, "adversarial": "dfdg", "share_noise": True},
 }
 
 
@@ -70,6 +71,7 @@ def served(
     """θ and w after the alternations that begin at `start`."""
     c = dense.config
     factor = c.kd_temperature**2 if c.squared_temperature else 1.0
+    selected: list[int] = []
 
     def mean_of(logits: list[Tensor]) -> Tensor:
         return sum(logits) / len(logits)  # type: ignore[return-value]
@@ -82,8 +84,14 @@ def served(
             apart = [((value - own[name]) ** 2).sum().sqrt() for name, value in measured(entering).items()]
             distances.append(sum(apart) / (3 if c.bn_norm == "mean" else 1))
         u_t, u_s = mean_of(logits), cnn(theta, batch.seen)
-        disagree = u_t.argmax(dim=1) != u_s.argmax(dim=1)
-        l_adv = -(disagree * kl_rows(u_t, u_s, c.kd_temperature)).sum() / len(batch.y) * factor
+        if c.adversarial == "dfdg":
+            counted = (u_t.argmax(dim=1) == batch.y) ^ (u_s.argmax(dim=1) == batch.y)
+            selected.append(int(counted.sum()))
+            rows, divisor = kl_rows(u_s.detach(), u_t, c.kd_temperature), max(1, selected[-1])
+        else:
+            counted, divisor = u_t.argmax(dim=1) != u_s.argmax(dim=1), len(batch.y)
+            rows = kl_rows(u_t, u_s, c.kd_temperature)
+        l_adv = -(counted * rows).sum() / divisor * factor
         return ce(u_t, batch.y) + c.beta_bn * mean_of(distances) + c.beta_adv * l_adv
 
     def student_loss(batch: Batch, theta: Params) -> Tensor:
@@ -91,7 +99,9 @@ def served(
         return factor * kl(u_t, cnn(theta, batch.seen), c.kd_temperature)
 
     uniform = torch.full((CLASSES,), 1 / CLASSES)
-    return alternate(dense, start, generator, uniform, dense.server_rng(played.number), generator_loss, student_loss)
+    done = alternate(dense, start, generator, uniform, dense.server_rng(played.number), generator_loss, student_loss)
+    assert c.adversarial != "dfdg" or any(1 < n < c.server_batch_size for n in selected), "ε does not select"
+    return done
 
 
 def measured(entering: list[Tensor]) -> dict[str, Tensor]:

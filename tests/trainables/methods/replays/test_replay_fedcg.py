@@ -52,7 +52,7 @@ FEDCG: dict[str, Any] = {
 
 CASES = {
     "kd": {"server_agg": "kd", "ramp": "sigmoid"},
-    "kdc": {"server_agg": "kdc", "ramp": "polynomial", "ramp_power": 0.0, "noise": "uniform"},
+    "kdc": {"server_agg": "kdc", "ramp": "polynomial", "ramp_power": 0.0, "noise": "uniform", "gan_beta1": 0.5},
 }
 
 
@@ -62,7 +62,8 @@ def test_fedcg(case: str, toy: Path) -> None:
     c, initial = fedcg.config, fedcg.fed.initial_params()
     bodies = {i: part(initial, of_head=False) for i in range(4)}
     critics = {i: initial_critic(fedcg) for i in range(4)}
-    adams = {i: (Adam(c.gen_lr, decay=c.gen_weight_decay), Adam(c.dis_lr, decay=c.gen_weight_decay)) for i in range(4)}
+    betas = (0.5 if case == "kdc" else 0.9, 0.999)
+    adams = {i: tuple(Adam(lr, betas, c.gen_weight_decay) for lr in (c.gen_lr, c.dis_lr)) for i in range(4)}
     generator, classifier = dict(fedcg.start.generator), part(initial, of_head=True)
     for played in fedcg.play():
         uploads, heads, counts = [], [], []

@@ -15,11 +15,11 @@ from tests.trainables.methods.replays.phases import Batch, Part, alternate, aver
 from tests.trainables.methods.replays.plain import (
     Params,
     ce_rows,
-    diversity,
     drawn_counts,
     held_counts,
     kl_rows,
     label_shares,
+    pairs,
 )
 from tests.trainables.methods.replays.test_replay_dfrd import SERVER
 
@@ -34,6 +34,8 @@ CASES: dict[str, dict[str, Any]] = {
         "kl_direction": "literal",
         "merge_op": "add",
         "renormalise_synthetic": True,
+        "diversity_norm": "mean_abs_images",
+        "share_noise": True,
     },
 }
 
@@ -80,12 +82,17 @@ def served(
         else:
             apart = [kl_rows(student.detach(), u, c.kd_temperature) / divisor for u in each]
         right = weighted([ce_rows(u, batch.y) for u in each], batch.y)
-        return right - c.beta_md * weighted(apart, batch.y) + c.beta_div * diversity(batch.s, batch.z)
+        return right - c.beta_md * weighted(apart, batch.y) + c.beta_div * torch.exp(-apart_in(batch))
+
+    def apart_in(batch: Batch) -> Tensor:
+        """`mean_jk d(s_j, s_k) d(z_j, z_k)`."""
+        images = pairs(batch.s, power=1 if c.diversity_norm == "mean_abs_images" else 2)
+        return (images * pairs(batch.z)).sum() / len(batch.y) ** 2
 
     def student_loss(batch: Batch, theta: Params) -> Tensor:
         student, each = cnn(theta, batch.seen), [cnn(teacher, batch.seen) for teacher in teachers]
-        pairs = [(u, student) if c.kl_direction == "teacher_first" else (student, u) for u in each]
-        return weighted([kl_rows(a, b, c.kd_temperature) / divisor for a, b in pairs], batch.y)
+        sides = [(u, student) if c.kl_direction == "teacher_first" else (student, u) for u in each]
+        return weighted([kl_rows(a, b, c.kd_temperature) / divisor for a, b in sides], batch.y)
 
     start = averaged(fedftg, model, parts)
     return alternate(fedftg, start, generator, p_y, fedftg.server_rng(played.number), generator_loss, student_loss)

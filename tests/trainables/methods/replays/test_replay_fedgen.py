@@ -20,6 +20,7 @@ from tests.trainables.methods.replays.actual import (
     unpacked,
     world,
 )
+from tests.trainables.methods.replays.crossed import noise as noise_of
 from tests.trainables.methods.replays.crossed import part
 from tests.trainables.methods.replays.networks import CLASSES, cnn, features_of, head, learn
 from tests.trainables.methods.replays.plain import (
@@ -63,6 +64,9 @@ CASES = {
         "label_draw": "counts",
         "counter_window": "cumulative",
         "diversity_norm": "mean_sq",
+        "noise": "uniform",
+        "guide_scale": "ratio",
+        "gen_decay_from": 1,
     },
 }
 
@@ -115,7 +119,11 @@ def trained(
     """The client's model, the mean cross-entropy on data, and the batches drawn."""
     c, data, rng = fedgen.config, fedgen.clients[i], fedgen.client_rng(played.number, i)
     same, free, labels = (rng.child("guide").torch(name) for name in ("noise", "free noise", "free labels"))
-    a, b = (weight * c.gen_decay**played.number for weight in (c.gen_alpha, c.gen_beta))
+    past = played.number - (1 if c.gen_decay_from == 1 else 0)
+    a, b = (weight * c.gen_decay**past for weight in (c.gen_alpha, c.gen_beta))
+    if c.guide_scale == "ratio":
+        assert c.guide_batch_size != c.batch_size
+        a = a * c.guide_batch_size / c.batch_size
     on_data: list[float] = []
 
     def loss_of(p: Params, x: Tensor, y: Tensor) -> Tensor:
@@ -125,8 +133,8 @@ def trained(
         if played.number == 1 or len(on_data) > c.guided_steps:
             return loss
         free_y = torch.multinomial(p_y, c.guide_batch_size, replacement=True, generator=labels)
-        guide = head(p, features_of(generator, torch.randn(len(free_y), c.noise_dim, generator=free), free_y, False))
-        teacher = head(p, features_of(generator, torch.randn(len(y), c.noise_dim, generator=same), y, False)).detach()
+        guide = head(p, features_of(generator, noise_of(c, len(free_y), free), free_y, False))
+        teacher = head(p, features_of(generator, noise_of(c, len(y), same), y, False)).detach()
         return loss + a * ce(guide, free_y) + b * kl(teacher, logits, c.kd_temperature)
 
     drawn = drawn_batches(data, c.local_steps, c.batch_size, rng.torch("batches"))
@@ -149,7 +157,7 @@ def taught(
     adam.lr = c.gen_lr * c.gen_lr_decay ** (played.number - 1)
     noise, labels = rng.torch("noise"), rng.torch("labels")
     for _ in range(c.gen_steps):
-        z = torch.randn(c.server_batch_size, c.noise_dim, generator=noise)
+        z = noise_of(c, c.server_batch_size, noise)
         y = torch.multinomial(p_y, c.server_batch_size, replacement=True, generator=labels)
 
         def loss_of(here: Params, z: Tensor = z, y: Tensor = y) -> Tensor:

@@ -10,16 +10,18 @@ import pytest
 from tests.trainables.methods.replays.actual import assert_step, world
 from tests.trainables.methods.replays.phases import averaged, trained_parts
 
-CASES: dict[str, dict[str, Any]] = {
-    "fedrolex": {},
-    "heterofl": {"masked_ce": True, "agg_weight": "uniform"},
-    "feddropout": {"own_class_rows_only": True},
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "fedrolex": ("fedrolex", {}),
+    "fedrolex backward": ("fedrolex", {"roll": "backward"}),
+    "heterofl": ("heterofl", {"masked_ce": True, "agg_weight": "uniform"}),
+    "feddropout": ("feddropout", {"own_class_rows_only": True}),
 }
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_methods_with_submodels(name: str, toy: Path) -> None:
-    played_world = world(name, toy, rho=3, **CASES[name])
+@pytest.mark.parametrize("case", CASES)
+def test_methods_with_submodels(case: str, toy: Path) -> None:
+    name, settings = CASES[case]
+    played_world = world(name, toy, rho=3, **settings)
     model = dict(played_world.start.model)
     for played in played_world.play(((0, 2, 3), (1, 2, 3), (0, 1, 2))):
         before = model

@@ -1,0 +1,95 @@
+"""What a paper holds equal between the methods of one of its tables, for the named spaces and for docs/results.md.
+
+One list: `tests/search_spaces/test_equal_terms.py` holds the named spaces to it, `tests/packaging/test_results.py` the
+runs behind docs/results.md. A method that does not declare a parameter is not asked for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from trainables.building_blocks.partial_training import PartialTraining
+from trainables.building_blocks.server_distillation import ServerDistillation
+from trainables.federation import FederationConfig
+from trainables.local import LocalTraining
+
+
+def _declared(*configs: Any) -> frozenset[str]:
+    return frozenset(f.name for config in configs for f in fields(config))
+
+
+#: Data, clients, partition, models, and everybody's local training.
+LOCAL = _declared(FederationConfig, LocalTraining)
+#: Server-side distillation: lengths, rates, batches, temperature, noise, merge operator, and the sub-models' settings.
+SERVER = _declared(ServerDistillation, PartialTraining)
+#: Generators of features, as FedMD-CG's App. E.1 sets them for all methods.
+FEATURES = frozenset(
+    {"noise", "noise_dim", "gen_lr", "gen_weight_decay", "server_lr", "server_steps", "server_batch_size"}
+    | {"kd_temperature_client", "kd_temperature_server", "diversity_norm", "server_kl_norm"}
+)
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of a paper: the named spaces behind it, the runs of docs/results.md behind ours (a pattern of names,
+    whose group tells apart what is not compared), and the parameters that the paper holds equal."""
+
+    source: str
+    spaces: tuple[str, ...]
+    runs: str
+    held: frozenset[str]
+
+
+TABLES = (
+    Table(
+        "DFRD, Table 1",
+        ("fedavg/omega", "dense/omega", "fedftg/omega", "dfrd/omega"),
+        r"t1-.*",
+        LOCAL | SERVER,
+    ),
+    Table(
+        "DFRD, Table 1, data-free rows", ("dense/data_free", "fedftg/data_free", "dfrd/data_free"), "", LOCAL | SERVER
+    ),
+    Table(
+        "DFRD, Table 2",
+        ("heterofl/rho", "feddropout/rho", "fedrolex/rho", "dense/rho", "fedftg/rho", "dfrd/rho"),
+        r"t2-.*",
+        LOCAL | SERVER,
+    ),
+    Table("the search before Tables 1 and 2", ("dense/rates", "fedftg/rates", "dfrd/rates"), "", LOCAL | SERVER),
+    Table("DFRD, Fig. 5", (), r"fedrolex-(?:dfrd-)?(\d+)", LOCAL | SERVER),
+    Table(
+        "FedKF, Tables V to VII and XII",
+        tuple(f"{m}/fairness" for m in ("fedavg", "fedprox", "fedgkd", "qffl", "fedgen", "fedkf")),
+        r"fair-.*-([\d.]+)",
+        LOCAL,
+    ),
+    Table(
+        "FedMD-CG, Tables 1 and 6 to 8",
+        tuple(f"{m}/omega" for m in ("local", "fedper", "lgfedavg", "fedgen", "fedcg", "fedmdcg")),
+        r"md-.*",
+        LOCAL | FEATURES,
+    ),
+    Table("FedMD-CG, Table 3", ("fedcg/aggregation", "fedmdcg/aggregation"), "", LOCAL | FEATURES),
+    Table("DHF, Table 1", (), r"p-.*-(pathological|dir_pfl)", LOCAL),
+    Table("FedMD-CG, Table 2", (), r"leak-.*-(random|searched)", LOCAL),
+)
+
+
+def group(table: Table, name: str) -> str | None:
+    """Which comparison of `table` a run of docs/results.md belongs to; None for a run of another table."""
+    found = re.fullmatch(table.runs, name) if table.runs else None
+    return None if found is None else "/".join(found.groups())
+
+
+def differing(held: Iterable[str], configurations: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Of the parameters `held`, those on which configurations that have them disagree: each with its values by name."""
+    found = {}
+    for key in sorted(held):
+        values = {name: values[key] for name, values in configurations.items() if key in values}
+        if len({repr(v) for v in values.values()}) > 1:
+            found[key] = values
+    return found

@@ -1,0 +1,48 @@
+"""When server-side distillation draws noise and labels, in one alternation and from one to the next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.contracts.test_methods import CPU, values_for
+from trainables.building_blocks.server_distillation import Batch, Phases
+from trainables.simulation.rounds import Simulation
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, "abcde fghij"),
+        ({"resample_noise": False}, "aabbb ccddd"),
+        ({"share_noise": True}, "aaaaa bbbbb"),
+        ({"share_noise": True, "resample_noise": False}, "aaaaa bbbbb"),
+    ],
+)
+def test_draws_of_two_alternations(settings: dict[str, bool], expected: str, toy: Path) -> None:
+    """Two generator and three distillation steps each; equal letters are equal draws of noise and labels."""
+    s = Simulation("dfrd", values_for("dfrd", toy, gen_steps=2, distill_steps=3, **settings), 3, CPU)
+    phases = Phases(
+        s.config,
+        s.fed,
+        s.fed.network(),
+        s.fed.initial_params(),
+        s.progress.state.generator,
+        torch.ones(4) / 4,
+        s.fed.rng,
+    )
+    drawn: list[tuple[list[float], list[int]]] = []
+
+    def note(batch: Batch) -> torch.Tensor:
+        drawn.append((batch.z.flatten().tolist(), batch.y.tolist()))
+        images = batch.images if torch.is_grad_enabled() and batch.images.requires_grad else phases.student(batch.seen)
+        return images.square().mean()
+
+    for _ in range(2):
+        phases.generator_phase(note)
+        phases.distillation_phase(note)
+    first = [drawn.index(pair) for pair in drawn]
+    letters = ["abcdefghij"[sorted(set(first)).index(i)] for i in first]
+    assert "".join(letters[:5]) + " " + "".join(letters[5:]) == expected
