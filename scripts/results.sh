@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH="$PWD/.venv/bin:$PATH"
 RUNS=${RUNS:-runs}
-SECTIONS="avg t1 t2 rolex kf md dhf leak batchnorm"
+SECTIONS="avg t1 t2 rolex kf md dhf bn leak"
 DATASET=${DATASET:-}
 PREFIX=${DATASET:+$DATASET-}
 
@@ -122,7 +122,7 @@ leak() {
     done
 }
 
-batchnorm() {
+bn() {
     local lenet="--set omega=0.1 --set model=lenet_code"
     for norm in batch running; do
         run fedavg --space omega $lenet --rounds 8 --set batch_norm=$norm --name bn-t1-fedavg-$norm
