@@ -209,11 +209,14 @@ class Images:
             return self.train.index_select(0, positions.to(self.train.device))
         if bool((from_test >= 0).all()):
             return self.test.index_select(0, from_test.to(self.test.device))
-        found = torch.empty((len(positions), *self.train.shape[1:]), dtype=self.train.dtype, device=self.train.device)
-        found[from_test < 0], found[from_test >= 0] = (
-            self.train[positions[from_test < 0]],
-            self.test[from_test[from_test >= 0]],
-        )
+        device = self.train.device
+        found = torch.empty((len(positions), *self.train.shape[1:]), dtype=self.train.dtype, device=device)
+        # Places, not masks: a GPU would have to be waited for to know how many a mask holds.
+        for part, rows, places in (
+            (self.train, (from_test < 0).nonzero().squeeze(1), positions),
+            (self.test, (from_test >= 0).nonzero().squeeze(1), from_test),
+        ):
+            found.index_copy_(0, rows.to(device), part.index_select(0, places[rows].to(device)))
         return found
 
 

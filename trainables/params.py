@@ -35,7 +35,10 @@ def put(module: nn.Module, params: Mapping[str, Tensor]) -> None:
 
 def equal(one: Params, other: Params) -> bool:
     """Whether both hold the same values, bit for bit, under the same names."""
-    return one.keys() == other.keys() and all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+    if one.keys() != other.keys() or any(tensor.shape != other[name].shape for name, tensor in one.items()):
+        return False
+    # Asked once for all tensors, as every answer is waited for on a GPU.
+    return not one or bool(torch.stack([(tensor == other[name]).all() for name, tensor in one.items()]).all())
 
 
 def average(many: Iterable[tuple[Params, float]]) -> Params:

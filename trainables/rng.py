@@ -10,10 +10,12 @@ a restart. Numbers are drawn on the CPU and then moved, so a GPU run sees the sa
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -39,3 +41,22 @@ class Rng:
     def numpy(self, *keys: str | int) -> np.random.Generator:
         """A fresh NumPy generator at the start of the stream."""
         return np.random.default_rng(self.key(*keys))
+
+
+def uniform_(tensor: Tensor, low: float, high: float, generator: torch.Generator) -> None:
+    """Fills `tensor`, on any device, from U(low, high) with the numbers that the CPU `generator` gives on a CPU."""
+    _fill(tensor, Tensor.uniform_, low, high, generator)
+
+
+def normal_(tensor: Tensor, mean: float, std: float, generator: torch.Generator) -> None:
+    """Fills `tensor`, on any device, from N(mean, std²) with the numbers that the CPU `generator` gives on a CPU."""
+    _fill(tensor, Tensor.normal_, mean, std, generator)
+
+
+@torch.no_grad()
+def _fill(tensor: Tensor, draw: Callable[..., Tensor], first: float, second: float, generator: torch.Generator) -> None:
+    # Of the same memory layout, as numbers are drawn in the order in which they lie.
+    here = tensor if tensor.device.type == "cpu" else torch.empty_like(tensor, device="cpu")
+    draw(here, first, second, generator=generator)
+    if here is not tensor:
+        tensor.copy_(here)

@@ -181,7 +181,7 @@ def label_counts(
         return data.label_counts() + config.label_smoothing_count, None
     seen = torch.zeros(len(data), dtype=torch.bool)
     if config.counter_window == "cumulative" and before is not None:
-        seen = before.clone()
+        seen = before.to(seen.device, copy=True)  # a state from a checkpoint lies on the federation's device
     seen[trained.drawn.flatten()] = True
     counts = torch.bincount(data.y[seen], minlength=data.classes) + config.label_smoothing_count
     return counts, seen if config.counter_window == "cumulative" else None

@@ -192,6 +192,7 @@ def aggregate(
     )
     shares = torch.tensor(sizes, dtype=torch.float32, device=fed.device) / sum(sizes)
     teachers = _Teachers(config, fed, uploads)
+    tau = None if tau is None else tau.to(fed.device)
     for z, y, made, rho in teachers.batches(probabilities, rng):
         own = learner(z, y)
         if config.server_agg == "kd":
@@ -199,7 +200,7 @@ def aggregate(
         else:
             assert tau is not None
             first, second, third = kdc_losses(
-                own, made, rho, classifier, teachers.heads, tau.to(fed.device)[:, y], config.kd_temperature_server
+                own, made, rho, classifier, teachers.heads, tau[:, y], config.kd_temperature_server
             )
             loss = first + second + third
         if config.server_kl_norm == "element":

@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from trainables.rng import uniform_
+
 
 class FeatureGenerator(nn.Module):
     """G for features of `width` p, conditioned on the label by appending its one-hot vector to the noise.
@@ -47,11 +49,10 @@ def initialise(generator: FeatureGenerator, random: torch.Generator) -> None:
     """Redraws all parameters from `random` with PyTorch's default distributions (weights and biases ~ U(±1/√fan_in);
     normalisation weight 1, bias 0) and resets the running statistics. The same state of `random` gives the same
     bits."""
-    with torch.no_grad():
-        for part in generator.modules():
-            if isinstance(part, nn.Linear):
-                bound = part.in_features**-0.5
-                part.weight.uniform_(-bound, bound, generator=random)
-                part.bias.uniform_(-bound, bound, generator=random)
-            elif isinstance(part, nn.BatchNorm1d):
-                part.reset_parameters()
+    for part in generator.modules():
+        if isinstance(part, nn.Linear):
+            bound = part.in_features**-0.5
+            uniform_(part.weight, -bound, bound, random)
+            uniform_(part.bias, -bound, bound, random)
+        elif isinstance(part, nn.BatchNorm1d):
+            part.reset_parameters()

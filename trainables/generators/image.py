@@ -36,6 +36,7 @@ from torch import Tensor, nn
 
 from search_spaces.errors import UserError, unknown
 from trainables.kernels.upsampling import Upsampling
+from trainables.rng import normal_
 
 MERGE_OPS = ("mul", "add", "cat", "ncat", "none")
 
@@ -83,15 +84,14 @@ def initialise(generator: Generator, random: torch.Generator) -> None:
     """Redraws all parameters of `generator` from `random` and resets the BatchNorm statistics.
 
     The same state of `random` gives the same bits; the global generator is not touched."""
-    with torch.no_grad():
-        for part in generator.modules():
-            if isinstance(part, nn.ConvTranspose2d):
-                part.weight.normal_(0.0, 0.02, generator=random)
-            elif isinstance(part, nn.BatchNorm2d):
-                part.reset_parameters()
-                part.weight.normal_(1.0, 0.02, generator=random)
-            elif isinstance(part, nn.Embedding):
-                part.weight.normal_(0.0, 1.0, generator=random)
+    for part in generator.modules():
+        if isinstance(part, nn.ConvTranspose2d):
+            normal_(part.weight, 0.0, 0.02, random)
+        elif isinstance(part, nn.BatchNorm2d):
+            part.reset_parameters()
+            normal_(part.weight, 1.0, 0.02, random)
+        elif isinstance(part, nn.Embedding):
+            normal_(part.weight, 0.0, 1.0, random)
 
 
 def _layers(width: int, shape: tuple[int, int, int]) -> list[nn.Module]:

@@ -28,7 +28,7 @@ def plain(values: Tensor) -> Tensor:
 def mean_squares(values: Tensor) -> Tensor:
     """What `plain` computes of rows `(B, n)`, `(B, B)`: by `plain` itself on a GPU or where all differences fit into
     the cache."""
-    fits = values.is_cuda or len(values) * values.numel() <= _CACHED
+    fits = values.device.type != "cpu" or len(values) * values.numel() <= _CACHED
     return plain(values) if fits else _MeanSquares.apply(values)
 
 

@@ -197,11 +197,11 @@ def _note(into: Params, name: str, mean: Tensor, var: Tensor) -> None:
 def statistics_loss(config: Config, seen: Sequence[Params], reported: Sequence[Params]) -> Tensor:
     """L_bn. `seen` and `reported` hold `<layer>.mean` and `<layer>.var` `(C_l,)` of each client's model: on the
     generated batch, and on the client's data. Divided by the number of layers too where bn_norm is `mean`."""
-    total = torch.zeros(())
+    distances = []
     for ours, theirs in zip(seen, reported, strict=True):
         distance = torch.stack([(ours[name] - theirs[name]).norm() for name in theirs]).sum()
-        total = total.to(distance) + (distance / (len(theirs) / 2) if config.bn_norm == "mean" else distance)
-    return total / len(seen)
+        distances.append(distance / (len(theirs) / 2) if config.bn_norm == "mean" else distance)
+    return sum(distances[1:], start=distances[0]) / len(seen)
 
 
 def adversarial_loss(config: Config, ensemble: Tensor, student: Tensor, y: Tensor) -> Tensor:

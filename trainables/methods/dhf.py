@@ -243,7 +243,8 @@ def trains_global_model(config: Config, fed: Federation, round_: int) -> bool:
 
 def download(config: Config, fed: Federation, state: State, client: int) -> Payload:
     """The prototypes there are, the client's mixed head, and in a GME round the request for the whole model."""
-    found = {f"prototype/{j}": state.prototypes[j].clone() for j in state.valid.nonzero().flatten().tolist()}
+    there = [j for j, valid in enumerate(state.valid.tolist()) if valid]
+    found = {f"prototype/{j}": state.prototypes[j].clone() for j in there}
     asked = {"request": torch.ones((), dtype=torch.bool)} if trains_global_model(config, fed, state.round + 1) else {}
     return found | pack("head", state.heads.get(client, {})) | asked
 
@@ -289,7 +290,9 @@ def objective(config: Config, fed: Federation, targets: Mapping[int, Tensor]) ->
         return lambda module, x, y: F.cross_entropy(module(x), y)
     absent = torch.zeros_like(next(iter(targets.values())))
     table = torch.stack([targets.get(j, absent) for j in range(fed.classes)])
-    valid = torch.tensor([float(j in targets) for j in range(fed.classes)], device=fed.device)
+    # Made where they are used: no numbers of the processor may enter a step that is recorded as a CUDA graph.
+    one, zero = absent.new_ones(()), absent.new_zeros(())
+    valid = torch.stack([one if j in targets else zero for j in range(fed.classes)])
 
     def loss(module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         assert isinstance(module, Model)

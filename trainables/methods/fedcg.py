@@ -54,7 +54,7 @@ from trainables.building_blocks.optimiser_state import put_state, take_state
 from trainables.building_blocks.split_model import body_of, feature_generator, head_of, initial_generator
 from trainables.federation import ClientData, Federation
 from trainables.kernels.optimisers import Adam
-from trainables.local import draw_batches, train
+from trainables.local import batches, draw_batches, train
 from trainables.method import Limit, Method, no_global_model
 from trainables.params import on, pack, put, take, unpack
 from trainables.rng import Rng
@@ -246,8 +246,7 @@ def _train_gan(
     put_state(adam_q, critic, client_state.discriminator_adam)
     rng = rng.child("stage 2")
     noise = rng.torch("noise")
-    for chosen in draw_batches(config, len(data), data.step_share, rng):
-        x, y = data.batch(chosen)
+    for x, y in batches(data, draw_batches(config, len(data), data.step_share, rng)):
         with torch.no_grad():
             features = module.features(x)
         made = generator(draw_noise(config, len(y), noise, x.device), y)

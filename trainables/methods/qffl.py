@@ -108,7 +108,8 @@ def fair_step(q: float, lr: float, old: Params, models: Sequence[Params], losses
 
 def _squared_distance(a: Params, b: Params) -> Tensor:
     """`‖a - b‖²` over the weights, in float64 on the CPU. Running statistics have no gradient and do not count."""
-    return torch.stack([(a[k].double() - b[k].double()).square().sum().cpu() for k in a if not is_statistic(k)]).sum()
+    terms = [(a[k].double() - b[k].double()).square().sum() for k in a if not is_statistic(k)]
+    return torch.stack(terms).cpu().sum()
 
 
 METHOD = caching(

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from search_spaces.errors import UserError, sentence
 from trainables.models.layers import STATISTICS, BatchNorm
+from trainables.rng import normal_, uniform_
 
 Shape = tuple[int, int, int]
 
@@ -118,13 +119,12 @@ def initialise(module: nn.Module, generator: torch.Generator) -> None:
     for name, part in module.named_modules():
         if isinstance(part, nn.Conv2d | nn.Linear):
             bound = 1.0 / math.sqrt(part.weight[0].numel())
-            with torch.no_grad():
-                if isinstance(part, nn.Conv2d) and getattr(module, "convolutions", "default") == "he":
-                    part.weight.normal_(0.0, math.sqrt(2.0 / part.weight[:, 0].numel()), generator=generator)
-                else:
-                    part.weight.uniform_(-bound, bound, generator=generator)
-                if part.bias is not None:
-                    part.bias.uniform_(-bound, bound, generator=generator)
+            if isinstance(part, nn.Conv2d) and getattr(module, "convolutions", "default") == "he":
+                normal_(part.weight, 0.0, math.sqrt(2.0 / part.weight[:, 0].numel()), generator)
+            else:
+                uniform_(part.weight, -bound, bound, generator)
+            if part.bias is not None:
+                uniform_(part.bias, -bound, bound, generator)
         elif isinstance(part, nn.BatchNorm2d | nn.GroupNorm):
             part.reset_parameters()
         elif next(part.parameters(recurse=False), None) is not None:

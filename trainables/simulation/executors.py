@@ -112,8 +112,8 @@ def _train_group(config: LocalTraining, tasks: Sequence[Task], drawn: Tensor) ->
             total += losses
     # A slice would share its memory with the other clients' weights: each client gets tensors of its own.
     return [
-        ({name: tensor[k].clone() for name, tensor in every.items()}, LocalResult(float(total[k]) / steps, drawn[k]))
-        for k in range(clients)
+        ({name: tensor[k].clone() for name, tensor in every.items()}, LocalResult(loss / steps, drawn[k]))
+        for k, loss in enumerate(total.tolist())
     ]
 
 

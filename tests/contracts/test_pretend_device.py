@@ -1,0 +1,293 @@
+"""Every method, executor, model, generator, partition and readout on a device that is not the processor's: nothing is
+mixed, what is saved comes back to where it belongs, and every number is the CPU's.
+
+The device is `tests.pretend_device`. Where a CPU has a kernel of its own (`trainables.kernels`), which other devices do
+not use, it is switched off on both sides: then the same kernels run, and all is compared bit for bit. That those
+kernels compute what PyTorch's do is shown by their own tests."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import trainables
+from tests.contracts.test_executors import NEEDED, STACKED, assert_clients_as_exact, start_alike, wide
+from tests.contracts.test_methods import CPU, METHODS, own_parameters, same, untimed, values_for
+from tests.pretend_device import AVAILABLE, DEVICE, MixedDevices, Seen, pretending
+from tests.toy import write_toy
+from tests.trainables.models.test_models import SHAPES
+from trainables import models, registry
+from trainables.kernels import distances, normalisation, pooling, upsampling
+from trainables.params import pack
+from trainables.simulation import checkpoint, federated_data
+from trainables.simulation.cuda_graphs import Graphs
+from trainables.simulation.replicates import Replicates
+from trainables.simulation.rounds import Row, Simulation
+
+pytestmark = [
+    pytest.mark.numeric,
+    pytest.mark.skipif(not AVAILABLE, reason="this PyTorch takes no device written in Python"),
+]
+
+#: Two clients of two steps: everything happens, and in a second.
+SMALL = {"clients": 2, "batch_size": 8, "momentum": 0.5}
+EXECUTED = [
+    (name, executor)
+    for name in METHODS
+    for executor in ("loop", "vmap", "graph")
+    if executor == "loop" or name in STACKED
+]
+#: Too much arithmetic for the quick tests.
+LARGE = ("cnn2", "cnn3", "resnet10", "resnet18", "resnet20")
+
+
+@pytest.fixture(autouse=True)
+def same_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The CPU computes by PyTorch's own kernels, as other devices do; images moved to the device are forgotten."""
+    monkeypatch.setattr(pooling, "FEWEST", 1 << 30)
+    monkeypatch.setattr(distances, "_CACHED", 1 << 60)
+    monkeypatch.setattr(normalisation, "_after_pooling", lambda *_: False)
+    monkeypatch.setattr(upsampling.Upsampling, "forward", nn.ConvTranspose2d.forward)
+    yield
+    federated_data._MOVED.clear()
+
+
+def started(name: str, values: dict[str, Any], device: str) -> Replicates:
+    """The trial before its first round. CUDA graphs need CUDA: here a recorded step is called again."""
+    graph = values.get("executor") == "graph"
+    trial = Replicates(name, values | ({"executor": "loop"} if graph else {}), [3], device=device)
+    for simulation in trial.simulations if graph else ():
+        simulation.graphs = Graphs(simulation.config, recorded)
+    return trial
+
+
+def recorded(step: Callable[[], None]) -> Callable[[], None]:
+    """`step`, once it has been seen to neither wait nor copy to the device: CUDA records no such step."""
+    with pretending() as seen:
+        step()
+    assert not seen.waits and not seen.moved, seen.noted
+    return step
+
+
+def two_rounds(name: str, values: dict[str, Any], device: str, file: Path) -> tuple[list[Row], Any]:
+    """The rows of two rounds with saving and loading into a new trial in between, and what is saved after both."""
+    trial = started(name, values, device)
+    rows = trial.step()
+    trial.save(file)
+    trial = started(name, values, device)
+    trial.load(file)
+    rows += trial.step()
+    for params, _ in trial.models().values():
+        assert all(tensor.device == CPU for tensor in params.values())  # a file of weights opens anywhere
+    trial.save(file)
+    return [untimed(row) for row in rows], checkpoint.load(file)
+
+
+def assert_as_on_a_cpu(name: str, values: dict[str, Any], folder: Path) -> Seen:
+    """Two rounds on the device are those of a CPU: records, states of server and clients."""
+    with pretending() as seen:
+        rows, state = two_rounds(name, values, DEVICE, folder / "device")
+    expected, kept = two_rounds(name, values, "cpu", folder / "cpu")
+    assert rows == expected
+    assert same(state, kept)
+    assert seen.operations > 100
+    return seen
+
+
+@pytest.mark.parametrize(("name", "executor"), EXECUTED)
+def test_every_method_and_executor(name: str, executor: str, toy: Path, tmp_path: Path) -> None:
+    assert_as_on_a_cpu(name, values_for(name, toy, executor=executor, **SMALL, **NEEDED.get(name, {})), tmp_path)
+
+
+def options() -> Iterator[tuple[str, str, Any]]:
+    """Every option but the default of every choice and flag, at the first method that shares its declaration; and for
+    every method the other normalisation of its models."""
+    found = set()
+    for name in METHODS:
+        for p in own_parameters(name):
+            owner = next(c for c in reversed(registry.method(name).Config.__mro__) if p.name in vars(c))
+            if p.kind in ("choice", "flag") and p.key not in ("model", "deep_model", "server_model"):
+                for option in p.options if p.kind == "choice" else (True, False):
+                    if option != p.default and (owner, p.key, option) not in found:
+                        found.add((owner, p.key, option))
+                        yield name, p.key, option
+        yield from ((name, "batch_norm", option) for option in models.BATCH_NORMS[1:])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "key", "value"), list(options()), ids=str)
+def test_every_option(name: str, key: str, value: Any, toy: Path, tmp_path: Path) -> None:
+    # Clients of several widths, where the method trains them: with a base that does.
+    narrow = value in ("heterofl", "feddropout", "fedrolex") or "base" not in registry.declared(name)
+    rho = 5 if registry.method(name).widths == "any" and narrow else 0
+    pfl = {"client_test_fraction": 0.25} if value == "dir_pfl" else {}
+    assert_as_on_a_cpu(name, values_for(name, toy, **SMALL | {"rho": rho, key: value} | pfl), tmp_path)
+
+
+def large(name: str) -> Any:
+    """A model's name as a test's parameter."""
+    return pytest.param(name, marks=pytest.mark.slow) if name in LARGE else name
+
+
+#: With group normalisation: PyTorch lays maps out anew before it on every device but a CPU, and sums in that order.
+OTHER_ORDER = ("resnet8",)
+EQUAL = [large(name) for name in models.names() if name not in OTHER_ORDER]
+
+
+@pytest.mark.parametrize("model", EQUAL)
+def test_every_model(model: str, tmp_path: Path) -> None:
+    toy = write_toy(tmp_path, train=40, test=8, size=SHAPES.get(model, (1, 28, 28))[1])
+    assert_as_on_a_cpu("fedavg", values_for("fedavg", toy, model=model, **SMALL | {"local_steps": 1}), tmp_path)
+
+
+@pytest.mark.parametrize("model", OTHER_ORDER)
+def test_models_that_sum_in_another_order_are_as_exact(model: str, tmp_path: Path) -> None:
+    toy = write_toy(tmp_path, train=40, test=8, size=16)
+    values = values_for("fedavg", toy, model=model, **SMALL | {"local_steps": 1})
+    with pretending():
+        device, plain = (Simulation("fedavg", values, 3, torch.device(d)) for d in (DEVICE, "cpu"))
+        exact = wide("fedavg", values)
+        start_alike(exact, plain)
+        (_, ours), (_, theirs) = device.exchange(), plain.exchange()
+        models_ = {c: {name: t.cpu() for name, t in r.model.items()} for c, r in ours.items() if r.model is not None}
+        here = {c: replace(r, upload=pack("model", models_[c]), model=models_[c]) for c, r in ours.items()}
+    assert_clients_as_exact(here, theirs, exact)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", EQUAL)
+def test_every_model_stacked(model: str, tmp_path: Path) -> None:
+    toy = write_toy(tmp_path, train=40, test=8, size=SHAPES.get(model, (1, 28, 28))[1])
+    values = SMALL | {"local_steps": 1, "executor": "vmap"}
+    assert_as_on_a_cpu("fedavg", values_for("fedavg", toy, model=model, **values), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [28, 32, 64])
+@pytest.mark.parametrize("name", ["dfrd", "fedkf", "dhf"])
+def test_every_size_of_the_generators_of_images(name: str, size: int, tmp_path: Path) -> None:
+    toy = write_toy(tmp_path, train=40, test=8, size=size)
+    values = SMALL | {"local_steps": 1, "model": "cnn_small" if name != "dhf" else "cnn"}
+    assert_as_on_a_cpu(name, values_for(name, toy, **values), tmp_path)
+
+
+@pytest.mark.parametrize("partition", registry.declared("fedavg")["partition"].options)
+def test_every_partition(partition: str, toy: Path, tmp_path: Path) -> None:
+    values = SMALL | {"partition": partition, "classes_per_client": 2, "omega": 1.0}
+    own = {"client_test_fraction": 0.25} if partition == "dir_pfl" else {}
+    assert_as_on_a_cpu("fedavg", values_for("fedavg", toy, **values | own), tmp_path)
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if "readout" in registry.declared(name)])
+def test_every_readout(name: str, toy: Path, tmp_path: Path) -> None:
+    caches = {"model_cache": True} if "model_cache" in registry.declared(name) else {}
+    for readout in registry.declared(name)["readout"].options:
+        assert_as_on_a_cpu(name, values_for(name, toy, readout=readout, **SMALL | caches), tmp_path)
+
+
+@pytest.mark.parametrize("private", registry.declared("fedavg")["attack_private"].options)
+@pytest.mark.parametrize("name", ["fedavg", "fedper", "lgfedavg", "local"])  # all is shared, features, head, nothing
+def test_the_attack(name: str, private: str, toy: Path, tmp_path: Path) -> None:
+    values = {"rounds": 2, "local_steps": 1, "attack_images": 1, "attack_steps": 1, "attack_private": private}
+    assert_as_on_a_cpu(name, values_for(name, toy, **SMALL | values), tmp_path)
+
+
+def test_a_state_loaded_to_the_wrong_device_is_caught(
+    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What `Replicates.load` would do if it forgot the device: prototypes of the processor beside features of the
+    device."""
+    load = checkpoint.load
+    monkeypatch.setattr(checkpoint, "load", lambda path, device: load(path))
+    with pretending(), pytest.raises(MixedDevices, match="of cpu beside tensors of pretend"):
+        two_rounds("dhf", values_for("dhf", toy, **SMALL), DEVICE, tmp_path / "device")
+
+
+# --- what the processor waits for ------------------------------------------------------------------------------------
+
+#: Where a round waits for the device, how often at most, and why. A place that is not here has no business to wait:
+#: make it ask once for all, or enter it with its reason. By place: the most, and for each `client` of the cohort, for
+#: each measured `part` (validation, test) of each client, or of each `model` (the global one and its readouts).
+WAITS: dict[str, tuple[int, str, str]] = {
+    "local.train": (1, "client", "the mean loss of its steps, asked for once all are under way"),
+    "executors._train_group": (1, "client", "the same of all clients of one shape at once"),
+    "evaluation.local_metrics": (1, "client part", "predictions; right ones are counted on the processor"),
+    "evaluation.global_metrics": (2, "model part", "predictions, from which every client's accuracy follows; the loss"),
+    "evaluation.accuracy": (1, "model part", "predictions"),
+    "params.equal": (1, "round", "a virtual average that is the global model is not measured a second time"),
+    "dhf.download": (1, "client", "which classes have a prototype says what is sent"),
+    "fedcg.client": (1, "client", "the share of cross-entropy in the loss is a metric"),
+    "fedgen.client": (1, "client", "the share of cross-entropy in the loss is a metric"),
+    "fedmdcg.client": (1, "client", "the share of cross-entropy in the loss is a metric"),
+    "generator_aggregation.gd_loss": (1, "client", "how well a head knows what its generator makes is a metric"),
+    "qffl.server": (1, "client", "losses F_k, which are weighed on the processor"),
+    "qffl._squared_distance": (1, "client", "the same for the distance between models"),
+}
+#: Where a step takes tensors to the device, and which. All else goes there once for a client, or once for a round.
+DRAWN = "noise or labels, drawn on the processor, so that a seed gives the same numbers on every device"
+MOVED_BY_STEPS = {
+    "server_distillation.Draws.next": DRAWN,
+    "generator_aggregation.draw_noise": DRAWN,
+    "fedgen._LocalObjective.__call__": DRAWN,
+    "fedgen._LocalObjective._features": DRAWN,
+    "fedgen.server": DRAWN,
+    "fedkf.Fusion.__call__": DRAWN,
+    "fedmdcg._LocalObjective.__call__": DRAWN,
+}
+LENGTHS = ("local_steps", "server_iters", "server_steps", "gen_steps", "distill_steps")
+#: Tensors that go to the device for one client or for the server in one step.
+MOST_BY_STEP = 4
+
+
+def second_round(name: str, values: dict[str, Any]) -> tuple[Seen, int]:
+    """What a second round waits for, and how many models it measures."""
+    with pretending():
+        trial = started(name, values, DEVICE)
+        trial.step()
+        with pretending() as seen:
+            trial.step()
+        (s,) = trial.simulations
+        readouts = {} if s.method.readouts is None else s.method.readouts(s.config, s.fed, s.progress.state)
+    return seen, 1 + len(readouts)
+
+
+@pytest.mark.parametrize(
+    ("name", "executor"), [*((name, "loop") for name in METHODS), ("fedavg", "vmap"), ("dhf", "vmap")]
+)
+def test_a_round_waits_where_it_is_declared_and_a_step_does_not(name: str, executor: str, toy: Path) -> None:
+    short, long = (
+        second_round(name, values_for(name, toy, executor=executor, **SMALL | dict.fromkeys(LENGTHS, n)))
+        for n in (1, 2)
+    )
+    (seen, measured), clients, parts = short, SMALL["clients"], 2
+    times = {"round": 1, "client": clients, "client part": clients * parts, "model part": measured * parts}
+    for place, waits in seen.waits.items():
+        assert place in WAITS, f"{place} waits {waits} times for the device in a round: {seen.noted}"
+        most, per, _ = WAITS[place]
+        assert waits <= most * times[per], (place, waits)
+    assert seen.waits == long[0].waits  # twice the steps, and no wait more
+    more = Counter(long[0].moved)
+    more.subtract(seen.moved)
+    for place, moved in (+more).items():
+        assert place in MOVED_BY_STEPS, f"{place} takes {moved} tensors more to the device where steps are doubled"
+        # Doubled iterations of doubled steps are four times as many: three more of them for each there was.
+        assert moved <= 3 * MOST_BY_STEP * clients, (place, moved)
+
+
+def test_no_place_is_declared_in_vain() -> None:
+    """Every place of the tables is a function that there is."""
+    names = [info.name for info in pkgutil.walk_packages(trainables.__path__, "trainables.")]
+    for place in WAITS.keys() | MOVED_BY_STEPS.keys():
+        module, *path = place.split(".")
+        holders = [importlib.import_module(name) for name in names if name.endswith(f".{module}")]
+        assert any(callable(attrgetter(".".join(path))(holder)) for holder in holders if hasattr(holder, path[0]))
