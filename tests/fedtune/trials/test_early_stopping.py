@@ -27,6 +27,7 @@ def test_rungs_are_powers_in_the_first_two_thirds_of_the_planned_rounds() -> Non
     assert rungs(30, 2, 3) == [2, 6, 18]
     assert rungs(100, 1, 4) == [1, 4, 16, 64]
     assert rungs(1, 1, 3) == []
+    assert rungs(9, 2, 3) == [2, 6], "a rung at exactly two thirds is one"
 
 
 @pytest.mark.parametrize(
@@ -45,6 +46,14 @@ def test_one_third_of_the_trials_that_reached_a_rung_goes_on(own: float, stops: 
     # Six trials with this one; a third is two; 0.9 would be first, 0.8 ties with the best, 0.7 is third.
     others = [(0.8,), (0.75,), (0.5,), (0.4,), (0.3,)]
     assert Halving(3, {3: others}).stops(3, {1: (0.0,), 3: (own,)}) is stops
+
+
+def test_the_share_counts_the_trial_itself_and_is_rounded_up() -> None:
+    # Four trials with this one; a third of four is one and a third, so the two best go on.
+    others = [(0.8,), (0.5,), (0.4,)]
+    assert not Halving(3, {3: others}).stops(3, {3: (0.7,)})
+    assert Halving(3, {3: others}).stops(3, {3: (0.45,)})
+    assert not Halving(3, {3: others}).stops(3, {}), "a trial that measured nothing is not compared"
 
 
 def test_halving_decides_at_rungs_only() -> None:
@@ -104,6 +113,21 @@ def test_median_of_running_means() -> None:
     assert made.stops(2, {1: (0.3,), 2: (0.39,)})
     assert not made.stops(2, {1: (0.45,), 2: (0.1,)})  # the best so far decides
     assert not made.stops(1, {1: (0.0,)})  # before the grace
+    assert not made.stops(2, {1: (0.1,), 2: (0.45,)})  # this round's value counts
+    assert made.stops(2, {1: (0.1,), 3: (0.9,)})  # a later one does not
+    assert not made.stops(2, {})
+    assert not Median({2: 0.5}).stops(2, {2: (0.5,)}), "the median itself is not below the median"
+
+
+def test_the_median_is_of_trials_that_reached_the_round_and_of_finite_values() -> None:
+    steady = [History(4, {1: (v,), 2: (v,), 3: (v,)}) for v in (0.2, 0.4, 0.6)]
+    stopped = History(2, {1: (5.0,), 2: (5.0,)})
+    diverged = History(4, {1: (0.9,), 2: (float("nan"),), 3: (float("inf"),)})
+    never_measured = History(4, {})
+    made = rule("median", [*steady, stopped, diverged, never_measured], rounds=5, grace=2, reduction=3)
+    assert isinstance(made, Median)
+    # Round 2: means 0.2, 0.4, 0.6, 5.0 and 0.9 (its one finite value); round 3 and 4: without the stopped trial.
+    assert made.medians == pytest.approx({2: 0.6, 3: 0.5, 4: 0.5})
 
 
 def test_median_waits_for_enough_trials() -> None:
@@ -113,6 +137,7 @@ def test_median_waits_for_enough_trials() -> None:
 
 def test_none_never_stops() -> None:
     assert isinstance(rule("none", [History(9, {1: (1.0,)})] * 9, rounds=9, grace=1, reduction=3), Never)
+    assert not Never().stops(8, {8: (-1.0,)})
 
 
 def test_halving_is_monotone_in_the_value() -> None:

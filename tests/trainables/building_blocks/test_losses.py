@@ -49,6 +49,14 @@ def test_pair_distances(norm: str) -> None:
     np.testing.assert_allclose(pair_distances(values, norm).numpy(), expected, rtol=1e-12, atol=1e-15)
 
 
+@pytest.mark.parametrize("norm", ["mean_sq", "mean_abs", "l2"])
+def test_distances_of_near_rows_are_kept(norm: str) -> None:
+    """Two rows that differ by 1/8 in one of two coordinates."""
+    near = torch.tensor([[0.5, 2.0], [0.625, 2.0]], dtype=torch.float64)
+    between = {"mean_sq": 1 / 64 / 2, "mean_abs": 1 / 8 / 2, "l2": 1 / 8}[norm]
+    np.testing.assert_array_equal(pair_distances(near, norm).numpy(), [[0.0, between], [between, 0.0]])
+
+
 @pytest.mark.parametrize("norm", ["mean_sq", "mean_abs", "mean_abs_images", "l2"])
 def test_diversity_is_eq_4_and_has_a_finite_gradient(norm: str) -> None:
     """DFRD Eq. 4: exp(-(1/B²) Σ_jk d(s_j, s_k) d(h_j, h_k)), the diagonal pairs in the mean."""
