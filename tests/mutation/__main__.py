@@ -23,7 +23,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description="Mutation testing.")
     commands = parser.add_subparsers(dest="command", required=True)
     recording = commands.add_parser("record", help="which tests run which statements; takes as long as the tests")
-    recording.add_argument("tests", nargs="*", help="default: all that may be asked")
+    recording.add_argument("tests", nargs="*", help="read these again; default: all that may be asked")
     run = commands.add_parser("run", help="try the mutants")
     run.add_argument("files", nargs="*", help="a file, or the beginning of its path; default: all")
     run.add_argument("--sample", type=int, default=0, help="so many mutants, drawn by --seed; default: all")
@@ -66,7 +66,7 @@ def try_all(trials: list[Trial], results: Results, workers: int) -> list[str]:
     if first:
         Bar.out = os.fdopen(os.dup(2), "w")  # what a fork of ours prints goes nowhere else
         broken += in_child(lambda: warm(first, Bar(len(first), results).tell, workers))
-        results = reread(results)
+        results.read()
     again = [
         t
         for t in trials
@@ -77,13 +77,6 @@ def try_all(trials: list[Trial], results: Results, workers: int) -> list[str]:
     bar = Bar(len(again), results)
     broken += cold(again, lambda mutant, answer: bar.tell(mutant, {**answer, "cold": True}), workers)
     return broken
-
-
-def reread(results: Results) -> Results:
-    """With what another process has written."""
-    fresh = Results(results.path)
-    fresh.answers = results.answers | fresh.answers
-    return fresh
 
 
 def run(options: argparse.Namespace) -> int:
@@ -103,7 +96,6 @@ def run(options: argparse.Namespace) -> int:
     trials = [Trial(m, sources[m.file], kept.asked(m, sources[m.file], options.budget)) for m in [*by_hand, *made]]
     prepare()
     broken = try_all(trials, results, options.workers)
-    results = reread(results)
     if broken:
         print("These tests fail without a mutant, so what they say of one is worth nothing:\n" + "\n".join(broken))
         return 2

@@ -24,7 +24,7 @@ T = TypeVar("T")
 Answer = dict[str, Any]
 
 #: A fork may take so much more memory than it started with, in bytes.
-MEMORY = 6 * 2**30
+MEMORY = 2 * 2**30
 #: A fork that waits instead of computing is ended after so many times its processor time.
 PATIENCE = 6
 

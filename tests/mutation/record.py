@@ -14,6 +14,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -119,8 +120,16 @@ def chosen(tests: set[str], seconds: dict[str, float]) -> list[str]:
     return [test for _, _, test in sorted(order)[:MOST]]
 
 
-def gathered(recorder: Recorder) -> dict[str, list[str]]:
-    """Tests by statement, by function (empty text) and by file (empty function and text)."""
+@dataclass
+class Known:
+    """Tests by statement, by function (empty text) and by file (empty function and text), and their seconds."""
+
+    places: dict[str, set[str]]
+    seconds: dict[str, float]
+
+
+def gathered(recorder: Recorder) -> Known:
+    """What was seen."""
     by_line: dict[tuple[str, int], set[str]] = defaultdict(set)
     for test, lines in recorder.ran.items():
         if recorder.seconds[test] <= LONGEST:
@@ -133,37 +142,49 @@ def gathered(recorder: Recorder) -> dict[str, list[str]]:
         for first, start, end, function in statements(ast.parse(source)):
             tests = set().union(*(by_line[file, line] for line in range(start, end + 1)))
             if function and tests:
-                found[key(file, function, text[first - 1])] |= tests
-                found[key(file, function, "")] |= tests
-                found[key(file, "", "")] |= tests
-    return {name: chosen(tests, recorder.seconds) for name, tests in found.items()}
+                for name in (key(file, function, text[first - 1]), key(file, function, ""), key(file, "", "")):
+                    found[name] |= tests
+    return Known(found, {test: round(recorder.seconds[test], 3) for test in recorder.ran})
 
 
-def write(recorder: Recorder, path: Path = KEPT) -> None:
+def read(path: Path = KEPT) -> Known:
+    """What was kept."""
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    names = [test for test, _ in kept["tests"]]
+    groups = [{names[number] for number in group} for group in kept["groups"]]
+    return Known({name: groups[group] for name, group in kept["statements"].items()}, dict(kept["tests"]))
+
+
+def joined(before: Known, now: Known, again: set[str]) -> Known:
+    """What was kept, with what was seen now in place of the tests of the files `again`."""
+    places = {n: {t for t in tests if t.partition("::")[0] not in again} for n, tests in before.places.items()}
+    for name, tests in now.places.items():
+        places[name] = places.get(name, set()) | tests
+    return Known({name: tests for name, tests in places.items() if tests}, before.seconds | now.seconds)
+
+
+def write(known: Known, path: Path = KEPT) -> None:
     """Statements that the same tests run share one list of them."""
-    found = gathered(recorder)
+    found = {name: chosen(tests, known.seconds) for name, tests in sorted(known.places.items())}
     tests = sorted({test for group in found.values() for test in group})
     number = {test: place for place, test in enumerate(tests)}
     groups: dict[tuple[int, ...], int] = {}
     places = {name: groups.setdefault(tuple(number[t] for t in group), len(groups)) for name, group in found.items()}
-    kept = {
-        "tests": [[test, round(recorder.seconds[test], 3)] for test in tests],
-        "groups": [list(group) for group in groups],
-        "statements": dict(sorted(places.items())),
+    blocks = {
+        "tests": ",\n".join(json.dumps([test, known.seconds[test]]) for test in tests),
+        "groups": ",\n".join(json.dumps(group) for group in groups),
     }
-    lines = (f"{json.dumps(k)}: [\n" + ",\n".join(json.dumps(x) for x in kept[k]) + "\n]" for k in ("tests", "groups"))
+    text = ",\n".join(f'"{name}": [\n{lines}\n]' for name, lines in blocks.items())
     path.write_text(
-        "{"
-        + ",\n".join([*lines, f'"statements": {json.dumps(kept["statements"], indent=0, ensure_ascii=False)}'])
-        + "}\n",
-        encoding="utf-8",
+        f'{{{text},\n"statements": {json.dumps(places, indent=0, ensure_ascii=False)}}}\n', encoding="utf-8"
     )
 
 
 def record(paths: list[str]) -> int:
-    """Runs the tests and keeps what they run; pytest's exit status."""
+    """Runs the tests and keeps what they run; pytest's exit status. With `paths` the rest stays as it was kept."""
     recorder = Recorder()
     given = ["-q", "-p", "no:cacheprovider", "-o", "addopts=", "-m", "not gpu and not slow", *(paths or TESTS)]
     status = pytest.main(given, [recorder])
-    write(recorder)
+    now = gathered(recorder)
+    write(joined(read(), now, {test.partition("::")[0] for test in recorder.seconds}) if paths else now)
     return int(status)

@@ -29,16 +29,18 @@ class Results:
     """Answers by mutant. `keep` takes over answers of another state of the code, those of survivors excepted."""
 
     def __init__(self, path: Path, *, keep: bool = False) -> None:
-        self.path, self.digest = path, digest()
+        self.path, self.keep, self.digest = path, keep, digest()
         self.answers: dict[str, Answer] = {}
-        if path.is_file():
-            for line in path.read_text(encoding="utf-8").splitlines():
-                row = json.loads(line)
-                if row["digest"] == self.digest or (keep and row["status"] in NOTICED):
-                    self.answers[row["id"]] = row
-                elif keep:
-                    self.answers.pop(row["id"], None)
         path.parent.mkdir(parents=True, exist_ok=True)
+        self.read()
+
+    def read(self) -> None:
+        """Also what another process has written since."""
+        if self.path.is_file():
+            for line in self.path.read_text(encoding="utf-8").splitlines():
+                row = json.loads(line)
+                if row["digest"] == self.digest or (self.keep and row["status"] in NOTICED):
+                    self.answers[row["id"]] = row
 
     def tell(self, mutant: Mutant, answer: Answer) -> None:
         """Keeps an answer, here and in the file."""

@@ -34,7 +34,8 @@ TESTS = (
     "tests/trainables/generators",
     "tests/trainables/simulation",
     "tests/contracts",
-    "tests/fedtune/trials",
+    "tests/fedtune/trials/test_early_stopping.py",
+    "tests/fedtune/trials/test_queue.py",
     "tests/search_spaces",
 )
 

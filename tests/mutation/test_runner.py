@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import FunctionType
 
 import pytest
 
-from tests.mutation import report, results, swap
+from tests.mutation import record, report, results, swap
 from tests.mutation.__main__ import sampled
 from tests.mutation.mutant import Mutant
 from tests.mutation.operators import mutants
@@ -153,3 +156,42 @@ def test_tests_are_chosen_by_statement_then_function_then_file(tmp_path: Path) -
     # The nested function is not known: neither by its statement nor by its name.
     assert kept.asked(by_change["x + n → (x - n)"], SOURCE, 10) == [("quickest", 0.1)]
     assert kept.asked(by_change["1 → 2"], SOURCE, 10) == [("quickest", 0.1)]
+
+
+def test_what_ran_is_traced_by_line() -> None:
+    recorder = record.Recorder()
+    recorder.paths = {"/nowhere/made.py": "made.py"}
+    names: dict[str, Callable[[int], int]] = {}
+    exec(compile("def f(x):\n    if x:\n        return 1\n    return 2\n", "/nowhere/made.py", "exec"), names)
+    before = sys.gettrace()
+    sys.settrace(recorder.trace)
+    try:
+        names["f"](0)
+    finally:
+        sys.settrace(before)
+    assert {line for file, line in recorder.now if file == "made.py"} == {1, 2, 4}
+
+
+def test_statements_know_their_lines_and_functions() -> None:
+    body = "x = [\n            1,\n        ]\n        if (\n            x\n        ):\n            pass\n"
+    source = f"class C:\n    def f(self):\n        {body}"
+    found = set(record.statements(ast.parse(source)))
+    assert (3, 3, 5, "C.f") in found
+    assert (6, 6, 8, "C.f") in found, "of an `if` the condition only"
+    assert (2, 2, 2, "C") in found
+
+
+def test_the_quickest_tests_are_chosen_and_every_function_first() -> None:
+    seconds = {"t.py::a[1]": 0.1, "t.py::a[2]": 0.2, "t.py::b": 5.0}
+    assert record.chosen(set(seconds), seconds) == ["t.py::a[1]", "t.py::b", "t.py::a[2]"]
+
+
+def test_a_part_is_recorded_again(tmp_path: Path) -> None:
+    path = tmp_path / "tests.json"
+    seconds = {"old.py::a": 1.0, "new.py::gone": 1.0}
+    before = record.Known({"f": {"old.py::a", "new.py::gone"}, "g": {"new.py::gone"}}, seconds)
+    now = record.Known({"f": {"new.py::b"}}, {"new.py::b": 0.5})
+    record.write(record.joined(before, now, {"new.py"}), path)
+    kept = record.read(path)
+    assert kept.places == {"f": {"old.py::a", "new.py::b"}}
+    assert kept.seconds == {"old.py::a": 1.0, "new.py::b": 0.5}

@@ -6,7 +6,6 @@ from itertools import pairwise
 
 import pytest
 
-from fedtune.trials import early_stopping
 from fedtune.trials.early_stopping import (
     Halving,
     History,
@@ -131,8 +130,10 @@ def test_the_median_is_of_trials_that_reached_the_round_and_of_finite_values() -
 
 
 def test_median_waits_for_enough_trials() -> None:
-    histories = [History(9, {1: (1.0,)})] * (early_stopping.MEDIAN_TRIALS - 1)
-    assert not rule("median", histories, rounds=9, grace=1, reduction=3).stops(1, {1: (0.0,)})
+    """Three of them."""
+    histories = [History(9, {1: (1.0,)})] * 3
+    assert not rule("median", histories[:2], rounds=9, grace=1, reduction=3).stops(1, {1: (0.0,)})
+    assert rule("median", histories, rounds=9, grace=1, reduction=3).stops(1, {1: (0.0,)})
 
 
 def test_none_never_stops() -> None:

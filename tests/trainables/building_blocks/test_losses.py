@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from trainables.building_blocks.losses import diversity, kd_kl, pair_distances
+from trainables.building_blocks.losses import diversity, kd_kl, kl_rows, pair_distances
 
 
 def softmax(u: np.ndarray, t: float = 1.0) -> np.ndarray:
@@ -25,6 +25,14 @@ def test_kd_kl_has_the_teacher_as_target() -> None:
     assert float(kd_kl(student, teacher, 3.0, "literal")) == pytest.approx(
         (q * (np.log(q) - np.log(p))).sum() / 5, rel=1e-12
     )
+
+
+def test_without_a_temperature_it_is_one() -> None:
+    target, other = random(5, 4), random(5, 4, seed=1)
+    p, q = softmax(target.numpy()), softmax(other.numpy())
+    expected = (p * (np.log(p) - np.log(q))).sum(axis=1)
+    np.testing.assert_allclose(kl_rows(target, other).numpy(), expected, rtol=1e-12)
+    assert float(kd_kl(other, target)) == pytest.approx(expected.mean(), rel=1e-12)
 
 
 def test_kd_kl_is_zero_for_equal_logits_detached_from_the_teacher_and_finite_on_nothing() -> None:
