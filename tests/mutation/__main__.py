@@ -72,6 +72,7 @@ def try_all(trials: list[Trial], results: Results, workers: int) -> list[str]:
         for t in trials
         if t.mutant
         and (answer := results.answers.get(t.mutant.id, {"status": "new"}))["status"] not in NOTICED
+        and (answer["status"] in ("new", "unswapped") or answer.get("early"))
         and not answer.get("cold")
     ]
     bar = Bar(len(again), results)

@@ -47,8 +47,8 @@ REMOVED = {"detach", "clone", "clamp", "abs", "square", "sqrt", "exp", "log", "r
 QUIET = {"real", "integer", "choice", "flag", "UserError", "bad_value", "warn", "simplefilter", "TypeVar", "cast"}
 #: Swapping two arguments of these says nothing, or stops at once.
 SYMMETRIC = {"min", "max", "isinstance", "hasattr", "getattr", "setattr", "zip", "gcd", "equal", "print", "super"}
-#: Keyword arguments that assert, or name an encoding.
-IDLE_KEYWORDS = {"strict", "encoding", "ensure_ascii"}
+#: Keyword arguments that assert, name an encoding, or choose a faster way of computing the same.
+IDLE_KEYWORDS = {"strict", "encoding", "ensure_ascii", "fused", "set_to_none"}
 
 
 def mutants(file: str, source: str) -> list[Mutant]:

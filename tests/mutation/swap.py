@@ -8,39 +8,47 @@ from collections.abc import Iterator, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 from tests.mutation.mutant import Mutant
 from tests.mutation.targets import ROOT, files, module_of
 
 
-def codes(code: CodeType) -> Iterator[CodeType]:
-    """A module's code objects, each before those inside it."""
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from codes(constant)
+def inside(code: CodeType) -> list[CodeType]:
+    """The code objects that stand in this one, those inside them left out."""
+    return [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+
+
+def pairs(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
+    """Corresponding code objects of two texts; a function that has others inside than before is the last of its
+    branch."""
+    found = inside(old), inside(new)
+    if [c.co_qualname for c in found[0]] == [c.co_qualname for c in found[1]]:
+        for a, b in zip(*found, strict=True):
+            yield a, b
+            yield from pairs(a, b)
 
 
 def replacements(path: str, before: str, after: str) -> dict[CodeType, CodeType] | None:
-    """New code by old; None where the two texts do not have the same functions with the same closures, or differ
-    outside of functions."""
-    old, new = (list(codes(compile(text, path, "exec"))) for text in (before, after))
-    if [c.co_qualname for c in old] != [c.co_qualname for c in new]:
+    """New code by old, of functions whose closure is the same; None where the texts have other functions."""
+    old, new = (compile(text, path, "exec") for text in (before, after))
+    if [c.co_qualname for c in inside(old)] != [c.co_qualname for c in inside(new)]:
         return None
-    if any(a.co_freevars != b.co_freevars for a, b in zip(old, new, strict=True)):
-        return None
-    return {a: b for a, b in zip(old[1:], new[1:], strict=True) if a != b or a.co_code != b.co_code}
+    return {a: b for a, b in pairs(old, new) if a != b and a.co_freevars == b.co_freevars}
 
 
-def place(code: CodeType) -> tuple[str, str, int]:
+#: File, qualified name and first line of a code object.
+Place = tuple[str, str, int]
+
+
+def place(code: CodeType) -> Place:
     """Names a code object of an unchanged file."""
     return code.co_filename, code.co_qualname, code.co_firstlineno
 
 
-#: Functions by the file, qualified name and first line of their code.
-Living = dict[tuple[str, str, int], list[FunctionType]]
+#: Functions by the place of their code.
+Living = dict[Place, list[FunctionType]]
 
 
 def living() -> Living:
@@ -54,20 +62,38 @@ def living() -> Living:
     return found
 
 
-def swap(mutant: Mutant, source: str, functions: Living) -> bool:
-    """Gives every living function the mutant's code; False where that cannot be done or none lives."""
+def swap(mutant: Mutant, source: str, functions: Living) -> set[Place]:
+    """Gives every living function the mutant's code. What was changed; nothing where that cannot be done or none
+    lives."""
     found = replacements(str(ROOT / mutant.file), source, mutant.apply(source))
-    if not found:
-        return False
-    wanted: dict[tuple[str, str, int], list[CodeType]] = {}
-    for old, new in found.items():
+    wanted: dict[Place, list[CodeType]] = {}
+    for old, new in (found or {}).items():
         wanted.setdefault(place(old), []).append(new)
     if any(len(new) > 1 for new in wanted.values()):  # two lambdas on one line
-        return False
-    changed = [(function, new[0]) for where, new in wanted.items() for function in functions.get(where, ())]
-    for function, code in changed:
-        function.__code__ = code
-    return bool(changed)
+        return set()
+    changed = wanted.keys() & functions.keys()
+    for where in changed:
+        for function in functions[where]:
+            function.__code__ = wanted[where][0]
+    return changed
+
+
+class Early:
+    """The places that run while this is open: what they returned may be kept somewhere, where no swap reaches it."""
+
+    def __init__(self) -> None:
+        self.paths, self.places = {str(ROOT / file) for file in files()}, set[Place]()
+
+    def _trace(self, frame: FrameType, event: str, argument: Any) -> None:
+        if frame.f_code.co_filename in self.paths:
+            self.places.add(place(frame.f_code))
+
+    def __enter__(self) -> Early:
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
 
 
 class _Loader(SourceFileLoader):

@@ -68,7 +68,26 @@ def test_what_is_not_in_a_function_is_not_swapped(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(swap, "ROOT", Path("/nowhere"))
     _, living = functions_of(SOURCE, "/nowhere/made.py")
     assert not swap.swap(the(SOURCE, "1 → 2"), SOURCE, living)
-    assert swap.replacements("made.py", SOURCE, SOURCE.replace("x + n", "x")) is None, "the closure has changed"
+    assert swap.replacements("made.py", SOURCE, SOURCE + "\ndef more(): pass\n") is None
+
+
+def test_only_a_function_with_the_same_closure_takes_the_code() -> None:
+    found = swap.replacements("made.py", SOURCE, SOURCE.replace("x + n", "x"))
+    assert found is not None and [code.co_qualname for code in found] == ["outer"]
+
+
+def test_what_ran_early_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = sys.gettrace()
+    names, living = functions_of(SOURCE, "/nowhere/made.py")
+    early = swap.Early()
+    early.paths = {"/nowhere/made.py"}
+    try:
+        with early:
+            names["add_one"](1)  # type: ignore[operator]
+    finally:
+        sys.settrace(before)
+    assert {name for _, name, _ in early.places} == {"outer.<locals>.inner"}
+    assert early.places < living.keys()
 
 
 def test_forks_answer_and_are_limited() -> None:

@@ -2,7 +2,7 @@
 
 First warm: a process that has collected all tests asked forks for every mutant, gives the living functions the mutant's
 code and runs the tests. Then cold, in forks that have imported libraries only: mutants outside of functions, and those
-that survived, as a value that was made while importing or collecting could hide them.
+that survived in functions that ran while importing or collecting, as what they returned then could be kept.
 
 A test that fails by itself would kill every mutant: whatever killed one is run without a mutant as well.
 """
@@ -22,7 +22,7 @@ from _pytest.runner import runtestprotocol
 
 from tests.mutation.mutant import Mutant
 from tests.mutation.processes import Answer, in_forks
-from tests.mutation.swap import Living, import_changed, living, swap
+from tests.mutation.swap import Early, Living, Place, import_changed, living, swap
 
 #: A fork may take so many times the processor time of its tests, and so many seconds more; in the cold for imports.
 SLOWER, SPARE, IMPORTS = 3.0, 5.0, 30.0
@@ -91,13 +91,14 @@ def warm(trials: Sequence[Trial], tell: Tell, workers: int) -> set[str]:
     broken: set[str] = set()
 
     def loop(items: dict[str, pytest.Item]) -> None:
+        sys.settrace(None)
         suspects: dict[str, float] = {}
         gc.collect()
         functions = living()
         gc.freeze()  # a collection in a fork would copy all of the memory that it shares
 
         def do(trial: Trial) -> Answer:
-            return _run_items(trial, items, functions)
+            return _run_items(trial, items, functions, early.places)
 
         for trial, answer in in_forks(trials, do, lambda t: t.limit, workers):
             assert trial.mutant is not None
@@ -109,13 +110,14 @@ def warm(trials: Sequence[Trial], tell: Tell, workers: int) -> set[str]:
                 broken.add(trial.tests[0][0])
 
     files = sorted({test.partition("::")[0] for trial in trials for test, _ in trial.tests})
-    with _quiet():
+    with _quiet(), Early() as early:
         pytest.main([*OPTIONS, *files], [_Warm(loop)])
     return broken
 
 
-def _run_items(trial: Trial, items: dict[str, pytest.Item], functions: Living) -> Answer:
-    if trial.mutant is not None and not swap(trial.mutant, trial.source, functions):
+def _run_items(trial: Trial, items: dict[str, pytest.Item], functions: Living, early: set[Place]) -> Answer:
+    changed: set[Place] = set()
+    if trial.mutant is not None and not (changed := swap(trial.mutant, trial.source, functions)):
         return {"status": "unswapped"}
     asked = [items[test] for test, _ in trial.tests if test in items]
     if not asked:
@@ -124,7 +126,7 @@ def _run_items(trial: Trial, items: dict[str, pytest.Item], functions: Living) -
         for report in runtestprotocol(item, log=False, nextitem=following):
             if report.failed:
                 return _killed(report)
-    return {"status": "survived", "asked": len(asked)}
+    return {"status": "survived", "asked": len(asked), "early": bool(changed & early)}
 
 
 # -- cold --------------------------------------------------------------------------------------------------------------

@@ -77,6 +77,13 @@ def test_a_value_that_is_not_finite_is_no_rival() -> None:
     assert not rule("asha", [History(2, {1: (float("nan"),)})], rounds=9, grace=1, reduction=3).stops(1, {1: (0.1,)})
 
 
+def test_no_rival_is_a_trial_with_one_metric_that_is_not_finite_or_with_none_by_then() -> None:
+    half = History(9, {1: (1.0, float("inf"))})
+    late = History(9, {2: (1.0, 1.0)})
+    made = rule("asha", [half, half, half, late, late, late], rounds=9, grace=1, reduction=3)
+    assert made == Halving(3, {1: [], 3: [(1.0, 1.0)] * 3})
+
+
 def test_pareto_rank() -> None:
     assert dominates((1, 1), (1, 0))
     assert not dominates((1, 0), (0, 1))
@@ -119,14 +126,16 @@ def test_median_of_running_means() -> None:
 
 
 def test_the_median_is_of_trials_that_reached_the_round_and_of_finite_values() -> None:
-    steady = [History(4, {1: (v,), 2: (v,), 3: (v,)}) for v in (0.2, 0.4, 0.6)]
+    rising = [History(4, {1: (v,), 2: (v,), 3: (v + 1,)}) for v in (0.2, 0.4, 0.6)]
     stopped = History(2, {1: (5.0,), 2: (5.0,)})
     diverged = History(4, {1: (0.9,), 2: (float("nan"),), 3: (float("inf"),)})
     never_measured = History(4, {})
-    made = rule("median", [*steady, stopped, diverged, never_measured], rounds=5, grace=2, reduction=3)
+    made = rule("median", [*rising, stopped, diverged, never_measured], rounds=5, grace=2, reduction=3)
     assert isinstance(made, Median)
-    # Round 2: means 0.2, 0.4, 0.6, 5.0 and 0.9 (its one finite value); round 3 and 4: without the stopped trial.
-    assert made.medians == pytest.approx({2: 0.6, 3: 0.5, 4: 0.5})
+    # Round 2: means 0.2, 0.4, 0.6, 5.0 and 0.9 (its one finite value). Rounds 3 and 4: a third more for the first
+    # three, 0.9, and not the stopped trial.
+    between = (0.4 + 1 / 3 + 0.9) / 2
+    assert made.medians == pytest.approx({2: 0.6, 3: between, 4: between})
 
 
 def test_median_waits_for_enough_trials() -> None:
