@@ -69,9 +69,9 @@ def swap(mutant: Mutant, source: str, functions: Living) -> set[Place]:
     wanted: dict[Place, list[CodeType]] = {}
     for old, new in (found or {}).items():
         wanted.setdefault(place(old), []).append(new)
-    if any(len(new) > 1 for new in wanted.values()):  # two lambdas on one line
-        return set()
     changed = wanted.keys() & functions.keys()
+    if any(len(wanted[where]) > 1 for where in changed):  # two lambdas on one line
+        return set()
     for where in changed:
         for function in functions[where]:
             function.__code__ = wanted[where][0]

@@ -38,6 +38,8 @@ def test_the_first_rung_is_the_third_round_or_a_27th(rounds: int, expected: int)
 
 def test_the_first_trial_at_a_rung_passes() -> None:
     assert not Halving(3, {3: []}).stops(3, {3: (0.0,)})
+    assert not Halving(3).stops(3, {3: (0.0,)})
+    assert not Median().stops(3, {3: (0.0,)})
 
 
 @pytest.mark.parametrize(("own", "stops"), [(0.9, False), (0.8, False), (0.7, True), (0.1, True)])
