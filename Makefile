@@ -1,6 +1,8 @@
 # make demo    set up, search on real digits, report, train the winner
 # make test    set up, run the tests: six to ten minutes on two idle cores, by processor (bfloat16 takes longer where it is emulated)
 # make test-slow   set up, run those that take more than about ten seconds each: kills, resumes, the documents' commands
+# make mutants   set up, make small wrong steps in the code one by one: some test must fail for each; hours on two idle cores
+# make mutants SAMPLE=60   the same for a seeded sample, and for the list of wrong steps that replays must notice; a few minutes
 # make test-processors   set up, run the tests that depend on rounding as on processors with fewer instructions: AVX2, and then not even AVX; a few minutes each
 # make lint    style, format, types, layers
 # make docs    set up, build the documentation site into site/; a broken link fails
@@ -20,7 +22,7 @@ HEARTBEAT := $(PYTHON) scripts/heartbeat.py
 PARALLEL  := -n auto --maxprocesses 4 --dist loadfile
 export PYTHON
 
-.PHONY: demo test test-slow test-processors lint docs bench bench-peers bench-gpu install clean
+.PHONY: demo test test-slow test-processors mutants lint docs bench bench-peers bench-gpu install clean
 
 demo: $(INSTALLED)
 	@scripts/demo.sh
@@ -37,6 +39,11 @@ test-slow: $(INSTALLED)
 test-processors: $(INSTALLED)
 	@ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 $(HEARTBEAT) "Testing as with AVX2" $(BIN)/python -m pytest $(PARALLEL) -m "numeric and not slow" $(TESTS)
 	@ONEDNN_MAX_CPU_ISA=SSE41 ATEN_CPU_CAPABILITY=default $(HEARTBEAT) "Testing as without AVX" $(BIN)/python -m pytest $(PARALLEL) -m "numeric and not slow" $(TESTS)
+
+# FILES=trainables/methods/dfrd.py tries those of a file, KEEP=--keep again only what survived before the tests changed.
+SEED ?= 14
+mutants: $(INSTALLED)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation run $(if $(SAMPLE),--sample $(SAMPLE) --seed $(SEED)) $(KEEP) $(FILES)
 
 lint: $(INSTALLED)
 	@$(BIN)/ruff check .
@@ -67,4 +74,4 @@ $(INSTALLED): pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .venv-peers bench site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-peers .mutants bench site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

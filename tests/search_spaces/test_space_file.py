@@ -269,3 +269,16 @@ def test_one_at_a_time(tmp_path: Path, declared: Declared) -> None:
     assert problems(tmp_path, text.replace("true", "often"), declared) == [
         "one_at_a_time must be true or false, got 'often' (space.yaml, line 3)."
     ]
+
+
+def test_bounds_may_be_the_ends_of_the_grid(tmp_path: Path, declared: Declared) -> None:
+    space = load(tmp_path, "method: m\nsearch:\n  alpha: {grid: [0.25, 1.5], low: 0.25, high: 1.5}\n", declared)
+    assert (space.search["alpha"].low, space.search["alpha"].high) == (0.25, 1.5)
+
+
+@pytest.mark.parametrize(("step", "kept"), [(1, None), (2, 2)])
+def test_whole_numbers_take_a_step_of_one_without_saying_so(
+    tmp_path: Path, declared: Declared, step: int, kept: int | None
+) -> None:
+    space = load(tmp_path, f"method: m\nsearch:\n  rho: {{low: 0, high: 10, step: {step}}}\n", declared)
+    assert space.search["rho"].step == kept

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from trainables.building_blocks.losses import diversity, kd_kl, pair_distances
+from trainables.building_blocks.losses import diversity, kd_kl, kl_rows, pair_distances
 
 
 def softmax(u: np.ndarray, t: float = 1.0) -> np.ndarray:
@@ -25,6 +25,14 @@ def test_kd_kl_has_the_teacher_as_target() -> None:
     assert float(kd_kl(student, teacher, 3.0, "literal")) == pytest.approx(
         (q * (np.log(q) - np.log(p))).sum() / 5, rel=1e-12
     )
+
+
+def test_without_a_temperature_it_is_one() -> None:
+    target, other = random(5, 4), random(5, 4, seed=1)
+    p, q = softmax(target.numpy()), softmax(other.numpy())
+    expected = (p * (np.log(p) - np.log(q))).sum(axis=1)
+    np.testing.assert_allclose(kl_rows(target, other).numpy(), expected, rtol=1e-12)
+    assert float(kd_kl(other, target)) == pytest.approx(expected.mean(), rel=1e-12)
 
 
 def test_kd_kl_is_zero_for_equal_logits_detached_from_the_teacher_and_finite_on_nothing() -> None:
@@ -47,6 +55,14 @@ def test_pair_distances(norm: str) -> None:
         "l2": np.sqrt((difference**2).sum(2)),
     }[norm]
     np.testing.assert_allclose(pair_distances(values, norm).numpy(), expected, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("norm", ["mean_sq", "mean_abs", "l2"])
+def test_distances_of_near_rows_are_kept(norm: str) -> None:
+    """Two rows that differ by 1/8 in one of two coordinates."""
+    near = torch.tensor([[0.5, 2.0], [0.625, 2.0]], dtype=torch.float64)
+    between = {"mean_sq": 1 / 64 / 2, "mean_abs": 1 / 8 / 2, "l2": 1 / 8}[norm]
+    np.testing.assert_array_equal(pair_distances(near, norm).numpy(), [[0.0, between], [between, 0.0]])
 
 
 @pytest.mark.parametrize("norm", ["mean_sq", "mean_abs", "mean_abs_images", "l2"])

@@ -1,4 +1,4 @@
-"""Wrong steps that each replay has to notice: a correct equation fed the wrong thing. `test_mutants` makes them all.
+"""Wrong steps that each replay has to notice: a correct equation fed the wrong thing. `make mutants` makes them all.
 
 A mutant is a piece of a file under `trainables` and what is written in its place. Pieces are short, so that moving or
 rewrapping code leaves most of them valid; one that is no longer found exactly once is reported.
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Mutant:
+class WrongStep:
     """`old` becomes `new`, in the only file named `file` that has it. `test` is the replay that must then fail."""
 
     what: str
@@ -296,4 +296,4 @@ _TABLE = {
     ],
 }
 
-MUTANTS = [Mutant(what, test, file, old, new) for (test, file), rows in _TABLE.items() for what, old, new in rows]
+MUTANTS = [WrongStep(what, test, file, old, new) for (test, file), rows in _TABLE.items() for what, old, new in rows]

@@ -1,0 +1,190 @@
+"""Which tests run which statements: a pytest plugin that traces the mutated files, and what is kept of it.
+
+What is kept names statements by their function and their text, not by their number, so that moving code leaves it
+valid; what is no longer found is asked by its function, then by its file. A fixture that several tests share is run for
+the first of them only, so what it runs is counted for every test that asks for it.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from tests.mutation.targets import FOLDER, ROOT, TESTS, files
+
+#: What is kept, in the repository.
+KEPT = FOLDER / "tests.json"
+#: So many tests are kept of a statement, and a test that takes longer than so many seconds is not.
+MOST, LONGEST = 40, 30.0
+
+#: Of a file, the lines that ran.
+Lines = set[tuple[str, int]]
+
+
+class Recorder:
+    """The plugin. `ran` by test, `seconds` by test."""
+
+    def __init__(self) -> None:
+        self.paths = {str(ROOT / file): file for file in files()}
+        self.now: Lines = set()
+        self.ran: dict[str, Lines] = {}
+        self.seconds: dict[str, float] = {}
+        self.shared: dict[tuple[str, str], Lines] = defaultdict(set)
+
+    def trace(self, frame: FrameType, event: str, argument: Any) -> Any:
+        file = self.paths.get(frame.f_code.co_filename)
+        if file is None:
+            return None
+        self.now.add((file, frame.f_lineno))
+
+        def line(frame: FrameType, event: str, argument: Any) -> Any:
+            if event == "line":
+                self.now.add((file, frame.f_lineno))
+            return line
+
+        return line
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        self.now, start = set(), time.process_time()
+        sys.settrace(self.trace)
+        threading.settrace(self.trace)
+        try:
+            return (yield)
+        finally:
+            sys.settrace(None)
+            threading.settrace(None)  # type: ignore[arg-type]
+            self.ran[item.nodeid], self.seconds[item.nodeid] = self.now, time.process_time() - start
+            for name in getattr(item, "fixturenames", ()):
+                self.ran[item.nodeid] |= self.shared.get((item.nodeid.partition("::")[0], name), set())
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: Any, request: Any) -> Generator[None, Any, Any]:
+        if fixturedef.scope == "function":
+            return (yield)
+        before, self.now = self.now, set()
+        try:
+            return (yield)
+        finally:
+            self.shared[request.node.nodeid.partition("::")[0], fixturedef.argname] |= self.now
+            self.now |= before
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A test that does not pass as things are says nothing about a mutant."""
+        if not report.passed:
+            self.ran.pop(report.nodeid, None)
+            self.now = set()
+
+
+def statements(tree: ast.Module) -> Iterator[tuple[int, int, int, str]]:
+    """Of every statement: its first line, the first and last line of what it itself runs, and its function."""
+
+    def walk(node: ast.AST, scope: list[str]) -> Iterator[tuple[int, int, int, str]]:
+        for child in ast.iter_child_nodes(node):
+            inner = scope
+            if isinstance(child, ast.stmt):
+                body = getattr(child, "body", None)
+                last = body[0].lineno - 1 if body else child.end_lineno or child.lineno
+                yield child.lineno, child.lineno, max(last, child.lineno), ".".join(scope)
+                if isinstance(child, ast.FunctionDef | ast.ClassDef):
+                    inner = [*scope, child.name]
+            yield from walk(child, inner)
+
+    yield from walk(tree, [])
+
+
+def key(file: str, function: str, text: str) -> str:
+    """The name of a statement."""
+    return f"{file} | {function} | {' '.join(text.split())}"
+
+
+def chosen(tests: set[str], seconds: dict[str, float]) -> list[str]:
+    """At most `MOST`, the quickest first, every test function once before one is asked with its second case."""
+    turns: dict[str, int] = defaultdict(int)
+    order = []
+    for test in sorted(tests, key=lambda t: (seconds[t], t)):
+        function = test.partition("[")[0]
+        turns[function] += 1
+        order.append((turns[function], seconds[test], test))
+    return [test for _, _, test in sorted(order)[:MOST]]
+
+
+@dataclass
+class Known:
+    """Tests by statement, by function (empty text) and by file (empty function and text), and their seconds."""
+
+    places: dict[str, set[str]]
+    seconds: dict[str, float]
+
+
+def gathered(recorder: Recorder) -> Known:
+    """What was seen."""
+    by_line: dict[tuple[str, int], set[str]] = defaultdict(set)
+    for test, lines in recorder.ran.items():
+        if recorder.seconds[test] <= LONGEST:
+            for place in lines:
+                by_line[place].add(test)
+    found: dict[str, set[str]] = defaultdict(set)
+    for file in files():
+        source = (ROOT / file).read_text(encoding="utf-8")
+        text = source.splitlines()
+        for first, start, end, function in statements(ast.parse(source)):
+            tests = set().union(*(by_line[file, line] for line in range(start, end + 1)))
+            if function and tests:
+                for name in (key(file, function, text[first - 1]), key(file, function, ""), key(file, "", "")):
+                    found[name] |= tests
+    return Known(found, {test: round(recorder.seconds[test], 3) for test in recorder.ran})
+
+
+def read(path: Path = KEPT) -> Known:
+    """What was kept."""
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    names = [test for test, _ in kept["tests"]]
+    groups = [{names[number] for number in group} for group in kept["groups"]]
+    return Known({name: groups[group] for name, group in kept["statements"].items()}, dict(kept["tests"]))
+
+
+def joined(before: Known, now: Known, again: set[str]) -> Known:
+    """What was kept, with what was seen now in place of the tests of the files `again`."""
+    places = {n: {t for t in tests if t.partition("::")[0] not in again} for n, tests in before.places.items()}
+    for name, tests in now.places.items():
+        places[name] = places.get(name, set()) | tests
+    return Known({name: tests for name, tests in places.items() if tests}, before.seconds | now.seconds)
+
+
+def write(known: Known, path: Path = KEPT) -> None:
+    """Statements that the same tests run share one list of them."""
+    found = {name: chosen(tests, known.seconds) for name, tests in sorted(known.places.items())}
+    tests = sorted({test for group in found.values() for test in group})
+    number = {test: place for place, test in enumerate(tests)}
+    groups: dict[tuple[int, ...], int] = {}
+    places = {name: groups.setdefault(tuple(number[t] for t in group), len(groups)) for name, group in found.items()}
+    blocks = {
+        "tests": ",\n".join(json.dumps([test, known.seconds[test]]) for test in tests),
+        "groups": ",\n".join(json.dumps(group) for group in groups),
+    }
+    text = ",\n".join(f'"{name}": [\n{lines}\n]' for name, lines in blocks.items())
+    path.write_text(
+        f'{{{text},\n"statements": {json.dumps(places, indent=0, ensure_ascii=False)}}}\n', encoding="utf-8"
+    )
+
+
+def record(paths: list[str]) -> int:
+    """Runs the tests and keeps what they run; pytest's exit status. With `paths` the rest stays as it was kept."""
+    recorder = Recorder()
+    given = ["-q", "-p", "no:cacheprovider", "-o", "addopts=", "-m", "not gpu and not slow", *(paths or TESTS)]
+    status = pytest.main(given, [recorder])
+    now = gathered(recorder)
+    write(joined(read(), now, {test.partition("::")[0] for test in recorder.seconds}) if paths else now)
+    return int(status)

@@ -1,0 +1,51 @@
+"""Which files are mutated, and which tests may be asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = Path(__file__).resolve().parent
+
+#: Patterns below the root, the most important files first.
+FILES = (
+    "trainables/building_blocks/*.py",
+    "trainables/methods/*.py",
+    "trainables/local.py",
+    "trainables/kernels/*.py",
+    "trainables/params.py",
+    "trainables/method.py",
+    "trainables/wire.py",
+    "trainables/rng.py",
+    "fedtune/trials/early_stopping.py",
+    "fedtune/trials/queue.py",
+    "fedtune/trials/samplers.py",
+    "search_spaces/dimension.py",
+    "search_spaces/space.py",
+    "search_spaces/search_section.py",
+    "search_spaces/space_json.py",
+)
+
+#: The tests that run in the process itself: one that starts another process does not see the mutant.
+TESTS = (
+    "tests/trainables/building_blocks",
+    "tests/trainables/kernels",
+    "tests/trainables/methods",
+    "tests/trainables/generators",
+    "tests/trainables/simulation",
+    "tests/contracts",
+    "tests/fedtune/trials/test_early_stopping.py",
+    "tests/fedtune/trials/test_queue.py",
+    "tests/search_spaces",
+)
+
+
+def files() -> list[str]:
+    """The files that are mutated, as paths below the root with `/`."""
+    found = [path for pattern in FILES for path in sorted(ROOT.glob(pattern))]
+    return [path.relative_to(ROOT).as_posix() for path in found if path.name != "__init__.py"]
+
+
+def module_of(file: str) -> str:
+    """`trainables/params.py` is imported as `trainables.params`."""
+    return file.removesuffix(".py").replace("/", ".")

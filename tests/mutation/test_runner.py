@@ -1,0 +1,216 @@
+"""Mutants get into a process, and what becomes of them is told rightly; on files made for the purpose."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FunctionType
+
+import pytest
+
+from tests.mutation import record, report, results, swap
+from tests.mutation.__main__ import sampled
+from tests.mutation.mutant import Mutant
+from tests.mutation.operators import mutants
+from tests.mutation.processes import in_forks
+from tests.mutation.report import Tried, score
+from tests.mutation.results import Listed, Results, Survivors
+from tests.mutation.selection import Kept
+
+SOURCE = """
+import functools
+
+def outer(n):
+    def inner(x):
+        return x + n
+    return inner
+
+@functools.lru_cache
+def cached(x):
+    return x * 2
+
+add_one = outer(1)
+"""
+
+
+def functions_of(source: str, path: str) -> tuple[dict[str, object], swap.Living]:
+    """What executing a text defines, and the functions that then live."""
+    names: dict[str, object] = {}
+    exec(compile(source, path, "exec"), names)
+    found = [names["outer"], names["add_one"], names["cached"].__wrapped__]  # type: ignore[attr-defined]
+    living: swap.Living = {}
+    for function in found:
+        assert isinstance(function, FunctionType)
+        living.setdefault(swap.place(function.__code__), []).append(function)
+    return names, living
+
+
+def the(source: str, change: str) -> Mutant:
+    return next(m for m in mutants("made.py", source) if m.change == change)
+
+
+def test_functions_made_by_a_call_and_behind_decorators_are_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(swap, "ROOT", Path("/nowhere"))
+    names, living = functions_of(SOURCE, "/nowhere/made.py")
+    assert swap.swap(the(SOURCE, "x + n → (x - n)"), SOURCE, living)
+    assert names["add_one"](5) == 4  # type: ignore[operator]
+    assert names["outer"](2)(5) == 3  # type: ignore[operator]
+    assert swap.swap(the(SOURCE, "x * 2 → (x / 2)"), SOURCE, living)
+    assert names["cached"](6) == 3  # type: ignore[operator]
+
+
+def test_what_is_not_in_a_function_is_not_swapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(swap, "ROOT", Path("/nowhere"))
+    _, living = functions_of(SOURCE, "/nowhere/made.py")
+    assert not swap.swap(the(SOURCE, "1 → 2"), SOURCE, living)
+    assert swap.replacements("made.py", SOURCE, SOURCE + "\ndef more(): pass\n") is None
+
+
+def test_only_a_function_with_the_same_closure_takes_the_code() -> None:
+    found = swap.replacements("made.py", SOURCE, SOURCE.replace("x + n", "x"))
+    assert found is not None and [code.co_qualname for code in found] == ["outer"]
+
+
+def test_what_ran_early_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = sys.gettrace()
+    names, living = functions_of(SOURCE, "/nowhere/made.py")
+    early = swap.Early()
+    early.paths = {"/nowhere/made.py"}
+    try:
+        with early:
+            names["add_one"](1)  # type: ignore[operator]
+    finally:
+        sys.settrace(before)
+    assert {name for _, name, _ in early.places} == {"outer.<locals>.inner"}
+    assert early.places < living.keys()
+
+
+def test_forks_answer_and_are_limited() -> None:
+    def do(job: str) -> dict[str, str]:
+        if job == "loop":
+            while True:
+                pass
+        if job == "crash":
+            os._exit(3)
+        return {"status": job}
+
+    jobs = ["killed", "loop", "crash", "survived"]
+    start = time.process_time()
+    answers = dict(in_forks(jobs, do, lambda job: 0.5, workers=2))
+    assert {job: answer["status"] for job, answer in answers.items()} == {
+        "killed": "killed",
+        "loop": "timeout",
+        "crash": "died",
+        "survived": "survived",
+    }
+    assert time.process_time() - start < 60
+
+
+def test_a_run_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed, survived = mutants("made.py", SOURCE)[:2]
+    path = tmp_path / "results.jsonl"
+    first = Results(path)
+    first.tell(killed, {"status": "killed", "killer": "t"})
+    first.tell(survived, {"status": "survived"})
+    assert Results(path).answers.keys() == {killed.id, survived.id}
+    monkeypatch.setattr(results, "digest", lambda: "another state of the code")
+    assert Results(path).answers == {}
+    assert Results(path, keep=True).answers.keys() == {killed.id}
+
+
+def test_the_score_leaves_out_equivalent_survivors_only() -> None:
+    several = mutants("made.py", SOURCE)[:3]
+    status = ["killed", "survived", "timeout"]
+    tried = [Tried(m, SOURCE, {"status": s}) for m, s in zip(several, status, strict=True)]
+    m = several[1]
+    assert score(tried, Survivors()) == pytest.approx(100 * 2 / 3)
+    listed = Listed(m.file, m.function, m.text, m.change, "why")
+    assert score(tried, Survivors([listed])) == pytest.approx(100 * 2 / 3)
+    equal = Listed(m.file, m.function, m.text, m.change, "why", equivalent=True)
+    assert score(tried, Survivors([equal])) == 100
+
+
+def test_stale_entries_are_told() -> None:
+    killed, survived = mutants("made.py", SOURCE)[:2]
+    tried = [Tried(killed, SOURCE, {"status": "killed"}), Tried(survived, SOURCE, {"status": "survived"})]
+    entries = [Listed(m.file, m.function, m.text, m.change, "why") for m in (killed, survived)]
+    gone = Listed("made.py", "outer", "no such line", "1 → 2", "why")
+    found = report.stale(tried, Survivors([*entries, gone]), [killed, survived])
+    assert len(found) == 2
+    assert "noticed now" in found[0] and killed.change in found[0]
+    assert "no such mutant" in found[1]
+
+
+def test_a_written_mutant_must_be_noticed_by_a_number() -> None:
+    mutant = Mutant("made.py", "", 1, "", 1, "written", 0, 0, "", "", True, test="t")
+    by_number = {"status": "killed", "how": "AssertionError: client 1: weight differs by 0.3"}
+    assert Tried(mutant, SOURCE, by_number).noticed
+    assert not Tried(mutant, SOURCE, {"status": "killed", "how": "NameError: x"}).noticed
+    assert not Tried(mutant, SOURCE, {"status": "timeout"}).noticed
+
+
+def test_the_sample_is_drawn_by_name() -> None:
+    every = mutants("made.py", SOURCE)
+    drawn = sampled(every, 3, seed=1)
+    assert len(drawn) == 3 and drawn == sampled(every[::-1], 3, seed=1)[::-1]
+    left = [m for m in every if m not in drawn]
+    assert sampled([*drawn, *left[:1]], 3, seed=1) == drawn
+    assert any(sampled(every, 3, seed) != drawn for seed in range(2, 9))
+
+
+def test_tests_are_chosen_by_statement_then_function_then_file(tmp_path: Path) -> None:
+    path = tmp_path / "tests.json"
+    statements = {"made.py | cached | return x * 2": 0, "made.py | outer | ": 1, "made.py |  | ": 2}
+    tests = [["quick", 1.0], ["slow", 50.0], ["quickest", 0.1]]
+    path.write_text(json.dumps({"tests": tests, "groups": [[0, 1], [1], [2]], "statements": statements}))
+    kept = Kept.read(path)
+    by_change = {m.change: m for m in mutants("made.py", SOURCE)}
+    assert kept.asked(by_change["x * 2 → (x / 2)"], SOURCE, 10) == [("quick", 1.0)]
+    assert kept.asked(by_change["x * 2 → (x / 2)"], SOURCE, 100) == [("quick", 1.0), ("slow", 50.0)]
+    # The nested function is not known: neither by its statement nor by its name.
+    assert kept.asked(by_change["x + n → (x - n)"], SOURCE, 10) == [("quickest", 0.1)]
+    assert kept.asked(by_change["1 → 2"], SOURCE, 10) == [("quickest", 0.1)]
+
+
+def test_what_ran_is_traced_by_line() -> None:
+    recorder = record.Recorder()
+    recorder.paths = {"/nowhere/made.py": "made.py"}
+    names: dict[str, Callable[[int], int]] = {}
+    exec(compile("def f(x):\n    if x:\n        return 1\n    return 2\n", "/nowhere/made.py", "exec"), names)
+    before = sys.gettrace()
+    sys.settrace(recorder.trace)
+    try:
+        names["f"](0)
+    finally:
+        sys.settrace(before)
+    assert {line for file, line in recorder.now if file == "made.py"} == {1, 2, 4}
+
+
+def test_statements_know_their_lines_and_functions() -> None:
+    body = "x = [\n            1,\n        ]\n        if (\n            x\n        ):\n            pass\n"
+    source = f"class C:\n    def f(self):\n        {body}"
+    found = set(record.statements(ast.parse(source)))
+    assert (3, 3, 5, "C.f") in found
+    assert (6, 6, 8, "C.f") in found, "of an `if` the condition only"
+    assert (2, 2, 2, "C") in found
+
+
+def test_the_quickest_tests_are_chosen_and_every_function_first() -> None:
+    seconds = {"t.py::a[1]": 0.1, "t.py::a[2]": 0.2, "t.py::b": 5.0}
+    assert record.chosen(set(seconds), seconds) == ["t.py::a[1]", "t.py::b", "t.py::a[2]"]
+
+
+def test_a_part_is_recorded_again(tmp_path: Path) -> None:
+    path = tmp_path / "tests.json"
+    seconds = {"old.py::a": 1.0, "new.py::gone": 1.0}
+    before = record.Known({"f": {"old.py::a", "new.py::gone"}, "g": {"new.py::gone"}}, seconds)
+    now = record.Known({"f": {"new.py::b"}}, {"new.py::b": 0.5})
+    record.write(record.joined(before, now, {"new.py"}), path)
+    kept = record.read(path)
+    assert kept.places == {"f": {"old.py::a", "new.py::b"}}
+    assert kept.seconds == {"old.py::a": 1.0, "new.py::b": 0.5}
