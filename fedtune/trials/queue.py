@@ -168,7 +168,6 @@ class TrialQueue:
         from optuna.trial import TrialState, create_trial
 
         complete = [t for t in known if t.state == TrialState.COMPLETE]
-        several = len(self._signs) > 1
         completes_only = self.experiment.sampler in ("gp", "nsga2")
         worst = [min((s * t.values[i] for t in complete), default=math.nan) * s for i, s in enumerate(self._signs)]
         shown: list[FrozenTrial | None] = []
@@ -177,7 +176,7 @@ class TrialQueue:
             if state == TrialState.PRUNED and trial.intermediate_values:
                 step = max(trial.intermediate_values)
                 last = {step: trial.intermediate_values[step]}
-            if state == TrialState.PRUNED and completes_only and not several and last:
+            if state == TrialState.PRUNED and completes_only and last:  # (of several metrics no round is kept)
                 state, values = TrialState.COMPLETE, list(last.values())
             elif state == TrialState.FAIL and completes_only:
                 state, values = (TrialState.COMPLETE, worst) if complete else (state, None)
