@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -37,6 +38,24 @@ def test_a_model_and_its_card_come_back_as_they_were(tmp_path: Path) -> None:
         torch.equal(tensor, original.state_dict()[name]) for name, tensor in model.state_dict().items()
     )
     assert {path.name for path in tmp_path.iterdir()} == {"model-7.safetensors", "model-7.json"}
+
+
+def test_running_statistics_come_back_and_make_an_image_independent_of_the_others(tmp_path: Path) -> None:
+    original = models.build(CARD.model, CARD.shape, CARD.classes, batch_norm="running")
+    images = torch.rand(16, *CARD.shape, generator=torch.Generator().manual_seed(0))
+    original.train()(images)
+    path = tmp_path / "model-7.safetensors"
+    save_model(path, take(original), dataclasses.replace(CARD, batch_norm="running"))
+    model, card = load_model(path)
+    assert card.batch_norm == "running"
+    kept = model.state_dict()
+    statistics = [name for name in kept if "running" in name]
+    assert statistics and all(torch.equal(kept[name], original.state_dict()[name]) for name in statistics)
+    assert not torch.equal(kept[statistics[0]], torch.zeros_like(kept[statistics[0]])), "the batch has moved them"
+    with torch.no_grad():
+        assert torch.allclose(model(images)[:1], model(images[:1]), atol=1e-5)
+        plain, _ = load_model(saved(tmp_path))
+        assert not torch.allclose(plain(images)[:1], plain(images[:1]), atol=1e-2)
 
 
 def test_a_missing_half_a_newer_version_and_another_kind_of_file_are_named(tmp_path: Path) -> None:
