@@ -108,8 +108,8 @@ _TABLE = {
         ),
     ],
     ("fedmdcg::test_fedmdcg[kdc]", "generator_aggregation.py"): [
-        ("kdc weighs clients alike", "tau.to(fed.device)[:, y]", "torch.full_like(tau, 1 / len(uploads))[:, y]"),
-        ("kdc's τ is given to the wrong clients", "tau.to(fed.device)[:, y]", "tau.roll(1, 0)[:, y]"),
+        ("kdc weighs clients alike", "tau[:, y], config", "torch.full_like(tau, 1 / len(uploads))[:, y], config"),
+        ("kdc's τ is given to the wrong clients", "tau[:, y], config", "tau.roll(1, 0)[:, y], config"),
     ],
     ("fedmdcg::test_fedmdcg[kd]", "generator_aggregation.py"): [
         ("kd weighs clients alike", "/ sum(sizes)", "* 0 + 1 / len(sizes)"),
@@ -130,7 +130,7 @@ _TABLE = {
         ("kd weighs clients alike", "/ sum(sizes)", "* 0 + 1 / len(sizes)"),
     ],
     ("fedcg::test_fedcg[kdc]", "generator_aggregation.py"): [
-        ("kdc weighs clients alike", "tau.to(fed.device)[:, y]", "torch.full_like(tau, 1 / len(uploads))[:, y]"),
+        ("kdc weighs clients alike", "tau[:, y], config", "torch.full_like(tau, 1 / len(uploads))[:, y], config"),
     ],
     ("fedcg::test_fedcg[kdc]", "fedcg.py"): [
         (
