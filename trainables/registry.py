@@ -85,18 +85,13 @@ def configured(name: str, values: Mapping[str, object], where: str = "") -> Conf
             )
         )
     problems += executor_problems(federation.executor, chosen, config)
-    trained = chosen.architectures(config, federation)
-    if federation.batch_norm == "running" and not any(m == "auto" or models.has_batch_norm(m) for m in trained):
-        one = " or ".join(dict.fromkeys(trained))
-        problems.append(
-            sentence(
-                "batch_norm",
-                f"batch for model {one}, which has no batch normalisation",
-                "running",
-                where,
-                "Use --set batch_norm=batch.",
+    if federation.batch_norm == "running":
+        trained = chosen.architectures(config, federation)
+        if not any(model == "auto" or models.has_batch_norm(model) for model in trained):
+            one = " or ".join(dict.fromkeys(trained))
+            problems.append(
+                sentence("batch_norm", f"batch for model {one}, which has no batch normalisation", "running", where)
             )
-        )
     if problems:
         raise UserError(*problems)
     return Configuration(complete, federation, config)

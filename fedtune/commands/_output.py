@@ -136,7 +136,7 @@ def estimate(found: Estimate, as_json: bool) -> None:
         f"s for one seed. "
         f"At that pace the search takes {'about' if e.scheduler == 'none' else 'at most'} {duration(found.at_most)}."
     )
-    tables.say(f"The search would create {shown(found.plan.folder)}. Nothing was created now.")
+    tables.say(f"The search would create {shown(found.plan.folder)}. Nothing was created.")
 
 
 def exported(data: dict[str, Any], output: str | None, as_json: bool) -> None:
