@@ -83,7 +83,7 @@ class CurveTable:
 
     @property
     def rounds(self) -> int:
-        return self.validation.shape[-1]
+        return int(self.validation.shape[-1])
 
     @property
     def space(self) -> Space:
@@ -144,7 +144,7 @@ def save(table: CurveTable, path: Path) -> dict[str, Any]:
 
 def as_json(card: Mapping[str, Any]) -> str:
     """A card as text, a line per configuration, so that two cards can be compared line by line."""
-    whole = json.dumps(card | {"configurations": []}, indent=1, ensure_ascii=False, allow_nan=False)
+    whole = json.dumps(dict(card) | {"configurations": []}, indent=1, ensure_ascii=False, allow_nan=False)
     lines = [json.dumps(dict(values), ensure_ascii=False, allow_nan=False) for values in card["configurations"]]
     listed = "[\n  " + ",\n  ".join(lines) + "\n ]" if lines else "[]"
     return whole.replace('"configurations": []', f'"configurations": {listed}', 1) + "\n"

@@ -23,7 +23,7 @@ def command(
         typer.Option(
             "--output",
             "-o",
-            help="The .yaml or .json file to write. Without it, the configuration is printed. With --table, the .npz file.",
+            help="The .yaml, .json or (with --table) .npz file to write. Without it, the configuration is printed.",
             show_default=False,
         ),
     ] = None,
