@@ -11,6 +11,7 @@
 # make bench-gpu     trials per GPU; exits with 2 where there is none
 # make tables        record learning curves for bench-search: about ten core-hours in all; Ctrl-C at any time, the same command goes on
 # make bench-search  replay searches on the recorded curves, minutes: how good is the winner, after how many rounds?
+# make bench-search-peers   the same with Syne Tune and SMAC3 beside, installed into .venv-peers (about 1.5 GB); hours
 # .ci/run      all of it, as continuous integration does
 #
 # Both set-up and re-runs: .venv/installed is newer than pyproject.toml, or everything is installed again.
@@ -24,7 +25,7 @@ HEARTBEAT := $(PYTHON) scripts/heartbeat.py
 PARALLEL  := -n auto --maxprocesses 4 --dist loadfile
 export PYTHON
 
-.PHONY: demo test test-slow test-processors mutants lint docs bench bench-peers bench-gpu tables bench-search install clean
+.PHONY: demo test test-slow test-processors mutants lint docs bench bench-peers bench-gpu tables bench-search bench-search-peers install clean
 
 demo: $(INSTALLED)
 	@scripts/demo.sh
@@ -76,6 +77,10 @@ tables: $(INSTALLED)
 # TABLES="fedavg" and SEARCHERS="random-1 fedtune-1" replay some. `python -m tests.benchmarks.replay record` puts the figures into docs.
 bench-search: $(INSTALLED)
 	@$(BIN)/python -m tests.benchmarks.replay run $(if $(TABLES),--tables $(TABLES)) $(if $(SEARCHERS),--searchers $(SEARCHERS))
+
+bench-search-peers: $(INSTALLED)
+	@$(HEARTBEAT) --watch .venv-peers "Installing" scripts/bench_search_peers.sh
+	@$(BIN)/python -m tests.benchmarks.replay run --peers $(if $(TABLES),--tables $(TABLES))
 
 install: $(INSTALLED)
 

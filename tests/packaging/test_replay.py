@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import math
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,12 +22,14 @@ from search_spaces.space import Space
 from tests.benchmarks.replay import __main__ as command
 from tests.benchmarks.replay import bench, page
 from tests.benchmarks.replay.measures import judge, over, rounds_to, share
+from tests.benchmarks.replay.peer import Peer
 from tests.benchmarks.replay.searcher import LEVEL, Floats, Impossible, Job, Result, Setting, Verdict
-from tests.benchmarks.replay.searchers import SEARCHERS, plain
+from tests.benchmarks.replay.searchers import PEERS, SEARCHERS, SLOW, plain
 from tests.benchmarks.replay.searchers.oracle import Told
 from tests.benchmarks.replay.simulator import Simulation, Snapshot
 from tests.benchmarks.replay.surrogate import Surrogate, measure_noise
 from tests.benchmarks.replay.table import Recorded, Shuffled, held_out
+from tests.benchmarks.tables.specs import SPECS
 
 ROUNDS = 4
 #: Standard errors by which a mean over repetitions may lie from its expectation.
@@ -259,7 +263,7 @@ def test_a_job_that_asks_for_nothing_new_is_an_error() -> None:
 
 # -- searchers ---------------------------------------------------------------------------------------------------------
 
-FAST = [name for name in SEARCHERS if not name.startswith("optuna-gp")]
+FAST = [name for name in SEARCHERS if name not in (*SLOW, *PEERS)]
 
 
 @pytest.mark.parametrize("name", FAST)
@@ -281,6 +285,85 @@ def test_what_a_table_does_not_allow_is_said() -> None:
     many = {f"x{n}": Dimension(Parameter(f"x{n}", "real", 0.0, "", low=0.0, high=1.0), 0.0, 1.0) for n in range(8)}
     with pytest.raises(Impossible, match="256 cells"):
         plain.Grid(setting(Known(0), space=Space("wide", "toy", many)), each=1)
+
+
+ARM = """
+import math, sys
+import numpy as np
+from tests.benchmarks.replay.arms.serve import serve
+from tests.benchmarks.replay.searcher import Job, Verdict
+
+class Arm:
+    # Tries the middle of every dimension, once per seed, and says what it has been told.
+    def __init__(self, start):
+        if start["searcher"] == "choosy":
+            raise ValueError(f"{start['seeds']} seeds are not enough for it")
+        self.start, self.asked, self.told = start, 0, []
+        print("noise that is no answer")
+
+    def ask(self):
+        if self.start["searcher"] == "dies":
+            sys.exit("its last words")
+        if self.asked == self.start["seeds"]:
+            return None
+        self.asked += 1
+        flat = {d["name"]: np.float64((d["low"] + d["high"]) / 2) if d["low"] is not None else d["options"][-1]
+                for d in self.start["dimensions"]}
+        return Job(7, flat, (self.asked - 1,), self.start["rounds"])
+
+    def tell(self, result):
+        assert all(d["when"] is None or d["when"][1] in d["name"] for d in self.start["dimensions"])
+        self.told.append((result.job.values, result.curves))
+
+    def winner(self):
+        last = [float(curves[0, -1]) for _, curves in self.told if math.isfinite(curves[0, -1])]
+        return Verdict(self.told[0][0], max(last), 0.25, None) if last else None
+
+serve(Arm)
+"""
+
+
+def peer(name: str, table: Any, seeds: int = 3) -> Peer:
+    given = dataclasses.replace(setting(Known(0), space=table), seeds=seeds)
+    return Peer(given, command=(sys.executable, "-c", ARM), name=name)
+
+
+def test_a_searcher_in_another_process_is_asked_and_told() -> None:
+    space = SPECS["mixed"].space
+    for _ in range(2):  # one process serves one search after the other
+        searcher = peer("patient", space)
+        assert searcher.winner() is None
+        for seed in range(3):
+            asked = searcher.ask()
+            assert asked is not None and (asked.trial, asked.seeds, asked.until) == (7, (seed,), ROUNDS)
+            assert asked.values["method"] == "fedavg" and space.contains(
+                dict(asked.values) | {"local_steps": 40, "batch_size": 64}
+            ), "what belongs to methods that were not chosen is left out"
+            searcher.tell(Result(asked, np.array([[0.1, 0.2, 0.3, [0.4, math.nan, 0.6][seed]]])))
+        assert searcher.ask() is None
+        assert searcher.winner() == Verdict(asked.values, 0.6, 0.25, None), "and NaN was told as NaN"
+
+
+def test_a_peer_that_is_not_there_or_not_able_or_ends_is_told_apart() -> None:
+    with pytest.raises(Impossible, match="make bench-search-peers"):
+        Peer(setting(Known(0)), command=("/nowhere/python",), name="any")
+    with pytest.raises(Impossible, match="3 seeds are not enough"):
+        peer("choosy", line())
+    with pytest.raises(RuntimeError, match="its last words"):
+        peer("dies", line()).ask()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PEERS)
+def test_a_peer_searches_where_it_is_installed(name: str) -> None:
+    rng = np.random.default_rng(0)
+    table = Recorded(recorded(np.clip(np.arange(10)[:, None] / 10 + rng.normal(0, 0.1, (10, 8)), 0, 1)))
+    task = bench.Task(table.name, name, 3, 2, (3, 12))
+    try:
+        found = bench.replay(table, task)
+    except Impossible as reason:
+        pytest.skip(str(reason))
+    assert str(found) == str(bench.replay(table, task)) and math.isfinite(found[-1].curse)
 
 
 # -- the model of a continuous space -----------------------------------------------------------------------------------
@@ -398,8 +481,7 @@ def test_the_command_makes_a_page_of_a_tables_folder(
     assert "| `grid-1` | 0.0 (0.0 to 0.0) |" in text, "the whole grid without noise has no regret"
     assert "| a blind choice | 45.0 | 45.0 |" in text
     assert "`grid-3`: 3 seeds each, and the table has 2 for the search." in text
-    assert "The table `fedavg`: not recorded yet." in text and "- fedtune-1: not replayed this time." in text
-    assert "SMAC3" in text, "peers that are missing are named"
+    assert "The table `fedavg`: not recorded yet." in text and "- `fedtune-1`: not replayed this time." in text
     assert call("record") == 0 and call("page", "--check") == 0
     (tmp_path / "docs" / "search-quality.md").write_text(text.replace("45.0", "4.5"))
     assert call("page", "--check") == 1

@@ -13,7 +13,7 @@ from search_spaces import files
 from search_spaces.errors import UserError
 from tests.benchmarks.measure import OUT, ROOT
 from tests.benchmarks.replay import bench, page
-from tests.benchmarks.replay.searchers import SEARCHERS, SLOW
+from tests.benchmarks.replay.searchers import PEERS, SEARCHERS, SLOW
 from tests.benchmarks.results import machine
 from tests.benchmarks.tables.lines import RECORDED
 from tests.benchmarks.tables.specs import SPECS
@@ -28,7 +28,8 @@ def main() -> int:
     run = commands.add_parser("run", help="replay, print a table of searchers × tables, and make the page in bench/")
     run.add_argument("--tables", nargs="+", default=[], metavar="NAME", help="these only; a shuffled one in quotes")
     run.add_argument("--searchers", nargs="+", default=[], metavar="NAME", help="these only")
-    run.add_argument("--all", action="store_true", help=f"also the slow ones: {', '.join(SLOW)}")
+    run.add_argument("--slow", action="store_true", help=f"also {', '.join(SLOW)}: a minute per repetition")
+    run.add_argument("--peers", action="store_true", help=f"also {', '.join(PEERS)}: up to a minute per repetition")
     run.add_argument("--repetitions", type=int, default=100)
     run.add_argument("--clocks", type=int, default=20, help="repetitions on 8 and 32 slots")
     run.add_argument("--processes", type=int, default=resources.cores())
@@ -53,7 +54,8 @@ def main() -> int:
 
 def measured(chosen: argparse.Namespace) -> int:
     """Replays what was asked for."""
-    searchers = chosen.searchers or [name for name in SEARCHERS if chosen.all or name not in SLOW]
+    left_out = (() if chosen.slow else SLOW) + (() if chosen.peers else PEERS)
+    searchers = chosen.searchers or [name for name in SEARCHERS if name not in left_out]
     unknown = [name for name in searchers if name not in SEARCHERS]
     if unknown:
         raise UserError(f"{unknown[0]} is no searcher; there are {', '.join(SEARCHERS)}.")

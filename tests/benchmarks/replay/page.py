@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.benchmarks.page import table
-from tests.benchmarks.replay.searchers import MISSING
 
 HEAD = """# Quality of searches
 
@@ -24,6 +23,9 @@ over those seeds, in points, a mean. **Coverage** is how often the 90 % interval
 | `random-k`, `grid-k` | configurations at random or from the grid, each to its end over k seeds; the highest mean wins |
 | `fedtune-k` | `fedtune search --seeds k` as it stands: TPE and asynchronous successive halving, its own code without Ray |
 | `optuna-…` | Optuna's TPE or Gaussian process, with its median, successive-halving or Hyperband pruner; one seed |
+| `ray-tune-optuna` | Ray Tune's OptunaSearch and its ASHA; one seed |
+| `syne-tune-…` | Syne Tune's ASHA with its random, KDE, BORE or conformal quantile regression searcher; one seed |
+| `smac-race`, `smac-hyperband` | SMAC3's facade for noisy functions (up to five seeds each), and its multi-fidelity facade; `make bench-search-peers` |
 | `oracle-…` | the same proposals, told the truth in place of noisy values: what is left without noise |
 """
 
@@ -140,10 +142,9 @@ def _clock(entry: Mapping[str, Any] | None) -> str:
 
 
 def _missing(found: Mapping[str, Any]) -> str:
-    lines = [f"- {name}: {why}." for name, why in MISSING.items()]
-    lines += [f"- {name}: not replayed this time." for name in found["left_out"]]
+    lines = [f"- `{name}`: not replayed this time." for name in found["left_out"]]
     lines += [f"- The table `{name}`: not recorded yet." for name in found["unrecorded"]]
-    return "## What is missing\n\n" + "\n".join(lines) + "\n"
+    return "## What is missing\n\n" + "\n".join(lines) + "\n" if lines else ""
 
 
 def terminal(found: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from search_spaces.parameter import Value
 from tests.benchmarks.replay.searcher import Floats, Setting, Verdict
-from tests.benchmarks.replay.searchers.trials import Trials, mean
+from tests.benchmarks.replay.trials import Trials, mean
 
 TPE, GP = "tpe", "gp"
 PRUNERS = ("median", "halving", "hyperband")
@@ -27,7 +27,10 @@ class OptunaStudy(Trials):
         self.space = setting.space
         samplers = {TPE: optuna.samplers.TPESampler, GP: optuna.samplers.GPSampler}
         self.study = optuna.create_study(
-            direction="maximize", sampler=samplers[sampler](seed=setting.seed), pruner=_pruner(pruner, setting.rounds)
+            study_name=f"replay {setting.seed}",  # by which the Hyperband pruner deals trials to its brackets
+            direction="maximize",
+            sampler=samplers[sampler](seed=setting.seed),
+            pruner=_pruner(pruner, setting.rounds),
         )
         self._asked: dict[int, Any] = {}
 

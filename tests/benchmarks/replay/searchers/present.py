@@ -16,7 +16,7 @@ from fedtune.trials.queue import TrialQueue
 from search_spaces.parameter import Value
 from search_spaces.space import Space
 from tests.benchmarks.replay.searcher import Floats, Impossible, Setting, Verdict
-from tests.benchmarks.replay.searchers.trials import Trials
+from tests.benchmarks.replay.trials import Trials
 from trainables.tune import Ending
 from trainables.worker.trial_values import TrialValues, means
 
