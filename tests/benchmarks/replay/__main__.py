@@ -72,7 +72,6 @@ def measured(chosen: argparse.Namespace) -> int:
     found |= {
         "machine": machine(),
         "processes": chosen.processes,
-        "left_out": [name for name in SEARCHERS if name not in searchers],
         "unrecorded": [name for name in SPECS if name not in tables],
     }
     OUT.mkdir(parents=True, exist_ok=True)

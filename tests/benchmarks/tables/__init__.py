@@ -5,6 +5,9 @@
     python -m tests.benchmarks.tables record --only fedavg --hours 2
     python -m tests.benchmarks.tables record --only fedavg --configurations 20 --seeds 4
 
+A table may be recorded in parts: a smaller one (`--configurations 20 --seeds 4`) is the beginning of the whole. What is
+kept of seeds that are not complete lies in `bench/tables`, which `make clean` removes.
+
 `specs` declares the tables, `points` says how configurations are drawn, `record` simulates federations and keeps each
 as it ends, `recorded/` holds the tables (the format is `analysis.curve_table`). `tests.benchmarks.replay` replays
 searches on them.
