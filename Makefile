@@ -10,7 +10,7 @@
 # make bench-peers   the same work by Flower and pfl-research, installed into .venv-peers (about 11 GB)
 # make bench-gpu     trials per GPU; exits with 2 where there is none
 # make tables        record learning curves for bench-search: about ten core-hours in all; Ctrl-C at any time, the same command goes on
-# make bench-search  replay searches on the recorded curves, minutes: how good is the winner, after how many rounds?
+# make bench-search  replay searches on the recorded curves, a few minutes per table: how good is the winner, after how many rounds?
 # make bench-search-peers   the same with Syne Tune and SMAC3 beside, installed into .venv-peers (about 1.5 GB); hours
 # .ci/run      all of it, as continuous integration does
 #

@@ -1,6 +1,6 @@
 """Searches replayed on recorded learning curves: how good is the winner, after how many federated rounds?
 
-    make bench-search                                       # every searcher on every recorded table, minutes
+    make bench-search                                       # every searcher on every recorded table, minutes each
     python -m tests.benchmarks.replay run --tables fedavg --searchers random-1 fedtune-1 --repetitions 20
     python -m tests.benchmarks.replay record                # puts what was measured into docs/search-quality.md
 
