@@ -9,6 +9,9 @@
 # make bench   set up, measure against plain loops (about 50 minutes on two quiet cores), make bench/performance.md
 # make bench-peers   the same work by Flower and pfl-research, installed into .venv-peers (about 11 GB)
 # make bench-gpu     trials per GPU; exits with 2 where there is none
+# make tables        record learning curves for bench-search: about ten core-hours in all; Ctrl-C at any time, the same command goes on
+# make bench-search  replay searches on the recorded curves, a few minutes per table: how good is the winner, after how many rounds?
+# make bench-search-peers   the same with Syne Tune and SMAC3 beside, installed into .venv-peers (about 1.5 GB); hours
 # .ci/run      all of it, as continuous integration does
 #
 # Both set-up and re-runs: .venv/installed is newer than pyproject.toml, or everything is installed again.
@@ -22,7 +25,7 @@ HEARTBEAT := $(PYTHON) scripts/heartbeat.py
 PARALLEL  := -n auto --maxprocesses 4 --dist loadfile
 export PYTHON
 
-.PHONY: demo test test-slow test-processors mutants lint docs bench bench-peers bench-gpu install clean
+.PHONY: demo test test-slow test-processors mutants lint docs bench bench-peers bench-gpu tables bench-search bench-search-peers install clean
 
 demo: $(INSTALLED)
 	@scripts/demo.sh
@@ -66,6 +69,18 @@ bench-peers: $(INSTALLED)
 
 bench-gpu: $(INSTALLED)
 	@$(BIN)/python -m tests.benchmarks gpu $(QUICK)
+
+# ONLY="fedavg mixed" records some tables; HOURS=2 begins nothing after two hours. `python -m tests.benchmarks.tables list` shows what there is.
+tables: $(INSTALLED)
+	@$(BIN)/python -m tests.benchmarks.tables record $(if $(ONLY),--only $(ONLY)) $(if $(HOURS),--hours $(HOURS))
+
+# TABLES="fedavg" and SEARCHERS="random-1 fedtune-1" replay some. `python -m tests.benchmarks.replay record` puts the figures into docs.
+bench-search: $(INSTALLED)
+	@$(BIN)/python -m tests.benchmarks.replay run $(if $(TABLES),--tables $(TABLES)) $(if $(SEARCHERS),--searchers $(SEARCHERS))
+
+bench-search-peers: $(INSTALLED)
+	@$(HEARTBEAT) --watch .venv-peers "Installing" scripts/bench_search_peers.sh
+	@$(BIN)/python -m tests.benchmarks.replay run --peers $(if $(TABLES),--tables $(TABLES))
 
 install: $(INSTALLED)
 

@@ -1,5 +1,7 @@
 """`fedtune.export`: one complete configuration of a search as a file, with a record of where it came from.
 
+(With `table=True`: all learning curves of a run, see `fedtune.api.export_table`.)
+
 fedtune: 1                    version of this format
 method: dfrd
 space: alpha_lambda
@@ -20,6 +22,8 @@ from typing import Any
 
 from analysis.runs import Run
 from analysis.runs import load as load_run
+from fedtune.api import export_table
+from fedtune.api.export_table import ELSEWHERE
 from fedtune.api.search import Best
 from fedtune.record.experiment import Experiment
 from fedtune.record.run_directory import write_document
@@ -30,27 +34,42 @@ from search_spaces.files import cannot_write
 from search_spaces.parameter import Parameter, Value, canonical, convert_all
 
 VERSION = 1
-#: What can be done about an output that cannot be written.
-ELSEWHERE = "Give another place with -o."
 _KEYS = ("fedtune", "method", "space", "parameters", "searched", "metric", "metrics", "provenance")
 
 
-def export(run: str | Path, output: str | Path | None = None, *, trial: int | None = None) -> dict[str, Any]:
+def export(
+    run: str | Path, output: str | Path | None = None, *, trial: int | None = None, table: bool = False
+) -> dict[str, Any]:
     """The configuration of `trial` (default: the best) of a search; written to `output`, YAML or JSON by its suffix.
+
+    With `table` instead every learning curve of the run, written to `output` (.npz) with a card beside it, which is
+    returned; see `analysis.curve_table`.
 
     Raises `UserError` where there is no such trial, or `output` cannot be written."""
     found = load_run(run)
-    target = None if output is None else _target(Path(output))
+    if table:
+        return export_table.write(found, _table_target(output, trial))
+    target = None if output is None else _target(Path(output), (".yaml", ".yml", ".json"))
     data = _describe(found, Best.of(found, _number(found, trial)))
     if target is not None:
         write_document(target, data)
     return data
 
 
-def _target(path: Path) -> Path:
+def _table_target(output: str | Path | None, trial: int | None) -> Path:
+    """Where a table is written."""
+    if trial is not None:
+        raise UserError("--table exports the curves of all trials, so it cannot be given together with --trial.")
+    if output is None:
+        raise UserError("--table needs a file ending in .npz to write to. Give one with -o, such as -o curves.npz.")
+    return _target(Path(output), (".npz",))
+
+
+def _target(path: Path, suffixes: tuple[str, ...]) -> Path:
     path = path.expanduser()
-    if path.suffix not in (".yaml", ".yml", ".json"):
-        raise UserError(sentence("output", "a file ending in .yaml, .yml or .json", str(path), "-o"))
+    if path.suffix not in suffixes:
+        several = f"{', '.join(suffixes[:-1])} or {suffixes[-1]}" if len(suffixes) > 1 else suffixes[0]
+        raise UserError(sentence("output", f"a file ending in {several}", str(path), "-o"))
     parent = path.resolve().parent
     if not parent.is_dir():
         raise cannot_write(path, f"there is no directory {str(parent)!r}", ELSEWHERE)

@@ -156,6 +156,18 @@ def exported(data: dict[str, Any], output: str | None, as_json: bool) -> None:
         tables.say(f"Next: fedtune run {output} --seeds 5")
 
 
+def table_exported(card: dict[str, Any], output: str, as_json: bool) -> None:
+    """Prints the card of exported curves, or what was written."""
+    if as_json:
+        tables.print_json(card)
+    else:
+        many = len(card["configurations"]), len(card["seeds"]), card["rounds"]
+        tables.say(
+            f"{output}: {many[0]} configuration{'s' * (many[0] != 1)}, {many[1]} seed{'s' * (many[1] != 1)}, "
+            f"{many[2]} round{'s' * (many[2] != 1)}. {Path(output).with_suffix('.json')} describes them."
+        )
+
+
 def final(found: Final, as_json: bool) -> None:
     """Prints mean ± std over fresh seeds, for each metric."""
     if not found.result.finished:

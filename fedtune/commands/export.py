@@ -11,6 +11,8 @@ EXAMPLES = """\
 fedtune export runs/dfrd-alpha_lambda -o best.yaml
 # Print trial 7 as JSON:
 fedtune export runs/dfrd-alpha_lambda --trial 7 --json
+# Keep every learning curve, of all trials, seeds and rounds:
+fedtune export runs/dfrd-alpha_lambda --table -o curves.npz
 """
 
 
@@ -21,17 +23,28 @@ def command(
         typer.Option(
             "--output",
             "-o",
-            help="The .yaml or .json file to write. Without it, the configuration is printed.",
+            help="The .yaml, .json or (with --table) .npz file to write. Without it, the configuration is printed.",
             show_default=False,
         ),
     ] = None,
     trial: Annotated[
         int | None, typer.Option(help="A trial's number.  [default: the best]", show_default=False)
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the configuration as JSON.")] = False,
+    table: Annotated[
+        bool,
+        typer.Option(
+            "--table", help="Write the learning curves of all trials instead, and a card that describes them beside it."
+        ),
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the configuration, or with --table the card, as JSON.")
+    ] = False,
 ) -> None:
     """Write the best configuration of a search to a file, with a record of where it came from."""
     from fedtune.api.export import export
     from fedtune.commands import _output
 
+    if table:
+        _output.table_exported(export(run, output, trial=trial, table=True), str(output), as_json)
+        return
     _output.exported(export(run, output, trial=trial), output, as_json)

@@ -54,11 +54,12 @@ class TrialQueue:
     """The trials of one run: those that have ended, those that run, and the next one. One process at a time holds one
     (`fedtune.record.run_directory.lock`)."""
 
-    def __init__(self, folder: Path, experiment: Experiment, space: Space) -> None:
+    def __init__(self, folder: Path, experiment: Experiment, space: Space, study: StudyFile | None = None) -> None:
+        """`study`: in place of the one in `folder`, for a search that is replayed rather than run."""
         from optuna.trial import TrialState
 
         self.experiment, self.space = experiment, space
-        self._study = StudyFile(folder)
+        self._study = StudyFile(folder) if study is None else study
         self._signs = [1.0 if METRICS[name].direction == "maximize" else -1.0 for name in experiment.metric]
         self._grid = space.grid_points() if experiment.sampler == "grid" else []
         self._trials: dict[int, FrozenTrial] = {t.number: t for t in self._study.trials()}

@@ -72,7 +72,7 @@ def test_a_browser_that_is_there_is_left_alone(checkout: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-@pytest.mark.parametrize("target", ["demo", "test", "lint", "docs", "install"])
+@pytest.mark.parametrize("target", ["demo", "test", "lint", "docs", "tables", "bench-search", "install"])
 def test_every_target_sets_up_first_and_once(checkout: Path, target: str) -> None:
     fresh = call(checkout, "make", "-n", target).stdout
     assert fresh.index("scripts/install.sh") >= 0

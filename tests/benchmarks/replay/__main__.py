@@ -1,0 +1,97 @@
+"""`python -m tests.benchmarks.replay`; see the package."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from fedtune.machine import resources
+from search_spaces import files
+from search_spaces.errors import UserError
+from tests.benchmarks.measure import OUT, ROOT
+from tests.benchmarks.replay import bench, page
+from tests.benchmarks.replay.searchers import PEERS, SEARCHERS, SLOW
+from tests.benchmarks.results import machine
+from tests.benchmarks.tables.lines import RECORDED
+from tests.benchmarks.tables.specs import SPECS
+
+RESULTS = OUT / "search-quality.json"
+DOCS = ROOT / "docs" / "search-quality.json"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.replay")
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="replay, print a table of searchers × tables, and make the page in bench/")
+    run.add_argument("--tables", nargs="+", default=[], metavar="NAME", help="these only; a shuffled one in quotes")
+    run.add_argument("--searchers", nargs="+", default=[], metavar="NAME", help="these only")
+    run.add_argument("--slow", action="store_true", help=f"also {', '.join(SLOW)}: a minute per repetition")
+    run.add_argument("--peers", action="store_true", help=f"also {', '.join(PEERS)}: up to a minute per repetition")
+    run.add_argument("--repetitions", type=int, default=100)
+    run.add_argument("--clocks", type=int, default=20, help="repetitions on 8 and 32 slots")
+    run.add_argument("--processes", type=int, default=resources.cores())
+    run.add_argument("--folder", type=Path, default=RECORDED, help="where the tables are")
+    commands.add_parser("record", help="make docs/search-quality.md from the results, beside a copy of them")
+    making = commands.add_parser("page", help="make docs/search-quality.md from docs/search-quality.json")
+    making.add_argument("--check", action="store_true", help="only say whether it is what that gives")
+    chosen = parser.parse_args()
+    try:
+        if chosen.command == "run":
+            return measured(chosen)
+    except UserError as error:
+        print(*error.problems, sep="\n", file=sys.stderr)
+        return 2
+    if chosen.command == "record":
+        if not RESULTS.exists():
+            print("There are no results yet. Measure with `make bench-search`.", file=sys.stderr)
+            return 2
+        files.replace(DOCS, RESULTS.read_bytes())
+    return made(DOCS, check=chosen.command == "page" and chosen.check)
+
+
+def measured(chosen: argparse.Namespace) -> int:
+    """Replays what was asked for."""
+    left_out = (() if chosen.slow else SLOW) + (() if chosen.peers else PEERS)
+    searchers = chosen.searchers or [name for name in SEARCHERS if name not in left_out]
+    unknown = [name for name in searchers if name not in SEARCHERS]
+    if unknown:
+        raise UserError(f"{unknown[0]} is no searcher; there are {', '.join(SEARCHERS)}.")
+    tables = bench.tables(chosen.folder, chosen.tables)
+    if not tables:
+        raise UserError(f"There is no such table in {chosen.folder}. Record one with `make tables`.")
+    found: dict[str, Any] = bench.measure(
+        tables,
+        searchers,
+        repetitions=chosen.repetitions,
+        clocks=chosen.clocks,
+        processes=chosen.processes,
+    )
+    found |= {
+        "machine": machine(),
+        "processes": chosen.processes,
+        "unrecorded": [name for name in SPECS if name not in tables],
+    }
+    OUT.mkdir(parents=True, exist_ok=True)
+    files.replace(RESULTS, json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    print(page.terminal(found))
+    return made(RESULTS, check=False)
+
+
+def made(results: Path, *, check: bool) -> int:
+    """Makes the page beside its results, or says whether it is what they give."""
+    text = page.markdown(json.loads(results.read_text(encoding="utf-8")))
+    path = results.with_suffix(".md")
+    if check and (not path.exists() or path.read_text(encoding="utf-8") != text):
+        print(f"{path} is not what {results.name} gives. Make it with `… replay page`.", file=sys.stderr)
+        return 1
+    if not check:
+        files.replace(path, text)
+        print(path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

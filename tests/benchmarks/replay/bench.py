@@ -1,0 +1,199 @@
+"""The benchmark: every searcher on every table, many repetitions, and what came of it as plain data."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis import curve_table
+from analysis.curve_table import CurveTable
+from tests.benchmarks.measure import say
+from tests.benchmarks.replay.measures import Interval, Judged, judge, over, rounds_to, share
+from tests.benchmarks.replay.searcher import Impossible, Setting
+from tests.benchmarks.replay.searchers import SEARCHERS
+from tests.benchmarks.replay.simulator import Simulation
+from tests.benchmarks.replay.surrogate import Surrogate
+from tests.benchmarks.replay.table import Recorded, Shuffled, Table
+
+#: Budgets, in whole federations of one seed: each about one and a half times the one before.
+BUDGETS = (3, 5, 8, 12, 18, 27, 40)
+#: Slots on which the regret is measured (the cores of the demo's machine), and those whose clocks are compared.
+SLOTS, CLOCKS = 2, (2, 8, 32)
+#: What the regret is to reach, in units of the metric: one point of accuracy.
+GOAL = 0.01
+#: Seconds between two lines of progress.
+PACE = 10.0
+
+
+@dataclass(frozen=True)
+class Task:
+    """One repetition of one searcher on one table."""
+
+    table: str
+    searcher: str
+    repetition: int
+    slots: int
+    budgets: tuple[int, ...]
+
+
+def tables(folder: Path, names: Sequence[str] = ()) -> dict[str, Table]:
+    """What there is to replay on: of every recorded table its cells, where they are a whole grid, else a model of it;
+    and the first one shuffled."""
+    found: dict[str, Table] = {}
+    paths = sorted(folder.glob("*.npz"))
+    for place, path in enumerate(paths):
+        recorded = curve_table.load(path)
+        several: list[Table] = []
+        if not names or recorded.card["name"] in names:
+            several.append(Recorded(recorded) if is_grid(recorded) else Surrogate(recorded))
+        shuffled = Shuffled(recorded)
+        if place == 0 and (not names or shuffled.name in names):
+            several.append(shuffled)
+        found |= {table.name: table for table in several}
+    return found
+
+
+def is_grid(table: CurveTable) -> bool:
+    """Whether the table's configurations are all the cells of its space's grid."""
+    dimensions = [dimension for _, dimension in table.space.dimensions()]
+    if any(d.grid is None and d.parameter.kind in ("real", "integer") for d in dimensions):
+        return False
+    cells = {tuple(sorted(cell.items())) for cell in table.space.grid_points()}
+    return cells == {tuple(sorted(values.items())) for values in table.configurations}
+
+
+def replay(table: Table, task: Task) -> list[Judged]:
+    """One repetition, judged at every budget. Raises `Impossible`."""
+    episode = table.episode(task.repetition)
+    setting = Setting(table.space, table.rounds, episode.seeds, task.repetition, task.slots, episode.truth_curve)
+    searcher = SEARCHERS[task.searcher](setting)
+    budgets = [table.rounds * b for b in task.budgets]
+    return [judge(episode, s) for s in Simulation(episode, searcher, slots=task.slots, budgets=budgets).run()]
+
+
+_TABLES: dict[str, Table] = {}
+
+
+def _prepare(given: dict[str, Table]) -> None:
+    """A process that replays has the tables and one thread, and ends with the process that started it."""
+    import threadpoolctl
+
+    threadpoolctl.threadpool_limits(1)
+    _TABLES.update(given)
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
+
+
+def _work(task: Task) -> list[Judged] | str:
+    try:
+        return replay(_TABLES[task.table], task)
+    except Impossible as reason:
+        return str(reason)
+
+
+def measure(
+    given: dict[str, Table], searchers: Sequence[str], *, repetitions: int, clocks: int, processes: int
+) -> dict[str, Any]:
+    """All tasks, and what they found. `clocks`: repetitions on other numbers of slots."""
+    tasks = [*_tasks(given, searchers, repetitions, clocks)]
+    found: dict[tuple[str, str, int], list[list[Judged]]] = defaultdict(list)
+    impossible: dict[tuple[str, str], str] = {}
+    started = told = time.monotonic()
+    with ProcessPoolExecutor(
+        processes, mp_context=get_context("spawn"), initializer=_prepare, initargs=(given,)
+    ) as pool:
+        for done, (task, result) in enumerate(zip(tasks, pool.map(_work, tasks), strict=True), start=1):
+            if isinstance(result, str):
+                impossible[task.table, task.searcher] = result
+            else:
+                found[task.table, task.searcher, task.slots].append(result)
+            if time.monotonic() - told > PACE:
+                told = time.monotonic()
+                say(f"  {done} of {len(tasks)} replays, {told - started:.0f} s: {task.searcher} on {task.table}")
+    return {
+        "repetitions": repetitions,
+        "slots": SLOTS,
+        "budgets": list(BUDGETS),
+        "goal": GOAL,
+        "seconds": round(time.monotonic() - started),
+        "tables": {
+            name: {
+                "text": table.describe(),
+                "rounds": table.rounds,
+                "blind": float(np.median([_blind(table, r) for r in range(repetitions)])),
+                "searchers": {
+                    searcher: {"impossible": impossible[name, searcher]}
+                    if (name, searcher) in impossible
+                    else summary(table.rounds, {s: found[name, searcher, s] for s in CLOCKS})
+                    for searcher in searchers
+                },
+            }
+            for name, table in given.items()
+        },
+    }
+
+
+def _tasks(given: Mapping[str, Table], searchers: Sequence[str], repetitions: int, clocks: int) -> Iterator[Task]:
+    for table in given:
+        for searcher in searchers:
+            for slots in CLOCKS:
+                for repetition in range(repetitions if slots == SLOTS else min(clocks, repetitions)):
+                    yield Task(table, searcher, repetition, slots, BUDGETS)
+
+
+def _blind(table: Table, repetition: int) -> float:
+    episode = table.episode(repetition)
+    return episode.best - episode.blind
+
+
+def summary(rounds: int, found: Mapping[int, Sequence[Sequence[Judged]]]) -> dict[str, Any]:
+    """What a searcher's repetitions on a table say. `found`: by slots, repetitions, each judged at every budget."""
+    main = found[SLOTS]
+    at = [[repetition[place] for repetition in main] for place in range(len(BUDGETS))]
+    budgets = [
+        {
+            "budget": column[0].budget,
+            "regret": as_data(over([j.regret for j in column], np.median)),
+            "searching": as_data(over([j.searching for j in column], np.median)),
+            "curse": as_data(over([j.curse for j in column], np.mean)),
+            "covered": as_data(share([j.covered for j in column])),
+        }
+        for column in at
+    ]
+    return {
+        "n": len(main),
+        "budgets": budgets,
+        "rounds_to_goal": rounds_to([(b["budget"], b["regret"]["value"]) for b in budgets], GOAL),
+        "clocks": {
+            str(slots): {
+                "seconds": as_data(over([judged[-1].seconds for judged in several], np.median)),
+                "regret": as_data(over([judged[-1].regret for judged in several], np.median)),
+            }
+            for slots, several in found.items()
+            if several
+        },
+    }
+
+
+def as_data(interval: Interval) -> dict[str, Any]:
+    """An interval as JSON has it: None for what could not be measured."""
+    return {
+        key: None if isinstance(v, float) and not math.isfinite(v) else v if isinstance(v, int) else round(v, 6)
+        for key, v in asdict(interval).items()
+    }

@@ -1,0 +1,155 @@
+"""docs/search-quality.md from the figures in docs/search-quality.json; nothing on the page is written by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tests.benchmarks.page import table
+
+HEAD = """# Quality of searches
+
+Made by `python -m tests.benchmarks.replay record` from `docs/search-quality.json`; measured by `make bench-search`. Nothing is
+trained: searches are replayed on recorded learning curves (`tests/benchmarks/tables`), so every searcher is repeated often.
+
+**Regret** is how far the winner's mean test metric over seeds that the search never saw lies below that of the best
+configuration there is, in points (hundredths of the metric). Medians over repetitions, with the interval that holds the median
+with a probability of 90 %. Budgets are counted in seed-rounds: rounds of single federations over all trials, here as multiples
+of a whole federation. **Winner's curse** is the search's own estimate of its winner minus the winner's mean validation metric
+over those seeds, in points, a mean. **Coverage** is how often the 90 % interval that a searcher states holds that mean.
+
+| searcher | what it does |
+|---|---|
+| `random-k`, `grid-k` | configurations at random or from the grid, each to its end over k seeds; the highest mean wins |
+| `fedtune-k` | `fedtune search --seeds k` as it stands: TPE and asynchronous successive halving, its own code without Ray |
+| `optuna-…` | Optuna's TPE or Gaussian process, with its median, successive-halving or Hyperband pruner; one seed |
+| `ray-tune-optuna` | Ray Tune's OptunaSearch and its ASHA; one seed |
+| `syne-tune-…` | Syne Tune's ASHA with its random, KDE, BORE or conformal quantile regression searcher; one seed |
+| `smac-race`, `smac-hyperband` | SMAC3's facade for noisy functions (up to five seeds each), and its multi-fidelity facade; `make bench-search-peers` |
+| `oracle-…` | the same proposals, told the test metric's true mean in place of noisy values: what is left without noise; as it estimates a test metric, its "curse" is the difference between test and validation |
+"""
+
+CHECK = """
+```sh
+python -m tests.benchmarks.replay page --check
+```
+"""
+
+
+def markdown(found: Mapping[str, Any]) -> str:
+    """The page's text."""
+    parts = [HEAD, CHECK.lstrip(), _made(found), _regret(found), _to_goal(found)]
+    parts += [_section(found, name) for name in found["tables"]]
+    parts.append(_missing(found))
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _made(found: Mapping[str, Any]) -> str:
+    m = found["machine"]
+    return (
+        f"{found['repetitions']} repetitions, {found['slots']} slots, {found['seconds']} s with {found['processes']} "
+        f"process{'es' * (found['processes'] != 1)} on {m['processor']}, {m['date']}, revision {m['revision']}.\n"
+    )
+
+
+def _searchers(found: Mapping[str, Any]) -> list[str]:
+    return list(dict.fromkeys(name for entry in found["tables"].values() for name in entry["searchers"]))
+
+
+def _regret(found: Mapping[str, Any]) -> str:
+    place = len(found["budgets"]) // 2
+    tables = found["tables"]
+    rows: list[Sequence[Any]] = [
+        ["a blind choice", *(f"{100 * entry['blind']:.1f}" for entry in tables.values())],
+    ]
+    rows += [
+        [f"`{searcher}`", *(_cell(entry["searchers"].get(searcher), place) for entry in tables.values())]
+        for searcher in _searchers(found)
+    ]
+    return (
+        f"## Regret after {found['budgets'][place]} federations' rounds\n\n"
+        + table(["searcher", *tables], rows)
+        + "\nA dash: not possible on that table, see below.\n"
+    )
+
+
+def _cell(entry: Mapping[str, Any] | None, place: int) -> str:
+    return "–" if entry is None or "impossible" in entry else points(entry["budgets"][place]["regret"])
+
+
+def points(interval: Mapping[str, Any], digits: int = 1) -> str:
+    """`2.1 (1.5 to 2.8)`, in hundredths."""
+    if interval["value"] is None:
+        return "–"
+    value, low, high = (f"{100 * interval[key] + 0.0:.{digits}f}" for key in ("value", "low", "high"))
+    return f"{value} ({low} to {high})"
+
+
+def _to_goal(found: Mapping[str, Any]) -> str:
+    rows: list[Sequence[Any]] = []
+    for searcher in _searchers(found):
+        cells = []
+        for entry in found["tables"].values():
+            one = entry["searchers"].get(searcher)
+            reached = None if one is None or "impossible" in one else one["rounds_to_goal"]
+            cells.append("not reached" if reached is None else str(reached))
+        rows.append([f"`{searcher}`", *cells])
+    return f"## Seed-rounds until the median regret stays at {100 * found['goal']:g} point or below\n\n" + table(
+        ["searcher", *found["tables"]], rows
+    )
+
+
+def _section(found: Mapping[str, Any], name: str) -> str:
+    entry = found["tables"][name]
+    possible = {s: e for s, e in entry["searchers"].items() if "impossible" not in e}
+    budgets = [f"{b} ({b * entry['rounds']})" for b in found["budgets"]]
+    regret = [[f"`{s}`", *(points(b["regret"]) for b in e["budgets"])] for s, e in possible.items()]
+    last = [
+        [
+            f"`{s}`",
+            points(e["budgets"][-1]["regret"]),
+            points(e["budgets"][-1]["searching"]),
+            points(e["budgets"][-1]["curse"]),
+            _share(e["budgets"][-1]["covered"]),
+            *(_clock(e["clocks"].get(slots)) for slots in ("2", "8", "32")),
+        ]
+        for s, e in possible.items()
+    ]
+    columns = ["searcher", "regret", "of that, never tried a better one", "winner's curse", "coverage"]
+    columns += [f"minutes on {slots} slots: regret" for slots in (2, 8, 32)]
+    dashes = [f"`{s}`: {e['impossible']}." for s, e in entry["searchers"].items() if "impossible" in e]
+    return "\n".join(
+        [
+            f"## {name}\n",
+            entry["text"] + "\n",
+            "Regret by budget, in federations (in seed-rounds):\n",
+            table(["searcher", *budgets], regret),
+            f"After {found['budgets'][-1]} federations' rounds:\n",
+            table(columns, last),
+            *(f"{line}\n" for line in dashes),
+        ]
+    )
+
+
+def _share(interval: Mapping[str, Any]) -> str:
+    return "–" if interval["value"] is None else f"{points(interval, digits=0)} %"
+
+
+def _clock(entry: Mapping[str, Any] | None) -> str:
+    if entry is None:
+        return "–"
+    return f"{entry['seconds']['value'] / 60:.1f}: {100 * entry['regret']['value'] + 0.0:.1f}"
+
+
+def _missing(found: Mapping[str, Any]) -> str:
+    from tests.benchmarks.replay.searchers import SEARCHERS
+
+    there = _searchers(found)
+    lines = [f"- `{name}`: not replayed this time." for name in SEARCHERS if name not in there]
+    lines += [f"- The table `{name}`: not recorded yet." for name in found["unrecorded"]]
+    return "## What is missing\n\n" + "\n".join(lines) + "\n" if lines else ""
+
+
+def terminal(found: Mapping[str, Any]) -> str:
+    """The first table for a screen."""
+    return _regret(found).replace("`", "")

@@ -1,0 +1,116 @@
+"""fedtune's own search, driven without Ray: its queue, sampler and early stopping, as they stand in `fedtune.trials`.
+
+What is replaced is what a replay has no use for: the study's file on the disk (a study in memory), the processes that
+simulate (the replay), and Ray, which only places trials. A trial ends as `trainables.tune.Trial` ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedtune.record.experiment import Experiment
+from fedtune.record.study import StudyFile, quiet_optuna
+from fedtune.trials.early_stopping import Rule, default_grace
+from fedtune.trials.queue import TrialQueue
+from search_spaces.parameter import Value
+from search_spaces.space import Space
+from tests.benchmarks.replay.searcher import Floats, Impossible, Setting, Verdict
+from tests.benchmarks.replay.trials import Trials
+from trainables.tune import Ending
+from trainables.worker.trial_values import TrialValues, means
+
+#: A metric that is maximised; the replay's values are turned so that larger is better.
+METRIC = "val_global_accuracy"
+
+
+class StudyInMemory(StudyFile):
+    """The study of a run, in memory."""
+
+    def __init__(self) -> None:
+        import optuna
+
+        self._trial_ids: dict[int, int] = {}
+        self._storage: Any = optuna.storages.InMemoryStorage()
+        with quiet_optuna():
+            self.study = optuna.create_study(storage=self._storage, direction="maximize", study_name="replay")
+        self._id = self._storage.get_study_id_from_name("replay")
+
+    def end(self, number: int, state: Any, values: Any) -> None:
+        self.study.tell(number, values=values, state=state)
+
+    def close(self) -> None:
+        pass
+
+
+class Present(Trials):
+    """The search that `fedtune search --seeds K` runs, with its defaults: TPE, asynchronous successive halving."""
+
+    def __init__(self, setting: Setting, *, each: int, **changes: Any) -> None:
+        if each > setting.seeds:
+            raise Impossible(f"{each} seeds each, and the table has {setting.seeds} for the search")
+        self.experiment = experiment(setting, each, **changes)
+        at_once = min(setting.slots, self.experiment.lag) if self.experiment.looks_back else setting.slots
+        super().__init__(setting.rounds, tuple(range(each)), at_once)
+        self.queue = TrialQueue(Path(), self.experiment, setting.space, StudyInMemory())
+        self._rules: dict[int, Rule] = {}
+        self._measured: dict[int, TrialValues] = {}
+
+    def propose(self) -> tuple[int, Mapping[str, Value]] | None:
+        found = self.queue.propose()
+        if found is None:
+            return None
+        self._rules[found.number] = found.rule
+        self._measured[found.number] = TrialValues((METRIC,), (1,))
+        return found.number, found.values
+
+    def after_round(self, number: int, round_: int, curves: Floats) -> bool:
+        rows = [{"round": round_, "seed": seed, METRIC: float(curves[seed, -1])} for seed in self.seeds]
+        measured = self._measured[number]
+        measured.add(rows)
+        self.queue.report(number, round_, measured.curve.get(round_))
+        reason = self._reason(number, round_, rows)
+        if reason is None:
+            return True
+        self.queue.finish(number, Ending(reason, round_, None, measured.curve, means(measured.rows)))
+        del self._rules[number], self._measured[number]
+        return False
+
+    def _reason(self, number: int, round_: int, rows: list[dict[str, Any]]) -> str | None:
+        """Why the trial ends after this round, in the order in which a trial asks."""
+        if self._measured[number].broken(rows) is not None:
+            return "diverged"
+        if round_ >= self.rounds:
+            return "completed"
+        return "scheduler" if self._rules[number].stops(round_, self._measured[number].signed) else None
+
+    def winner(self) -> Verdict | None:
+        """The completed trial with the highest value, as `analysis.runs.Run.best` has it; no interval is stated."""
+        done = [trial for trial in self.queue.trials() if trial.state.name == "COMPLETE"]
+        if not done:
+            return None
+        best = max(done, key=lambda trial: (trial.values[0], -trial.number))
+        return Verdict(self.queue.space.values(best.params), float(best.values[0]))
+
+
+def experiment(setting: Setting, each: int, **changes: Any) -> Experiment:
+    """The frozen request of such a search, with more trials than any budget allows."""
+    space: Space = setting.space
+    fields: dict[str, Any] = {
+        "name": "replay",
+        "kind": "search",
+        "method": space.method,
+        "space": space.name,
+        "profile": "small",
+        "values": {},
+        "metric": (METRIC,),
+        "select_on": "validation",
+        "trials": 1_000_000,
+        "rounds": setting.rounds,
+        "seed": setting.seed,
+        "seeds": tuple(range(each)),
+        "sampler": "tpe",
+        "scheduler": "asha",
+    }
+    fields |= {"reduction_factor": 3, "grace": default_grace(setting.rounds, 3)}
+    return Experiment(**fields | changes)

@@ -1,0 +1,62 @@
+"""fedtune's search as the replay benchmark drives it is the search that Ray runs: same proposals, stops and values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedtune.api.search import Result
+from fedtune.record.study import StudyFile
+from search_spaces.parameter import Value
+from tests.benchmarks.replay.searcher import Floats, Setting
+from tests.benchmarks.replay.searchers.present import Present
+from tests.benchmarks.replay.simulator import Simulation
+from tests.fedtune.conftest import space
+from tests.fedtune.fake import Fake
+
+ROUNDS = 9
+
+
+class Faked:
+    """An episode that answers what the fake simulation measures."""
+
+    seeds, best, blind = 2, 1.0, 0.5
+
+    def curve(self, values: Mapping[str, Value], seed: int) -> Floats:
+        fake = Fake("fedavg", dict(values) | {"rounds": ROUNDS}, (seed,))
+        return np.array([fake.step()[0]["val_global_accuracy"] for _ in range(ROUNDS)])
+
+    def seconds(self, values: Mapping[str, Value], seed: int) -> float:
+        return 1.0 + float(values["alpha"])  # trials overtake one another
+
+    def truth_curve(self, values: Mapping[str, Value]) -> Floats:
+        return self.curve(values, 0)
+
+    def expected(self, values: Mapping[str, Value]) -> float:
+        return float(self.curve(values, 0)[-1])
+
+
+def facts(trial: Any) -> list[Any]:
+    return [trial.number, trial.state.name, trial.values, trial.params, trial.intermediate_values]
+
+
+@pytest.mark.parametrize("sampler", ["tpe", pytest.param("gp", marks=pytest.mark.slow)])
+def test_a_replayed_search_is_the_one_that_ray_runs(conduct: Callable[..., Result], sampler: str) -> None:
+    ran = conduct("ran", sampler=sampler, trials=16, seeds=(0, 1), concurrency=2)
+    study = StudyFile(ran.folder)
+    real = [facts(trial) for trial in study.trials()]
+    study.close()
+    episode = Faked()
+    for slots in (1, 3):
+        setting = Setting(space(), ROUNDS, 2, 0, slots, episode.truth_curve)
+        replayed = Present(setting, each=2, sampler=sampler, trials=16, grace=1)
+        simulation = Simulation(episode, replayed, slots=slots, budgets=[100 * ROUNDS])
+        verdict = simulation.run()[0].verdict
+        assert [facts(trial) for trial in replayed.queue.trials()] == real
+        assert simulation.spent == 2 * sum(len(trial.intermediate_values) for trial in replayed.queue.trials())
+        assert ran.best is not None and verdict is not None
+        assert verdict.values == ran.best.params and verdict.estimate == ran.best.values["val_global_accuracy"]
+    assert {state for _, state, *_ in real} == {"COMPLETE", "PRUNED"}, "some were stopped early"

@@ -1,0 +1,498 @@
+"""Replaying searches: measures whose values are known in closed form, slots and budgets, and the page made of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import math
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from analysis.curve_table import CurveTable, save
+from search_spaces.dimension import Dimension
+from search_spaces.parameter import Parameter, Value
+from search_spaces.space import Space
+from tests.benchmarks.replay import __main__ as command
+from tests.benchmarks.replay import bench, page
+from tests.benchmarks.replay.measures import judge, over, rounds_to, share
+from tests.benchmarks.replay.peer import Peer
+from tests.benchmarks.replay.searcher import LEVEL, Floats, Impossible, Job, Result, Setting, Verdict
+from tests.benchmarks.replay.searchers import PEERS, SEARCHERS, SLOW, plain
+from tests.benchmarks.replay.searchers.oracle import Told
+from tests.benchmarks.replay.simulator import Simulation, Snapshot
+from tests.benchmarks.replay.surrogate import Surrogate, measure_noise
+from tests.benchmarks.replay.table import Recorded, Shuffled, held_out
+from tests.benchmarks.tables.specs import SPECS
+
+ROUNDS = 4
+#: Standard errors by which a mean over repetitions may lie from its expectation.
+ERRORS = 4.0
+
+
+def line(cells: int = 10) -> Space:
+    """One parameter with a grid of `cells` values 0, 1, 2 …; every cell has an equal part of the interval."""
+    low, high = -0.5, cells - 0.5
+    x = Parameter("x", "real", 0.0, "", low=low, high=high)
+    return Space("line", "toy", {"x": Dimension(x, low, high, grid=tuple(float(n) for n in range(cells)))})
+
+
+def recorded(values: Floats, name: str = "line", **card: Any) -> CurveTable:
+    """A table over `line` whose curves rise evenly to `values` (configurations, seeds)."""
+    space = line(len(values))
+    curves = values[:, :, None] * np.arange(1, ROUNDS + 1) / ROUNDS
+    details = {"name": name, "method": "toy", "space": space.to_json(), "settings": {}, "dataset": "none"}
+    details |= {"metric": {"validation": "val_a", "test": "a"}, "direction": "maximize", "how": "", "made": []} | card
+    seconds = np.ones(values.shape, dtype=np.float32)
+    points = tuple({"x": float(n)} for n in range(len(values)))
+    return CurveTable(details, points, tuple(range(values.shape[1])), curves, curves.copy(), seconds)
+
+
+class Known:
+    """An episode with endless seeds: a configuration's mean is `means(x)`, one seed's noise is normal."""
+
+    seeds = 1000
+
+    def __init__(self, repetition: int, means: Any = lambda x: 0.5, sigma: float = 0.1) -> None:
+        self.repetition, self.means, self.sigma = repetition, means, sigma
+        self.best, self.blind = 0.5, 0.5
+
+    def curve(self, values: Mapping[str, Value], seed: int) -> Floats:
+        rng = np.random.default_rng([self.repetition, seed, int(1e9 * (float(values["x"]) + 1))])
+        found: Floats = self.truth_curve(values) + self.sigma * rng.standard_normal() * np.arange(1, 5) / 4
+        return found
+
+    def seconds(self, values: Mapping[str, Value], seed: int) -> float:
+        return 1.0
+
+    def truth_curve(self, values: Mapping[str, Value]) -> Floats:
+        return np.full(ROUNDS, float(self.means(values["x"])))
+
+    def expected(self, values: Mapping[str, Value]) -> float:
+        return float(self.means(values["x"]))
+
+
+def setting(episode: Any, repetition: int = 0, slots: int = 1, space: Space | None = None) -> Setting:
+    return Setting(space or line(), ROUNDS, episode.seeds, repetition, slots, episode.truth_curve)
+
+
+def last(episode: Any, searcher: Any, federations: int, slots: int = 1) -> Any:
+    """What the verdict after so many federations' rounds is worth."""
+    budgets = [ROUNDS * federations]
+    return judge(episode, Simulation(episode, searcher, slots=slots, budgets=budgets).run()[0])
+
+
+def near(found: list[float], expected: float) -> None:
+    """Whether a mean lies where it must, by its own standard error; and the error says something."""
+    error = float(np.std(found, ddof=1)) / math.sqrt(len(found))
+    assert abs(float(np.mean(found)) - expected) <= ERRORS * error
+    assert 0 < error < 0.05 * (1 + abs(expected))
+
+
+# -- regret, curse and coverage in closed form -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("federations", [1, 3, 8])
+def test_regret_of_random_search_without_noise(federations: int) -> None:
+    """Ten cells with means 0, 0.1 … 0.9: P(best of n draws ≤ k) = ((k + 1)/10)^n, and the best is always chosen."""
+    table = Recorded(recorded(np.repeat(np.arange(10)[:, None] / 10, 4, axis=1)))
+    found = []
+    for repetition in range(1500):
+        episode = table.episode(repetition)
+        found.append(last(episode, plain.Random(setting(episode, repetition), each=1), federations))
+        assert found[-1].curse == 0 and found[-1].regret == found[-1].searching
+    at_most = [((k + 1) / 10) ** federations for k in range(10)]
+    expected = 0.9 - sum(k / 10 * (p - q) for k, (p, q) in enumerate(zip(at_most, [0.0, *at_most], strict=False)))
+    near([judged.regret for judged in found], expected)
+
+
+def test_the_whole_grid_finds_the_best_and_nothing_is_left() -> None:
+    table = Recorded(recorded(np.repeat(np.arange(10)[:, None] / 10, 8, axis=1)))
+    for repetition, each in itertools.product(range(5), (1, 3, 5)):
+        episode = table.episode(repetition)
+        judged = last(episode, plain.Grid(setting(episode, repetition), each=each), 10 * each)
+        assert (judged.regret, judged.searching, judged.curse) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(("federations", "each"), [(1, 1), (2, 1), (3, 1), (6, 3)])
+def test_the_winners_curse_among_equals(federations: int, each: int) -> None:
+    """The mean of the largest of n standard normal values: 0, 1/√π, 3/(2√π). k seeds make it 1/√k of that."""
+    largest = {1: 0.0, 2: 1 / math.sqrt(math.pi), 3: 1.5 / math.sqrt(math.pi)}[federations // each]
+    found = []
+    for repetition in range(1500):
+        episode = Known(repetition, sigma=0.1)
+        found.append(last(episode, plain.Random(setting(episode, repetition), each=each), federations))
+        assert found[-1].regret == 0, "they are equal"
+    near([judged.curse for judged in found], 0.1 * largest / math.sqrt(each))
+
+
+@pytest.mark.parametrize("of", [1, 4])
+def test_coverage_of_a_t_interval(of: int) -> None:
+    """One configuration: the interval holds in 90 % of repetitions. The best of several: less often."""
+    found = []
+    for repetition in range(1500):
+        episode = Known(repetition)
+        found.append(last(episode, plain.Random(setting(episode, repetition), each=3), 3 * of).covered)
+    held = share(found)
+    error = math.sqrt(LEVEL * (1 - LEVEL) / len(found))
+    assert abs(held.value - LEVEL) <= ERRORS * error if of == 1 else held.value < LEVEL - ERRORS * error
+    assert held.low < held.value < held.high
+
+
+def test_regret_of_choosing_between_two_under_noise() -> None:
+    """Means 0.5 and 0.5 - d; the wrong one is chosen with Φ(-d/(σ√2)), d lost each time. The truth told: never."""
+    d, sigma, found, told = 0.1, 0.1, [], []
+    means = {0.0: 0.5, 1.0: 0.5 - d}
+    for repetition in range(1500):
+        episode = Known(repetition, lambda x: means[float(x)], sigma)
+        two = line(2)
+        found.append(last(episode, plain.Grid(setting(episode, repetition, space=two), each=1), 2))
+        inner = plain.Grid(setting(episode, repetition, space=two), each=1)
+        told.append(last(episode, Told(inner, setting(episode)), 2))
+    near([judged.regret for judged in found], d * norm.cdf(-d / (sigma * math.sqrt(2))))
+    assert {(judged.regret, judged.curse) for judged in told} == {(0.0, 0.0)}
+
+
+def test_a_search_without_a_winner_has_the_regret_of_a_blind_choice() -> None:
+    table = Recorded(recorded(np.repeat(np.arange(10)[:, None] / 10, 4, axis=1)))
+    judged = judge(table.episode(0), Snapshot(3, None, 0.0, None))
+    assert judged.regret == judged.searching == pytest.approx(0.45) and judged.covered is None
+    assert math.isnan(judged.curse)
+
+
+def test_seeds_that_are_held_out_are_never_seen() -> None:
+    """Every seed has a value of its own; what was seen and what is true share none, and together they are all."""
+    values = np.tile(2.0 ** np.arange(8), (10, 1))
+    table = Recorded(recorded(values))
+    dealt = set()
+    for repetition in range(30):
+        episode = table.episode(repetition)
+        seen = sum(float(episode.curve({"x": 0.0}, seed)[-1]) for seed in range(episode.seeds))
+        hidden = held_out(8) * episode.expected({"x": 0.0})
+        assert episode.seeds == 5 and seen + hidden == 255
+        dealt.add(hidden)
+    assert len(dealt) > 10, "they are dealt anew"
+    assert [held_out(n) for n in (3, 4, 5, 8, 12)] == [2, 2, 2, 3, 4]
+    with pytest.raises(ValueError, match="a search needs one"):
+        held_out(2)
+
+
+def test_a_shuffled_table_tells_nothing() -> None:
+    """The best cell is far ahead; shuffled, what is seen of it is what is seen of any, in every round."""
+    values = np.zeros((10, 8))
+    values[7] = 1.0
+    shuffled = Shuffled(recorded(values))
+    seen = np.array([shuffled.episode(r).curve({"x": 7.0}, 0) for r in range(2000)])
+    assert shuffled.episode(0).best == 1.0 and shuffled.episode(0).blind == pytest.approx(0.1)
+    steps = np.arange(1, ROUNDS + 1) / ROUNDS
+    assert np.abs(seen.mean(axis=0) / steps - 0.1).max() <= ERRORS * math.sqrt(0.09 / 2000)
+    assert np.abs(np.corrcoef(seen.T) - np.eye(ROUNDS)).max() <= ERRORS / math.sqrt(2000)
+
+
+def test_a_minimised_metric_is_turned_and_a_diverged_federation_is_the_worst() -> None:
+    values = np.repeat(np.arange(10)[:, None] / 10, 4, axis=1)
+    table = recorded(values, direction="minimize")
+    table.validation[0, :, 2:] = table.test[0, :, 2:] = np.nan
+    episode = Recorded(table).episode(0)
+    assert episode.best == -0.1 and float(episode.truth_curve({"x": 0.0})[-1]) == -0.9
+    assert np.isnan(episode.curve({"x": 0.0}, 0)[-1]), "the search is told that it diverged"
+    searcher = plain.Grid(setting(episode, space=table.space), each=1)
+    assert last(episode, searcher, 10).regret == 0
+
+
+# -- slots and budgets -------------------------------------------------------------------------------------------------
+
+
+class Scripted:
+    """Asks for what it was given, in that order, and remembers what it was told."""
+
+    def __init__(self, *jobs: Job | None) -> None:
+        self.jobs, self.told = list(jobs), []
+
+    def ask(self) -> Job | None:
+        return self.jobs.pop(0) if self.jobs else None
+
+    def tell(self, result: Result) -> None:
+        self.told.append((result.job.trial, result.curves.shape))
+
+    def winner(self) -> Verdict | None:
+        return Verdict({"x": 0.0}, float(len(self.told))) if self.told else None
+
+
+def job(trial: int, until: int, seeds: tuple[int, ...] = (0,)) -> Job:
+    return Job(trial, {"x": float(trial)}, seeds, until)
+
+
+def test_slots_run_side_by_side_and_a_trial_goes_on_for_the_rest() -> None:
+    searcher = Scripted(job(0, 4), job(1, 1), job(1, 2), job(1, 3, (0, 1)))
+    simulation = Simulation(Known(0), searcher, slots=2, budgets=[100])
+    snapshot = simulation.run()[0]
+    # Trial 1: a round, a round, then one of seed 0 and three of seed 1; trial 0 four rounds beside it.
+    assert searcher.told == [(1, (1, 1)), (1, (1, 2)), (0, (1, 4)), (1, (2, 3))]
+    assert simulation.spent == 4 + 1 + 1 + 1 + 3 and simulation.now == snapshot.seconds == 6.0
+
+
+def test_more_slots_cost_the_same_rounds_in_less_time() -> None:
+    def run(slots: int) -> Simulation:
+        searcher = plain.Random(setting(Known(0), slots=slots), each=1)
+        simulation = Simulation(Known(0), searcher, slots=slots, budgets=[ROUNDS * 64])
+        simulation.run()
+        return simulation
+
+    assert [(run(n).spent, run(n).now) for n in (1, 2, 8, 32)] == [(256, 256.0), (256, 128.0), (256, 32.0), (256, 8.0)]
+
+
+def test_a_snapshot_knows_only_what_its_budget_paid_for() -> None:
+    searcher = plain.Random(setting(Known(0)), each=1)
+    simulation = Simulation(Known(0), searcher, slots=1, budgets=[3, 4, 7, 8, 11])
+    found = [snapshot.seconds for snapshot in simulation.run()]
+    assert found == [0.0, 4.0, 4.0, 8.0, 8.0] and simulation.spent == 8, "11 do not suffice for a third federation"
+    assert simulation.snapshots[0].verdict is None and simulation.snapshots[1].verdict is not None
+
+
+def test_a_job_that_asks_for_nothing_new_is_an_error() -> None:
+    with pytest.raises(ValueError, match="nothing new"):
+        Simulation(Known(0), Scripted(job(0, 2), job(0, 2)), slots=1, budgets=[100]).run()
+
+
+# -- searchers ---------------------------------------------------------------------------------------------------------
+
+FAST = [name for name in SEARCHERS if name not in (*SLOW, *PEERS)]
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_a_searcher_repeats_itself_and_its_winner_is_one_it_tried(name: str) -> None:
+    rng = np.random.default_rng(0)
+    table = Recorded(recorded(np.clip(np.arange(10)[:, None] / 10 + rng.normal(0, 0.2, (10, 8)), 0, 1)))
+    task = bench.Task(table.name, name, 3, 2, (3, 12, 20))
+    found = bench.replay(table, task)
+    assert str(found) == str(bench.replay(table, task)) and len(found) == 3
+    assert all(judged.regret >= judged.searching - 1e-12 and judged.searching >= 0 for judged in found)
+    assert str(found) != str(bench.replay(table, bench.Task(table.name, name, 4, 2, (3, 12, 20))))
+    assert math.isfinite(found[-1].curse), "it has a winner by then"
+
+
+def test_what_a_table_does_not_allow_is_said() -> None:
+    table = Recorded(recorded(np.zeros((10, 4))))
+    with pytest.raises(Impossible, match="3 seeds each, and the table has 2"):
+        bench.replay(table, bench.Task(table.name, "random-3", 0, 1, (3,)))
+    many = {f"x{n}": Dimension(Parameter(f"x{n}", "real", 0.0, "", low=0.0, high=1.0), 0.0, 1.0) for n in range(8)}
+    with pytest.raises(Impossible, match="256 cells"):
+        plain.Grid(setting(Known(0), space=Space("wide", "toy", many)), each=1)
+
+
+ARM = """
+import math, sys
+import numpy as np
+from tests.benchmarks.replay.arms.serve import serve
+from tests.benchmarks.replay.searcher import Job, Verdict
+
+class Arm:
+    # Tries the middle of every dimension, once per seed, and says what it has been told.
+    def __init__(self, start):
+        if start["searcher"] == "choosy":
+            raise ValueError(f"{start['seeds']} seeds are not enough for it")
+        self.start, self.asked, self.told = start, 0, []
+        print("noise that is no answer")
+
+    def ask(self):
+        if self.start["searcher"] == "dies":
+            sys.exit("its last words")
+        if self.asked == self.start["seeds"]:
+            return None
+        self.asked += 1
+        flat = {d["name"]: np.float64((d["low"] + d["high"]) / 2) if d["low"] is not None else d["options"][-1]
+                for d in self.start["dimensions"]}
+        return Job(7, flat, (self.asked - 1,), self.start["rounds"])
+
+    def tell(self, result):
+        assert all(d["when"] is None or d["when"][1] in d["name"] for d in self.start["dimensions"])
+        self.told.append((result.job.values, result.curves))
+
+    def winner(self):
+        last = [float(curves[0, -1]) for _, curves in self.told if math.isfinite(curves[0, -1])]
+        return Verdict(self.told[0][0], max(last), 0.25, None) if last else None
+
+serve(Arm)
+"""
+
+
+def peer(name: str, table: Any, seeds: int = 3) -> Peer:
+    given = dataclasses.replace(setting(Known(0), space=table), seeds=seeds)
+    return Peer(given, command=(sys.executable, "-c", ARM), name=name)
+
+
+def test_a_searcher_in_another_process_is_asked_and_told() -> None:
+    space = SPECS["mixed"].space
+    for _ in range(2):  # one process serves one search after the other
+        searcher = peer("patient", space)
+        assert searcher.winner() is None
+        for seed in range(3):
+            asked = searcher.ask()
+            assert asked is not None and (asked.trial, asked.seeds, asked.until) == (7, (seed,), ROUNDS)
+            assert asked.values["method"] == "fedavg" and space.contains(
+                dict(asked.values) | {"local_steps": 40, "batch_size": 64}
+            ), "what belongs to methods that were not chosen is left out"
+            searcher.tell(Result(asked, np.array([[0.1, 0.2, 0.3, [0.4, math.nan, 0.6][seed]]])))
+        assert searcher.ask() is None
+        assert searcher.winner() == Verdict(asked.values, 0.6, 0.25, None), "and NaN was told as NaN"
+
+
+def test_a_peer_that_is_not_there_or_not_able_or_ends_is_told_apart() -> None:
+    with pytest.raises(Impossible, match="make bench-search-peers"):
+        Peer(setting(Known(0)), command=("/nowhere/python",), name="any")
+    with pytest.raises(Impossible, match="3 seeds are not enough"):
+        peer("choosy", line())
+    with pytest.raises(RuntimeError, match="its last words"):
+        peer("dies", line()).ask()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PEERS)
+def test_a_peer_searches_where_it_is_installed(name: str) -> None:
+    rng = np.random.default_rng(0)
+    table = Recorded(recorded(np.clip(np.arange(10)[:, None] / 10 + rng.normal(0, 0.1, (10, 8)), 0, 1)))
+    task = bench.Task(table.name, name, 3, 2, (3, 12))
+    try:
+        found = bench.replay(table, task)
+    except Impossible as reason:
+        pytest.skip(str(reason))
+    assert str(found) == str(bench.replay(table, task)) and math.isfinite(found[-1].curse)
+
+
+# -- the model of a continuous space -----------------------------------------------------------------------------------
+
+
+def smooth(configurations: int = 40, seeds: int = 8, sigma: float = 0.05) -> tuple[CurveTable, Floats]:
+    """A table whose means are a parabola with its top of 0.8 at x = 0.3, and whose noise is half shared."""
+    rng = np.random.default_rng(1)
+    x = Parameter("x", "real", 0.0, "", low=0.0, high=1.0)
+    space = Space("smooth", "toy", {"x": Dimension(x, 0.0, 1.0)})
+    places = (np.arange(configurations) + 0.5) / configurations
+    means = 0.8 - (places - 0.3) ** 2
+    noise = rng.normal(0, sigma / math.sqrt(2), (1, seeds, 1)) + rng.normal(
+        0, sigma / math.sqrt(2), (configurations, seeds, 1)
+    )
+    curves = (means[:, None, None] + noise) * np.array([0.25, 0.5, 0.75, 1.0])
+    card = dict(recorded(np.zeros((2, 3))).card) | {"space": space.to_json(), "name": "smooth"}
+    points = tuple({"x": float(p)} for p in places)
+    seconds = np.ones((configurations, seeds), dtype=np.float32)
+    return CurveTable(card, points, tuple(range(seeds)), curves, curves.copy(), seconds), means
+
+
+def test_the_model_finds_means_and_noise_of_a_known_space() -> None:
+    table, _ = smooth()
+    model = Surrogate(table)
+    # A mean over 8 seeds has an error of σ/√8 = 0.018, half of its variance shared by all configurations: a shift that
+    # the fit cannot see and that the comparison with the known means does.
+    assert model.best == pytest.approx(0.8, abs=ERRORS * 0.05 / math.sqrt(8))
+    # The mean of (x - 0.3)² over [0, 1]; what seeds share moves both alike, so the rest of their noise is left.
+    assert model.best - model.blind == pytest.approx(0.37 / 3, abs=ERRORS * 0.05 / math.sqrt(2 * 8))
+    assert model.fit.rank > 0.9 and model.fit.explained > 0.8
+    # With so few seeds the variance of what they share is known to a factor of two or so.
+    assert 0.02 < model.fit.noise < 0.1 and 0.15 < model.fit.paired < 0.85 and model.fit.correlation > 0.99
+
+
+def test_the_models_noise_is_that_which_was_measured() -> None:
+    table, _ = smooth()
+    model = Surrogate(table)
+    values = [{"x": 0.2}, {"x": 0.6}]
+    drawn = np.array(
+        [[model.episode(r).curve(v, 0)[-1] - model.at(v)[0][ROUNDS - 1] for v in values] for r in range(3000)]
+    )
+    shared, own = model.noise.shared, model.noise.own
+    sigma = [model.at(v)[1] for v in values]
+    at = ROUNDS - 1
+    for k in range(2):
+        variance = sigma[k] ** 2 * (shared + own)[at, at]
+        assert np.var(drawn[:, k]) == pytest.approx(variance, rel=ERRORS * math.sqrt(2 / 3000))
+        assert abs(drawn[:, k].mean()) <= ERRORS * math.sqrt(variance / 3000)
+    paired = shared[at, at] / (shared + own)[at, at]
+    assert abs(np.corrcoef(drawn.T)[0, 1] - paired) <= ERRORS / math.sqrt(3000)
+    one, other = model.episode(5), model.episode(5)
+    assert np.array_equal(one.curve(values[0], 3), other.curve(values[0], 3)), "the same question, the same answer"
+    assert not np.array_equal(one.curve(values[0], 3), one.curve(values[0], 4))
+
+
+def test_noise_is_divided_into_what_is_shared_and_what_is_not() -> None:
+    rng = np.random.default_rng(2)
+    shared, own = rng.normal(0, 0.3, (1, 400, 2)), rng.normal(0, 0.4, (30, 400, 2))
+    noise = measure_noise(rng.normal(0, 5, (30, 1, 2)) + shared + own)
+    assert np.median(noise.sigma) == pytest.approx(0.5, rel=0.1)
+    assert np.diag(noise.shared) == pytest.approx(np.full(2, 0.36), rel=ERRORS * math.sqrt(2 / 400))
+    assert np.diag(noise.own) == pytest.approx(np.full(2, 0.64), rel=ERRORS * math.sqrt(2 / 400))
+
+
+def test_a_grid_is_replayed_as_recorded_and_other_tables_through_a_model(tmp_path: Path) -> None:
+    save(recorded(np.tile(np.arange(10)[:, None] / 10, (1, 4)), "cells"), tmp_path / "cells.npz")
+    save(smooth(12, 4)[0], tmp_path / "smooth.npz")
+    found = bench.tables(tmp_path)
+    assert {name: type(table) for name, table in found.items()} == {
+        "cells": Recorded,
+        "cells, shuffled": Shuffled,
+        "smooth": Surrogate,
+    }
+    assert [*bench.tables(tmp_path, ["smooth"])] == ["smooth"]
+
+
+# -- statistics and the page -------------------------------------------------------------------------------------------
+
+
+def test_statistics_over_repetitions() -> None:
+    found = over([1.0, 2.0, 3.0, 4.0, 100.0, math.nan], np.median)
+    assert (found.value, found.n) == (3.0, 5) and found.low < 3.0 < found.high
+    held = [over(np.random.default_rng(r).normal(0, 1, 60).tolist(), np.mean) for r in range(400)]
+    rate = np.mean([h.low <= 0 <= h.high for h in held])
+    assert abs(rate - LEVEL) <= ERRORS * math.sqrt(LEVEL * (1 - LEVEL) / 400)
+    assert over([math.nan], np.median).n == 0 and share([None]).n == 0
+    assert share([True, False, None, True]).value == pytest.approx(2 / 3)
+
+
+def test_the_goal_is_reached_where_the_regret_stays_below_it() -> None:
+    assert rounds_to([(10, 0.05), (20, 0.009), (30, 0.02), (40, 0.01), (60, 0.0)], 0.01) == 40
+    assert rounds_to([(10, 0.05), (20, 0.009), (30, 0.02)], 0.01) is None
+
+
+def test_the_command_makes_a_page_of_a_tables_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(recorded(np.tile(np.arange(10)[:, None] / 10, (1, 4)), "cells"), tmp_path / "cells.npz")
+    monkeypatch.setattr(command, "OUT", tmp_path)
+    monkeypatch.setattr(command, "RESULTS", tmp_path / "search-quality.json")
+    monkeypatch.setattr(command, "DOCS", tmp_path / "docs" / "search-quality.json")
+    (tmp_path / "docs").mkdir()
+
+    def call(*words: str) -> int:
+        monkeypatch.setattr("sys.argv", ["replay", *words])
+        return command.main()
+
+    assert call("record") == 2 and "make bench-search" in capsys.readouterr().err
+    asked = ("run", "--folder", str(tmp_path), "--repetitions", "8", "--clocks", "2", "--processes", "1")
+    assert call(*asked, "--searchers", "random-1", "grid-1", "grid-3") == 0
+    out = capsys.readouterr().out
+    assert "Regret after 12 federations" in out and "grid-1" in out
+    text = (tmp_path / "search-quality.md").read_text()
+    assert "| `grid-1` | 0.0 (0.0 to 0.0) |" in text, "the whole grid without noise has no regret"
+    assert "| a blind choice | 45.0 | 45.0 |" in text
+    assert "`grid-3`: 3 seeds each, and the table has 2 for the search." in text
+    assert "The table `fedavg`: not recorded yet." in text and "- `fedtune-1`: not replayed this time." in text
+    assert call("record") == 0 and call("page", "--check") == 0
+    (tmp_path / "docs" / "search-quality.md").write_text(text.replace("45.0", "4.5"))
+    assert call("page", "--check") == 1
+    assert call("run", "--folder", str(tmp_path), "--searchers", "nobody") == 2
+    assert "nobody is no searcher" in capsys.readouterr().err
+    assert call("run", "--folder", str(tmp_path / "docs")) == 2 and "make tables" in capsys.readouterr().err
+
+
+def test_the_page_of_the_docs_is_what_its_figures_give() -> None:
+    if not command.DOCS.exists():
+        pytest.skip("not measured yet")
+    found = json.loads(command.DOCS.read_text(encoding="utf-8"))
+    assert command.DOCS.with_suffix(".md").read_text(encoding="utf-8") == page.markdown(found)
+    assert found["repetitions"] >= 100

@@ -1,0 +1,231 @@
+"""Recording tables: what is declared can be simulated, what ended is kept, an interruption changes nothing."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis import curve_table
+from fedtune.record.experiment import FINAL_SEEDS, MAX_SEED, MAX_SEEDS
+from search_spaces.errors import UserError
+from tests.benchmarks.tables import points
+from tests.benchmarks.tables.lines import RECORDED, Lines, declaration
+from tests.benchmarks.tables.record import Recording, record, simulate
+from tests.benchmarks.tables.specs import SPECS, Spec
+
+ROOT = Path(__file__).resolve().parents[2]
+TOY = Spec("toy", "Toy", (("fedavg", "default"),), 4, 3, 2)
+
+#: A process that simulates nothing: its values tell configuration, seed and round. It dies at the federation that it is
+#: told, and waits before each.
+PRETEND = """
+import json, sys, time
+dies, waits = json.loads(sys.argv[1])
+for line in sys.stdin:
+    place, seed = json.loads(line)
+    if [place, seed] == dies:
+        sys.exit(1)
+    time.sleep(waits)
+    curve = [0.1 * place + 0.01 * (seed % 7) + 0.001 * round_ for round_ in range(2)]
+    print(json.dumps([curve, [v / 2 for v in curve], 1.0]), flush=True)
+"""
+
+
+def pretend(dies: tuple[int, int] | None = None, waits: float = 0.0) -> tuple[str, ...]:
+    return sys.executable, "-c", PRETEND, json.dumps([dies, waits])
+
+
+def keys(configurations: int = 4, seeds: int = 3) -> list[tuple[int, int]]:
+    return [(c, seed) for seed in TOY.seed_numbers[:seeds] for c in range(configurations)]
+
+
+def run(lines: Lines, wanted: list[tuple[int, int]], command: tuple[str, ...], processes: int = 1) -> None:
+    Recording(lines, wanted, time.monotonic() + 60, command).run(processes)
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_every_declared_configuration_can_be_simulated(name: str) -> None:
+    spec = SPECS[name]
+    found = spec.points()
+    assert len(found) == spec.configurations and all(spec.space.contains(values) for values in found)
+    assert len({json.dumps(values, sort_keys=True) for values in found}) == spec.configurations
+    for values in found:
+        method, complete = spec.federation(values)
+        assert method == values.get("method", spec.method) and complete["rounds"] == spec.rounds
+        assert all(complete[key] == value for key, value in values.items() if key != "method")
+    assert spec.space == type(spec.space).from_json(json.loads(json.dumps(spec.space.to_json())))
+
+
+def test_the_tables_are_those_of_the_plan() -> None:
+    assert {name: (s.configurations, s.seeds) for name, s in SPECS.items()} == {
+        "fedavg": (150, 8),
+        "dfrd_alpha_lambda": (30, 12),
+        "dfrd_full": (60, 5),
+        "fedkf": (50, 4),
+        "mixed": (100, 5),
+    }
+    assert {str(values["method"]) for values in SPECS["mixed"].points()} == {"fedavg", "fedprox", "fedgkd", "qffl"}
+
+
+def test_a_tables_seeds_belong_to_no_search_and_to_no_final_run_of_small_seed() -> None:
+    """A search of seed n has n · 1000 + k; tables begin at seed 500,000 of these, which no default and no document has,
+    and end before final runs begin."""
+    for spec in SPECS.values():
+        assert min(spec.seed_numbers) >= 500_000 * MAX_SEEDS and max(spec.seed_numbers) < FINAL_SEEDS
+    assert MAX_SEED < FINAL_SEEDS // MAX_SEEDS
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_a_configuration_is_a_point_of_the_cube_and_back(name: str) -> None:
+    space = SPECS[name].space
+    for values in SPECS[name].points(20) if SPECS[name].draw == "grid" else points.random(space, 100, seed=1):
+        point = points.to_unit(space, values)
+        assert point.shape == (points.coordinates(space),) and ((point >= 0) & (point <= 1)).all()
+        assert points.from_unit(space, point) == pytest.approx(values)
+
+
+@pytest.mark.parametrize("draw", [points.sobol, points.random])
+def test_fewer_configurations_are_the_first_of_more(draw: object) -> None:
+    assert draw(TOY.space, 5) == draw(TOY.space, 150)[:5] != draw(TOY.space, 5, 1)  # type: ignore[operator]
+
+
+def test_sobol_points_cover_every_part_of_every_parameter() -> None:
+    drawn = np.array([points.to_unit(TOY.space, values) for values in points.sobol(TOY.space, 64)])
+    for column in drawn.T:
+        assert (np.histogram(column, bins=8, range=(0, 1))[0] >= 6).all(), "64 points have 8 in every eighth"
+
+
+def test_a_federation_of_a_table_is_that_of_the_engine(toy: Path) -> None:
+    from trainables.simulation.replicates import Replicates
+
+    spec = Spec(
+        "toy",
+        "Toy",
+        (("fedavg", "default"),),
+        2,
+        1,
+        2,
+        values={"dataset": str(toy), "clients": 2, "partition": "iid", "model": "lenet_code", "min_samples": 1},
+    )
+    values = {"lr": 0.05, "local_steps": 5, "batch_size": 16, "momentum": 0.0}
+    found = simulate(spec, values, 3)
+    engine = Replicates("fedavg", spec.federation(values)[1], (3,))
+    rows = [engine.step()[0] for _ in range(2)]
+    assert found.validation == tuple(row["val_global_accuracy"] for row in rows)
+    assert found.test == tuple(row["global_accuracy"] for row in rows) and found.seconds > 0
+    diverging = simulate(spec, values | {"lr": 1e30}, 3)
+    assert np.isnan(diverging.validation[-1]) and len(diverging.validation) == 2
+
+
+def test_whole_seeds_come_first_and_only_they_are_in_the_table(tmp_path: Path) -> None:
+    lines = Lines(TOY, tmp_path, tmp_path)
+    assert lines.write(4) is None
+    with pytest.raises(RuntimeError, match=r"configuration 1, seed 500000001 ended"):
+        run(lines, keys(), pretend(dies=(1, TOY.seed_numbers[1])))
+    assert [*Lines(TOY, tmp_path, tmp_path).curves] == keys()[:5], "what had ended is kept, seed by seed"
+    table = lines.write(4)
+    assert table is not None and table.seeds == TOY.seed_numbers[:1] and len(table.configurations) == 4
+    run(lines, keys(), pretend(), processes=3)
+    found = lines.write(4)
+    assert found is not None and found.seeds == TOY.seed_numbers
+    for c, s, r in np.ndindex(4, 3, 2):
+        assert found.validation[c, s, r] == 0.1 * c + 0.01 * (TOY.seed_numbers[s] % 7) + 0.001 * r
+        assert found.test[c, s, r] == found.validation[c, s, r] / 2
+    stored = curve_table.load(lines.table)
+    assert stored.card["made"][0]["federations"] == 12 and stored.card["made"][0]["seconds"] == 24
+    assert stored.space.name == "default" and list(stored.configurations) == TOY.points()
+
+
+def test_an_interrupted_recording_is_the_whole_one(tmp_path: Path) -> None:
+    whole, parts = Lines(TOY, tmp_path / "a", tmp_path / "a"), Lines(TOY, tmp_path / "b", tmp_path / "b")
+    run(whole, keys(), pretend())
+    whole.write(4)
+    run(parts, keys()[:3], pretend())
+    with parts.path.open("ab") as file:
+        file.write(b'{"configuration": 3, "se')  # a kill while it was written
+    again = Lines(TOY, tmp_path / "b", tmp_path / "b")
+    assert [*again.curves] == keys()[:3]
+    run(again, keys()[:9], pretend())
+    assert again.write(4) is not None
+    again.path.unlink()  # the lines are gone: it goes on from the table, which has two whole seeds
+    last = Lines(TOY, tmp_path / "b", tmp_path / "b")
+    assert [*sorted(last.curves)] == sorted(keys()[:8])
+    run(last, keys(), pretend())
+    last.write(4)
+    assert (tmp_path / "b" / "toy.npz").read_bytes() == (tmp_path / "a" / "toy.npz").read_bytes()
+    made = curve_table.load(last.table).card["made"]
+    assert [entry["federations"] for entry in made] == [8, 4], "said once, whoever recorded it"
+
+
+DRIVER = """
+import sys, time
+from pathlib import Path
+from tests.packaging.test_tables import TOY, keys, pretend
+from tests.benchmarks.tables.lines import Lines
+from tests.benchmarks.tables.record import Recording
+folder = Path(sys.argv[1])
+Recording(Lines(TOY, folder, folder), keys(), time.monotonic() + 60, pretend(waits=0.2)).run(1)
+"""
+
+
+def test_a_kill_loses_the_federation_under_way(tmp_path: Path) -> None:
+    path = tmp_path / "toy.jsonl"
+    process = subprocess.Popen([sys.executable, "-c", DRIVER, str(tmp_path)], cwd=ROOT)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and (not path.exists() or path.read_bytes().count(b"\n") < 4):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    told = path.read_bytes().count(b"\n") - 1
+    kept = [*Lines(TOY, tmp_path, tmp_path).curves]
+    assert 3 <= told < 12 and kept == keys()[:told]
+
+
+def test_more_configurations_take_over_what_fewer_had(tmp_path: Path) -> None:
+    lines = Lines(TOY, tmp_path, tmp_path)
+    run(lines, keys(2, 3), pretend())
+    assert lines.write(2) is not None
+    run(lines, keys(4, 1), pretend())
+    assert len(lines.curves) == 8 and lines.write(4) is None, "the smaller table holds more federations: it stays"
+    assert curve_table.load(lines.table).validation.shape == (2, 3, 2)
+    run(lines, keys(), pretend())
+    assert lines.write(4) is not None and curve_table.load(lines.table).validation.shape == (4, 3, 2)
+
+
+def test_another_declaration_is_not_mixed_in(tmp_path: Path) -> None:
+    Lines(TOY, tmp_path, tmp_path)
+    for other in (
+        Spec("toy", "Toy", (("fedavg", "default"),), 4, 3, 3),
+        Spec("toy", "Toy", (("fedavg", "default"),), 4, 3, 2, values={"omega": 1.0}),
+        Spec("toy", "Toy", (("fedavg", "default"),), 4, 3, 2, draw="random"),
+        Spec("toy", "Toy", (("fedprox", "default"),), 4, 3, 2),
+    ):
+        assert declaration(other) != declaration(TOY)
+        with pytest.raises(UserError, match="another declaration"):
+            Lines(other, tmp_path, tmp_path)
+    more = Spec("toy", "Another title", (("fedavg", "default"),), 8, 9, 2)
+    assert Lines(more, tmp_path, tmp_path).curves == {}, "more of the same is the same table"
+
+
+def test_after_the_deadline_nothing_is_begun(tmp_path: Path) -> None:
+    lines = Lines(TOY, tmp_path, tmp_path)
+    assert record(lines, configurations=4, seeds=3, processes=1, deadline=time.monotonic()) is None
+    assert lines.curves == {}
+
+
+@pytest.mark.parametrize("path", sorted(RECORDED.glob("*.npz")), ids=lambda path: path.stem)
+def test_a_recorded_table_is_one_of_those_declared(path: Path) -> None:
+    table, spec = curve_table.load(path), SPECS[path.stem]
+    assert table.card["settings"]["declaration"] == declaration(spec)
+    assert list(table.configurations) == spec.points(len(table.configurations))
+    assert table.seeds == spec.seed_numbers[: len(table.seeds)] and table.rounds == spec.rounds
+    assert sum(entry["federations"] for entry in table.card["made"]) == table.seconds.size
+    assert np.isfinite(table.validation).mean() > 0.5 and np.isfinite(table.seconds).mean() > 0.5
+    assert path.stat().st_size < 2**20
