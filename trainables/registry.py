@@ -90,7 +90,13 @@ def configured(name: str, values: Mapping[str, object], where: str = "") -> Conf
         if not any(model == "auto" or models.has_batch_norm(model) for model in trained):
             one = " or ".join(dict.fromkeys(trained))
             problems.append(
-                sentence("batch_norm", f"batch for model {one}, which has no batch normalisation", "running", where)
+                sentence(
+                    "batch_norm",
+                    f"batch for model {one}, which has no batch normalisation",
+                    "running",
+                    where,
+                    "Use --set batch_norm=batch.",
+                )
             )
     if problems:
         raise UserError(*problems)
