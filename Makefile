@@ -3,6 +3,7 @@
 # make test-slow   set up, run those that take more than about ten seconds each: kills, resumes, the documents' commands
 # make mutants   set up, make small wrong steps in the code one by one: some test must fail for each; hours on two idle cores
 # make mutants SAMPLE=60   the same for a seeded sample, and for the list of wrong steps that replays must notice; a few minutes
+# make mutants WRITTEN=1   that list alone; two minutes
 # make test-processors   set up, run the tests that depend on rounding as on processors with fewer instructions: AVX2, and then not even AVX; a few minutes each
 # make lint    style, format, types, layers
 # make docs    set up, build the documentation site into site/; a broken link fails
@@ -46,7 +47,7 @@ test-processors: $(INSTALLED)
 # FILES=trainables/methods/dfrd.py tries those of a file, KEEP=--keep again only what survived before the tests changed.
 SEED ?= 14
 mutants: $(INSTALLED)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation run $(if $(SAMPLE),--sample $(SAMPLE) --seed $(SEED)) $(KEEP) $(FILES)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation run $(if $(SAMPLE),--sample $(SAMPLE) --seed $(SEED)) $(if $(WRITTEN),--written) $(KEEP) $(FILES)
 
 lint: $(INSTALLED)
 	@$(BIN)/ruff check .

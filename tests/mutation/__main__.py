@@ -32,7 +32,9 @@ def arguments() -> argparse.Namespace:
     run.add_argument("--budget", type=float, default=BUDGET, help="seconds of tests that are asked about one mutant")
     run.add_argument("--results", type=Path, default=ROOT / ".mutants" / "results.jsonl", help="kept here")
     run.add_argument("--keep", action="store_true", help="take over what was noticed before code or tests changed")
-    run.add_argument("--no-written", action="store_true", help="leave out the mutants written by hand")
+    which = run.add_mutually_exclusive_group()
+    which.add_argument("--no-written", action="store_true", help="leave out the mutants written by hand")
+    which.add_argument("--written", action="store_true", help="try only those")
     return parser.parse_args()
 
 
@@ -83,7 +85,8 @@ def try_all(trials: list[Trial], results: Results, workers: int) -> list[str]:
 def run(options: argparse.Namespace) -> int:
     sources = {file: (ROOT / file).read_text(encoding="utf-8") for file in files()}
     every = [m for file, source in sources.items() for m in operators.mutants(file, source)]
-    named = [m for m in every if not options.files or m.file.startswith(tuple(options.files))]
+    wanted = [] if options.written else every
+    named = [m for m in wanted if not options.files or m.file.startswith(tuple(options.files))]
     made = sampled(named, options.sample, options.seed) if options.sample else named
     by_hand: list[Mutant] = []
     if not options.no_written:
@@ -101,7 +104,7 @@ def run(options: argparse.Namespace) -> int:
         print("These tests fail without a mutant, so what they say of one is worth nothing:\n" + "\n".join(broken))
         return 2
     tried = [Tried(t.mutant, t.source, results.answers[t.mutant.id]) for t in trials if t.mutant]
-    return report(tried, Survivors.read(), every, sampled=bool(options.sample or options.files))
+    return report(tried, Survivors.read(), every, sampled=bool(options.sample or options.files or options.written))
 
 
 def main() -> int:

@@ -81,7 +81,8 @@ def report(tried: Sequence[Tried], survivors: Survivors, existing: Iterable[Muta
     survivor is not listed, or the list is stale."""
     made = [t for t in tried if t.mutant.kind != "written"]
     written = [t for t in tried if t.mutant.kind == "written"]
-    print("\n".join(table(made, survivors)))
+    if made:
+        print("\n".join(table(made, survivors)))
     missed = [t for t in written if not t.noticed]
     print(f"Written by hand: {len(written) - len(missed)} of {len(written)} noticed by their replays.")
     alive = [t for t in made if not t.noticed]
@@ -98,5 +99,6 @@ def report(tried: Sequence[Tried], survivors: Survivors, existing: Iterable[Muta
     if old := stale(made, survivors, existing):
         print("\nStale entries of survivors.toml:\n" + "\n".join(old))
     reached = score(made, survivors)
-    print(f"\n{reached:.1f} % of {len(made)} mutants noticed; {THRESHOLD:.0f} % are asked for.")
+    if made:
+        print(f"\n{reached:.1f} % of {len(made)} mutants noticed; {THRESHOLD:.0f} % are asked for.")
     return int(reached < THRESHOLD or bool(missed) or (not sampled and bool(unlisted or old)))
