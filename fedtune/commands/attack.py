@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from fedtune.commands._options import AsJson, DataDir, Plain, Quiet
+
 EXAMPLES = """\
 # Four images of a run's clients, beside what was rebuilt of them:
 fedtune attack runs/fedavg-final
@@ -51,9 +53,7 @@ def command(
             help="The seed of images, weights and noise.  [default: the run's first seed]", show_default=False
         ),
     ] = None,
-    data_dir: Annotated[
-        str | None, typer.Option(help="The folder that holds the files of downloaded data sets.", show_default=False)
-    ] = None,
+    data_dir: DataDir = None,
     output: Annotated[
         str | None,
         typer.Option(
@@ -63,9 +63,9 @@ def command(
             show_default=False,
         ),
     ] = None,
-    plain: Annotated[bool, typer.Option("--plain", help="Show progress as lines of text, for log files.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    plain: Plain = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Attack what clients upload, and show how much of their images can be rebuilt from it."""
     from fedtune.api.attack import attack, facts

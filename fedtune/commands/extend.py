@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from fedtune.commands._options import AsJson, Plain, Quiet
+
 EXAMPLES = """\
 # Thirty further trials:
 fedtune extend runs/dfrd-alpha_lambda --trials 30
@@ -15,9 +17,9 @@ fedtune extend runs/dfrd-alpha_lambda --trials 30
 def command(
     run: Annotated[str, typer.Argument(help="A run directory.", show_default=False)],
     trials: Annotated[int, typer.Option(help="How many trials to add.", show_default=False)],
-    plain: Annotated[bool, typer.Option("--plain", help="Show progress as lines of text, for log files.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    plain: Plain = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Add trials to a search. The result is the same as if the search had asked for all of them from the start."""
     from fedtune.api.search import extend

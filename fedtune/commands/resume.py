@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from fedtune.commands._options import Address, AsJson, Plain, Quiet
+
 EXAMPLES = """\
 # Go on after Ctrl-C, a crash or a full disk:
 fedtune resume runs/dfrd-alpha_lambda
@@ -31,12 +33,10 @@ def command(
         float | None,
         typer.Option(help="The part of a GPU that each trial has.  [default: as the run began]", show_default=False),
     ] = None,
-    address: Annotated[
-        str | None, typer.Option(help="The address of a running Ray cluster to join.", show_default=False)
-    ] = None,
-    plain: Annotated[bool, typer.Option("--plain", help="Show progress as lines of text, for log files.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    address: Address = None,
+    plain: Plain = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Go on with an interrupted run; every trial continues from its last checkpoint."""
     from fedtune.api.search import resume

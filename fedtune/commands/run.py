@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from fedtune.commands._options import Address, AsJson, DataDir, Plain, Quiet, RunsDir
+
 EXAMPLES = """\
 # A configuration that `fedtune export` kept, on five fresh seeds:
 fedtune run best.yaml --seeds 5
@@ -53,10 +55,8 @@ def command(
             help="The run's name.  [default: the name of the search or method, and -final]", show_default=False
         ),
     ] = None,
-    runs_dir: Annotated[str, typer.Option(help="The folder in which run directories are created.")] = "runs",
-    data_dir: Annotated[
-        str | None, typer.Option(help="The folder that holds the files of downloaded data sets.", show_default=False)
-    ] = None,
+    runs_dir: RunsDir = "runs",
+    data_dir: DataDir = None,
     concurrency: Annotated[
         int | None,
         typer.Option(help="How many seeds are trained at the same time.  [default: one per core]", show_default=False),
@@ -70,12 +70,10 @@ def command(
             help="The part of a GPU that each seed has.  [default: 0.25 where there is a GPU]", show_default=False
         ),
     ] = None,
-    address: Annotated[
-        str | None, typer.Option(help="The address of a running Ray cluster to join.", show_default=False)
-    ] = None,
-    plain: Annotated[bool, typer.Option("--plain", help="Show progress as lines of text, for log files.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    address: Address = None,
+    plain: Plain = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Train one configuration on fresh seeds: an exported one, or a method's own.
 

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from fedtune.commands._options import Address, AsJson, DataDir, Plain, Quiet, RunsDir
+
 EXAMPLES = """\
 # DFRD's α and λ, small, on the embedded digits:
 fedtune search dfrd --space alpha_lambda
@@ -31,9 +33,7 @@ def command(
     dataset: Annotated[
         str | None, typer.Option(help="A data set's name, a folder of images, or an .npz file.", show_default=False)
     ] = None,
-    data_dir: Annotated[
-        str | None, typer.Option(help="The folder that holds the files of downloaded data sets.", show_default=False)
-    ] = None,
+    data_dir: DataDir = None,
     paper: Annotated[
         bool,
         typer.Option("--paper", help="The paper's data set, model, rounds and seeds instead of the small profile."),
@@ -132,19 +132,17 @@ def command(
             "threads each, finish most trials per hour."
         ),
     ] = "fixed",
-    address: Annotated[
-        str | None, typer.Option(help="The address of a running Ray cluster to join.", show_default=False)
-    ] = None,
+    address: Address = None,
     name: Annotated[
         str | None, typer.Option(help="The run's name.  [default: METHOD-SPACE]", show_default=False)
     ] = None,
-    runs_dir: Annotated[str, typer.Option(help="The folder in which run directories are created.")] = "runs",
+    runs_dir: RunsDir = "runs",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the plan and an estimate of its time; create nothing.")
     ] = False,
-    plain: Annotated[bool, typer.Option("--plain", help="Show progress as lines of text, for log files.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    plain: Plain = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Search the hyper-parameters of a method."""
     from fedtune.api.search import carry_out
