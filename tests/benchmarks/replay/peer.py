@@ -29,6 +29,7 @@ from tests.benchmarks.replay.searcher import Impossible, Job, Result, Setting, V
 
 #: Where `scripts/bench_search_peers.sh` installs them.
 ENVIRONMENTS = ROOT / ".venv-peers"
+NOT_INSTALLED = "its environment is not installed; `make bench-search-peers` does it"
 
 
 class Process:
@@ -69,7 +70,7 @@ class Peer:
     def __init__(self, setting: Setting, *, command: tuple[str, ...], name: str) -> None:
         """Raises `Impossible` where the arm is not installed, or says so."""
         if not Path(command[0]).exists():
-            raise Impossible("its environment is not installed; `make bench-search-peers` does it")
+            raise Impossible(NOT_INSTALLED)
         # A process serves one search after the other, as starting one takes seconds.
         if command not in _RUNNING:
             _RUNNING[command] = Process(command)

@@ -52,6 +52,10 @@ class Verdict:
 LEVEL = 0.9
 
 
+class Impossible(Exception):
+    """Raised by a searcher's factory where a setting is not for it: too few seeds, a grid too large."""
+
+
 @dataclass(frozen=True)
 class Setting:
     """What a searcher is given: the space, the rounds of a whole federation, how many seeds there are, its own seed,
@@ -65,6 +69,11 @@ class Setting:
     #: For oracles alone: the mean curve of a configuration over the held-out seeds.
     truth: Callable[[Mapping[str, Value]], Floats]
 
+    def check_seeds(self, each: int) -> None:
+        """Raises `Impossible` where a configuration cannot have `each` seeds."""
+        if each > self.seeds:
+            raise Impossible(f"{each} seeds each, and the table has {self.seeds} for the search")
+
 
 class Searcher(Protocol):
     """`ask` and `tell` in any order that the slots allow. The same setting gives the same search."""
@@ -77,7 +86,3 @@ class Searcher(Protocol):
 
     def winner(self) -> Verdict | None:
         """The winner by what has been told so far; None where nothing could be chosen yet."""
-
-
-class Impossible(Exception):
-    """Raised by a searcher's factory where a setting is not for it: too few seeds, a grid too large."""

@@ -20,8 +20,7 @@ class Fixed:
     """Whole trials of the configurations that `_proposals` gives, in that order."""
 
     def __init__(self, setting: Setting, *, each: int) -> None:
-        if each > setting.seeds:
-            raise Impossible(f"{each} seeds each, and the table has {setting.seeds} for the search")
+        setting.check_seeds(each)
         self.setting, self.each = setting, each
         self._rest = enumerate(self._proposals())
         self._ended: list[tuple[Mapping[str, Value], Floats]] = []

@@ -15,7 +15,7 @@ from fedtune.trials.early_stopping import Rule, default_grace
 from fedtune.trials.queue import TrialQueue
 from search_spaces.parameter import Value
 from search_spaces.space import Space
-from tests.benchmarks.replay.searcher import Floats, Impossible, Setting, Verdict
+from tests.benchmarks.replay.searcher import Floats, Setting, Verdict
 from tests.benchmarks.replay.trials import Trials
 from trainables.tune import Ending
 from trainables.worker.trial_values import TrialValues, means
@@ -47,8 +47,7 @@ class Present(Trials):
     """The search that `fedtune search --seeds K` runs, with its defaults: TPE, asynchronous successive halving."""
 
     def __init__(self, setting: Setting, *, each: int, **changes: Any) -> None:
-        if each > setting.seeds:
-            raise Impossible(f"{each} seeds each, and the table has {setting.seeds} for the search")
+        setting.check_seeds(each)
         self.experiment = experiment(setting, each, **changes)
         at_once = min(setting.slots, self.experiment.lag) if self.experiment.looks_back else setting.slots
         super().__init__(setting.rounds, tuple(range(each)), at_once)
