@@ -6,8 +6,9 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from analysis.estimate import sentences
 from analysis.labels import Labels, number
-from analysis.report.page import Page, command, definition, html_table
+from analysis.report.page import Page, command, definition, escape, html_table
 from analysis.report.values import one_line, shown_path
 from analysis.runs import Run
 from analysis.stats import summarise
@@ -21,7 +22,7 @@ def best(page: Page, run: Run, labels: Labels, prefix: str) -> None:
     measured = _measured(run)
     seeds = len(run.over_seeds(measured[0])) if measured else 0
     over = f"mean{' ± standard deviation' if seeds > 1 else ''} over {seeds} seed{'s' if seeds != 1 else ''}"
-    results = f'<p class="small">Last round, {over}</p>{_results(run, labels, measured)}'
+    results = f'<p class="small">Last round, {over}</p>{_results(run, labels, measured)}{_estimated(run, labels)}'
     settings = _searched(run, run.best, labels) + _fixed(run, run.best)
     columns = f'<div class="two"><div>{settings}</div><div>{results}</div></div>'
     if run.kind == "run":
@@ -98,6 +99,14 @@ def _results(run: Run, labels: Labels, measured: Sequence[str]) -> str:
         value = summarise(list(run.over_seeds(metric).values())).shown(scale, 2 if scale == 100 else 4)
         rows.append((labels.metric(metric, split=True) + selected, value))
     return definition(rows)
+
+
+def _estimated(run: Run, labels: Labels) -> str:
+    """How sure the search is."""
+    if run.estimate is None:
+        return ""
+    said = sentences(run.estimate, lambda value: labels.shown(run.metrics[0], value))
+    return "<h3>How sure that is</h3>" + "".join(f"<p>{escape(line)}</p>" for line in said)
 
 
 def _front(run: Run) -> str:

@@ -54,7 +54,15 @@ def notices(run: Run) -> list[str]:
 
 def facts(run: Run, labels: Labels) -> str:
     """The facts as HTML."""
-    found = [*_results(run, labels), _trials(run), *_budget(run), _data(run), _time(run), *_strategy(run)]
+    found = [
+        *_estimate(run, labels),
+        *_results(run, labels),
+        _trials(run),
+        *_budget(run),
+        _data(run),
+        _time(run),
+        *_strategy(run),
+    ]
     return '<dl class="facts">' + "".join(map(_html, found)) + "</dl>"
 
 
@@ -62,6 +70,21 @@ def _html(fact: Fact) -> str:
     small = f"<small>{escape(fact.small)}</small>" if fact.small else ""
     title, value = escape(fact.title), escape(fact.value)
     return f'<div class="fact{" key" if fact.key else ""}"><dt>{title}</dt><dd>{value}{small}</dd></div>'
+
+
+def _estimate(run: Run, labels: Labels) -> list[Fact]:
+    """How good the winner is, and how sure that is."""
+    found = run.estimate
+    if found is None:
+        return []
+    metric = run.metrics[0]
+    title = f"{labels.metric(metric, split=True, unit=False)}, estimated"
+    small = (
+        f"{100 * found.level:.0f} % interval {labels.shown(metric, found.low)} to {labels.shown(metric, found.high)}"
+    )
+    tied, of = len(found.tied), found.configurations
+    sure = Fact("Not told from the best", f"{tied} of {of}", "configurations, the best one included", key=tied > 1)
+    return [Fact(title, labels.shown(metric, found.mean), small, key=True), *([sure] if of > 1 else [])]
 
 
 def _results(run: Run, labels: Labels) -> list[Fact]:

@@ -76,3 +76,15 @@ def readout(rounds: pd.DataFrame, number: int, metric: str, how: str) -> dict[in
     groups = mine.groupby("seed")[metric]
     picked = groups.last() if how == "last" else groups.max() if how == "maximize" else groups.min()
     return {int(str(seed)): float(value) for seed, value in picked.items()}
+
+
+def by_seed(rounds: pd.DataFrame, metric: str) -> dict[int, dict[int, float]]:
+    """Of every trial that measured the metric, its last value by seed."""
+    if metric not in rounds.columns:
+        return {}
+    measured = rounds[rounds[metric].notna()].sort_values(["trial", "seed", "round"])
+    last = measured.groupby(["trial", "seed"], as_index=False).last()
+    found: dict[int, dict[int, float]] = {}
+    for trial, seed, value in zip(last["trial"], last["seed"], last[metric], strict=True):
+        found.setdefault(int(trial), {})[int(seed)] = float(value)
+    return found

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from analysis.estimate import Estimate, Standing, estimate, standing
 from analysis.runs.mappings import read_json, read_yaml
-from analysis.runs.rounds import at_best_of, last_values, read_rounds, readout
+from analysis.runs.rounds import at_best_of, by_seed, last_values, read_rounds, readout
 from analysis.runs.study import in_memory
 from search_spaces import run_folder
 from search_spaces.metrics import twin
@@ -184,8 +185,29 @@ class Run:
         return pd.concat([groups.size().rename("seeds"), mean, spread], axis=1).reset_index()
 
     @cached_property
+    def standing(self) -> Standing | None:
+        """What a search for one metric knows of its configurations; None for other runs, and before two federations ran
+        to their end."""
+        if self.kind == "run" or len(self.metrics) != 1:
+            return None
+        seeds, repeats = self.experiment.get("seeds"), any("of" in t.user_attrs for t in self.frozen)
+        several = isinstance(seeds, list) and len(seeds) > 1 and not repeats
+        return standing(
+            self.frozen, 1.0 if self.maximise else -1.0, by_seed(self.rounds, self.metrics[0]) if several else None
+        )
+
+    @cached_property
+    def estimate(self) -> Estimate | None:
+        """What the search says of its winner, where it has a `standing`."""
+        return None if self.standing is None else estimate(self.standing)
+
+    @cached_property
     def best(self) -> int | None:
-        """The number of the best completed trial by the first objective; the earliest one wins a draw."""
+        """The winner's first trial that ran to its end: of a search for one metric the configuration with the best
+        estimate (`analysis.estimate.winner`); else, and before there is an estimate, the completed trial with the best
+        value of the first metric, the earliest of several."""
+        if self.standing is not None:
+            return self.standing.numbers[self.standing.leader]
         done = self.trials[(self.trials["state"] == "COMPLETE") & self.trials["value"].notna()]
         if done.empty:
             return None
@@ -194,10 +216,10 @@ class Run:
 
     @cached_property
     def chosen(self) -> Sequence[int]:
-        """The trials that stand for the run: a search's best one, all completed ones of a final run (one seed each)."""
-        if self.kind == "run":
-            return [int(n) for n in self.trials.loc[self.trials["state"] == "COMPLETE", "number"]]
-        return [] if self.best is None else [self.best]
+        """The trials that stand for the run: a search's best one and its repetitions on further seeds; all completed
+        ones of a final run (one seed each)."""
+        done = [t for t in self.frozen if t.state.name == "COMPLETE"]
+        return [t.number for t in done if self.kind == "run" or self.best in (t.number, t.user_attrs.get("of"))]
 
     def over_seeds(self, metric: str, how: str = "last") -> dict[int, float]:
         """The chosen trials' value of the metric by seed: the last round's (`last`), or the best over rounds

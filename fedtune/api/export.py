@@ -8,6 +8,7 @@ space: alpha_lambda
 parameters: {alpha: 0.5, ...} every parameter by key, searched and fixed
 searched: [alpha, lambda]
 metric: {val_global_accuracy: 0.91}
+estimate: {mean, low, high, level, seeds, noise, tied, ...}   of the best one, see `analysis.estimate.winner.Estimate`
 metrics: {global_accuracy: 0.90, ...}
 provenance: {run, trial, seeds, versions, git, dataset, partition, ...}
 """
@@ -17,9 +18,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from analysis.estimate import Estimate
 from analysis.runs import Run
 from analysis.runs import load as load_run
 from fedtune.api import export_table
@@ -34,7 +37,7 @@ from search_spaces.files import cannot_write
 from search_spaces.parameter import Parameter, Value, canonical, convert_all
 
 VERSION = 1
-_KEYS = ("fedtune", "method", "space", "parameters", "searched", "metric", "metrics", "provenance")
+_KEYS = ("fedtune", "method", "space", "parameters", "searched", "metric", "estimate", "metrics", "provenance")
 
 
 def export(
@@ -116,6 +119,7 @@ def _describe(run: Run, best: Best) -> dict[str, Any]:
         "parameters": run.config(best.number),
         "searched": list(best.params),
         "metric": dict(best.values),
+        **({} if best.estimate is None else {"estimate": _plain(best.estimate)}),
         "metrics": {name: best.metrics[name] for name in sorted(best.metrics)},
         "provenance": {
             "run": run.name,
@@ -133,6 +137,12 @@ def _describe(run: Run, best: Best) -> dict[str, Any]:
             "partition": partition,
         },
     }
+
+
+def _plain(found: Estimate) -> dict[str, Any]:
+    """An estimate as a file holds it; of the configurations that cannot be told from the winner their number."""
+    rest = {key: round(value, 6) if isinstance(value, float) else value for key, value in asdict(found).items()}
+    return rest | {"tied": len(found.tied)}
 
 
 def load(path: str | Path) -> tuple[str, dict[str, Value], dict[str, Any]]:

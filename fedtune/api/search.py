@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from analysis.estimate import Estimate
 from analysis.runs import Run, load
 from fedtune.console import progress
 from fedtune.machine import resources
@@ -38,13 +39,17 @@ class Best:
     params: Mapping[str, Value]
     #: The last value of every metric, as the mean over seeds.
     metrics: Mapping[str, float]
+    #: What the search says of it, where it searched for one metric and two federations ran to their end.
+    estimate: Estimate | None = None
 
     @classmethod
     def of(cls, run: Run, number: int) -> Best:
         """Trial `number` of a run."""
         trial = run.frozen[number]
         params = {name.rsplit(".", 1)[-1]: value for name, value in trial.params.items()}
-        return cls(number, dict(zip(run.metrics, trial.values or (), strict=False)), params, run.measured(number))
+        values = dict(zip(run.metrics, trial.values or (), strict=False))
+        said = run.estimate if number == run.best else None
+        return cls(number, values, params, run.measured(number), said)
 
 
 @dataclass(frozen=True)

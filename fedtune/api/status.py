@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import os
 import sys
@@ -50,7 +51,8 @@ def status(run: str | Path) -> dict[str, Any]:
         "running": running,
         "best": None
         if best is None
-        else {"trial": best.number, "values": dict(best.values), "params": dict(best.params)},
+        else {"trial": best.number, "values": dict(best.values), "params": dict(best.params)}
+        | {"estimate": None if best.estimate is None else dataclasses.asdict(best.estimate)},
         "errors": [
             {"trial": t.number, "error": t.user_attrs.get("error", "")} for t in trials if t.state.name == "FAIL"
         ],

@@ -10,6 +10,8 @@ from typing import Any
 import typer
 import yaml
 
+from analysis.estimate import Estimate as Estimated
+from analysis.estimate import sentences
 from fedtune.api.run import Final, report
 from fedtune.api.search import Result
 from fedtune.console import tables
@@ -54,6 +56,7 @@ def result(found: Result, as_json: bool) -> None:
                 + (f", with {_params(best.params)}" if best.params else "")
                 + "."
             )
+            _estimated(best.estimate)
         elif found.finished:
             tables.say(
                 f"No trial ran to its end, so there is no best one. `fedtune status {folder}` says why each failed."
@@ -66,6 +69,13 @@ def result(found: Result, as_json: bool) -> None:
                 + (" --time 10m" if found.out_of_time else "")
             )
     _leave(found)
+
+
+def _estimated(found: Estimated | None) -> None:
+    """What a search says of its winner beyond the value of one trial."""
+    if found is not None:
+        for line in sentences(found, lambda value: f"{value:.4f}"):
+            tables.say(f"  {line}")
 
 
 def _leave(found: Result) -> None:
@@ -214,5 +224,6 @@ def status(found: dict[str, Any], as_json: bool) -> None:
     if found["best"] is not None:
         values = ", ".join(f"{name} {value:.4f}" for name, value in found["best"]["values"].items())
         tables.say(f"Best: trial {found['best']['trial']}, {values}, {_params(found['best']['params'])}")
+        _estimated(found["best"]["estimate"] and Estimated(**found["best"]["estimate"]))
     if found["state"] == "resumable":
         tables.say(f"Go on with: fedtune resume {folder}")

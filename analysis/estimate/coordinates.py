@@ -1,0 +1,38 @@
+"""Configurations as points of the unit cube, for models over a searched space."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def coordinates(trials: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> NDArray[np.float64]:
+    """(n, d): the parameters of n trials, each as (values, Optuna's distributions) by name.
+
+    A number lies in [0, 1], by its logarithm where it is searched so. An option is as far from every other one as a
+    number's end from its beginning. What a trial does not have (it belongs to an option that was not chosen) lies in
+    the middle."""
+    columns: dict[str, Any] = {}
+    for _, distributions in trials:
+        columns |= {name: d for name, d in distributions.items() if name not in columns}
+    parts = []
+    for name, distribution in sorted(columns.items()):
+        given = [values.get(name) for values, _ in trials]
+        if hasattr(distribution, "choices"):
+            parts.append([[(value == option) / math.sqrt(2) for option in distribution.choices] for value in given])
+        else:
+            parts.append([[_place(value, distribution)] for value in given])
+    return np.hstack([np.array(part, dtype=float) for part in parts]) if parts else np.zeros((len(trials), 0))
+
+
+def _place(value: Any, distribution: Any) -> float:
+    low, high = float(distribution.low), float(distribution.high)
+    if value is None or high <= low:
+        return 0.5
+    if distribution.log:
+        return (math.log(value) - math.log(low)) / (math.log(high) - math.log(low))
+    return (float(value) - low) / (high - low)

@@ -1,0 +1,174 @@
+"""What is known of configurations' true means from noisy federations: the model behind a search's estimate.
+
+For configuration i and seed s, the last round's value is
+
+    y_is = μ + f_i + p_s + e_is,    f ~ N(0, v M_l),  p_s ~ N(0, v ρ u),  e_is ~ N(0, v (ρ (1 - u) + x_is))
+
+M_l    Matérn 5/2 over the searched parameters in the unit cube, of length l; the identity for l = 0, where neighbours
+       tell nothing of one another
+ρ      variance of one seed's noise, as a multiple of that between configurations; the share u of it is what seed s
+       does to all configurations alike (`p_s`), and cancels where configurations are compared on the same seeds
+x_is   what is added where a federation was stopped early and its last value is a guess
+
+l, ρ and u take the values of a small grid, each with the weight that the data give it (their evidence); μ and v have
+flat priors and are integrated out, which makes every belief a mixture of Student's t distributions with n - 1 degrees
+of freedom (Gelman et al., Bayesian Data Analysis, ch. 14; Rasmussen and Williams 2006, ch. 2 and 5). Nothing is
+optimised, so nothing depends on where an optimiser starts, and a noise that few values cannot tell widens the interval.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+#: Lengths, as multiples of the root of the number of parameters; shares of a seed's noise; noise over signal.
+LENGTHS = (0.0, 0.1, 0.2, 0.4, 0.8)
+SHARED = (0.0, 0.4, 0.8)
+NOISES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+#: Parts of the mixture with less weight than this are left out.
+LEAST = 1e-3
+
+
+@dataclass(frozen=True)
+class Federations:
+    """What was measured, a row per federation: `configuration` (n,) places in `points`, `seed` (n,), `value` (n,),
+    `extra` (n,) variance of a guess, 0 for what was measured. `points` (m, d): configurations in the unit cube."""
+
+    points: Floats
+    configuration: NDArray[np.int64]
+    seed: NDArray[np.int64]
+    value: Floats
+    extra: Floats
+
+
+@dataclass(frozen=True)
+class Part:
+    """One l, ρ and u: its weight, the scaled t distribution of all means, and a seed's own and shared variance."""
+
+    weight: float
+    mean: Floats
+    covariance: Floats
+    own: float
+    shared: float
+
+
+class Posterior:
+    """Beliefs about the means over all seeds of m configurations, from n federations."""
+
+    def __init__(self, parts: Sequence[Part], freedom: int) -> None:
+        self.parts, self.freedom = parts, freedom
+        self._weights = np.array([part.weight for part in parts])
+
+    @cached_property
+    def mean(self) -> Floats:
+        """(m,)"""
+        found: Floats = self._weights @ np.stack([part.mean for part in self.parts])
+        return found
+
+    @cached_property
+    def variance(self) -> Floats:
+        """(m,) Below three federations that of a t distribution with three degrees of freedom stands for none."""
+        wider = self.freedom / (self.freedom - 2) if self.freedom > 2 else 3.0
+        within = np.stack([wider * np.diag(part.covariance) + part.mean**2 for part in self.parts])
+        return np.maximum(self._weights @ within - self.mean**2, 0.0)
+
+    @cached_property
+    def own(self) -> float:
+        """Variance of what a seed does to one configuration alone: the noise of paired comparisons."""
+        return float(self._weights @ np.array([part.own for part in self.parts]))
+
+    @cached_property
+    def shared(self) -> float:
+        """Variance of what a seed does to all configurations alike."""
+        return float(self._weights @ np.array([part.shared for part in self.parts]))
+
+    def better(self, one: int, other: int) -> float:
+        """The probability that the mean of `one` is above that of `other`."""
+        from scipy.stats import t
+
+        found = 0.0
+        for part in self.parts:
+            c = part.covariance
+            spread = np.sqrt(max(c[one, one] + c[other, other] - 2 * c[one, other], 1e-300))
+            found += part.weight * float(t.cdf((part.mean[one] - part.mean[other]) / spread, self.freedom))
+        return found
+
+    def interval(self, one: int, level: float) -> tuple[float, float]:
+        """The central interval that holds the mean of `one` with probability `level`."""
+        from scipy.optimize import brentq
+        from scipy.stats import t
+
+        centre = np.array([part.mean[one] for part in self.parts])
+        scale = np.sqrt(np.maximum([part.covariance[one, one] for part in self.parts], 1e-300))
+        reach = 1 / max(1 - level, 1e-9) * 10 * float(scale.max()) + float(np.ptp(centre)) + 1e-12
+
+        def bound(probability: float) -> float:
+            def over(x: float) -> float:
+                return float(self._weights @ t.cdf((x - centre) / scale, self.freedom)) - probability
+
+            return float(brentq(over, float(centre.min()) - reach, float(centre.max()) + reach))
+
+        return bound((1 - level) / 2), bound((1 + level) / 2)
+
+
+def posterior(found: Federations) -> Posterior:
+    """The beliefs after `found`: at least two federations."""
+    n, m = len(found.value), len(found.points)
+    centre, spread = float(found.value.mean()), float(found.value.std())
+    if spread == 0:
+        return Posterior([Part(1.0, np.full(m, centre), np.zeros((m, m)), 0.0, 0.0)], n - 1)
+    y = (found.value - centre) / spread
+    same = (found.seed[:, None] == found.seed).astype(float)
+    guessed = np.diag(found.extra / spread**2)
+    solved = []
+    for length in LENGTHS:
+        signal = matern(found.points, length)
+        for noise, share in itertools.product(NOISES, SHARED):
+            rest = noise * (share * same + (1 - share) * np.eye(n)) + guessed
+            evidence, mean, covariance, v = _solved(y, found.configuration, signal, rest)
+            own, shared = spread**2 * v * noise * (1 - share), spread**2 * v * noise * share
+            solved.append((evidence, Part(1.0, centre + spread * mean, spread**2 * covariance, own, shared)))
+    weights = np.exp(np.array([evidence for evidence, _ in solved]) - max(evidence for evidence, _ in solved))
+    weights[weights < LEAST * weights.sum()] = 0
+    weights /= weights.sum()
+    parts = [replace(p, weight=float(w)) for w, (_, p) in zip(weights, solved, strict=True) if w > 0]
+    return Posterior(parts, n - 1)
+
+
+def _solved(
+    y: Floats, configuration: NDArray[np.int64], signal: Floats, rest: Floats
+) -> tuple[float, Floats, Floats, float]:
+    """Of one part: the logarithm of its evidence, the scaled t distribution's mean (m,) and covariance (m, m), and v.
+
+    y: (n,); signal: (m, m), of the configurations in multiples of v; rest: (n, n), everything else there is in y."""
+    from scipy.linalg import cho_factor, cho_solve
+
+    n, cross = len(y), signal[:, configuration]
+    factor = cho_factor(cross[configuration] + rest, lower=True, check_finite=False)
+    solved = cho_solve(factor, np.column_stack([y, np.ones(n), cross.T]), check_finite=False)
+    total = solved[:, 1].sum()
+    mu = solved[:, 0].sum() / total
+    residual = solved[:, 0] - mu * solved[:, 1]
+    squares = max(float(y @ residual), 1e-12)
+    v = squares / (n - 1)
+    evidence = -np.log(np.diag(factor[0])).sum() - 0.5 * np.log(total) - 0.5 * (n - 1) * np.log(squares)
+    off = 1 - cross @ solved[:, 1]
+    covariance = v * (signal - cross @ solved[:, 2:] + np.outer(off, off) / total)
+    return float(evidence), mu + cross @ residual, covariance, v
+
+
+def matern(points: Floats, length: float) -> Floats:
+    """(m, m): the Matérn 5/2 kernel of variance 1 over `points` (m, d); `length` is a multiple of √d. 0: identity."""
+    if length == 0:
+        return np.eye(len(points))
+    apart = np.sqrt(np.maximum(((points[:, None] - points) ** 2).sum(-1), 0.0))
+    z = np.sqrt(5.0) * apart / (length * np.sqrt(points.shape[1]))
+    found: Floats = (1 + z + z * z / 3) * np.exp(-z)
+    return found

@@ -1,0 +1,211 @@
+"""Which configuration of a search is the best, and how sure that is: by estimate, not by the highest single value.
+
+The highest of many noisy values is mostly luck. So the winner is the configuration with the highest posterior mean
+under `analysis.estimate.posterior`, among those of which a federation ran to its end; its estimate, an interval, and
+the configurations that cannot be told from it come from the same model. What is estimated is the mean of the metric
+after the last round over all seeds, those included that nobody has run.
+
+A trial that was stopped early informs the model about its neighbours: its last value, plus what trials that ran to
+their end gained from that round on, with the variance of that gain added.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from analysis.estimate.coordinates import coordinates
+from analysis.estimate.posterior import Federations, Floats, Posterior, posterior
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+#: Probability of stated intervals; a configuration that is better than the winner with more than `RISK` is not told
+#: from it.
+LEVEL, RISK = 0.9, 0.05
+#: The model reads at most so many federations, those with the best values: its cost grows with their number cubed.
+MOST = 160
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One federation: its configuration, its seed, the value of its last round (signed, so that larger is better; of a
+    stopped one after `rounds`), and the trial it belongs to."""
+
+    configuration: tuple[tuple[str, object], ...]
+    seed: int
+    value: float
+    trial: FrozenTrial
+    complete: bool
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What a search knows of its configurations, in the order of their first trials."""
+
+    #: The first trial of each that ran to its end, else its first trial.
+    numbers: tuple[int, ...]
+    belief: Posterior
+    #: Federations that ran to their end.
+    seeds: tuple[int, ...]
+    sign: float
+
+    @property
+    def able(self) -> list[int]:
+        """Places of the configurations that may win."""
+        return [i for i, seeds in enumerate(self.seeds) if seeds]
+
+    @property
+    def leader(self) -> int:
+        """The place of the winner; of several equal ones the first."""
+        return max(self.able, key=lambda i: (self.belief.mean[i], -i))
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a search says of its winner, in the unit of its metric."""
+
+    #: The winner's first trial that ran to its end.
+    trial: int
+    #: The mean over all seeds: its estimate, and the interval that holds it with probability `level`.
+    mean: float
+    low: float
+    high: float
+    level: float
+    #: Federations of the winner that ran to their end.
+    seeds: int
+    #: The standard deviation of one seed's noise; the part of it that remains where two configurations are compared on
+    #: the same seeds.
+    noise: float
+    paired_noise: float
+    #: The standard deviation of the estimates of all configurations that ran to their end.
+    spread: float
+    #: First trials of the configurations that cannot be told from the winner, itself included, best first; of how many.
+    tied: tuple[int, ...]
+    configurations: int
+    #: Seeds for each of the winner and the next one that would tell these two apart; None where there is no other.
+    settled_by: int | None
+
+
+def standing(
+    trials: Sequence[FrozenTrial],
+    sign: float,
+    by_seed: Mapping[int, Mapping[int, float]] | None = None,
+) -> Standing | None:
+    """The standing after these trials of a search for one metric, or None where fewer than two federations ran to
+    their end.
+
+    sign: 1 where more is better, -1 where less is. by_seed: of trials over several seeds, the last values by seed;
+    without it a trial counts as one federation."""
+    found = _measured(trials, sign, by_seed or {})
+    if sum(m.complete for m in found) < 2:
+        return None
+    found = sorted(sorted(found, key=lambda m: (-m.complete, -m.value))[:MOST], key=lambda m: m.trial.number)
+    keys = list(dict.fromkeys(m.configuration for m in found))
+    place = {key: i for i, key in enumerate(keys)}
+    first: dict[int, FrozenTrial] = {}
+    for m in sorted(found, key=lambda m: (not m.complete, m.trial.number)):
+        first.setdefault(place[m.configuration], m.trial)
+    value, extra = _completed(found, sign)
+    federations = Federations(
+        coordinates([(first[i].params, first[i].distributions) for i in range(len(keys))]),
+        np.array([place[m.configuration] for m in found]),
+        np.array([m.seed for m in found]),
+        value,
+        extra,
+    )
+    seeds = [sum(m.complete for m in found if place[m.configuration] == i) for i in range(len(keys))]
+    return Standing(tuple(first[i].number for i in range(len(keys))), posterior(federations), tuple(seeds), sign)
+
+
+def estimate(found: Standing, level: float = LEVEL) -> Estimate:
+    """What is to be said of the winner."""
+    best, belief, sign = found.leader, found.belief, found.sign
+    bounds = sorted(sign * bound for bound in belief.interval(best, level))
+    others = sorted((i for i in found.able if i != best), key=lambda i: -belief.mean[i])
+    tied = [best, *(i for i in others if belief.better(i, best) > RISK)]
+    return Estimate(
+        trial=found.numbers[best],
+        mean=float(sign * belief.mean[best]),
+        low=bounds[0],
+        high=bounds[1],
+        level=level,
+        seeds=found.seeds[best],
+        noise=math.sqrt(belief.own + belief.shared),
+        paired_noise=math.sqrt(belief.own),
+        spread=float(np.std(belief.mean[found.able])),
+        tied=tuple(found.numbers[i] for i in tied),
+        configurations=len(found.able),
+        settled_by=_settled_by(belief, best, others),
+    )
+
+
+def _settled_by(belief: Posterior, best: int, others: Sequence[int]) -> int | None:
+    """Seeds of each at which a paired comparison tells the winner from the next one with probability 0.8, at a
+    one-sided risk of `RISK`, if their difference is what is estimated."""
+    if not others:
+        return None
+    from scipy.stats import norm
+
+    apart = float(belief.mean[best] - belief.mean[others[0]])
+    if apart <= 0 or belief.own <= 0:
+        return None
+    return max(2, math.ceil(2 * belief.own * float(norm.ppf(1 - RISK) + norm.ppf(0.8)) ** 2 / apart**2))
+
+
+def _measured(trials: Sequence[FrozenTrial], sign: float, by_seed: Mapping[int, Mapping[int, float]]) -> list[Measured]:
+    """Every federation once, without the configurations that failed on a seed."""
+    found: dict[tuple[object, int], Measured] = {}
+    failed = {_key(trial) for trial in trials if trial.state.name == "FAIL"}
+    for trial in trials:
+        if trial.state.name not in ("COMPLETE", "PRUNED") or _key(trial) in failed:
+            continue
+        complete = trial.state.name == "COMPLETE"
+        values = dict(by_seed.get(trial.number, {})) if complete else {}
+        if not values and complete:
+            values = {_seed(trial): float(trial.values[0])}
+        elif not values and trial.intermediate_values:
+            values = {_seed(trial): trial.intermediate_values[max(trial.intermediate_values)]}
+        for seed, value in values.items():
+            before = found.get((_key(trial), seed))
+            if math.isfinite(value) and (before is None or complete and not before.complete):
+                found[_key(trial), seed] = Measured(_key(trial), seed, sign * value, trial, complete)
+    return list(found.values())
+
+
+def _key(trial: FrozenTrial) -> tuple[tuple[str, object], ...]:
+    return tuple(sorted(trial.params.items()))
+
+
+def _seed(trial: FrozenTrial) -> int:
+    """The seed of a trial of one federation; trials without one share theirs."""
+    return int(trial.user_attrs.get("seed", -1))
+
+
+def _completed(found: Sequence[Measured], sign: float) -> tuple[Floats, Floats]:
+    """Last values of all federations, and the variance of those that are guessed."""
+    value = np.array([m.value for m in found])
+    extra = np.zeros(len(found))
+    ends = [m for m in found if m.complete]
+    spread = float(np.var([m.value for m in ends]))
+    for i, m in enumerate(found):
+        if m.complete:
+            continue
+        last = max(m.trial.intermediate_values)
+        gains = np.array(
+            [
+                sign * (t.values[0] - t.intermediate_values[last])
+                for t in {e.trial.number: e.trial for e in ends}.values()
+                if last in t.intermediate_values and t.values
+            ]
+        )
+        if len(gains) >= 2:
+            value[i] += gains.mean()
+            extra[i] = gains.var(ddof=1) * (1 + 1 / len(gains))
+        else:
+            extra[i] = max(spread, float(np.var(value)))
+    return value, extra

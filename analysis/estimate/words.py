@@ -1,0 +1,42 @@
+"""An estimate in words, for the terminal and the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from analysis.estimate.winner import Estimate
+
+#: More seeds than this are not worth naming exactly.
+MANY = 1000
+
+
+def sentences(found: Estimate, shown: Callable[[float], str]) -> list[str]:
+    """What a reader must know of a winner; `shown` writes a value of the metric.
+
+    The estimate with its interval, how many configurations cannot be told from the winner, and a warning where the
+    noise of one seed is larger than the differences found."""
+    seeds = f"{found.seeds} seed{'s' * (found.seeds != 1)}"
+    said = [
+        f"Estimate of its mean over all seeds: {shown(found.mean)}, {100 * found.level:.0f} % interval "
+        f"{shown(found.low)} to {shown(found.high)}, from {seeds}."
+    ]
+    others = len(found.tied) - 1
+    if found.configurations > 1 and others:
+        said.append(
+            f"{len(found.tied)} of {found.configurations} configurations, itself included, cannot be told from it."
+        )
+    elif found.configurations > 1:
+        said.append(f"It is told from all {found.configurations - 1} others that ran to their end.")
+    if found.configurations > 1 and others and found.paired_noise > found.spread:
+        said.append(
+            f"The noise of one seed (standard deviation {shown(found.paired_noise)}) is larger than the differences "
+            f"found between configurations ({shown(found.spread)}){_settled(found)}."
+        )
+    return said
+
+
+def _settled(found: Estimate) -> str:
+    if found.settled_by is None:
+        return ""
+    seeds = f"about {found.settled_by}" if found.settled_by <= MANY else f"more than {MANY}"
+    return f"; {seeds} seeds of each would tell the first two apart"

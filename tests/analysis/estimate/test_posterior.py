@@ -1,0 +1,150 @@
+"""The model behind a search's estimate, against integrals done by brute force and against its own assumptions."""
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from analysis.estimate import posterior as module
+from analysis.estimate.posterior import Federations, matern, posterior
+
+POINTS = np.array([[0.0, 0.0], [0.1, 0.2], [0.9, 0.4], [1.0, 1.0]])
+
+
+def federations(values, configuration, seed, extra=None, points=POINTS):
+    guessed = np.zeros(len(values)) if extra is None else np.array(extra)
+    return Federations(points, np.array(configuration), np.array(seed), np.array(values, float), guessed)
+
+
+FOUND = federations([0.2, 0.5, 0.4, 0.9, 0.7, 0.6], [0, 1, 1, 2, 3, 3], [0, 0, 1, 0, 0, 1], extra=[0.01, 0, 0, 0, 0, 0])
+
+
+def only(monkeypatch, length, noise, share):
+    """A grid of one point."""
+    monkeypatch.setattr(module, "LENGTHS", (length,))
+    monkeypatch.setattr(module, "NOISES", (noise,))
+    monkeypatch.setattr(module, "SHARED", (share,))
+
+
+def covariance(found, length, noise, share):
+    """Of the federations, in multiples of v, element by element."""
+    n, spread = len(found.value), np.std(found.value)
+    k = np.empty((n, n))
+    for a in range(n):
+        for b in range(n):
+            i, j = found.configuration[a], found.configuration[b]
+            z = np.sqrt(5) * np.linalg.norm(found.points[i] - found.points[j]) / (length * np.sqrt(2) if length else 1)
+            k[a, b] = (1 + z + z**2 / 3) * np.exp(-z) if length else float(i == j)
+            k[a, b] += noise * share * (found.seed[a] == found.seed[b])
+            k[a, b] += (noise * (1 - share) + found.extra[a] / spread**2) * (a == b)
+    return k
+
+
+@pytest.mark.parametrize(("length", "noise", "share"), [(0.4, 0.3, 0.3), (0.0, 1.0, 0.0), (0.8, 0.03, 0.6)])
+def test_means_are_those_of_a_regression_with_a_vague_mean(monkeypatch, length, noise, share):
+    """μ ~ N(0, 10⁶ v) in place of a flat prior; the t's scale is the generalised least squares' residual."""
+    only(monkeypatch, length, noise, share)
+    belief = posterior(FOUND)
+    k = covariance(FOUND, length, noise, share)
+    vague = 1e6
+    y, n = FOUND.value, len(FOUND.value)
+    across = matern(POINTS, length)[:, FOUND.configuration] + vague
+    weights = np.linalg.solve(k + vague, np.column_stack([y, across.T]))
+    (part,) = belief.parts
+    np.testing.assert_allclose(part.mean, across @ weights[:, 0], rtol=1e-4)
+    # Generalised least squares by the roots of the inverse: ordinary least squares of whitened rows.
+    root = np.linalg.inv(np.linalg.cholesky(k))
+    residuals = np.linalg.lstsq(root @ np.ones((n, 1)), root @ y, rcond=None)[1]
+    v = float(residuals[0]) / (n - 1)
+    expected = v * (matern(POINTS, length) + vague - across @ weights[:, 1:])
+    np.testing.assert_allclose(part.covariance, expected, rtol=2e-3, atol=1e-6)
+    assert part.own == pytest.approx(v * noise * (1 - share))
+    assert part.shared == pytest.approx(v * noise * share)
+    assert belief.freedom == n - 1
+
+
+def test_the_weights_are_integrals_of_the_likelihood(monkeypatch):
+    """Two lengths, two noises: weights against ∫ N(contrasts; 0, vK) dv/v, where contrasts do not know μ."""
+    monkeypatch.setattr(module, "LENGTHS", (0.0, 0.8))
+    monkeypatch.setattr(module, "NOISES", (0.1, 1.0))
+    monkeypatch.setattr(module, "SHARED", (0.3,))
+    belief = posterior(FOUND)
+    n = len(FOUND.value)
+    contrasts = np.linalg.svd(np.eye(n) - 1 / n)[0][:, : n - 1].T
+    likelihoods = []
+    for length in (0.0, 0.8):
+        for noise in (0.1, 1.0):
+            k = contrasts @ covariance(FOUND, length, noise, 0.3) @ contrasts.T
+            density = lambda u, k=k: stats.multivariate_normal(cov=np.exp(u) * k).pdf(contrasts @ FOUND.value)  # noqa: E731
+            likelihoods.append(integrate.quad(density, -15, 10, limit=400)[0])
+    expected = np.array(likelihoods) / sum(likelihoods)
+    np.testing.assert_allclose([part.weight for part in belief.parts], expected, rtol=1e-5)
+
+
+def test_a_mixture_of_parts_says_what_sampling_it_says():
+    belief = posterior(FOUND)
+    rng = np.random.default_rng(0)
+    drawn = []
+    for part in belief.parts:
+        count = int(200_000 * part.weight)
+        shape = part.covariance + 1e-12 * np.eye(len(POINTS))
+        drawn.append(
+            stats.multivariate_t(part.mean, shape, df=belief.freedom).rvs(count, random_state=rng).reshape(count, -1)
+        )
+    samples = np.concatenate(drawn)
+    np.testing.assert_allclose(samples.mean(axis=0), belief.mean, atol=0.005)
+    np.testing.assert_allclose(samples.var(axis=0), belief.variance, rtol=0.1)
+    assert belief.better(2, 3) == pytest.approx((samples[:, 2] > samples[:, 3]).mean(), abs=0.01)
+    np.testing.assert_allclose(belief.interval(2, 0.9), np.quantile(samples[:, 2], [0.05, 0.95]), atol=0.01)
+
+
+def test_equal_values_are_believed():
+    belief = posterior(federations([0.5, 0.5, 0.5], [0, 1, 2], [0, 0, 0]))
+    np.testing.assert_array_equal(belief.mean, [0.5] * 4)
+    np.testing.assert_array_equal(belief.variance, [0.0] * 4)
+    assert belief.interval(0, 0.9) == pytest.approx((0.5, 0.5), abs=1e-6)
+
+
+def drawn(rng, m=16, seeds=3, noise=0.5, share=0.4):
+    """A search as the model assumes it: m configurations on a line, all over the same seeds."""
+    points = rng.random((m, 1))
+    true = np.linalg.cholesky(matern(points, 0.4) + 1e-9 * np.eye(m)) @ rng.standard_normal(m)
+    shift = np.sqrt(noise * share) * rng.standard_normal(seeds)
+    configuration, seed = np.repeat(np.arange(m), seeds), np.tile(np.arange(seeds), m)
+    own = np.sqrt(noise * (1 - share)) * rng.standard_normal(m * seeds)
+    return true, federations(true[configuration] + shift[seed] + own, configuration, seed, points=points)
+
+
+def test_its_winner_has_no_curse_and_its_intervals_hold():
+    """The highest single value is too high by more than a noise's standard deviation; the estimate is not."""
+    rng = np.random.default_rng(1)
+    curse, naive, held, n = [], [], 0, 120
+    for _ in range(n):
+        true, found = drawn(rng, seeds=1)
+        belief = posterior(found)
+        best = int(belief.mean.argmax())
+        low, high = belief.interval(best, 0.9)
+        held += low <= true[best] <= high
+        curse.append(belief.mean[best] - true[best])
+        naive.append(found.value.max() - true[int(found.value.argmax())])
+    assert np.mean(naive) > 0.5
+    assert abs(np.mean(curse)) < 3 * np.std(curse) / np.sqrt(n)
+    assert stats.binomtest(held, n, 0.9).pvalue > 0.01
+
+
+def test_the_noise_of_several_seeds_is_measured():
+    rng = np.random.default_rng(2)
+    beliefs = [posterior(drawn(rng, m=30, seeds=5)[1]) for _ in range(8)]
+    assert np.median([b.own for b in beliefs]) == pytest.approx(0.3, rel=0.2)
+    assert np.median([b.shared for b in beliefs]) > 0.05
+
+
+def test_what_a_seed_does_to_all_alike_does_not_tell_configurations_apart():
+    """Configuration 1 has the lucky seed as well as the unlucky one, configuration 0 the unlucky one alone."""
+    lucky = np.array([0.0, 0.4])
+    true = np.array([0.5, 0.5, 0.3, 0.7])
+    configuration, seed = [0, 1, 1, 2, 2, 3, 3], [0, 0, 1, 0, 1, 0, 1]
+    noise = np.random.default_rng(3).normal(0, 0.01, 7)
+    belief = posterior(federations(true[configuration] + lucky[seed] + noise, configuration, seed))
+    assert belief.shared > belief.own
+    assert abs(belief.mean[0] - belief.mean[1]) < 0.05
+    assert 0.1 < belief.better(0, 1) < 0.9

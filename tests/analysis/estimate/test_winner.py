@@ -1,0 +1,172 @@
+"""Who wins a search, and what is said of it."""
+
+import math
+
+import numpy as np
+import optuna
+import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.trial import TrialState, create_trial
+
+from analysis.estimate import Estimate, estimate, sentences, standing
+from analysis.estimate.coordinates import coordinates
+
+LR = {"lr": FloatDistribution(0.001, 0.1, log=True)}
+
+
+def trials(*given):
+    """Finished trials as a study has them: (lr, value or curve, further attributes)."""
+    study = optuna.create_study(direction="maximize")
+    for lr, value, *more in given:
+        curve = dict(enumerate(value, start=1)) if isinstance(value, list) else {}
+        state = (more or [TrialState.COMPLETE])[0]
+        attributes = more[1] if len(more) > 1 else {}
+        last = None if state != TrialState.COMPLETE else curve[max(curve)] if curve else value
+        study.add_trial(
+            create_trial(
+                state=state,
+                value=last,
+                params={"lr": lr},
+                distributions=LR,
+                intermediate_values=curve,
+                user_attrs=attributes,
+            )
+        )
+    return study.get_trials(deepcopy=False)
+
+
+def noisy(rng, count=24):
+    """Values that rise towards lr = 0.03 and fall after it, with one that was lucky at the far end."""
+    rates = np.geomspace(0.001, 0.1, count)
+    values = 0.8 - 0.3 * (np.log10(rates) - math.log10(0.03)) ** 2 + rng.normal(0, 0.02, count)
+    values[0] = 0.83
+    return [(float(lr), float(v)) for lr, v in zip(rates, values, strict=True)]
+
+
+def test_the_winner_is_not_the_luckiest():
+    given = noisy(np.random.default_rng(0))
+    assert max(given, key=lambda g: g[1])[0] == 0.001
+    found = estimate(standing(trials(*given), 1.0))
+    assert 0.015 < given[found.trial][0] < 0.06
+    assert found.low < found.mean < found.high
+    assert found.tied[0] == found.trial and found.trial in found.tied
+    assert found.configurations == 24
+
+
+def test_less_is_better_turns_everything():
+    given = noisy(np.random.default_rng(0))
+    more = estimate(standing(trials(*given), 1.0))
+    less = estimate(standing(trials(*[(lr, -v) for lr, v in given]), -1.0))
+    assert (less.trial, less.tied, less.settled_by) == (more.trial, more.tied, more.settled_by)
+    assert (less.mean, less.low, less.high) == pytest.approx((-more.mean, -more.high, -more.low))
+
+
+def test_two_federations_are_needed():
+    assert standing(trials(), 1.0) is None
+    assert standing(trials((0.01, 0.5)), 1.0) is None
+    assert standing(trials((0.01, 0.5), (0.02, [0.3, 0.4], TrialState.PRUNED)), 1.0) is None
+    assert standing(trials((0.01, 0.5), (0.02, 0.6)), 1.0).seeds == (1, 1)
+
+
+def test_a_stopped_trial_informs_and_never_wins():
+    ends = [(0.01, [0.4, 0.5]), (0.02, [0.5, 0.6]), (0.03, [0.5, 0.62])]
+    found = standing(trials(*ends, (0.05, [0.9], TrialState.PRUNED)), 1.0)
+    assert found.numbers == (0, 1, 2, 3) and found.seeds == (1, 1, 1, 0)
+    assert found.belief.mean[3] == found.belief.mean.max()
+    assert found.leader == 2
+    assert estimate(found).configurations == 3
+
+
+def test_one_configuration_proposed_twice_is_one_federation_on_the_same_seed():
+    once = standing(trials((0.01, 0.5), (0.02, 0.6), (0.03, 0.55)), 1.0)
+    twice = standing(trials((0.01, 0.5), (0.02, 0.6), (0.02, 0.6), (0.03, 0.55)), 1.0)
+    assert twice.numbers == (0, 1, 3)
+    np.testing.assert_array_equal(twice.belief.mean, once.belief.mean)
+
+
+def test_repetitions_on_other_seeds_belong_to_their_configuration():
+    seed = lambda k: [TrialState.COMPLETE, {"seed": k}]  # noqa: E731
+    given = [(0.01, 0.5, *seed(0)), (0.02, 0.9, *seed(0)), (0.03, 0.62, *seed(0))]
+    given += [(0.02, value, *seed(k)) for k, value in enumerate((0.52, 0.55, 0.5), start=1)]
+    given += [(0.03, value, *seed(k)) for k, value in enumerate((0.6, 0.63, 0.61), start=1)]
+    found = standing(trials(*given), 1.0)
+    assert found.seeds == (1, 4, 4) and found.numbers == (0, 1, 2)
+
+
+def test_a_configuration_that_failed_on_one_seed_cannot_win():
+    given = [(0.01, 0.5), (0.02, 0.9), (0.03, 0.6), (0.02, 0.0, TrialState.FAIL, {"seed": 1})]
+    found = standing(trials(*given), 1.0)
+    assert found.numbers == (0, 2)
+
+
+def test_values_by_seed_are_told_one_by_one():
+    by_seed = {0: {0: 0.4, 1: 0.6}, 1: {0: 0.5, 1: 0.7}, 2: {0: 0.3, 1: math.nan}}
+    found = standing(trials((0.01, 0.5), (0.02, 0.6), (0.03, 0.3)), 1.0, by_seed)
+    assert found.seeds == (2, 2, 1)
+
+
+def test_seeds_that_settle_are_those_of_a_paired_test():
+    """Against the power of that test for a known variance: with so many seeds at least 0.8, with one fewer below."""
+    from scipy.stats import norm
+
+    found = standing(trials(*noisy(np.random.default_rng(4))), 1.0)
+    said = estimate(found)
+    order = sorted(found.able, key=lambda i: -found.belief.mean[i])
+    apart = found.belief.mean[order[0]] - found.belief.mean[order[1]]
+    power = lambda n: norm.cdf(apart / math.sqrt(2 * found.belief.own / n) - norm.ppf(0.95))  # noqa: E731
+    assert power(said.settled_by) >= 0.8 > power(said.settled_by - 1)
+    assert said.noise == pytest.approx(math.sqrt(found.belief.own + found.belief.shared))
+
+
+def test_coordinates():
+    distributions = {
+        "lr": FloatDistribution(0.001, 0.1, log=True),
+        "steps": IntDistribution(0, 10),
+        "rule": CategoricalDistribution(["a", "b"]),
+    }
+    given = [({"lr": 0.01, "steps": 5, "rule": "a"}, distributions), ({"lr": 0.1, "rule": "b"}, distributions)]
+    half = math.sqrt(0.5)
+    np.testing.assert_allclose(coordinates(given), [[0.5, half, 0, 0.5], [1.0, 0, half, 0.5]])
+    assert np.linalg.norm(coordinates(given)[0, 1:3] - coordinates(given)[1, 1:3]) == pytest.approx(1.0)
+
+
+SAID = Estimate(
+    trial=4, mean=0.76, low=0.7, high=0.81, level=0.9, seeds=3, noise=0.05, paired_noise=0.04, spread=0.02,
+    tied=(4, 7, 1), configurations=30, settled_by=12,
+)  # fmt: skip
+
+
+def test_words():
+    first, tied, noise = sentences(SAID, lambda v: f"{v:.2f}")
+    assert first == "Estimate of its mean over all seeds: 0.76, 90 % interval 0.70 to 0.81, from 3 seeds."
+    assert tied == "3 of 30 configurations, itself included, cannot be told from it."
+    assert noise == (
+        "The noise of one seed (standard deviation 0.04) is larger than the differences found between configurations "
+        "(0.02); about 12 seeds of each would tell the first two apart."
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "last"),
+    [
+        ({"tied": (4,)}, "It is told from all 29 others that ran to their end."),
+        ({"spread": 0.06}, "3 of 30 configurations, itself included, cannot be told from it."),
+        (
+            {"tied": (4,), "configurations": 1},
+            "Estimate of its mean over all seeds: 0.76, 90 % interval 0.70 to 0.81, from 3 seeds.",
+        ),
+    ],
+)
+def test_words_are_only_those_that_hold(changes, last):
+    import dataclasses
+
+    assert sentences(dataclasses.replace(SAID, **changes), lambda v: f"{v:.2f}")[-1] == last
+
+
+def test_many_seeds_are_not_counted():
+    import dataclasses
+
+    said = sentences(dataclasses.replace(SAID, settled_by=54321), lambda v: f"{v:.2f}")[-1]
+    assert said.endswith("; more than 1000 seeds of each would tell the first two apart.")
+    said = sentences(dataclasses.replace(SAID, settled_by=None), lambda v: f"{v:.2f}")[-1]
+    assert said.endswith("between configurations (0.02).")
