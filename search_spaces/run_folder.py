@@ -30,7 +30,8 @@ seconds per round, trials per hour, peak MiB of one trial's process and of its G
 
 User attributes of a study's trial: `stop_reason` (one of `STOP_REASONS`), `rounds` (rounds run), `seconds` (in rounds,
 over all sessions), `share` ([cores, GPUs] that it went on with after having run out of memory), `error` (one sentence,
-where stop_reason is error or diverged), `seed` (final runs only: the trial's own) and `curve` (several objectives only,
+where stop_reason is error or diverged), `seed` (final runs only: the trial's own), `from` (where the values of a trial
+come from that was not proposed by the sampler, such as "the paper's values") and `curve` (several objectives only,
 for which Optuna keeps no values per round: JSON {"<round>": [value per objective]}). Optuna states: COMPLETE, PRUNED
 (early-stopped), FAIL (error, diverged), RUNNING (live or to be resumed).
 

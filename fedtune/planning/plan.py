@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedtune.machine import resources
-from fedtune.planning.checks import known, runs_folder, seconds_of, whole
+from fedtune.planning import checks
+from fedtune.planning.checks import runs_folder, seconds_of, whole
+from fedtune.planning.known import known
 from fedtune.planning.preflight import preflight
 from fedtune.planning.request import Request, Settings, settled
 from fedtune.record.experiment import MAX_SEED, MAX_SEEDS, Experiment, looks_back, search_seeds
@@ -106,7 +108,9 @@ def plan(request: Request) -> Plan:
         address=request.address,
     )
     space = dataclasses.replace(space, metric=selection.metric)
-    return Plan(folder, experiment, space, checked.facts, _notes(request, experiment, space), checked.values, request)
+    start = known(experiment, space)
+    notes = (*_notes(request, experiment, space), *start.notes)
+    return Plan(folder, start.experiment, space, checked.facts, notes, checked.values, request)
 
 
 def _options(request: Request, problems: list[str]) -> float | None:
@@ -116,10 +120,10 @@ def _options(request: Request, problems: list[str]) -> float | None:
     whole("trials", request.trials, 1, 1_000_000, problems)
     whole("reduction-factor", request.reduction_factor, 2, 100, problems)
     whole("grace", request.grace, 1, 100_000, problems)
-    known("sampler", request.sampler, SAMPLERS, problems)
-    known("scheduler", request.scheduler, SCHEDULERS, problems)
-    known("choice of --select-on", request.select_on, ("validation", "test"), problems)
-    known("packing", request.pack, resources.PACKS, problems, "--pack")
+    checks.known("sampler", request.sampler, SAMPLERS, problems)
+    checks.known("scheduler", request.scheduler, SCHEDULERS, problems)
+    checks.known("choice of --select-on", request.select_on, ("validation", "test"), problems)
+    checks.known("packing", request.pack, resources.PACKS, problems, "--pack")
     if request.pack == "auto" and request.address is not None:
         problems.append(
             "--pack auto measures this machine, and --address names another one. Give --concurrency, "
@@ -127,7 +131,7 @@ def _options(request: Request, problems: list[str]) -> float | None:
             "--gpus-per-trial instead."
         )
     for name in request.metric:
-        known("metric", canonical(name), METRICS, problems, "--metric")
+        checks.known("metric", canonical(name), METRICS, problems, "--metric")
     return seconds_of(request.time, problems)
 
 
@@ -137,9 +141,9 @@ def _budget(request: Request, settings: Settings, problems: list[str]) -> _Budge
     sampler = request.sampler or str(profile.get("sampler", "tpe"))
     scheduler = request.scheduler or str(profile.get("scheduler", "none" if sampler == "grid" else "asha"))
     if request.sampler is None:
-        known("sampler", sampler, SAMPLERS, problems, where)
+        checks.known("sampler", sampler, SAMPLERS, problems, where)
     if request.scheduler is None:
-        known("scheduler", scheduler, SCHEDULERS, problems, where)
+        checks.known("scheduler", scheduler, SCHEDULERS, problems, where)
     seeds = int(request.seeds or profile.get("seeds", 1))
     if request.seeds is None and seeds > MAX_SEEDS:
         problems.append(sentence("seeds", f"a whole number in [1, {MAX_SEEDS}]", seeds, where))

@@ -60,6 +60,9 @@ class Experiment:
     #: of cores.
     threads: int = 1
     address: str | None = None
+    #: What the first trials of a search are, in order, in place of proposals: each has `values`, a point of the space,
+    #: and `from`, one line on where it comes from. (A run of an earlier version has none.)
+    first: tuple[Mapping[str, Any], ...] = ()
     #: For a final run: the exported file's content.
     source: Mapping[str, Any] = field(default_factory=dict)
 
@@ -111,7 +114,8 @@ class Experiment:
         ]
         if problems:
             raise UserError(*problems)
-        return cls(**rest | {"metric": tuple(rest["metric"]), "seeds": tuple(rest["seeds"])})
+        tuples = {name: tuple(rest.get(name, ())) for name in ("metric", "seeds", "first")}
+        return cls(**rest | tuples)
 
     @classmethod
     def read(cls, folder: Path) -> Experiment:

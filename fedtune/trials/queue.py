@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedtune.record.study import StudyFile, quiet_optuna
 from fedtune.trials.early_stopping import History, Rule, rule
+from fedtune.trials.known_points import KnownPoints
 from fedtune.trials.samplers import make_sampler
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value
@@ -61,7 +62,7 @@ class TrialQueue:
         self.experiment, self.space = experiment, space
         self._study = StudyFile(folder) if study is None else study
         self._signs = [1.0 if METRICS[name].direction == "maximize" else -1.0 for name in experiment.metric]
-        self._grid = space.grid_points() if experiment.sampler == "grid" else []
+        self._points = KnownPoints(experiment, space)
         self._trials: dict[int, FrozenTrial] = {t.number: t for t in self._study.trials()}
         self._reported = {number: set(trial.intermediate_values) for number, trial in self._trials.items()}
         #: Trials to go on with, oldest first, before anything new: left running by a driver that ended, or put back
@@ -137,6 +138,7 @@ class TrialQueue:
         """Asks the sampler and writes the trial, running, in one transaction."""
         import optuna
 
+        point = self._points.of(number)
         with quiet_optuna(), warnings.catch_warnings():
             warnings.simplefilter("ignore", category=UserWarning)
             view = optuna.create_study(
@@ -145,14 +147,16 @@ class TrialQueue:
                 pruner=optuna.pruners.NopPruner(),
             )
             view.add_trials([shown for shown in self._shown(known) if shown is not None])
-            if self._grid:
-                view.enqueue_trial(self.space.params(self._grid[number]))
+            if point is not None:
+                view.enqueue_trial(self.space.params(point.values))
             asked = view.ask()
             self.space.suggest(asked)
             proposed = view.trials[-1]
         attributes = {key: value for key, value in proposed.system_attrs.items() if key != "fixed_params"}
         # A final run's seed belongs to the trial; a search's seeds are the experiment's.
-        user = {"seed": self.experiment.seeds[number]} if self.experiment.kind == "run" else {}
+        user: dict[str, Any] = {"seed": self.experiment.seeds[number]} if self.experiment.kind == "run" else {}
+        if point is not None and point.origin:
+            user["from"] = point.origin
         self._study.add(
             optuna.trial.create_trial(
                 state=optuna.trial.TrialState.RUNNING,

@@ -192,6 +192,26 @@ def test_a_metric_that_the_method_measures_is_taken(
     assert made.experiment.metric[0].endswith(metric)
 
 
+def test_the_papers_values_are_trial_0_where_they_lie_in_the_space(
+    asked: Callable[..., Request], tmp_path: Path
+) -> None:
+    from trainables import registry
+
+    made = plan(asked(method="dfrd", space="alpha_lambda", set=("clients=3", "partition=iid")))
+    declared = registry.declared("dfrd")
+    values = {key: declared[key].default for key in ("alpha", "lambda")}
+    assert made.experiment.first == ({"from": "the paper's values", "values": values},)
+    assert made.notes[-1] == f"Trial 0 has the paper's values: alpha {values['alpha']}, lambda {values['lambda']}."
+    assert made.experiment.trials == 30, "it is one of the trials that were asked for"
+    apart = tmp_path / "apart.yaml"
+    apart.write_text("method: dfrd\nsearch: {alpha: {low: 1, high: 2}, lambda: {}}\nfix: {base: fedavg}\n")
+    for elsewhere in (
+        plan(asked(method="dfrd", space=str(apart))),
+        plan(asked(method="dfrd", space="alpha_lambda", sampler="grid", set=("clients=3", "partition=iid"))),
+    ):
+        assert elsewhere.experiment.first == () and not any("paper's values" in note for note in elsewhere.notes)
+
+
 def test_all_problems_are_told_at_once(asked: Callable[..., Request]) -> None:
     found = problems(
         asked(trials=0, time="soon", sampler="tpee", metric=("x",), set=("lr=fast", "nonsense=1", "clients=0"))

@@ -1,0 +1,52 @@
+"""Trials whose values are known before the sampler is asked: the first ones of a search, and the cells of a grid.
+
+A trial with known values is written like a proposal, so the sampler, early stopping and all readers treat it like any
+other. Where its values come from is recorded with it, as its user attribute `from`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from search_spaces import run_folder
+from search_spaces.errors import Shown, UserError, sentence
+from search_spaces.parameter import Value
+
+if TYPE_CHECKING:
+    from fedtune.record.experiment import Experiment
+    from search_spaces.space import Space
+
+#: What the trial of the declared defaults says of where it comes from.
+PAPER = "the paper's values"
+
+
+@dataclass(frozen=True)
+class Point:
+    """The searched values of a trial by key, and where they come from (empty: from the grid)."""
+
+    values: Mapping[str, Value]
+    origin: str = ""
+
+
+class KnownPoints:
+    """The known values of a search's trials, by the trial's number.
+
+    Raises `UserError` where a point of the experiment lies outside the space (somebody edited the file)."""
+
+    def __init__(self, experiment: Experiment, space: Space) -> None:
+        self._first = [Point(dict(item["values"]), str(item["from"])) for item in experiment.first]
+        self._grid = [Point(cell) for cell in space.grid_points()] if experiment.sampler == "grid" else []
+        for point in self._first:
+            if not space.contains(point.values):
+                must = f"a point of the space that {run_folder.SPACE} describes"
+                where = f"{run_folder.EXPERIMENT}, {point.origin}"
+                got = Shown(", ".join(f"{key} {value}" for key, value in point.values.items()))
+                raise UserError(sentence("values of first", must, got, where, "Undo the change of that file."))
+
+    def of(self, number: int) -> Point | None:
+        """The values of trial `number`; None where the sampler proposes them."""
+        if number < len(self._first):
+            return self._first[number]
+        return self._grid[number] if self._grid else None
