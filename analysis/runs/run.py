@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 
+#: Of `Run.trials`, before the searched parameters.
+COLUMNS = ["number", "state", "value", "values", "stop_reason", "rounds", "seconds", "error", "origin", "taken"]
+COLUMNS += ["start", "end"]
+
+
 @dataclass(frozen=True)
 class Run:
     """One run directory in memory; the larger tables are read when first asked for."""
@@ -68,6 +73,25 @@ class Run:
     @property
     def sampler(self) -> str:
         return str(self.experiment.get("sampler") or "")
+
+    @property
+    def taken(self) -> int:
+        """How many of the first trials were not run here: their results were taken from earlier runs."""
+        found = self.experiment.get("taken")
+        return found if isinstance(found, int) else 0
+
+    def origin(self, trial: FrozenTrial) -> str:
+        """Where a trial's values come from, such as `the paper's values`; empty where the sampler proposed them."""
+        return " ".join(str(trial.user_attrs.get("from") or "").split())[:200]
+
+    def computed(self, number: int) -> Mapping[str, Any]:
+        """With what a trial was computed (`created`, `versions`, `git`, `machine`): the run's own provenance, or that
+        of the earlier run whose result it is."""
+        if number < self.taken:
+            for part in self.provenance.get("taken") or []:
+                if isinstance(part, Mapping) and number in (part.get("trials") or []):
+                    return part
+        return self.provenance
 
     @cached_property
     def searched(self) -> Sequence[Mapping[str, Any]]:
@@ -113,7 +137,8 @@ class Run:
         """One row per trial, sorted by `number`.
 
         number, state (COMPLETE, PRUNED, FAIL, RUNNING, WAITING), value (first objective), values (tuple), stop_reason,
-        rounds, seconds, error, start, end (datetimes), and each searched parameter under its key."""
+        rounds, seconds, error, origin (see `origin`), taken (whether the result is an earlier run's), start, end
+        (datetimes), and each searched parameter under its key."""
         rows = []
         for t in self.frozen:
             attributes = t.user_attrs
@@ -127,13 +152,14 @@ class Run:
                 "rounds": attributes.get("rounds"),
                 "seconds": attributes.get("seconds"),
                 "error": attributes.get("error") or "",
+                "origin": self.origin(t),
+                "taken": t.number < self.taken,
                 "start": t.datetime_start,
                 "end": t.datetime_complete,
             }
             row |= t.params
             rows.append(row)
-        columns = ["number", "state", "value", "values", "stop_reason", "rounds", "seconds", "error", "start", "end"]
-        frame = pd.DataFrame(rows, columns=None if rows else columns)
+        frame = pd.DataFrame(rows, columns=None if rows else COLUMNS)
         for name in ("rounds", "seconds"):
             frame[name] = pd.to_numeric(frame[name], errors="coerce")
         unfinished = frame["rounds"].isna()
@@ -184,13 +210,16 @@ class Run:
         return pd.concat([groups.size().rename("seeds"), mean, spread], axis=1).reset_index()
 
     @cached_property
-    def best(self) -> int | None:
-        """The number of the best completed trial by the first objective; the earliest one wins a draw."""
+    def ranked(self) -> Sequence[int]:
+        """The numbers of the completed trials, best first by the first objective; of a draw the earlier one first."""
         done = self.trials[(self.trials["state"] == "COMPLETE") & self.trials["value"].notna()]
-        if done.empty:
-            return None
         order = done.sort_values(["value", "number"], ascending=[not self.maximise, True])
-        return int(order["number"].iloc[0])
+        return [int(number) for number in order["number"]]
+
+    @property
+    def best(self) -> int | None:
+        """The number of the best completed trial, if there is one."""
+        return self.ranked[0] if self.ranked else None
 
     @cached_property
     def chosen(self) -> Sequence[int]:

@@ -18,6 +18,8 @@ fedtune search dfrd --space alpha_lambda --sampler grid --seeds 3
 # Two hours at most, 20 clients, two metrics at once:
 fedtune search fedavg --time 2h --set clients=20 --sampler nsga2 \\
     --metric val_global_accuracy --metric val_local_accuracy
+# Begin with what an earlier search found:
+fedtune search dfrd --space alpha_lambda --warm-start runs/first --name second
 # Data of your own (a folder with one sub-folder per class works too):
 fedtune search fedavg --dataset mydata.npz --trials 10
 """
@@ -56,6 +58,15 @@ def command(
         int | None,
         typer.Option(
             help="How many seeds every trial has, the same in all trials.  [default: the profile's number, or 1]",
+            show_default=False,
+        ),
+    ] = None,
+    warm_start: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RUN",
+            help="Begin with the best points of an earlier run, and with its results where they hold; may be given "
+            "more than once.",
             show_default=False,
         ),
     ] = None,
@@ -163,6 +174,7 @@ def command(
             rounds=rounds,
             time=time,
             seeds=seeds,
+            warm_start=tuple(warm_start or ()),
             metric=tuple(metric or ()),
             select_on=select_on,
             sampler=sampler,

@@ -11,11 +11,13 @@ from typing import Any, Literal
 from fedtune.machine import resources
 from fedtune.planning import checks
 from fedtune.planning.checks import runs_folder, seconds_of, whole
+from fedtune.planning.earlier_runs import opened
 from fedtune.planning.known import known
 from fedtune.planning.preflight import preflight
 from fedtune.planning.request import Request, Settings, settled
 from fedtune.record.experiment import MAX_SEED, MAX_SEEDS, Experiment, looks_back, search_seeds
 from fedtune.record.run_directory import absolute
+from fedtune.record.taken_trials import TakenTrial
 from fedtune.trials.early_stopping import SCHEDULERS, default_grace
 from fedtune.trials.samplers import SAMPLERS
 from search_spaces.dimension import Dimension
@@ -41,6 +43,8 @@ class Plan:
     middle: Mapping[str, Value]
     #: What was asked for; None where `--pack auto` cannot be applied to the plan.
     request: Request | None = None
+    #: Results of earlier runs, those of the first trials.
+    taken: tuple[TakenTrial, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,7 @@ def plan(request: Request) -> Plan:
     _combination(space.search, budget, selection, problems)
     waits = looks_back(budget.sampler, budget.scheduler)
     packing, lag = placement(request, problems, trials=budget.trials, lag=request.lag, looks_back=waits)
+    earlier = opened(request.warm_start, request.method, space, problems)
     middle = settings.values | _middle(space.search.values())
     device = device_of(packing.gpus, request.address)
     checked = preflight(request.method, middle, budget.seeds, request.data_dir, problems, selection.metric, device)
@@ -108,9 +113,10 @@ def plan(request: Request) -> Plan:
         address=request.address,
     )
     space = dataclasses.replace(space, metric=selection.metric)
-    start = known(experiment, space)
+    start = known(experiment, space, checked.facts, earlier)
     notes = (*_notes(request, experiment, space), *start.notes)
-    return Plan(folder, start.experiment, space, checked.facts, notes, checked.values, request)
+    facts = {**checked.facts, **start.facts}
+    return Plan(folder, start.experiment, space, facts, notes, checked.values, request, start.taken)
 
 
 def _options(request: Request, problems: list[str]) -> float | None:

@@ -63,6 +63,8 @@ class Experiment:
     #: What the first trials of a search are, in order, in place of proposals: each has `values`, a point of the space,
     #: and `from`, one line on where it comes from. (A run of an earlier version has none.)
     first: tuple[Mapping[str, Any], ...] = ()
+    #: So many of the first trials are not run: their results were taken from earlier runs (`fedtune.trials.taken`).
+    taken: int = 0
     #: For a final run: the exported file's content.
     source: Mapping[str, Any] = field(default_factory=dict)
 
@@ -70,6 +72,11 @@ class Experiment:
     def looks_back(self) -> bool:
         """Whether a trial depends on earlier ones."""
         return looks_back(self.sampler, self.scheduler)
+
+    @property
+    def to_run(self) -> int:
+        """How many of the trials this search runs itself."""
+        return self.trials - self.taken
 
     @property
     def directions(self) -> tuple[Direction, ...]:

@@ -37,7 +37,10 @@ class KnownPoints:
 
     def __init__(self, experiment: Experiment, space: Space) -> None:
         self._first = [Point(dict(item["values"]), str(item["from"])) for item in experiment.first]
-        self._grid = [Point(cell) for cell in space.grid_points()] if experiment.sampler == "grid" else []
+        known = [point.values for point in self._first]
+        cells = space.grid_points() if experiment.sampler == "grid" else []
+        #: The cells of a grid that are not known from earlier runs.
+        self._grid = [Point(cell) for cell in cells if cell not in known]
         for point in self._first:
             if not space.contains(point.values):
                 must = f"a point of the space that {run_folder.SPACE} describes"
@@ -49,4 +52,4 @@ class KnownPoints:
         """The values of trial `number`; None where the sampler proposes them."""
         if number < len(self._first):
             return self._first[number]
-        return self._grid[number] if self._grid else None
+        return self._grid[number - len(self._first)] if self._grid else None

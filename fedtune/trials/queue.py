@@ -4,7 +4,8 @@ of Ray.
 Trial n is proposed, and later stopped, by what trials 0 … n - lag did and by nothing else; it waits until all of those
 have finished. Its sampler is made fresh, seeded by (seed, n), and asked on a view of the study that holds just them.
 So a search is one fixed sequence of trials, whatever ran side by side and however often it was interrupted. `lag`
-bounds how many trials can run at once; where neither sampler nor scheduler looks back, nothing waits.
+bounds how many trials can run at once; where neither sampler nor scheduler looks back, nothing waits. Results taken
+from earlier runs are the first trials of the study, and every other trial sees all of them.
 
 What a sampler is shown of a trial that did not run to its end:
     TPE, CMA-ES         a stopped trial as stopped, with its last value; a diverged or failed one as stopped at once,
@@ -32,6 +33,7 @@ from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value
 
 if TYPE_CHECKING:
+    from optuna.samplers import BaseSampler
     from optuna.trial import FrozenTrial
 
     from fedtune.record.experiment import Experiment
@@ -118,7 +120,9 @@ class TrialQueue:
         """The trials that trial `number` may look at; None while one of them still runs."""
         if not self.experiment.looks_back:
             return []
-        known = [self._trials[n] for n in range(max(0, number - self.experiment.lag + 1))]
+        # Results that were taken from earlier runs have been there from the start.
+        seen = max(min(number, self.experiment.taken), number - self.experiment.lag + 1)
+        known = [self._trials[n] for n in range(seen)]
         return known if all(trial.state.is_finished() for trial in known) else None
 
     def _rule(self, known: Sequence[FrozenTrial]) -> Rule:
@@ -143,7 +147,7 @@ class TrialQueue:
             warnings.simplefilter("ignore", category=UserWarning)
             view = optuna.create_study(
                 directions=[METRICS[name].direction for name in self.experiment.metric],
-                sampler=make_sampler(self.experiment.sampler, self.experiment.seed, number),
+                sampler=self._sampler(number, is_known=point is not None),
                 pruner=optuna.pruners.NopPruner(),
             )
             view.add_trials([shown for shown in self._shown(known) if shown is not None])
@@ -151,6 +155,9 @@ class TrialQueue:
                 view.enqueue_trial(self.space.params(point.values))
             asked = view.ask()
             self.space.suggest(asked)
+            if point is not None and isinstance(view.sampler, optuna.samplers.BaseGASampler):
+                # Optuna leaves a trial whose values are given out of every generation, and so out of what is learnt.
+                view.sampler.get_trial_generation(view, view.trials[-1])
             proposed = view.trials[-1]
         attributes = {key: value for key, value in proposed.system_attrs.items() if key != "fixed_params"}
         # A final run's seed belongs to the trial; a search's seeds are the experiment's.
@@ -167,6 +174,14 @@ class TrialQueue:
             )
         )
         self._remember(number)
+
+    def _sampler(self, number: int, *, is_known: bool) -> BaseSampler:
+        """Whom to ask for trial `number`. Where its values are known, what a sampler proposes is thrown away, so a
+        cheap one is asked; only NSGA-II is to note to which generation the trial belongs."""
+        e = self.experiment
+        if is_known and e.sampler != "nsga2":
+            return make_sampler("random", e.seed, number)
+        return make_sampler(e.sampler, e.seed, number, [self._trials[n] for n in range(min(number, e.taken))])
 
     def _shown(self, known: Sequence[FrozenTrial]) -> list[FrozenTrial | None]:
         """The finished trials as this search's sampler is to see them (see the module's text)."""
@@ -245,6 +260,13 @@ class TrialQueue:
             state = {"completed": TrialState.COMPLETE, "scheduler": TrialState.PRUNED}.get(reason, TrialState.FAIL)
             self._study.end(number, state, final if state == TrialState.COMPLETE else None)
         self._remember(number)
+
+    def take(self, number: int, ending: Ending) -> None:
+        """Writes trial `number`, whose result was taken from an earlier run. Those before it are there already."""
+        if number == self.started:
+            self._create(number, (self._known(number) or []) if self.experiment.sampler == "nsga2" else [])
+        self.finish(number, ending)
+        self._waiting = [other for other in self._waiting if other != number]
 
     def again(self, number: int, share: tuple[float, float] | None) -> None:
         """Puts a trial that could not go on back in front of those to come, with `share` of the machine (None: as
