@@ -20,6 +20,8 @@ fedtune search fedavg --time 2h --set clients=20 --sampler nsga2 \\
     --metric val_global_accuracy --metric val_local_accuracy
 # Begin with what an earlier search found:
 fedtune search dfrd --space alpha_lambda --warm-start runs/first --name second
+# Random trials near the paper's values:
+fedtune search dfrd --prior paper
 # Data of your own (a folder with one sub-folder per class works too):
 fedtune search fedavg --dataset mydata.npz --trials 10
 """
@@ -70,6 +72,13 @@ def command(
             show_default=False,
         ),
     ] = None,
+    prior: Annotated[
+        str,
+        typer.Option(
+            help="off, paper, strong, or a width in (0, 1]: how closely trials that would be random keep to the "
+            "paper's values."
+        ),
+    ] = "off",
     metric: Annotated[
         list[str] | None,
         typer.Option(
@@ -175,6 +184,7 @@ def command(
             time=time,
             seeds=seeds,
             warm_start=tuple(warm_start or ()),
+            prior=prior,
             metric=tuple(metric or ()),
             select_on=select_on,
             sampler=sampler,

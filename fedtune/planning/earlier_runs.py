@@ -37,7 +37,7 @@ def opened(paths: Sequence[str], method: str, space: Space, problems: list[str])
         try:
             run = load(path)
         except UserError as error:
-            problems.extend(f"{problem} ({OPTION})" for problem in error.problems)
+            problems.extend(f"{OPTION}: {problem}" for problem in error.problems)
             continue
         why = _stranger(run, method, space)
         if why is None:

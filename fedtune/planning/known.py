@@ -96,6 +96,11 @@ def known(experiment: Experiment, space: Space, facts: Mapping[str, Any], earlie
     if paper is not None and not _among(paper, first):
         notes.append(f"Trial {len(first)} has the paper's values: {_shown(paper)}.")
         first.append(Point(paper, PAPER))
+    if experiment.prior:
+        notes.append(
+            f"Trials that would be random are drawn around the paper's values, with a width of {experiment.prior:g} of "
+            f"each interval, and later ones with a falling probability."
+        )
     best = _best_of_each(others, first) if grid is None else []
     notes += [_points_only(run, sum(owner is run for owner, _ in best), grid is not None) for run in others]
     taken = len(results.points)

@@ -57,6 +57,8 @@ class _Budget:
     rounds: int
     grace: int
     seeds: tuple[int, ...]
+    #: The width of the prior, 0 without one.
+    prior: float
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,7 @@ def plan(request: Request) -> Plan:
         reduction_factor=request.reduction_factor,
         grace=budget.grace,
         lag=lag,
+        prior=budget.prior,
         time=time,
         data_dir=absolute(request.data_dir),
         concurrency=packing.concurrency,
@@ -164,7 +167,13 @@ def _budget(request: Request, settings: Settings, problems: list[str]) -> _Budge
     trials = request.trials or (space.cells() if sampler == "grid" else int(profile.get("trials", TRIALS)))
     if sampler == "grid" and trials > space.cells():
         problems.append(sentence("trials", f"at most {space.cells()}, the cells of the grid", trials, "--trials"))
-    return _Budget(sampler, scheduler, trials, rounds, grace, search_seeds(request.seed, min(seeds, MAX_SEEDS)))
+    prior = checks.prior_width(request.prior, problems)
+    if sampler == "grid" and prior:
+        problems.append(
+            "A grid search visits every cell of its grid, so --prior would change nothing. Leave it out, or choose "
+            "another --sampler."
+        )
+    return _Budget(sampler, scheduler, trials, rounds, grace, search_seeds(request.seed, min(seeds, MAX_SEEDS)), prior)
 
 
 def _selection(request: Request, settings: Settings, problems: list[str]) -> _Selection:

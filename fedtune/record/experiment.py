@@ -65,6 +65,9 @@ class Experiment:
     first: tuple[Mapping[str, Any], ...] = ()
     #: So many of the first trials are not run: their results were taken from earlier runs (`fedtune.trials.taken`).
     taken: int = 0
+    #: Width of the prior around the paper's values from which trials are drawn; 0: there is none
+    #: (`fedtune.trials.prior`).
+    prior: float = 0.0
     #: For a final run: the exported file's content.
     source: Mapping[str, Any] = field(default_factory=dict)
 
@@ -77,6 +80,11 @@ class Experiment:
     def to_run(self) -> int:
         """How many of the trials this search runs itself."""
         return self.trials - self.taken
+
+    def seen(self, number: int) -> int:
+        """Trial `number` may look at so many of the first trials: at all results that were taken from earlier runs, and
+        at those of this search up to `lag` trials before it."""
+        return max(0, min(number, self.taken), number - self.lag + 1)
 
     @property
     def directions(self) -> tuple[Direction, ...]:

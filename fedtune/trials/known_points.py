@@ -1,4 +1,5 @@
-"""Trials whose values are known before the sampler is asked: the first ones of a search, and the cells of a grid.
+"""Trials whose values are known before the sampler is asked: the first ones of a search, the cells of a grid, and draws
+from the prior.
 
 A trial with known values is written like a proposal, so the sampler, early stopping and all readers treat it like any
 other. Where its values come from is recorded with it, as its user attribute `from`.
@@ -10,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fedtune.trials import prior
 from search_spaces import run_folder
 from search_spaces.errors import Shown, UserError, sentence
 from search_spaces.parameter import Value
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 #: What the trial of the declared defaults says of where it comes from.
 PAPER = "the paper's values"
+#: What a trial that was drawn from the prior says.
+PRIOR = "the prior"
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,7 @@ class KnownPoints:
 
     def __init__(self, experiment: Experiment, space: Space) -> None:
         self._first = [Point(dict(item["values"]), str(item["from"])) for item in experiment.first]
+        self._experiment, self._space = experiment, space
         known = [point.values for point in self._first]
         cells = space.grid_points() if experiment.sampler == "grid" else []
         #: The cells of a grid that are not known from earlier runs.
@@ -52,4 +57,8 @@ class KnownPoints:
         """The values of trial `number`; None where the sampler proposes them."""
         if number < len(self._first):
             return self._first[number]
-        return self._grid[number - len(self._first)] if self._grid else None
+        if self._grid:
+            return self._grid[number - len(self._first)]
+        e = self._experiment
+        drawn = prior.draw(self._space, e.prior, e.seed, number, e.seen(number)) if e.prior else None
+        return None if drawn is None else Point(drawn, PRIOR)

@@ -120,9 +120,7 @@ class TrialQueue:
         """The trials that trial `number` may look at; None while one of them still runs."""
         if not self.experiment.looks_back:
             return []
-        # Results that were taken from earlier runs have been there from the start.
-        seen = max(min(number, self.experiment.taken), number - self.experiment.lag + 1)
-        known = [self._trials[n] for n in range(seen)]
+        known = [self._trials[n] for n in range(self.experiment.seen(number))]
         return known if all(trial.state.is_finished() for trial in known) else None
 
     def _rule(self, known: Sequence[FrozenTrial]) -> Rule:
