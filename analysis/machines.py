@@ -35,8 +35,9 @@ def apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[tuple[str, s
 
 
 def parts(provenance: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The provenance and those of continuations on other kinds of machine, each with `machine` and `versions`."""
-    return [provenance, *(provenance.get("continued") or [])]
+    """The provenance, those of continuations on other kinds of machine, and those of results taken from earlier runs,
+    each with `machine` and `versions`."""
+    return [provenance, *(provenance.get("continued") or []), *(provenance.get("taken") or [])]
 
 
 def went_on(begun: Mapping[str, Any], here: Mapping[str, Any]) -> str | None:

@@ -113,6 +113,17 @@ class Space:
             queue.extend(dimension.children.get(str(rest.pop(dimension.key)), ()))
         return not rest
 
+    def declared_point(self) -> dict[str, Value] | None:
+        """The point at which every searched parameter has its declared default, which is the paper's value; None where
+        one of these lies outside this space (of a stepped dimension, between its steps)."""
+        found: dict[str, Value] = {}
+        queue = list(self.search.values())
+        while queue:
+            dimension = queue.pop(0)
+            found[dimension.key] = dimension.parameter.default
+            queue.extend(dimension.children.get(str(dimension.parameter.default), ()))
+        return found if self.contains(found) else None
+
     def to_json(self) -> dict[str, Any]:
         """What `space.json` holds; `from_json` gives the same space back."""
         return {

@@ -60,9 +60,14 @@ class Standing:
         return [i for i, seeds in enumerate(self.seeds) if seeds]
 
     @property
-    def leader(self) -> int:
-        """The place of the winner; of several equal ones the first."""
-        return max(self.able, key=lambda i: (self.belief.mean[i], -i))
+    def ranking(self) -> list[int]:
+        """The same places, the best estimate first; of equal ones the first."""
+        return sorted(self.able, key=lambda i: (-self.belief.mean[i], i))
+
+    @property
+    def ranked(self) -> list[int]:
+        """Their numbers."""
+        return [self.numbers[i] for i in self.ranking]
 
 
 @dataclass(frozen=True)
@@ -124,9 +129,8 @@ def standing(
 
 def estimate(found: Standing, level: float = LEVEL) -> Estimate:
     """What is to be said of the winner."""
-    best, belief, sign = found.leader, found.belief, found.sign
+    (best, *others), belief, sign = found.ranking, found.belief, found.sign
     bounds = sorted(sign * bound for bound in belief.interval(best, level))
-    others = sorted((i for i in found.able if i != best), key=lambda i: -belief.mean[i])
     tied = [best, *(i for i in others if belief.better(i, best) > RISK)]
     return Estimate(
         trial=found.numbers[best],

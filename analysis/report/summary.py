@@ -123,7 +123,8 @@ def _trials(run: Run) -> Fact:
     endings = [style.outcome(s, r) for s, r in zip(run.trials["state"], run.trials["stop_reason"], strict=True)]
     kinds = pd.Series(endings, dtype=object).value_counts()
     counted = ", ".join(f"{kinds[k]} {style.OUTCOMES[k][2]}" for k in style.OUTCOMES if k in kinds)
-    return Fact("Trials", str(len(run.trials)), counted)
+    taken = f"; {run.taken} of them with results of earlier runs" if run.taken else ""
+    return Fact("Trials", str(len(run.trials)), counted + taken)
 
 
 def _budget(run: Run) -> list[Fact]:
@@ -133,7 +134,9 @@ def _budget(run: Run) -> list[Fact]:
     seeds = len(used) if (used and run.kind != "run") or not isinstance(asked, int) else asked
     listed = "seed " + ", ".join(map(str, used[:6])) if used else ""
     return [
-        Fact("Rounds per trial", number(run.value("rounds")), f"{int(run.trials['rounds'].sum())} rounds run in all"),
+        Fact(
+            "Rounds per trial", number(run.value("rounds")), f"{int(_run_here(run)['rounds'].sum())} rounds run in all"
+        ),
         Fact("Seeds per trial", str(seeds), listed),
     ]
 
@@ -148,8 +151,13 @@ def _time(run: Run) -> Fact:
     """From the first start to the last end, and the sum over trials."""
     start, end = pd.to_datetime(run.trials["start"]).min(), pd.to_datetime(run.trials["end"]).max()
     wall = (end - start).total_seconds() if pd.notna(start) and pd.notna(end) else None
-    seconds = run.trials["seconds"]
+    seconds = _run_here(run)["seconds"]
     return Fact("Time", duration(wall), f"{duration(float(seconds.sum()))} in trials" if seconds.notna().any() else "")
+
+
+def _run_here(run: Run) -> pd.DataFrame:
+    """The trials that were not taken from earlier runs."""
+    return run.trials[~run.trials["taken"].astype(bool)]
 
 
 def _strategy(run: Run) -> list[Fact]:

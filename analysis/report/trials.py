@@ -15,7 +15,8 @@ from search_spaces.metrics import twin
 
 
 def trials(run: Run) -> Table:
-    """Every trial as a row: number, outcome, rounds, seconds, searched parameters, the metrics shown in figures."""
+    """Every trial as a row: number, outcome, rounds, seconds, searched parameters, the metrics shown in figures, and
+    where its values come from, if any trial's do not come from the sampler."""
     last = run.finals
     wanted = [
         m for m in dict.fromkeys([*run.metrics, *(twin(m) for m in run.metrics), "local_accuracy"]) if m in last.columns
@@ -28,6 +29,7 @@ def trials(run: Run) -> Table:
             "outcome": style.OUTCOMES[style.outcome(t["state"], t["stop_reason"])][2],
             "rounds": t["rounds"],
             "seconds": t["seconds"],
+            "origin": f"result of {t['origin']}" if t["taken"] else t["origin"],
         }
         row |= {k: (None if pd.isna(t[k]) else t[k]) for k in run.keys}
         row |= {m: labels.scale(m) * float(last[m].get(t["number"], float("nan"))) for m in wanted}
@@ -36,6 +38,8 @@ def trials(run: Run) -> Table:
     columns += [Column(m, labels.metric(m, split=True), _percent if labels.scale(m) == 100 else number) for m in wanted]
     columns += [Column(k, labels.symbol(k), right=labels.numeric(k)) for k in run.keys]
     columns += [Column("rounds", "rounds"), Column("seconds", "seconds", lambda v: number(v, 3))]
+    if any(row["origin"] for row in rows):
+        columns.append(Column("origin", "comes from", right=False))
     return Table(columns, rows, f"Trials of {run.name}")
 
 

@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 
+#: Of `Run.trials`, before the searched parameters.
+COLUMNS = ["number", "state", "value", "values", "stop_reason", "rounds", "seconds", "error", "origin", "taken"]
+COLUMNS += ["start", "end"]
+
+
 @dataclass(frozen=True)
 class Run:
     """One run directory in memory; the larger tables are read when first asked for."""
@@ -69,6 +74,25 @@ class Run:
     @property
     def sampler(self) -> str:
         return str(self.experiment.get("sampler") or "")
+
+    @property
+    def taken(self) -> int:
+        """How many of the first trials were not run here: their results were taken from earlier runs."""
+        found = self.experiment.get("taken")
+        return found if isinstance(found, int) else 0
+
+    def origin(self, trial: FrozenTrial) -> str:
+        """Where a trial's values come from, such as `the paper's values`; empty where the sampler proposed them."""
+        return " ".join(str(trial.user_attrs.get("from") or "").split())[:200]
+
+    def computed(self, number: int) -> Mapping[str, Any]:
+        """With what a trial was computed (`created`, `versions`, `git`, `machine`): the run's own provenance, or that
+        of the earlier run whose result it is."""
+        if number < self.taken:
+            for part in self.provenance.get("taken") or []:
+                if isinstance(part, Mapping) and number in (part.get("trials") or []):
+                    return part
+        return self.provenance
 
     @cached_property
     def searched(self) -> Sequence[Mapping[str, Any]]:
@@ -114,7 +138,8 @@ class Run:
         """One row per trial, sorted by `number`.
 
         number, state (COMPLETE, PRUNED, FAIL, RUNNING, WAITING), value (first objective), values (tuple), stop_reason,
-        rounds, seconds, error, start, end (datetimes), and each searched parameter under its key."""
+        rounds, seconds, error, origin (see `origin`), taken (whether the result is an earlier run's), start, end
+        (datetimes), and each searched parameter under its key."""
         rows = []
         for t in self.frozen:
             attributes = t.user_attrs
@@ -128,13 +153,14 @@ class Run:
                 "rounds": attributes.get("rounds"),
                 "seconds": attributes.get("seconds"),
                 "error": attributes.get("error") or "",
+                "origin": self.origin(t),
+                "taken": t.number < self.taken,
                 "start": t.datetime_start,
                 "end": t.datetime_complete,
             }
             row |= t.params
             rows.append(row)
-        columns = ["number", "state", "value", "values", "stop_reason", "rounds", "seconds", "error", "start", "end"]
-        frame = pd.DataFrame(rows, columns=None if rows else columns)
+        frame = pd.DataFrame(rows, columns=None if rows else COLUMNS)
         for name in ("rounds", "seconds"):
             frame[name] = pd.to_numeric(frame[name], errors="coerce")
         unfinished = frame["rounds"].isna()
@@ -192,9 +218,8 @@ class Run:
             return None
         seeds, repeats = self.experiment.get("seeds"), any("of" in t.user_attrs for t in self.frozen)
         several = isinstance(seeds, list) and len(seeds) > 1 and not repeats
-        return standing(
-            self.frozen, 1.0 if self.maximise else -1.0, by_seed(self.rounds, self.metrics[0]) if several else None
-        )
+        values = by_seed(self.rounds, self.metrics[0]) if several else None
+        return standing(self.frozen, 1.0 if self.maximise else -1.0, values)
 
     @cached_property
     def estimate(self) -> Estimate | None:
@@ -202,17 +227,20 @@ class Run:
         return None if self.standing is None else estimate(self.standing)
 
     @cached_property
-    def best(self) -> int | None:
-        """The winner's first trial that ran to its end: of a search for one metric the configuration with the best
-        estimate (`analysis.estimate.winner`); else, and before there is an estimate, the completed trial with the best
-        value of the first metric, the earliest of several."""
+    def ranked(self) -> Sequence[int]:
+        """The numbers of completed trials, best first, the earlier one first of a draw: of a search for one metric one
+        of each configuration, by its estimate (`analysis.estimate.winner`); else, and before there is an estimate, by
+        the value of the first metric."""
         if self.standing is not None:
-            return self.standing.numbers[self.standing.leader]
+            return self.standing.ranked
         done = self.trials[(self.trials["state"] == "COMPLETE") & self.trials["value"].notna()]
-        if done.empty:
-            return None
         order = done.sort_values(["value", "number"], ascending=[not self.maximise, True])
-        return int(order["number"].iloc[0])
+        return [int(number) for number in order["number"]]
+
+    @property
+    def best(self) -> int | None:
+        """The winner's number, if there is one."""
+        return self.ranked[0] if self.ranked else None
 
     @cached_property
     def chosen(self) -> Sequence[int]:

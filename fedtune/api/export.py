@@ -107,6 +107,7 @@ def _number(run: Run, trial: int | None) -> int:
 
 def _describe(run: Run, best: Best) -> dict[str, Any]:
     experiment, origin = Experiment.of(run), run.provenance
+    made = run.computed(best.number)
     try:
         recorded = (run.path / run_folder.trial_folder(best.number) / run_folder.PARTITION).read_text(encoding="utf-8")
         partition = json.loads(recorded)["hash"]
@@ -124,15 +125,16 @@ def _describe(run: Run, best: Best) -> dict[str, Any]:
         "provenance": {
             "run": run.name,
             "trial": best.number,
+            **({"from": best.origin} if best.origin else {}),
             "seed": experiment.seed,
             "seeds": list(experiment.seeds),
             "select_on": experiment.select_on,
             "sampler": experiment.sampler,
             "scheduler": experiment.scheduler,
             "trials": experiment.trials,
-            "created": origin.get("created"),
-            "versions": origin.get("versions"),
-            "git": origin.get("git"),
+            "created": made.get("created"),
+            "versions": made.get("versions"),
+            "git": made.get("git"),
             "dataset": origin.get("dataset"),
             "partition": partition,
         },

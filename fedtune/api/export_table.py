@@ -85,7 +85,8 @@ def _card(run: Run, experiment: Experiment, on_test: str, ended: int) -> dict[st
                 "date": origin.get("created"),
                 "revision": origin.get("git"),
                 "machine": origin.get("machine"),
-                "trials": ended,
-            }
+                "trials": ended - run.taken,
+            },
+            *({**part, "trials": len(part.get("trials") or [])} for part in origin.get("taken") or []),
         ],
     }

@@ -41,6 +41,9 @@ class Best:
     metrics: Mapping[str, float]
     #: What the search says of it, where it searched for one metric and two federations ran to their end.
     estimate: Estimate | None = None
+    #: Where its values come from, such as `the paper's values` or `raced trial 3`; empty where the sampler proposed
+    #: them.
+    origin: str = ""
 
     @classmethod
     def of(cls, run: Run, number: int) -> Best:
@@ -49,7 +52,7 @@ class Best:
         params = {name.rsplit(".", 1)[-1]: value for name, value in trial.params.items()}
         values = dict(zip(run.metrics, trial.values or (), strict=False))
         said = run.estimate if number == run.best else None
-        return cls(number, values, params, run.measured(number), said)
+        return cls(number, values, params, run.measured(number), said, run.origin(trial))
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,8 @@ class Result:
     interrupted: bool = False
     out_of_time: bool = False
     seconds: float = 0.0
+    #: How many of the trials were not run: their results are those of earlier runs.
+    taken: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for --json."""
@@ -73,12 +78,14 @@ def search(
     method: str,
     *,
     metric: str | Sequence[str] | None = None,
+    warm_start: str | Path | Sequence[str | Path] = (),
     plain: bool = False,
     quiet: bool = False,
     simulate: Callable[..., Any] | None = None,
     **options: Any,
 ) -> Result:
-    """Searches the hyper-parameters of `method`, selecting by one `metric` or by several; further options as in
+    """Searches the hyper-parameters of `method`, selecting by one `metric` or by several, and beginning with what
+    earlier runs found (`warm_start`: the directory of one, or several); further options as in
     `fedtune.planning.request.Request`.
 
     Progress goes to stderr, the run directory to `runs_dir/name`. Raises `UserError`, before anything is created, with
@@ -87,7 +94,9 @@ def search(
     strangers = sorted(options.keys() - {item.name for item in dataclasses.fields(Request)})
     if strangers:
         raise TypeError(f"search() got unknown options: {', '.join(strangers)}")
-    planned = packed(plan(Request(method, metric=metrics, **options)), plain=plain, quiet=quiet)
+    runs = (warm_start,) if isinstance(warm_start, (str, Path)) else tuple(warm_start)
+    request = Request(method, metric=metrics, warm_start=tuple(map(str, runs)), **options)
+    planned = packed(plan(request), plain=plain, quiet=quiet)
     return carry_out(planned, plain=plain, quiet=quiet, simulate=simulate)
 
 
@@ -104,6 +113,7 @@ def carry_out(
         planned.space.to_json(),
         provenance(device="cuda" if planned.experiment.gpus_per_trial else "cpu", **planned.facts),
         planned.experiment.directions,
+        planned.taken,
     )
     with lock(planned.folder):
         return _driven(planned.folder, planned.experiment, planned.space, watch, simulate)
@@ -198,7 +208,7 @@ def result_of(folder: Path, outcome: driver.Outcome, seconds: float = 0.0) -> Re
     run = load(folder)
     counts = dict(Counter(trial.state.name for trial in run.frozen))  # plain, as `asdict` cannot copy a Counter
     best = None if run.best is None else Best.of(run, run.best)
-    return Result(folder, counts, best, outcome.finished, outcome.interrupted, outcome.out_of_time, seconds)
+    return Result(folder, counts, best, outcome.finished, outcome.interrupted, outcome.out_of_time, seconds, run.taken)
 
 
 def _complete(folder: Path, experiment: Experiment) -> tuple[Experiment, Space]:

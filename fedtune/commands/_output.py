@@ -46,11 +46,12 @@ def result(found: Result, as_json: bool) -> None:
             f"{counts.get('FAIL', 0)} failed"
             + (f", {counts['RUNNING']} to be resumed" if counts.get("RUNNING") else "")
             + f" in {duration(found.seconds)}."
+            + (f" {found.taken} of those done are results of earlier runs." if found.taken else "")
         )
         if found.best is not None:
             best = found.best
             tables.say(
-                f"Best: trial {best.number}, "
+                f"Best: trial {best.number}{f' ({best.origin})' if best.origin else ''}, "
                 + ", ".join(f"{name} {value:.4f}" for name, value in best.values.items())
                 + _test(best.metrics, best.values)
                 + (f", with {_params(best.params)}" if best.params else "")
@@ -110,7 +111,8 @@ def estimate(found: Estimate, as_json: bool) -> None:
         "sampler": e.sampler,
         "scheduler": e.scheduler,
         "metric": ", ".join(e.metric),
-        "trials": e.trials,
+        "trials": e.to_run,
+        "taken": e.taken,
         "rounds": e.rounds,
         "seeds": len(e.seeds),
         "concurrency": e.concurrency,
@@ -131,7 +133,7 @@ def estimate(found: Estimate, as_json: bool) -> None:
     for note in found.plan.notes:
         tables.say(note)
     tables.say(
-        f"{e.method}, space {e.space}: {e.trials} trials of {e.rounds} rounds over {len(e.seeds)} "
+        f"{e.method}, space {e.space}: {e.to_run} trials of {e.rounds} rounds over {len(e.seeds)} "
         f"seed{'s' * (len(e.seeds) > 1)}, "
         f"sampler {e.sampler}, scheduler {e.scheduler}, selecting by {', '.join(e.metric)}."
     )

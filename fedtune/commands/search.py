@@ -18,6 +18,10 @@ fedtune search dfrd --space alpha_lambda --sampler grid --seeds 3
 # Two hours at most, 20 clients, two metrics at once:
 fedtune search fedavg --time 2h --set clients=20 --sampler nsga2 \\
     --metric val_global_accuracy --metric val_local_accuracy
+# Begin with what an earlier search found:
+fedtune search dfrd --space alpha_lambda --warm-start runs/first --name second
+# Random trials near the paper's values:
+fedtune search dfrd --prior paper
 # Data of your own (a folder with one sub-folder per class works too):
 fedtune search fedavg --dataset mydata.npz --trials 10
 """
@@ -59,6 +63,22 @@ def command(
             show_default=False,
         ),
     ] = None,
+    warm_start: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RUN",
+            help="Begin with the best points of an earlier run, and with its results where they hold; may be given "
+            "more than once.",
+            show_default=False,
+        ),
+    ] = None,
+    prior: Annotated[
+        str,
+        typer.Option(
+            help="off, paper, strong, or a width in (0, 1]: how closely trials that would be random keep to the "
+            "paper's values."
+        ),
+    ] = "off",
     metric: Annotated[
         list[str] | None,
         typer.Option(
@@ -163,6 +183,8 @@ def command(
             rounds=rounds,
             time=time,
             seeds=seeds,
+            warm_start=tuple(warm_start or ()),
+            prior=prior,
             metric=tuple(metric or ()),
             select_on=select_on,
             sampler=sampler,

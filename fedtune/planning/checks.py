@@ -3,12 +3,14 @@ them at the same time."""
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from fedtune.record.run_directory import exists
+from fedtune.trials.prior import WIDTHS
 from search_spaces.errors import sentence, unknown
 from search_spaces.files import cannot_write
 
@@ -38,6 +40,21 @@ def seconds_of(time: str | float | None, problems: list[str]) -> float | None:
         problems.append(sentence("time", "a length such as 90s, 30m, 2h or 1d", time, "--time"))
         return None
     return float(match[1]) * _SECONDS[match[2]]
+
+
+def prior_width(prior: str | float, problems: list[str]) -> float:
+    """The width of `off`, `paper`, `strong` or of a number; 0 stands for no prior."""
+    if isinstance(prior, str) and prior in WIDTHS:
+        return WIDTHS[prior]
+    try:
+        width = math.nan if isinstance(prior, bool) else float(prior)
+    except (TypeError, ValueError, OverflowError):
+        width = math.nan
+    if not 0 < width <= 1:
+        must = f"{', '.join(WIDTHS)} or a number above 0 and at most 1"
+        problems.append(sentence("prior", must, prior, "--prior"))
+        return 0.0
+    return width
 
 
 def runs_folder(runs_dir: str, name: str, problems: list[str]) -> Path:

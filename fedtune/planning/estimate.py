@@ -40,7 +40,7 @@ def estimate(planned: Plan) -> Estimate:
             seconds, _ = typical(simulation, planned.middle)
     finally:
         torch.set_num_threads(before)
-    rounds = e.trials * e.rounds
-    waves = -(-e.trials // e.concurrency)
+    rounds = e.to_run * e.rounds
+    waves = -(-e.to_run // e.concurrency)
     at_most = START_UP + waves * e.rounds * len(e.seeds) * seconds
     return Estimate(planned, seconds, min(at_most, e.time) if e.time is not None else at_most, rounds)

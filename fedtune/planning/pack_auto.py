@@ -64,7 +64,7 @@ def packed(planned: Plan, *, plain: bool = False, quiet: bool = False) -> Plan:
     e, asked, here = planned.experiment, planned.request, resources.machine()
     on_gpu = e.gpus_per_trial > 0
     gpus = here.gpus if on_gpu else 1
-    room = min(e.trials, e.lag) if e.looks_back else e.trials
+    room = min(e.to_run, e.lag) if e.looks_back else e.to_run
     if asked.gpus_per_trial:
         room = min(room, max(1, int(gpus / asked.gpus_per_trial + 1e-9)))
     cores = max(1, here.cores // gpus)
@@ -178,7 +178,7 @@ def _settled(
     """The plan with `best` as its packing, and the reasons in its notes and in the record."""
     e, asked = planned.experiment, planned.request
     assert asked is not None
-    limit = min(e.trials, e.lag) if e.looks_back else e.trials
+    limit = min(e.to_run, e.lag) if e.looks_back else e.to_run
     at_once = asked.concurrency or min(best.trials * max(1, gpus), limit)
     share = asked.gpus_per_trial if asked.gpus_per_trial is not None else resources.part(best.trials) if gpus else 0.0
     threads = best.threads if asked.cpus_per_trial is not None else min(best.threads, max(1, cores // at_once))
@@ -225,7 +225,7 @@ def _measured(table: list[Sample], footprint: Footprint) -> dict[str, Any]:
 def _warnings(e: Experiment, cores: int, busy: float, *, chosen: bool) -> list[str]:
     """Warnings about a packing. `chosen`: how many trials run at once was measured, not asked for."""
     found = (
-        [resources.held_back(e.concurrency, e.threads, cores, lag=e.lag, trials=e.trials)]
+        [resources.held_back(e.concurrency, e.threads, cores, lag=e.lag, trials=e.to_run)]
         if e.looks_back and chosen
         else []
     )

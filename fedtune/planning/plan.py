@@ -9,11 +9,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedtune.machine import resources
-from fedtune.planning.checks import known, runs_folder, seconds_of, whole
+from fedtune.planning import checks
+from fedtune.planning.checks import runs_folder, seconds_of, whole
+from fedtune.planning.earlier_runs import opened
+from fedtune.planning.known import known
 from fedtune.planning.preflight import preflight
 from fedtune.planning.request import Request, Settings, settled
 from fedtune.record.experiment import MAX_SEED, MAX_SEEDS, Experiment, looks_back, search_seeds
 from fedtune.record.run_directory import absolute
+from fedtune.record.taken_trials import TakenTrial
 from fedtune.trials.early_stopping import SCHEDULERS, default_grace
 from fedtune.trials.samplers import SAMPLERS
 from search_spaces.dimension import Dimension
@@ -39,6 +43,8 @@ class Plan:
     middle: Mapping[str, Value]
     #: What was asked for; None where `--pack auto` cannot be applied to the plan.
     request: Request | None = None
+    #: Results of earlier runs, those of the first trials.
+    taken: tuple[TakenTrial, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,8 @@ class _Budget:
     rounds: int
     grace: int
     seeds: tuple[int, ...]
+    #: The width of the prior, 0 without one.
+    prior: float
 
 
 @dataclass(frozen=True)
@@ -74,6 +82,7 @@ def plan(request: Request) -> Plan:
     _combination(space.search, budget, selection, problems)
     waits = looks_back(budget.sampler, budget.scheduler)
     packing, lag = placement(request, problems, trials=budget.trials, lag=request.lag, looks_back=waits)
+    earlier = opened(request.warm_start, request.method, space, problems)
     middle = settings.values | _middle(space.search.values())
     device = device_of(packing.gpus, request.address)
     checked = preflight(request.method, middle, budget.seeds, request.data_dir, problems, selection.metric, device)
@@ -97,6 +106,7 @@ def plan(request: Request) -> Plan:
         reduction_factor=request.reduction_factor,
         grace=budget.grace,
         lag=lag,
+        prior=budget.prior,
         time=time,
         data_dir=absolute(request.data_dir),
         concurrency=packing.concurrency,
@@ -106,7 +116,10 @@ def plan(request: Request) -> Plan:
         address=request.address,
     )
     space = dataclasses.replace(space, metric=selection.metric)
-    return Plan(folder, experiment, space, checked.facts, _notes(request, experiment, space), checked.values, request)
+    start = known(experiment, space, checked.facts, earlier)
+    notes = (*_notes(request, experiment, space), *start.notes)
+    facts = {**checked.facts, **start.facts}
+    return Plan(folder, start.experiment, space, facts, notes, checked.values, request, start.taken)
 
 
 def _options(request: Request, problems: list[str]) -> float | None:
@@ -116,10 +129,10 @@ def _options(request: Request, problems: list[str]) -> float | None:
     whole("trials", request.trials, 1, 1_000_000, problems)
     whole("reduction-factor", request.reduction_factor, 2, 100, problems)
     whole("grace", request.grace, 1, 100_000, problems)
-    known("sampler", request.sampler, SAMPLERS, problems)
-    known("scheduler", request.scheduler, SCHEDULERS, problems)
-    known("choice of --select-on", request.select_on, ("validation", "test"), problems)
-    known("packing", request.pack, resources.PACKS, problems, "--pack")
+    checks.known("sampler", request.sampler, SAMPLERS, problems)
+    checks.known("scheduler", request.scheduler, SCHEDULERS, problems)
+    checks.known("choice of --select-on", request.select_on, ("validation", "test"), problems)
+    checks.known("packing", request.pack, resources.PACKS, problems, "--pack")
     if request.pack == "auto" and request.address is not None:
         problems.append(
             "--pack auto measures this machine, and --address names another one. Give --concurrency, "
@@ -127,7 +140,7 @@ def _options(request: Request, problems: list[str]) -> float | None:
             "--gpus-per-trial instead."
         )
     for name in request.metric:
-        known("metric", canonical(name), METRICS, problems, "--metric")
+        checks.known("metric", canonical(name), METRICS, problems, "--metric")
     return seconds_of(request.time, problems)
 
 
@@ -137,9 +150,9 @@ def _budget(request: Request, settings: Settings, problems: list[str]) -> _Budge
     sampler = request.sampler or str(profile.get("sampler", "tpe"))
     scheduler = request.scheduler or str(profile.get("scheduler", "none" if sampler == "grid" else "asha"))
     if request.sampler is None:
-        known("sampler", sampler, SAMPLERS, problems, where)
+        checks.known("sampler", sampler, SAMPLERS, problems, where)
     if request.scheduler is None:
-        known("scheduler", scheduler, SCHEDULERS, problems, where)
+        checks.known("scheduler", scheduler, SCHEDULERS, problems, where)
     seeds = int(request.seeds or profile.get("seeds", 1))
     if request.seeds is None and seeds > MAX_SEEDS:
         problems.append(sentence("seeds", f"a whole number in [1, {MAX_SEEDS}]", seeds, where))
@@ -154,7 +167,13 @@ def _budget(request: Request, settings: Settings, problems: list[str]) -> _Budge
     trials = request.trials or (space.cells() if sampler == "grid" else int(profile.get("trials", TRIALS)))
     if sampler == "grid" and trials > space.cells():
         problems.append(sentence("trials", f"at most {space.cells()}, the cells of the grid", trials, "--trials"))
-    return _Budget(sampler, scheduler, trials, rounds, grace, search_seeds(request.seed, min(seeds, MAX_SEEDS)))
+    prior = checks.prior_width(request.prior, problems)
+    if sampler == "grid" and prior:
+        problems.append(
+            "A grid search visits every cell of its grid, so --prior would change nothing. Leave it out, or choose "
+            "another --sampler."
+        )
+    return _Budget(sampler, scheduler, trials, rounds, grace, search_seeds(request.seed, min(seeds, MAX_SEEDS)), prior)
 
 
 def _selection(request: Request, settings: Settings, problems: list[str]) -> _Selection:

@@ -36,6 +36,10 @@ class Request:
     reduction_factor: int = 3
     grace: int | None = None
     lag: int | None = None
+    #: Run directories of earlier searches (`fedtune.planning.known`).
+    warm_start: tuple[str, ...] = ()
+    #: `off`, `paper`, `strong`, or the prior's width (`fedtune.trials.prior`).
+    prior: str | float = "off"
     metric: tuple[str, ...] = ()
     select_on: str | None = None
     #: `name=value` pairs, or a mapping.

@@ -60,6 +60,14 @@ class Experiment:
     #: of cores.
     threads: int = 1
     address: str | None = None
+    #: What the first trials of a search are, in order, in place of proposals: each has `values`, a point of the space,
+    #: and `from`, one line on where it comes from. (A run of an earlier version has none.)
+    first: tuple[Mapping[str, Any], ...] = ()
+    #: So many of the first trials are not run: their results were taken from earlier runs (`fedtune.trials.taken`).
+    taken: int = 0
+    #: Width of the prior around the paper's values from which trials are drawn; 0: there is none
+    #: (`fedtune.trials.prior`).
+    prior: float = 0.0
     #: For a final run: the exported file's content.
     source: Mapping[str, Any] = field(default_factory=dict)
 
@@ -67,6 +75,16 @@ class Experiment:
     def looks_back(self) -> bool:
         """Whether a trial depends on earlier ones."""
         return looks_back(self.sampler, self.scheduler)
+
+    @property
+    def to_run(self) -> int:
+        """How many of the trials this search runs itself."""
+        return self.trials - self.taken
+
+    def seen(self, number: int) -> int:
+        """Trial `number` may look at so many of the first trials: at all results that were taken from earlier runs, and
+        at those of this search up to `lag` trials before it."""
+        return max(0, min(number, self.taken), number - self.lag + 1)
 
     @property
     def directions(self) -> tuple[Direction, ...]:
@@ -111,7 +129,8 @@ class Experiment:
         ]
         if problems:
             raise UserError(*problems)
-        return cls(**rest | {"metric": tuple(rest["metric"]), "seeds": tuple(rest["seeds"])})
+        tuples = {name: tuple(rest.get(name, ())) for name in ("metric", "seeds", "first")}
+        return cls(**rest | tuples)
 
     @classmethod
     def read(cls, folder: Path) -> Experiment:

@@ -21,7 +21,9 @@ from typing import IO, Any
 
 import yaml
 
+from fedtune.record import taken_trials
 from fedtune.record.study import ELSEWHERE, Direction, create_study
+from fedtune.record.taken_trials import TakenTrial
 from search_spaces import files, run_folder
 from search_spaces.errors import UserError
 
@@ -47,8 +49,10 @@ def create(
     space: Mapping[str, Any],
     provenance: Mapping[str, Any],
     directions: Sequence[Direction],
+    taken: Sequence[TakenTrial] = (),
 ) -> None:
-    """Makes the run directory `folder` with its frozen request, its space, its provenance and an empty study.
+    """Makes the run directory `folder` with its frozen request, its space, its provenance, an empty study, and the
+    folders of its first trials where their results are `taken` from earlier runs.
 
     Raises `UserError` where the folder exists or the disk refuses."""
     temporary: Path | None = None
@@ -61,6 +65,10 @@ def create(
         write_document(temporary / run_folder.SPACE, space)
         write_document(temporary / run_folder.PROVENANCE, provenance)
         create_study(temporary, folder.name, directions)
+        for number, trial in enumerate(taken):
+            place = temporary / run_folder.trial_folder(number)
+            taken_trials.write(place, trial)
+            write_document(place / run_folder.CONFIG, {**experiment["values"], **trial.values})
         if folder.exists():
             raise exists(folder)
         temporary.rename(folder)

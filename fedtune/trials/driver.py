@@ -21,6 +21,7 @@ from fedtune.machine import cluster
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import went_on
 from fedtune.trials.queue import TrialQueue
+from fedtune.trials.taken import settle
 from fedtune.trials.tune_session import TuneSession
 from search_spaces.space import Space
 
@@ -52,6 +53,7 @@ def drive(
     deadline = None if experiment.time is None else time.monotonic() + experiment.time
     queue = TrialQueue(folder, experiment, space)
     try:
+        settle(queue, folder, experiment)
         for trial in queue.trials():
             if trial.state.is_finished():
                 watch.past(trial.number, trial.state.name, trial.values, space.values(trial.params))

@@ -4,7 +4,8 @@ of Ray.
 Trial n is proposed, and later stopped, by what trials 0 … n - lag did and by nothing else; it waits until all of those
 have finished. Its sampler is made fresh, seeded by (seed, n), and asked on a view of the study that holds just them.
 So a search is one fixed sequence of trials, whatever ran side by side and however often it was interrupted. `lag`
-bounds how many trials can run at once; where neither sampler nor scheduler looks back, nothing waits.
+bounds how many trials can run at once; where neither sampler nor scheduler looks back, nothing waits. Results taken
+from earlier runs are the first trials of the study, and every other trial sees all of them.
 
 What a sampler is shown of a trial that did not run to its end:
     TPE, CMA-ES         a stopped trial as stopped, with its last value; a diverged or failed one as stopped at once,
@@ -26,11 +27,13 @@ from typing import TYPE_CHECKING, Any
 
 from fedtune.record.study import StudyFile, quiet_optuna
 from fedtune.trials.early_stopping import History, Rule, rule
+from fedtune.trials.known_points import KnownPoints
 from fedtune.trials.samplers import make_sampler
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value
 
 if TYPE_CHECKING:
+    from optuna.samplers import BaseSampler
     from optuna.trial import FrozenTrial
 
     from fedtune.record.experiment import Experiment
@@ -61,7 +64,7 @@ class TrialQueue:
         self.experiment, self.space = experiment, space
         self._study = StudyFile(folder) if study is None else study
         self._signs = [1.0 if METRICS[name].direction == "maximize" else -1.0 for name in experiment.metric]
-        self._grid = space.grid_points() if experiment.sampler == "grid" else []
+        self._points = KnownPoints(experiment, space)
         self._trials: dict[int, FrozenTrial] = {t.number: t for t in self._study.trials()}
         self._reported = {number: set(trial.intermediate_values) for number, trial in self._trials.items()}
         #: Trials to go on with, oldest first, before anything new: left running by a driver that ended, or put back
@@ -117,7 +120,7 @@ class TrialQueue:
         """The trials that trial `number` may look at; None while one of them still runs."""
         if not self.experiment.looks_back:
             return []
-        known = [self._trials[n] for n in range(max(0, number - self.experiment.lag + 1))]
+        known = [self._trials[n] for n in range(self.experiment.seen(number))]
         return known if all(trial.state.is_finished() for trial in known) else None
 
     def _rule(self, known: Sequence[FrozenTrial]) -> Rule:
@@ -137,22 +140,28 @@ class TrialQueue:
         """Asks the sampler and writes the trial, running, in one transaction."""
         import optuna
 
+        point = self._points.of(number)
         with quiet_optuna(), warnings.catch_warnings():
             warnings.simplefilter("ignore", category=UserWarning)
             view = optuna.create_study(
                 directions=[METRICS[name].direction for name in self.experiment.metric],
-                sampler=make_sampler(self.experiment.sampler, self.experiment.seed, number),
+                sampler=self._sampler(number, is_known=point is not None),
                 pruner=optuna.pruners.NopPruner(),
             )
             view.add_trials([shown for shown in self._shown(known) if shown is not None])
-            if self._grid:
-                view.enqueue_trial(self.space.params(self._grid[number]))
+            if point is not None:
+                view.enqueue_trial(self.space.params(point.values))
             asked = view.ask()
             self.space.suggest(asked)
+            if point is not None and isinstance(view.sampler, optuna.samplers.BaseGASampler):
+                # Optuna leaves a trial whose values are given out of every generation, and so out of what is learnt.
+                view.sampler.get_trial_generation(view, view.trials[-1])
             proposed = view.trials[-1]
         attributes = {key: value for key, value in proposed.system_attrs.items() if key != "fixed_params"}
         # A final run's seed belongs to the trial; a search's seeds are the experiment's.
-        user = {"seed": self.experiment.seeds[number]} if self.experiment.kind == "run" else {}
+        user: dict[str, Any] = {"seed": self.experiment.seeds[number]} if self.experiment.kind == "run" else {}
+        if point is not None and point.origin:
+            user["from"] = point.origin
         self._study.add(
             optuna.trial.create_trial(
                 state=optuna.trial.TrialState.RUNNING,
@@ -163,6 +172,14 @@ class TrialQueue:
             )
         )
         self._remember(number)
+
+    def _sampler(self, number: int, *, is_known: bool) -> BaseSampler:
+        """Whom to ask for trial `number`. Where its values are known, what a sampler proposes is thrown away, so a
+        cheap one is asked; only NSGA-II is to note to which generation the trial belongs."""
+        e = self.experiment
+        if is_known and e.sampler != "nsga2":
+            return make_sampler("random", e.seed, number)
+        return make_sampler(e.sampler, e.seed, number, [self._trials[n] for n in range(min(number, e.taken))])
 
     def _shown(self, known: Sequence[FrozenTrial]) -> list[FrozenTrial | None]:
         """The finished trials as this search's sampler is to see them (see the module's text)."""
@@ -241,6 +258,13 @@ class TrialQueue:
             state = {"completed": TrialState.COMPLETE, "scheduler": TrialState.PRUNED}.get(reason, TrialState.FAIL)
             self._study.end(number, state, final if state == TrialState.COMPLETE else None)
         self._remember(number)
+
+    def take(self, number: int, ending: Ending) -> None:
+        """Writes trial `number`, whose result was taken from an earlier run. Those before it are there already."""
+        if number == self.started:
+            self._create(number, (self._known(number) or []) if self.experiment.sampler == "nsga2" else [])
+        self.finish(number, ending)
+        self._waiting = [other for other in self._waiting if other != number]
 
     def again(self, number: int, share: tuple[float, float] | None) -> None:
         """Puts a trial that could not go on back in front of those to come, with `share` of the machine (None: as

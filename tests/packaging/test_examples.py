@@ -16,6 +16,7 @@ import typer
 from fedtune import cli
 from search_spaces import presets
 from search_spaces.metrics import METRICS
+from tests.fedtune.played import searched
 from trainables import data, registry
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -116,7 +117,10 @@ def test_an_example_that_is_wrong_is_found(wrong: list[str], named: str) -> None
 @pytest.mark.parametrize("words", examples("search"), ids=" ".join)
 def test_every_search_can_be_planned(words: list[str], tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
+    (tmp_path / "runs").mkdir()
     np.savez(tmp_path / "mydata.npz", x=rng.integers(0, 255, (400, 8, 8), dtype=np.uint8), y=np.arange(400) % 4)
+    if "--warm-start" in words:
+        searched(tmp_path / words[words.index("--warm-start") + 1], method=words[1])
     done = subprocess.run(
         [sys.executable, "-m", "fedtune", *words, "--dry-run"],
         cwd=tmp_path,

@@ -201,6 +201,38 @@ def test_an_options_parameters_exist_only_under_that_option() -> None:
     assert Space.from_json(json.loads(json.dumps(space.to_json()))) == space
 
 
+def test_the_declared_point_is_there_only_where_the_space_holds_all_of_it() -> None:
+    alpha = Parameter("alpha", "real", 0.5, "", low=0.0, high=2.0)
+    steps = Parameter("steps", "integer", 5, "", low=1, high=20)
+
+    def point(*found: Dimension) -> Any:
+        return Space("s", "m", {d.key: d for d in found}).declared_point()
+
+    assert point(Dimension(alpha, 0.0, 1.0), Dimension(steps, 1, 20)) == {"alpha": 0.5, "steps": 5}
+    assert point(Dimension(alpha, 0.0, 1.0, grid=(0.0, 1.0))) == {"alpha": 0.5}, "other samplers search the interval"
+    assert point(Dimension(alpha, 0.75, 1.0), Dimension(steps, 1, 20)) is None
+    assert point(Dimension(alpha, 0.0, 1.0, step=0.25)) == {"alpha": 0.5}
+    assert point(Dimension(alpha, 0.0, 0.9, step=0.3)) is None, "0.5 stands between two steps"
+    assert point(Dimension(steps, 1, 19, step=2)) == {"steps": 5} and point(Dimension(steps, 2, 20, step=2)) is None
+
+
+def test_the_declared_point_goes_into_the_declared_option() -> None:
+    inner = Parameter("mu", "real", 0.1, "", low=0.0, high=1.0)
+    kind = Parameter("kind", "choice", "b", "", options=("a", "b"), children={"b": (inner,)})
+    other = Parameter("kind", "choice", "a", "", options=("a", "b"), children={"b": (inner,)})
+    child = {"b": (Dimension(inner, 0.0, 1.0),)}
+    assert Space("s", "m", {"kind": Dimension(kind, options=("a", "b"), children=child)}).declared_point() == {
+        "kind": "b",
+        "mu": 0.1,
+    }
+    assert Space("s", "m", {"kind": Dimension(other, options=("a", "b"), children=child)}).declared_point() == {
+        "kind": "a"
+    }
+    assert Space("s", "m", {"kind": Dimension(kind, options=("a",))}).declared_point() is None
+    narrow = {"b": (Dimension(inner, 0.5, 1.0),)}
+    assert Space("s", "m", {"kind": Dimension(kind, options=("a", "b"), children=narrow)}).declared_point() is None
+
+
 def test_reachable_is_the_largest_step_below() -> None:
     assert reachable(0.0, 1.0, 0.3) == 0.9
     assert reachable(0.0, 0.9, 0.3) == 0.9

@@ -73,7 +73,7 @@ def test_a_stopped_trial_informs_and_never_wins():
     found = standing(trials(*ends, (0.05, [0.9], TrialState.PRUNED)), 1.0)
     assert found.numbers == (0, 1, 2, 3) and found.seeds == (1, 1, 1, 0)
     assert found.belief.mean[3] == found.belief.mean.max()
-    assert found.leader == 2
+    assert found.ranking == [2, 1, 0] and found.ranked == [2, 1, 0]
     assert estimate(found).configurations == 3
 
 

@@ -153,6 +153,17 @@ def test_the_small_profile_says_how_to_get_the_papers(asked: Callable[..., Reque
         ),
         ({"sampler": "grid", "trials": 100_000}, "cells of the grid"),
         ({"set": ("validation_fraction=0",)}, "no validation data to select on"),
+        (
+            {"prior": "papers"},
+            "prior must be off, paper, strong or a number above 0 and at most 1, got 'papers' (--prior)",
+        ),
+        ({"prior": "0"}, "prior must be"),
+        ({"prior": "1.5"}, "prior must be"),
+        ({"prior": "nan"}, "prior must be"),
+        ({"prior": -0.25}, "prior must be"),
+        ({"prior": True}, "prior must be"),
+        ({"prior": "strong", "sampler": "grid"}, "--prior would change nothing"),
+        ({"warm_start": ("nowhere",)}, "There is no run 'nowhere'"),
         ({"pack": "autoo"}, "Did you mean 'auto'"),
         (
             {"pack": "auto", "address": "10.0.0.1:6379"},
@@ -190,6 +201,37 @@ def test_a_metric_that_the_method_measures_is_taken(
 ) -> None:
     made = plan(asked(method=method, metric=(metric,), set=("clients=3", "partition=iid", *more)))
     assert made.experiment.metric[0].endswith(metric)
+
+
+def test_the_papers_values_are_trial_0_where_they_lie_in_the_space(
+    asked: Callable[..., Request], tmp_path: Path
+) -> None:
+    from trainables import registry
+
+    made = plan(asked(method="dfrd", space="alpha_lambda", set=("clients=3", "partition=iid")))
+    declared = registry.declared("dfrd")
+    values = {key: declared[key].default for key in ("alpha", "lambda")}
+    assert made.experiment.first == ({"from": "the paper's values", "values": values},)
+    assert made.notes[-1] == f"Trial 0 has the paper's values: alpha {values['alpha']}, lambda {values['lambda']}."
+    assert made.experiment.trials == 30, "it is one of the trials that were asked for"
+    apart = tmp_path / "apart.yaml"
+    apart.write_text("method: dfrd\nsearch: {alpha: {low: 1, high: 2}, lambda: {}}\nfix: {base: fedavg}\n")
+    for elsewhere in (
+        plan(asked(method="dfrd", space=str(apart))),
+        plan(asked(method="dfrd", space="alpha_lambda", sampler="grid", set=("clients=3", "partition=iid"))),
+    ):
+        assert elsewhere.experiment.first == () and not any("paper's values" in note for note in elsewhere.notes)
+
+
+@pytest.mark.parametrize(
+    ("prior", "width"), [("off", 0.0), ("paper", 0.25), ("strong", 0.125), ("0.5", 0.5), (0.1, 0.1), (1, 1.0)]
+)
+def test_the_prior_has_a_width(asked: Callable[..., Request], prior: Any, width: float) -> None:
+    made = plan(asked(prior=prior))
+    assert made.experiment.prior == width
+    assert any(f"drawn around the paper's values, with a width of {width:g}" in note for note in made.notes) == (
+        width > 0
+    )
 
 
 def test_all_problems_are_told_at_once(asked: Callable[..., Request]) -> None:

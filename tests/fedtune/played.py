@@ -1,0 +1,76 @@
+"""Whole runs on the fake simulation without Ray: every trial is simulated here, and its files are written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from analysis.runs import Run, load
+from fedtune.planning.known import Known, known
+from fedtune.record.experiment import Experiment
+from fedtune.record.run_directory import create
+from fedtune.trials.queue import Proposal, TrialQueue
+from fedtune.trials.taken import settle
+from search_spaces import run_folder
+from search_spaces.space import Space
+from tests.fedtune.conftest import experiment, space
+from tests.fedtune.fake import Fake
+from trainables.tune import Ending
+from trainables.worker import rounds_jsonl
+from trainables.worker.trial_values import TrialValues, means
+
+#: What a plan records of the data.
+FACTS: dict[str, Any] = {"dataset": {"name": "toy", "hash": "d1"}, "partition": {"0": "p1"}}
+VERSIONS = {"versions": {"torch": "2.0"}, "git": "abc", "created": "2026-01-01T00:00:00+00:00"}
+
+
+def play(folder: Path, width: int = 1, sessions: int = 1) -> Run:
+    """Runs what is left of a run, `width` trials at once, in more than one session as if its driver were killed."""
+    made, where = Experiment.read(folder), Space.from_json(json.loads((folder / run_folder.SPACE).read_text()))
+    queue, live, steps = TrialQueue(folder, made, where), [], 0
+    settle(queue, folder, made)
+    while not queue.finished:
+        while len(live) < width and (proposal := queue.propose()) is not None:
+            live.append(proposal)
+        _simulate(queue, made, folder, live.pop())
+        steps += 1
+        if sessions > 1 and steps % 2 == 0:
+            queue.close()
+            queue, live = TrialQueue(folder, made, where), []
+    queue.close()
+    return load(folder)
+
+
+def _simulate(queue: TrialQueue, made: Experiment, folder: Path, proposal: Proposal) -> None:
+    values = {**made.values, **proposal.values}
+    simulation, measured = Fake(made.method, values, made.seeds), TrialValues(made.metric, made.signs)
+    place = folder / run_folder.trial_folder(proposal.number)
+    place.mkdir(exist_ok=True)
+    (place / run_folder.CONFIG).write_text(json.dumps(values))
+    (place / run_folder.PARTITION).write_text(json.dumps(simulation.partition()))
+    (place / run_folder.ROUNDS).unlink(missing_ok=True)
+    reason = "completed"
+    while simulation.round < made.rounds:
+        rows = simulation.step()
+        rounds_jsonl.append(place / run_folder.ROUNDS, rows)
+        measured.add(rows)
+        if simulation.round < made.rounds and proposal.rule.stops(simulation.round, measured.signed):
+            reason = "scheduler"
+            break
+    queue.finish(proposal.number, Ending(reason, simulation.round, None, measured.curve, means(measured.rows), 0.1))
+
+
+def begin(folder: Path, *earlier: Run, where: Space | None = None, facts: Any = FACTS, **changes: Any) -> Known:
+    """Creates a run directory that starts from what is known."""
+    where = space() if where is None else where
+    made = known(experiment(folder, **changes), where, facts, earlier)
+    provenance = {**VERSIONS, **facts, **made.facts}
+    create(folder, made.experiment.to_yaml(), where.to_json(), provenance, made.experiment.directions, made.taken)
+    return made
+
+
+def searched(folder: Path, **changes: Any) -> Run:
+    """A finished run of six random trials, none of them stopped early, unless told otherwise."""
+    begin(folder, **{"sampler": "random", "scheduler": "none", "trials": 6, **changes})
+    return play(folder)
