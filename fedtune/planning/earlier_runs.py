@@ -8,7 +8,7 @@ their numbers finite, and their mean must be the value by which the trial was ra
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from analysis.runs import Run, load
@@ -29,9 +29,9 @@ from trainables.worker.trial_values import TrialValues
 OPTION = "--warm-start"
 
 
-def opened(paths: Sequence[str], method: str, space: Space, problems: list[str]) -> list[Run]:
+def opened(paths: Sequence[str], method: str, keys: Set[str], problems: list[str]) -> list[Run]:
     """The runs at `paths`, each once. Adds a problem for each that cannot be read, is no search of `method`, or
-    searches nothing that `space` searches."""
+    searches none of the parameters `keys`."""
     found: dict[Any, Run] = {}
     for path in paths:
         try:
@@ -39,7 +39,7 @@ def opened(paths: Sequence[str], method: str, space: Space, problems: list[str])
         except UserError as error:
             problems.extend(f"{OPTION}: {problem}" for problem in error.problems)
             continue
-        why = _stranger(run, method, space)
+        why = _stranger(run, method, keys)
         if why is None:
             found.setdefault(run.path, run)
         else:
@@ -47,16 +47,15 @@ def opened(paths: Sequence[str], method: str, space: Space, problems: list[str])
     return list(found.values())
 
 
-def _stranger(run: Run, method: str, space: Space) -> str | None:
+def _stranger(run: Run, method: str, keys: Set[str]) -> str | None:
     """Why nothing at all can be taken from a run."""
     if run.kind == "run":
         return "is a final run and searches nothing"
     if run.method != method:
         return f"searches the method {run.method!r} and this search is of {method!r}"
     theirs = {name.rsplit(".", 1)[-1] for trial in run.frozen for name in trial.params}
-    ours = {dimension.key for _, dimension in space.dimensions()}
-    if theirs and not theirs & ours:
-        return f"searches {', '.join(sorted(theirs))} and this search {', '.join(sorted(ours))}"
+    if theirs and not theirs & keys:
+        return f"searches {', '.join(sorted(theirs))} and this search {', '.join(sorted(keys))}"
     return None
 
 

@@ -82,7 +82,7 @@ def plan(request: Request) -> Plan:
     _combination(space.search, budget, selection, problems)
     waits = looks_back(budget.sampler, budget.scheduler)
     packing, lag = placement(request, problems, trials=budget.trials, lag=request.lag, looks_back=waits)
-    earlier = opened(request.warm_start, request.method, space, problems)
+    earlier = opened(request.warm_start, request.method, {d.key for _, d in space.dimensions()}, problems)
     middle = settings.values | _middle(space.search.values())
     device = device_of(packing.gpus, request.address)
     checked = preflight(request.method, middle, budget.seeds, request.data_dir, problems, selection.metric, device)

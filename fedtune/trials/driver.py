@@ -53,7 +53,8 @@ def drive(
     deadline = None if experiment.time is None else time.monotonic() + experiment.time
     queue = TrialQueue(folder, experiment, space)
     try:
-        settle(queue, folder, experiment)
+        if experiment.taken:
+            settle(queue, folder, experiment)
         for trial in queue.trials():
             if trial.state.is_finished():
                 watch.past(trial.number, trial.state.name, trial.values, space.values(trial.params))

@@ -20,8 +20,9 @@ from tests.fedtune.conftest import frozen
 
 pytestmark = pytest.mark.slow
 
-#: Selecting by a loss: on so small a validation share accuracies tie, and nothing would be stopped early.
-BUDGET = ("--trials", 12, "--rounds", 12, "--seeds", 2, "--metric", "global_loss")
+#: Selecting by a loss: on so small a validation share accuracies tie, and nothing would be stopped early. Nor is
+#: anything with seed 0, where every trial that may be stopped happens to be among the best so far.
+BUDGET = ("--trials", 12, "--rounds", 12, "--seeds", 2, "--metric", "global_loss", "--seed", 1)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +61,7 @@ def test_the_record_of_a_search(whole: Path) -> None:
     assert (
         provenance["versions"]["torch"]
         and provenance["dataset"]["hash"]
-        and provenance["partition"]["0"]
+        and provenance["partition"]["1000"]
         and provenance["device"] == "cpu"
     )
 

@@ -23,6 +23,7 @@ from tests.fedtune.conftest import space
 from tests.fedtune.played import FACTS, begin, play, searched
 
 PAPER = {"alpha": 0.5, "lambda": 0.5}
+OURS = {"alpha", "lambda"}
 
 
 def narrow(low: float, high: float) -> Space:
@@ -244,15 +245,13 @@ def test_a_run_that_has_nothing_to_give_is_refused(old: Path, tmp_path: Path) ->
     final = searched(tmp_path / "final")
     text = (final.path / run_folder.EXPERIMENT).read_text().replace("kind: search", "kind: run")
     (final.path / run_folder.EXPERIMENT).write_text(text)
-    beta = Dimension(Parameter("beta", "real", 0.5, "", low=0.0, high=1.0), 0.0, 1.0)
-    other = dataclasses.replace(space(), search={"beta": beta})
-    for method, where, path, words in (
-        ("dfrd", space(), old, "searches the method 'fedavg' and this search is of 'dfrd', so nothing can be taken"),
-        ("fedavg", other, old, "searches alpha, lambda and this search beta, so nothing can be taken"),
-        ("fedavg", space(), final.path, "is a final run and searches nothing"),
-        ("fedavg", space(), tmp_path / "nowhere", "There is no run"),
+    for method, keys, path, words in (
+        ("dfrd", OURS, old, "searches the method 'fedavg' and this search is of 'dfrd', so nothing can be taken"),
+        ("fedavg", {"beta"}, old, "searches alpha, lambda and this search beta, so nothing can be taken"),
+        ("fedavg", OURS, final.path, "is a final run and searches nothing"),
+        ("fedavg", OURS, tmp_path / "nowhere", "There is no run"),
     ):
         problems: list[str] = []
-        assert opened((str(path),), method, where, problems) == []
+        assert opened((str(path),), method, keys, problems) == []
         assert len(problems) == 1 and words in problems[0] and "--warm-start" in problems[0]
-    assert len(opened((str(old), str(old)), "fedavg", space(), [])) == 1, "the same run twice is one run"
+    assert len(opened((str(old), str(old)), "fedavg", OURS, [])) == 1, "the same run twice is one run"
