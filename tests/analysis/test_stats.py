@@ -51,6 +51,17 @@ def test_differences_without_spread(shift: float, t_p: float, wilcoxon_p: float)
     assert found.t_p == t_p or (math.isnan(found.t_p) and math.isnan(t_p))
 
 
+def test_one_image_more_for_every_seed_is_a_difference_without_spread() -> None:
+    right = {0: 37, 1: 1, 2: 357}
+    a, b = ({k: (n + more) / 360 for k, n in right.items()} for more in (0, 1))
+    assert len({b[k] - a[k] for k in right}) > 1, "the floats differ"
+    found = paired(a, b)
+    assert found.difference == pytest.approx(1 / 360) and found.std == 0 and found.low == found.high == found.difference
+    assert math.isnan(found.t_p) and found.wilcoxon_p == 0.25 and found.seeds_needed is None
+    apart = paired(a, {k: v + (1e-12 if k == 2 else 0) for k, v in b.items()})
+    assert 0 < apart.std < 1e-12 and apart.t_p < 1e-6, "what is more than rounding stays"
+
+
 def test_no_test_below_two_pairs() -> None:
     found = paired({0: 1.0}, {0: 2.0, 1: 3.0})
     assert found.n == 1 and found.difference == 1.0 and math.isnan(found.t_p) and math.isnan(found.wilcoxon_p)
