@@ -32,28 +32,58 @@ def test_a_section_tests_only_runs_that_it_makes(section: str, tmp_path: Path) -
     assert all(line.ahead != line.behind for line in lines)
 
 
+def on_the_page() -> dict[str, list[tuple[str, str]]]:
+    """The first two cells of every line of the page that has as many cells as the script prints, by section; the
+    sections on the other data set by the title of their paper."""
+    parts = re.split(r"^##+ (.*)$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    found = {}
+    for title, text in zip(parts[1::2], parts[2::2], strict=True):
+        lines = [line.split("|") for line in text.splitlines() if line.count("|") == 8]
+        key = re.search(r"\(`(\w+)`\)$", title)
+        found[key[1] if key else title] = [(cells[1].strip(), cells[2].strip()) for cells in lines]
+    return found
+
+
+#: Where the page shows a section's lines on the other data set. On digits only a part of FedKF's lines is measured.
+ELSEWHERE = {"t1": "DFRD's Table 1", "kf": "FedKF", "md": "FedMD-CG", "dhf": "DHF"}
+
+
 @pytest.mark.parametrize("section", orderings.SECTIONS)
 def test_the_page_shows_every_line_of_the_section(section: str) -> None:
-    parts = re.split(r"^## .*\(`(\w+)`\)$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    text = dict(zip(parts[1::2], parts[2::2], strict=True))[section]
-    shown = [tuple(cell.strip() for cell in line.split("|")[1:3]) for line in text.splitlines() if line.count("|") == 8]
     expected = [(line.part, line.label) for line in orderings.SECTIONS[section]()]
-    assert [cells for cells in shown if cells in expected] == expected
+    shown = {title: [cells for cells in lines if cells in expected] for title, lines in on_the_page().items()}
+    if section == "kf":
+        assert shown[section] and shown[section] == [cells for cells in expected if cells in shown[section]]
+    else:
+        assert shown[section] == expected
+    if section in ELSEWHERE:
+        assert shown[ELSEWHERE[section]] == expected
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The runs of the section `rolex`, made up: DFRD far ahead at ρ = 10, as good as its base at ρ = 5."""
     root = tmp_path_factory.mktemp("runs")
-    for run, shift, seed in (
-        ("fedrolex-10", 0.0, 1),
-        ("fedrolex-dfrd-10", 0.2, 2),
-        ("fedrolex-5", 0.0, 3),
-        ("fedrolex-dfrd-5", 0.0, 4),
+    for run, shift, scatter in (
+        ("fedrolex-10", 0.0, (0.0, 0.0, 0.0)),
+        ("fedrolex-dfrd-10", 0.2, (0.01, -0.012, 0.004)),
+        ("fedrolex-5", 0.0, (0.0, 0.0, 0.0)),
+        ("fedrolex-dfrd-5", 0.0, (0.01, -0.012, 0.004)),
     ):
         folder = root / f"{OTHER}-{run}"
-        synthetic.write(folder, keys=(), kind="run", seeds=SEEDS, failures=False, shift=shift, seed=seed)
+        synthetic.write(folder, keys=(), kind="run", seeds=SEEDS, failures=False, shift=shift)
+        spread(folder, scatter)
     return root
+
+
+def spread(run: Path, scatter: tuple[float, ...]) -> None:
+    """Adds to every accuracy what `scatter` has for its seed."""
+    for file in run.rglob(run_folder.ROUNDS):
+        lines = [json.loads(line) for line in file.open()]
+        for line in lines:
+            for metric in ("global_accuracy", "local_accuracy"):
+                line[metric] += scatter[SEEDS.index(line["seed"])]
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def last(run: Path, metric: str) -> list[float]:
