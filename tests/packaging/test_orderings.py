@@ -45,7 +45,7 @@ def on_the_page() -> dict[str, list[tuple[str, str]]]:
 
 
 #: Where the page shows a section's lines on the other data set. On digits only a part of FedKF's lines is measured.
-ELSEWHERE = {"kf": "FedKF", "md": "FedMD-CG", "dhf": "DHF"}
+ELSEWHERE = {"t1": "DFRD's Table 1", "kf": "FedKF", "md": "FedMD-CG", "dhf": "DHF"}
 
 
 @pytest.mark.parametrize("section", orderings.SECTIONS)
