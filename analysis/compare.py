@@ -12,33 +12,15 @@ import pandas as pd
 from analysis import machines
 from analysis.differences import Values, differences
 from analysis.differences import table as differences_table
-from analysis.labels import PERCENT, Labels
+from analysis.entries import Entry, results_table, tests_table
+from analysis.labels import Labels
 from analysis.runs import Run, load_all, names
-from analysis.stats import Paired, Summary, paired, summarise
+from analysis.stats import holm, paired, summarise
 from analysis.tables import Column, Table
 from search_spaces.errors import UserError, unknown
 from search_spaces.metrics import METRICS, twin
 
 DEFAULT_METRICS = ("global_accuracy", "local_accuracy")
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One run and one metric: values by seed, their summary, the paired test against the first run (itself: None).
-
-    `best` sums up every seed's best round, which `chooser` chose: a metric of the validation share, or the metric
-    itself."""
-
-    run: str
-    method: str
-    metric: str
-    trial: int | None
-    rounds: int
-    values: Mapping[int, float]
-    summary: Summary
-    best: Summary
-    chooser: str
-    test: Paired | None
 
 
 @dataclass(frozen=True)
@@ -51,24 +33,17 @@ class Comparison:
     entries: Sequence[Entry]
 
     def table(self) -> Table:
-        """One row per run and metric; accuracies in per cent."""
-        rows = [_row(e) for e in self.entries]
-        columns = [
-            Column("run", "run", right=False),
-            Column("method", "method", right=False),
-            Column("metric", "metric", right=False),
-            Column("shown", "mean ± std"),
-            *([Column("best", "best round")] if self.readout == "last" else []),
-            Column("n", "seeds"),
-            Column("rounds", "rounds"),
-            Column("difference", "Δ to first", _signed),
-            Column("pairs", "pairs"),
-            Column("t_p", "p (paired t)", _p),
-            Column("wilcoxon_p", "p (Wilcoxon)", _p),
-        ]
-        return Table(
-            columns, rows, f"Test results, {'best round' if self.readout == 'best' else 'last round'}", self.notes()
-        )
+        """One row per run and metric, mean and spread; accuracies in per cent."""
+        return results_table(self.entries, self.readout, self._notes_on_results())
+
+    def tests(self) -> Table | None:
+        """The paired tests against the first run, one row per other run and metric; None where there is no other."""
+        first = names(self.runs)[0]
+        return tests_table(self.entries, first, _how_tested(first, self.entries))
+
+    def tables(self) -> list[Table]:
+        """Everything there is to read: results, paired tests, and the settings that differ."""
+        return [table for table in (self.table(), self.tests(), self.settings()) if table is not None]
 
     def records(self) -> Table:
         """The same for CSV and JSON: every number in a column of its own, with the 95 % t interval (low, high), and
@@ -88,12 +63,15 @@ class Comparison:
             "best_std",
             "best_by",
             "difference",
+            "difference_std",
             "pairs",
             "t_p",
+            "t_p_holm",
             "wilcoxon_p",
+            "seeds_needed",
         )
         settings = {f"config.{key}": values for key, values in self.differences().items()}
-        rows = [_row(e) | {key: values.get(e.run) for key, values in settings.items()} for e in self.entries]
+        rows = [e.row() | {key: values.get(e.run) for key, values in settings.items()} for e in self.entries]
         return Table([Column(key, key) for key in (*keys, *settings)], rows, notes=self.notes())
 
     def differences(self) -> dict[str, Values]:
@@ -123,25 +101,17 @@ class Comparison:
         }
 
     def notes(self) -> list[str]:
-        """What the reader of the table has to know."""
-        first = names(self.runs)[0]
-        notes = [
-            f"Δ and p compare each run with {first} on the seeds both have; p-values are two-sided and not corrected "
-            "for several comparisons."
-        ]
+        """What the reader of the tables has to know."""
+        return [*_how_tested(names(self.runs)[0], self.entries), *self._notes_on_results()]
+
+    def _notes_on_results(self) -> list[str]:
+        notes: list[str] = []
         if self.readout == "best":
             notes.append("The best round was picked on the test data itself, as many papers do: it is optimistic.")
         else:
             notes += _how_chosen({e.metric: e.chooser for e in self.entries})
         if not self.differences():
             notes.append("The runs have the same settings, as far as they have them in common.")
-        pairs = [e.test.n for e in self.entries if e.test is not None]
-        if pairs and min(pairs) < 2:
-            notes.append("Where fewer than two seeds are common no paired test is possible.")
-        elif pairs and min(pairs) < 6:
-            notes.append(
-                f"With {min(pairs)} pairs the Wilcoxon test cannot fall below p = {2.0 ** (1 - min(pairs)):.3g}."
-            )
         if any(run.kind != "run" for run in self.runs):
             notes.append(
                 "A search takes part with its best trial, chosen by "
@@ -193,30 +163,35 @@ def compare(
     if problems:
         raise UserError(*problems)
     asked = list(metrics) or [m for m in DEFAULT_METRICS if any(m in r.rounds.columns for r in runs)]
-    entries: list[Entry] = []
-    for metric in asked:
-        first: Mapping[int, float] | None = None
-        chooser = _chooser(runs, metric)
-        for name, run in zip(labelled, runs, strict=True):
-            values = seed_values(run, metric, readout)
-            chosen = run.rounds[run.rounds["trial"].isin(run.chosen)]
-            rounds = int(chosen["round"].max()) if len(chosen) else 0
-            entries.append(
-                Entry(
-                    name,
-                    run.method,
-                    metric,
-                    None if run.kind == "run" else run.best,
-                    rounds,
-                    values,
-                    summarise(list(values.values())),
-                    summarise(list(run.at_best_of(metric, chooser, METRICS[metric].direction).values())),
-                    chooser,
-                    None if first is None else paired(first, values),
-                )
-            )
-            first = values if first is None else first
+    entries = [entry for metric in asked for entry in _entries(runs, metric, readout)]
     return Comparison(runs, asked, readout, entries)
+
+
+def _entries(runs: Sequence[Run], metric: str, readout: str) -> list[Entry]:
+    """One metric of all runs, each tested against the first."""
+    values = [seed_values(run, metric, readout) for run in runs]
+    tests = [paired(values[0], others) for others in values[1:]]
+    corrected = [None, *holm([test.t_p for test in tests])]
+    chooser = _chooser(runs, metric)
+    seen = [run.rounds.loc[run.rounds["trial"].isin(run.chosen), "round"] for run in runs]
+    return [
+        Entry(
+            run=name,
+            method=run.method,
+            metric=metric,
+            trial=None if run.kind == "run" else run.best,
+            rounds=int(rounds.max()) if len(rounds) else 0,
+            values=own,
+            summary=summarise(list(own.values())),
+            best=summarise(list(run.at_best_of(metric, chooser, METRICS[metric].direction).values())),
+            chooser=chooser,
+            test=test,
+            holm_p=holm_p,
+        )
+        for name, run, rounds, own, test, holm_p in zip(
+            names(runs), runs, seen, values, [None, *tests], corrected, strict=True
+        )
+    ]
 
 
 def seed_values(run: Run, metric: str, readout: str = "last") -> dict[int, float]:
@@ -250,35 +225,22 @@ def _how_chosen(choosers: Mapping[str, str]) -> list[str]:
     return notes
 
 
-def _row(entry: Entry) -> dict[str, object]:
-    scale = 100.0 if entry.metric in PERCENT else 1.0
-    test = entry.test
-    return {
-        "run": entry.run,
-        "method": entry.method,
-        "metric": entry.metric,
-        "shown": entry.summary.shown(scale, 2 if scale == 100 else 4),
-        "mean": scale * entry.summary.mean,
-        "std": scale * entry.summary.std,
-        "low": scale * entry.summary.low,
-        "high": scale * entry.summary.high,
-        "best": entry.best.shown(scale, 2 if scale == 100 else 4),
-        "best_mean": scale * entry.best.mean,
-        "best_std": scale * entry.best.std,
-        "best_by": entry.chooser,
-        "n": entry.summary.n,
-        "rounds": entry.rounds,
-        "trial": entry.trial,
-        "difference": scale * test.difference if test else None,
-        "pairs": test.n if test else None,
-        "t_p": test.t_p if test else None,
-        "wilcoxon_p": test.wilcoxon_p if test else None,
-    }
-
-
-def _signed(value: float | None) -> str:
-    return "–" if value is None or value != value else f"{value:+.2f}"
-
-
-def _p(value: float | None) -> str:
-    return "–" if value is None or value != value else f"{value:.3g}"
+def _how_tested(first: str, entries: Sequence[Entry]) -> list[str]:
+    """What the paired tests against the run `first` are, and where there is none."""
+    pairs = [e.test.n for e in entries if e.test is not None]
+    if not pairs:
+        return []
+    notes = [
+        f"Δ and p compare each run with {first} on the seeds both have; p-values are two-sided. Those called Holm are "
+        "corrected for all runs tested by the same metric, the others are not."
+    ]
+    if min(pairs) < 2:
+        notes.append("Where fewer than two seeds are common no paired test is possible.")
+    elif min(pairs) < 6:
+        notes.append(f"With {min(pairs)} pairs the Wilcoxon test cannot fall below p = {2.0 ** (1 - min(pairs)):.3g}.")
+    if max(pairs) > 1:
+        notes.append(
+            "Seeds needed: with so many a paired t test at 0.05 would see a difference of this mean and spread in four "
+            "of five repetitions."
+        )
+    return notes

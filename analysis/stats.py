@@ -1,4 +1,4 @@
-"""Statistics over seeds: mean and spread, intervals, and paired tests.
+"""Statistics over seeds: mean and spread, intervals, paired tests, and how many seeds a test would need.
 
 Paired, because seed k gives every configuration the same partition, initialisation, cohort and batches: differences
 are taken per seed before anything is averaged.
@@ -60,10 +60,12 @@ def bootstrap(values: Sequence[float], level: float = 0.95, draws: int = 5000, s
 
 @dataclass(frozen=True)
 class Paired:
-    """The differences `b - a` over the `n` keys of both sides; p-values are two-sided, nan without a test."""
+    """The differences `b - a` over the `n` keys of both sides: their mean, sample standard deviation (nan below two)
+    and t interval; p-values are two-sided, nan without a test."""
 
     n: int
     difference: float
+    std: float
     low: float
     high: float
     t_p: float
@@ -74,6 +76,11 @@ class Paired:
         """The smallest p a Wilcoxon test of `n` pairs can reach: below six pairs it is never under 0.05."""
         return 2.0 ** (1 - self.n) if self.n else math.nan
 
+    @property
+    def seeds_needed(self) -> int | None:
+        """The seeds a paired t test needs to see a difference of this mean and spread, see `seeds_needed`."""
+        return seeds_needed(self.difference, self.std)
+
 
 def paired(a: Mapping[int, float], b: Mapping[int, float], level: float = 0.95) -> Paired:
     """Paired t test and Wilcoxon signed-rank test of `b` against `a` (both: value by seed) over their common seeds."""
@@ -81,17 +88,66 @@ def paired(a: Mapping[int, float], b: Mapping[int, float], level: float = 0.95) 
     differences = np.asarray([b[k] - a[k] for k in keys], dtype=float)
     summary = summarise(differences.tolist(), level)
     if summary.n < 2:
-        return Paired(summary.n, summary.mean, math.nan, math.nan, math.nan, math.nan)
-    if np.all(differences == differences[0]):
+        return Paired(summary.n, summary.mean, math.nan, math.nan, math.nan, math.nan, math.nan)
+    if np.ptp(differences) <= _rounding([*(a[k] for k in keys), *(b[k] for k in keys)]):
         # No spread: the t statistic is 0/0 or infinite. Equal runs are p = 1; a constant shift has no finite t.
         p = 1.0 if differences[0] == 0 else math.nan
         wilcoxon = 1.0 if differences[0] == 0 else 2.0 ** (1 - summary.n)
-        return Paired(summary.n, summary.mean, summary.low, summary.high, p, wilcoxon)
+        return Paired(summary.n, summary.mean, 0.0, summary.mean, summary.mean, p, wilcoxon)
     from scipy.stats import ttest_1samp
     from scipy.stats import wilcoxon as signed_rank
 
     t_p = float(ttest_1samp(differences, 0.0).pvalue)
-    return Paired(summary.n, summary.mean, summary.low, summary.high, t_p, float(signed_rank(differences).pvalue))
+    wilcoxon = float(signed_rank(differences).pvalue)
+    return Paired(summary.n, summary.mean, summary.std, summary.low, summary.high, t_p, wilcoxon)
+
+
+def _rounding(values: Sequence[float]) -> float:
+    """How far two differences of these values may lie apart by rounding alone: 38/360 - 37/360, one image more of 360,
+    is not the same float as 2/360 - 1/360."""
+    return 4 * float(np.finfo(float).eps) * max(abs(value) for value in values)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """The p-values corrected for testing all of them at once, in their order; nan stays nan and counts as no test.
+
+    The chance that any of the true null hypotheses falls below a level is at most that level, whatever the tests share.
+    Source: Holm, A simple sequentially rejective multiple test procedure, 1979."""
+    order = sorted((i for i, p in enumerate(p_values) if not math.isnan(p)), key=lambda i: p_values[i])
+    corrected = [math.nan] * len(p_values)
+    largest = 0.0
+    for rank, i in enumerate(order):
+        largest = max(largest, min(1.0, (len(order) - rank) * p_values[i]))
+        corrected[i] = largest
+    return corrected
+
+
+def paired_power(effect: float, n: int, level: float = 0.05) -> float:
+    """The power of a two-sided paired t test of `n` pairs at `level` where the differences have the mean `effect`, in
+    units of their standard deviation: of the noncentral t distribution, the share beyond the critical values."""
+    from scipy.stats import nct, t
+
+    critical, shift = float(t.ppf(1 - level / 2, n - 1)), abs(effect) * math.sqrt(n)
+    # The share below -critical is that above critical for the opposite shift: SciPy's cdf is nan so far out.
+    return float(nct.sf(critical, n - 1, shift) + nct.sf(critical, n - 1, -shift))
+
+
+def seeds_needed(difference: float, std: float, level: float = 0.05, power: float = 0.8) -> int | None:
+    """The fewest pairs, at least two, with which a two-sided paired t test at `level` sees a `difference` of this
+    standard deviation in the share `power` of repetitions; None where one of the two is not finite, the difference is
+    zero, or the deviation is not above zero.
+
+    It takes both for the true ones. Estimated from three seeds, the answer is a rough one."""
+    from scipy.stats import norm
+
+    if not (math.isfinite(difference) and math.isfinite(std)) or difference == 0 or std <= 0:
+        return None
+    effect = abs(difference) / std
+    # A normal test needs fewer pairs than a t test: the count to begin at. The t test needs two or three more.
+    n = max(2, int((float(norm.ppf(1 - level / 2) + norm.ppf(power)) / effect) ** 2))
+    while paired_power(effect, n, level) < power:
+        n += 1
+    return n
 
 
 def welch(mean: float, std: float, n: int, other_mean: float, other_std: float, other_n: int) -> float:

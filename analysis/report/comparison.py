@@ -41,7 +41,10 @@ def _curves(page: Page, runs: Sequence[Run], section: str = "") -> bool:
 
 
 def _numbers(page: Page, comparison: Comparison) -> None:
-    page.card("numbers", "Numbers and paired tests", html_table(comparison.table()), "Numbers")
-    settings = comparison.settings()
-    if settings is not None:
-        page.card("settings", settings.title, html_table(settings), "Settings")
+    for name, table in (
+        ("numbers", comparison.table()),
+        ("tests", comparison.tests()),
+        ("settings", comparison.settings()),
+    ):
+        if table is not None:
+            page.card(name, table.title, html_table(table), name.capitalize())

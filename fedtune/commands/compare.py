@@ -56,24 +56,19 @@ def command(
         raise UserError("Only one of --csv, --latex, --json may be given, as each prints the whole result.")
     found = compare(runs, metrics=metric or (), readout=readout)
     written = write_figure(found, figure) if figure is not None else None
-    settings = found.settings()
     if as_json:
         tables.print_json(found.to_json())
     elif csv:
         print(found.records().csv(), end="")
     elif latex:
-        print(found.table().latex(), end="")
-        if settings is not None:
-            print(f"\n{settings.latex()}", end="")
+        print("\n".join(table.latex() for table in found.tables()), end="")
     else:
         from rich.console import Console
 
-        table = found.table()
         console = Console(width=None if sys.stdout.isatty() or os.environ.get("COLUMNS") else 160)
-        console.print(table.rich())
-        if settings is not None:
-            console.print(settings.rich())
-        for note in table.notes:
+        for table in found.tables():
+            console.print(table.rich())
+        for note in found.notes():
             tables.say(note)
     if written is not None:
         typer.echo(f"Figure: {written}", err=csv or latex or as_json)

@@ -51,6 +51,43 @@ def test_final_runs_are_tested_per_seed(pair: list[Path]) -> None:
     assert any("With 4 pairs the Wilcoxon test cannot fall below p = 0.125" in n for n in found.notes())
 
 
+def power(effect: float, n: int) -> float:
+    """The power of a two-sided t test of n pairs at 0.05."""
+    beyond, shift = stats.t.ppf(0.975, n - 1), abs(effect) * np.sqrt(n)
+    return float(1 - stats.nct.cdf(beyond, n - 1, shift) + stats.nct.cdf(-beyond, n - 1, shift))
+
+
+def test_paired_tests_have_a_table_with_corrected_p_and_the_seeds_needed(pair: list[Path], tmp_path: Path) -> None:
+    third = synthetic.write(
+        tmp_path / "fedprox", keys=(), kind="run", seeds=(5, 6, 7, 8), failures=False, method="fedprox", shift=0.004
+    )
+    found = compare([*pair, third], metrics=["global_accuracy", "train_loss"])
+    first, *others = (list(e.values.values()) for e in found.entries if e.metric == "global_accuracy")
+    apart = [100 * np.subtract(other, first) for other in others]
+    p = sorted((stats.ttest_1samp(d, 0).pvalue, i) for i, d in enumerate(apart))
+    corrected = dict(zip((i for _, i in p), (2 * p[0][0], max(2 * p[0][0], p[1][0])), strict=True))
+    table = found.tests()
+    assert table is not None and table.title == "Differences to fedavg" and len(table.rows) == 4
+    for i, (row, d) in enumerate(zip(table.rows, apart, strict=False)):
+        effect = np.mean(d) / np.std(d, ddof=1)
+        assert row["shift"] == f"{np.mean(d):+.2f} ± {np.std(d, ddof=1):.2f}"
+        assert row["t_p_holm"] == pytest.approx(min(1, corrected[i]))
+        assert power(effect, row["seeds_needed"]) >= 0.8
+        assert row["seeds_needed"] == 2 or power(effect, row["seeds_needed"] - 1) < 0.8
+    assert any("Holm" in note for note in table.notes) and any("four of five" in note for note in found.notes())
+    results = {(r["run"], r["metric"]): r for r in found.to_json()["results"]}
+    for row in table.rows:
+        keys = ("difference", "difference_std", "t_p", "t_p_holm", "seeds_needed")
+        assert [results[row["run"], row["metric"]][key] for key in keys] == [row[key] for key in keys]
+    assert len(str(table.rows[2]["shift"]).split(".")[1].split()[0]) == 4, "a loss is small: four digits"
+
+
+def test_one_run_alone_has_no_tests(pair: list[Path]) -> None:
+    found = compare(pair[:1])
+    assert found.tests() is None and not any("Δ" in note or "Wilcoxon" in note for note in found.notes())
+    assert "Differences to" not in CliRunner().invoke(app, ["compare", str(pair[0])]).output
+
+
 def test_the_best_round_is_never_below_the_last_and_is_called_optimistic(pair: list[Path]) -> None:
     last, best = compare(pair), compare(pair, readout="best")
     for x, y in zip(last.entries, best.entries, strict=True):
@@ -146,7 +183,7 @@ def test_settings_that_differ_are_shown_in_every_output(unequal: list[Path], tmp
     data = json.loads(run.invoke(app, [*args, "--json"]).stdout)
     assert data["differences"] == expected and data["results"][1]["config.merge_op"] == "cat"
     latex = run.invoke(app, [*args, "--latex"]).stdout
-    assert latex.count(r"\begin{tabular}") == 2 and r"theirs & 1 & cat \\" in latex
+    assert latex.count(r"\begin{tabular}") == 3 and r"theirs & 1 & cat \\" in latex
     run.invoke(app, [*args, "--figure", str(tmp_path / "page.html")])
     page = (tmp_path / "page.html").read_text().split("Settings that differ")[-1]
     assert (
