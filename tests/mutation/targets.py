@@ -30,6 +30,7 @@ FILES = (
 TESTS = (
     "tests/trainables/building_blocks",
     "tests/trainables/kernels",
+    "tests/trainables/models",
     "tests/trainables/methods",
     "tests/trainables/generators",
     "tests/trainables/simulation",
