@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from tests.mutation.targets import FOLDER, ROOT, TESTS, files
+from tests.mutation.targets import FOLDER, LAST, ROOT, TESTS, files
 
 #: What is kept, in the repository.
 KEPT = FOLDER / "tests.json"
@@ -110,14 +110,15 @@ def key(file: str, function: str, text: str) -> str:
 
 
 def chosen(tests: set[str], seconds: dict[str, float]) -> list[str]:
-    """At most `MOST`, the quickest first, every test function once before one is asked with its second case."""
+    """At most `MOST`, the quickest first, every test function once before one is asked with its second case, and those
+    of `LAST` behind all others."""
     turns: dict[str, int] = defaultdict(int)
     order = []
     for test in sorted(tests, key=lambda t: (seconds[t], t)):
         function = test.partition("[")[0]
         turns[function] += 1
-        order.append((turns[function], seconds[test], test))
-    return [test for _, _, test in sorted(order)[:MOST]]
+        order.append((test.startswith(LAST), turns[function], seconds[test], test))
+    return [test for *_, test in sorted(order)[:MOST]]
 
 
 @dataclass

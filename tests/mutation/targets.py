@@ -40,6 +40,9 @@ TESTS = (
     "tests/search_spaces",
 )
 
+#: Of these, the ones that mostly compare the code with itself: they notice less, so they are asked last.
+LAST = ("tests/trainables/simulation", "tests/contracts")
+
 
 def files() -> list[str]:
     """The files that are mutated, as paths below the root with `/`."""

@@ -205,6 +205,11 @@ def test_the_quickest_tests_are_chosen_and_every_function_first() -> None:
     assert record.chosen(set(seconds), seconds) == ["t.py::a[1]", "t.py::b", "t.py::a[2]"]
 
 
+def test_tests_that_compare_the_code_with_itself_are_chosen_last() -> None:
+    seconds = {"tests/contracts/t.py::a": 0.1, "tests/trainables/methods/t.py::b": 5.0}
+    assert record.chosen(set(seconds), seconds) == ["tests/trainables/methods/t.py::b", "tests/contracts/t.py::a"]
+
+
 def test_a_part_is_recorded_again(tmp_path: Path) -> None:
     path = tmp_path / "tests.json"
     seconds = {"old.py::a": 1.0, "new.py::gone": 1.0}
