@@ -46,7 +46,21 @@ REMOVED = {"detach", "clone", "clamp", "abs", "square", "sqrt", "exp", "log", "r
 #: What these calls hold is not changed: declarations of parameters, errors and warnings, types.
 QUIET = {"real", "integer", "choice", "flag", "UserError", "bad_value", "warn", "simplefilter", "TypeVar", "cast"}
 #: Swapping two arguments of these says nothing, or stops at once.
-SYMMETRIC = {"min", "max", "isinstance", "hasattr", "getattr", "setattr", "zip", "gcd", "equal", "print", "super"}
+SYMMETRIC = {
+    "min",
+    "max",
+    "minimum",
+    "maximum",
+    "isinstance",
+    "hasattr",
+    "getattr",
+    "setattr",
+    "zip",
+    "gcd",
+    "equal",
+    "print",
+    "super",
+}
 #: Keyword arguments that assert, name an encoding, or choose a faster way of computing the same.
 IDLE_KEYWORDS = {"strict", "encoding", "ensure_ascii", "fused", "set_to_none"}
 

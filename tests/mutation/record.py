@@ -26,7 +26,7 @@ from tests.mutation.targets import FOLDER, LAST, ROOT, TESTS, files
 #: What is kept, in the repository.
 KEPT = FOLDER / "tests.json"
 #: So many tests are kept of a statement, and a test that takes longer than so many seconds is not.
-MOST, LONGEST = 40, 30.0
+MOST, LONGEST = 60, 30.0
 
 #: Of a file, the lines that ran.
 Lines = set[tuple[str, int]]
@@ -109,16 +109,25 @@ def key(file: str, function: str, text: str) -> str:
     return f"{file} | {function} | {' '.join(text.split())}"
 
 
-def chosen(tests: set[str], seconds: dict[str, float]) -> list[str]:
-    """At most `MOST`, the quickest first, every test function once before one is asked with its second case, and those
-    of `LAST` behind all others."""
+def chosen(tests: set[str], seconds: dict[str, float], file: str) -> list[str]:
+    """At most `MOST` for a statement of `file`: first those of the file's own test files, then others, then `LAST`.
+
+    Each time the quickest first, and every test function once before one is asked with its second case."""
     turns: dict[str, int] = defaultdict(int)
     order = []
     for test in sorted(tests, key=lambda t: (seconds[t], t)):
         function = test.partition("[")[0]
         turns[function] += 1
-        order.append((test.startswith(LAST), turns[function], seconds[test], test))
+        order.append(
+            (0 if _own(test, file) else 2 if test.startswith(LAST) else 1, turns[function], seconds[test], test)
+        )
     return [test for *_, test in sorted(order)[:MOST]]
+
+
+def _own(test: str, file: str) -> bool:
+    """Whether the test's file is named after the file: `test_dfrd.py`, `test_replay_dfrd.py` after `dfrd.py`."""
+    name = Path(file).name
+    return Path(test.partition("::")[0]).name in (f"test_{name}", f"test_replay_{name}")
 
 
 @dataclass
@@ -166,7 +175,9 @@ def joined(before: Known, now: Known, again: set[str]) -> Known:
 
 def write(known: Known, path: Path = KEPT) -> None:
     """Statements that the same tests run share one list of them."""
-    found = {name: chosen(tests, known.seconds) for name, tests in sorted(known.places.items())}
+    found = {
+        name: chosen(tests, known.seconds, name.partition(" | ")[0]) for name, tests in sorted(known.places.items())
+    }
     tests = sorted({test for group in found.values() for test in group})
     number = {test: place for place, test in enumerate(tests)}
     groups: dict[tuple[int, ...], int] = {}

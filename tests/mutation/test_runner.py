@@ -202,12 +202,18 @@ def test_statements_know_their_lines_and_functions() -> None:
 
 def test_the_quickest_tests_are_chosen_and_every_function_first() -> None:
     seconds = {"t.py::a[1]": 0.1, "t.py::a[2]": 0.2, "t.py::b": 5.0}
-    assert record.chosen(set(seconds), seconds) == ["t.py::a[1]", "t.py::b", "t.py::a[2]"]
+    assert record.chosen(set(seconds), seconds, "made.py") == ["t.py::a[1]", "t.py::b", "t.py::a[2]"]
 
 
-def test_tests_that_compare_the_code_with_itself_are_chosen_last() -> None:
-    seconds = {"tests/contracts/t.py::a": 0.1, "tests/trainables/methods/t.py::b": 5.0}
-    assert record.chosen(set(seconds), seconds) == ["tests/trainables/methods/t.py::b", "tests/contracts/t.py::a"]
+def test_a_files_own_tests_are_chosen_first_and_those_that_compare_the_code_with_itself_last() -> None:
+    seconds = {
+        "tests/contracts/t.py::a": 0.1,
+        "m/t.py::b": 4.0,
+        "m/test_replay_made.py::c": 6.0,
+        "m/test_made.py::d": 5.0,
+    }
+    found = record.chosen(set(seconds), seconds, "trainables/methods/made.py")
+    assert found == ["m/test_made.py::d", "m/test_replay_made.py::c", "m/t.py::b", "tests/contracts/t.py::a"]
 
 
 def test_a_part_is_recorded_again(tmp_path: Path) -> None:
