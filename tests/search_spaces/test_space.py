@@ -81,6 +81,13 @@ def test_a_space_survives_json(dimension: Dimension) -> None:
     assert Space.from_json(json.loads(json.dumps(space.to_json(), allow_nan=False))) == space
 
 
+@pytest.mark.parametrize("key", sorted(DECLARED.keys() - {"open", "dataset"}))
+def test_what_space_json_holds_is_what_json_gives_back(key: str) -> None:
+    """Lists, not tuples: a reader that is given the data itself sees what one of the file sees."""
+    data = Space("s", "m", {key: Dimension.of(DECLARED[key])}).to_json()["search"]
+    assert json.loads(json.dumps(data)) == data
+
+
 @given(dimensions(), st.integers(1, 7))
 def test_grid_values_are_distinct_points_of_the_dimension(dimension: Dimension, points: int) -> None:
     values = dimension.values(points)

@@ -276,6 +276,24 @@ def test_bounds_may_be_the_ends_of_the_grid(tmp_path: Path, declared: Declared) 
     assert (space.search["alpha"].low, space.search["alpha"].high) == (0.25, 1.5)
 
 
+@pytest.mark.parametrize("end", ["low", "high"])
+def test_a_grid_of_one_value_with_that_value_as_an_end_is_that_value_alone(
+    tmp_path: Path, declared: Declared, end: str
+) -> None:
+    dimension = load(tmp_path, f"method: m\nsearch: {{alpha: {{grid: [0.5], {end}: 0.5}}}}\n", declared).search["alpha"]
+    assert (dimension.low, dimension.high, dimension.values()) == (0.5, 0.5, (0.5,))
+
+
+@pytest.mark.parametrize(
+    ("entry", "step"), [("rho: {low: 1}", None), ("even: {low: 4}", 2), ("decay: {low: 0.2}", 0.1)]
+)
+def test_without_a_step_the_declared_one_is_taken(
+    tmp_path: Path, declared: Declared, entry: str, step: float | None
+) -> None:
+    (dimension,) = load(tmp_path, f"method: m\nsearch: {{{entry}}}\n", declared).search.values()
+    assert dimension.step == step
+
+
 @pytest.mark.parametrize(("step", "kept"), [(1, None), (2, 2)])
 def test_whole_numbers_take_a_step_of_one_without_saying_so(
     tmp_path: Path, declared: Declared, step: int, kept: int | None

@@ -12,7 +12,7 @@ import pytest
 
 from fedtune.record.study import StudyFile
 from fedtune.trials.queue import Proposal, TrialQueue
-from fedtune.trials.samplers import SAMPLERS
+from fedtune.trials.samplers import SAMPLERS, make_sampler
 from tests.fedtune.conftest import space, start
 from trainables.tune import Ending
 
@@ -76,6 +76,34 @@ def test_order_width_and_restarts_change_nothing(
     assert len(one) == 18
     assert conduct(tmp_path / "four", 4, -1, **changes) == one
     assert conduct(tmp_path / "killed", 3, 1, sessions=2, **changes) == one
+
+
+def test_samplers_are_told_what_a_search_of_federations_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few random trials first, dependent parameters together, stopped trials counted, and values with noise."""
+    names = ["TPESampler", "CmaEsSampler", "GPSampler", "NSGAIISampler", "RandomSampler"]
+    for name in names:
+        monkeypatch.setattr(optuna.samplers, name, lambda name=name, **given: (name, given))
+    made = [make_sampler(name, 3, 7) for name in ("tpe", "cmaes", "gp", "nsga2", "random", "grid")]
+    seeds = {given.pop("seed") for _, given in made}
+    assert len(seeds) == 1 and make_sampler("random", 3, 8)[1]["seed"] not in seeds
+    assert made == [
+        ("TPESampler", {"n_startup_trials": 6, "group": True, "multivariate": True}),
+        ("CmaEsSampler", {"n_startup_trials": 6, "consider_pruned_trials": True, "warn_independent_sampling": False}),
+        ("GPSampler", {"n_startup_trials": 6, "deterministic_objective": False}),
+        ("NSGAIISampler", {"population_size": 12}),
+        ("RandomSampler", {}),
+        ("RandomSampler", {}),
+    ]
+
+
+def test_a_queue_that_is_closed_has_let_go_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[Path] = []
+    close = StudyFile.close
+    monkeypatch.setattr(StudyFile, "close", lambda study: (closed.append(tmp_path), close(study))[1])
+    queue = TrialQueue(tmp_path / "run", start(tmp_path / "run", trials=1), space())
+    assert closed == []
+    queue.close()
+    assert closed == [tmp_path]
 
 
 def test_another_seed_is_another_search(tmp_path: Path) -> None:

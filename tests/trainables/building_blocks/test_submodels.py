@@ -127,6 +127,15 @@ def test_rows_of_classes_can_be_left_to_their_owners() -> None:
     assert float(merged["convs.0.bias"][0]) == 3.0
 
 
+@pytest.mark.parametrize("repeat", [1, 2, 3])
+def test_a_channel_of_several_inputs_takes_all_of_them(repeat: int) -> None:
+    """A flattened map gives every channel `repeat` neighbouring inputs of the linear layer behind it."""
+    expected = [channel * repeat + i for channel in (0, 2, 3) for i in range(repeat)]
+    found = submodels._positions(torch.tensor([0, 2, 3]), repeat, 5)
+    assert found is not None and found.tolist() == expected
+    assert submodels._positions(torch.arange(5), repeat, 5) is None
+
+
 def test_clients_do_not_train_on_each_others_weights(toy: Path) -> None:
     """Two clients with the same data and draws end at the same weights, whichever trained first."""
     simulation = Simulation("fedavg", values_for("fedavg", toy), 0, torch.device("cpu"))

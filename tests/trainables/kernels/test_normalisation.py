@@ -50,6 +50,15 @@ def test_what_is_normalised_and_pooled_without_gradients(
     assert_as_exact(made, with_gradients, exactly(norm, x), eps=torch.finfo(dtype).eps)
 
 
+def test_where_all_values_are_above_zero_a_weight_below_it_is_seen() -> None:
+    """The smallest value of a window is then the largest one."""
+    norm, x = norm_and_maps((5, 3, 8, 8), True)
+    x = x.abs() + 1
+    with torch.no_grad():
+        made = norm(x, pool=True)
+    assert_as_exact(made, norm(x, pool=True), exactly(norm, x))
+
+
 def test_another_statistic_than_that_of_the_whole_map_is_found() -> None:
     """As of the rows that are pooled, without the last."""
     norm, x = norm_and_maps((5, 3, 9, 7), False)

@@ -57,6 +57,7 @@ def decided(job: Callable[[Tensor], Any], draw: Callable[[int], Tensor]) -> tupl
         ((3, 2, 12, 9), 3, 3),
         ((4, 3, 6, 6), 2, 1),
         ((AT_ONCE + 5, 1, 10, 10), 2, 5),  # in two parts
+        ((2, 1, 6, AT_ONCE + 12), 2, 5),  # wider than a part has samples
     ],
 )
 def test_values_and_gradients_of_both_orders(shape: tuple[int, ...], out: int, k: int) -> None:

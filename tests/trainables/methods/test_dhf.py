@@ -99,6 +99,10 @@ def test_global_prototypes_are_eq_7_and_a_class_nobody_reports_keeps_its_own() -
     np.testing.assert_allclose(merged[1].numpy(), (2 * OWN[1, 1] + 4 * OWN[2, 1]).numpy() / 6, rtol=1e-12)
     assert torch.equal(merged[3], old[3]) and now.tolist() == [True, True, True, True]
     assert prototypes.merge(old, torch.zeros(C, dtype=torch.bool), OWN, COUNTS)[1].tolist() == [True, True, True, False]
+    single = torch.tensor([[0, 0, 1, 0], [0, 0, 0, 0], [0, 0, 0, 0]])  # one sample is enough
+    merged, now = prototypes.merge(old, torch.zeros(C, dtype=torch.bool), OWN, single)
+    np.testing.assert_allclose(merged[2].numpy(), OWN[0, 2].numpy(), rtol=1e-12)
+    assert now.tolist() == [False, False, True, False]
 
 
 def test_head_losses_weights_and_mixture_are_eqs_8_to_10() -> None:
