@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from tests.contracts.test_methods import CPU, values_for
-from trainables.building_blocks.server_distillation import Batch, Phases
+from trainables.building_blocks.server_distillation import Batch, Phases, label_distribution
 from trainables.simulation.rounds import Simulation
+
+
+@pytest.mark.parametrize("counts", [None, torch.tensor([[1, 4, 0], [3, 0, 0]])])
+def test_shares_and_label_probabilities_are_single_precision(counts: torch.Tensor | None) -> None:
+    """They are sent, and draws by them are the same whether counts were uploaded or not."""
+    found = label_distribution(counts, 2, 3)
+    assert found.weights.dtype == found.probabilities.dtype == torch.float32
+
+
+@pytest.mark.parametrize("name", ["dense", "dfrd", "fedftg"])
+def test_in_data_free_mode_the_model_is_sent_before_the_first_round_only(name: str, toy: Path) -> None:
+    s = Simulation(name, values_for(name, toy, base="none"), 3, CPU)
+    sent = [s.method.download(s.config, s.fed, replace(s.progress.state, round=done), 0) for done in (0, 1, 2)]
+    assert {key.partition("/")[0] for key in sent[0]} == {"model"} and sent[1] == sent[2] == {}
+    assert all(torch.equal(sent[0][f"model/{key}"], value) for key, value in s.progress.state.model.items())
 
 
 @pytest.mark.parametrize(

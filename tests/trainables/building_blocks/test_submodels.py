@@ -115,6 +115,15 @@ def test_merge_is_eq_1_entry_by_entry() -> None:
             np.testing.assert_allclose(merged[o, i], original[o, i] if expected is None else expected, rtol=1e-6)
 
 
+def test_sums_of_an_average_run_in_float64() -> None:
+    """2²⁴ + 1 + 1 is 2²⁴ where every sum is rounded to float32; a third of the exact sum is a whole number."""
+    fed = federation(widths=(1.0, 1.0, 1.0))
+    full = fed.initial_params()
+    chosen = heterofl.channels(fed, 1, 0)
+    parts = [(chosen, {k: torch.full_like(v, value) for k, v in full.items()}, 1.0) for value in (2.0**24, 1.0, 1.0)]
+    assert float(submodels.merge(fed, full, parts)["head.bias"][0]) == (2**24 + 2) / 3 == 5592406
+
+
 def test_rows_of_classes_can_be_left_to_their_owners() -> None:
     fed = federation(widths=(1.0, 1.0, 1.0))
     full = fed.initial_params()

@@ -46,6 +46,7 @@ CASES = {
         "label_weighting": "static",
         "label_smoothing_count": 1,
         "transferability": "disagree",
+        "beta_div": 0.6,
         "merge_op": "cat",
         "ema_update": "before_distillation",
         "renormalise_synthetic": True,
