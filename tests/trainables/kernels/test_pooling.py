@@ -156,6 +156,12 @@ def test_measuring_first_does_not_hinder_training() -> None:
     assert conv.weight.grad is not None
 
 
+@pytest.mark.parametrize("side", [(1, 1), (1, 5), (4, 1)])
+def test_a_map_of_less_than_two_by_two_is_left_alone(side: tuple[int, int]) -> None:
+    x = draw(2, 3, *side)
+    assert torch.equal(plain_max_pool(x), x) and torch.equal(max_pool(x), x)
+
+
 def test_what_is_not_a_number_stays_so() -> None:
     conv, x = layer(1, 2, 5), draw(FEWEST, 1, 28, 28).float()
     x[0, 0, 14, 14] = torch.nan
