@@ -131,6 +131,11 @@ def test_the_declaration_gives_the_default_dimension() -> None:
     assert Dimension.of(DECLARED["use_ema"]).distribution() == CategoricalDistribution((False, True))
     with pytest.raises(ValueError, match="without a lower or an upper bound"):
         Dimension.of(DECLARED["open"])
+    for half in ({"low": 0.0}, {"high": 1.0}):
+        with pytest.raises(ValueError, match="without a lower or an upper bound"):
+            Dimension.of(Parameter("half", "real", 0.5, "", **half))
+    assert Dimension.of(DECLARED["rho"]).step is None  # a whole number needs no step of 1
+    assert Dimension.of(Parameter("whole", "real", 1.0, "", low=0.0, high=3.0, step=1.0)).step == 1.0
     with pytest.raises(ValueError, match="text"):
         Dimension.of(DECLARED["dataset"])
 

@@ -137,6 +137,10 @@ metric: accuracy
         ("alpha: {low: 0, high: 1, log: true}", "low of alpha must be above 0 on a log scale, got 0"),
         ("alpha: {low: 0, high: 1, log: maybe}", "log of alpha must be true or false, got 'maybe'"),
         ("alpha: {low: 0, high: 1, step: 0.3}", "step of alpha must be a whole part of the way from 0 to 1, got 0.3"),
+        (
+            "alpha: {grid: [0, 0.3, 1], step: 0.25}",
+            "step of alpha must be a whole part of the way from 0 to 0.3, got 0.25",
+        ),
         ("alpha: {low: 0, high: 1, step: 0}", "step of alpha must be above 0, got 0"),
         ("alpha: {low: 0.5, high: 1, step: 0.5, log: true}", "step of alpha must be left out on a log scale, got 0.5"),
         ("rho: {low: 0, high: 10, step: 2.5}", "step of rho must be a whole number, got 2.5"),
@@ -152,6 +156,15 @@ metric: accuracy
 def test_one_wrong_entry(tmp_path: Path, declared: Declared, entry: str, said: str) -> None:
     found = problems(tmp_path, f"method: m\nsearch:\n  {entry}\n", declared)
     assert len(found) == 1 and found[0].startswith(said) and "(space.yaml, line 3)" in found[0], found
+
+
+def test_a_low_above_the_high_is_named_with_the_line_of_the_low_where_there_is_one(
+    tmp_path: Path, declared: Declared
+) -> None:
+    both = "method: m\nsearch:\n  alpha:\n    high: 0.5\n    low: 1.5\n"
+    assert problems(tmp_path, both, declared) == [
+        "low of alpha must be at most its high, 0.5, got 1.5 (space.yaml, line 5)."
+    ]
 
 
 def test_searched_fixed_and_set_by_a_profile_exclude_each_other(tmp_path: Path, declared: Declared) -> None:

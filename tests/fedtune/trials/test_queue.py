@@ -207,6 +207,45 @@ def test_failures_teach_the_sampler_and_break_nothing(tmp_path: Path, sampler: s
         assert sum(drawn[-10:]) <= 3
 
 
+@pytest.mark.parametrize(("metric", "worst"), [("val_global_accuracy", 0.3), ("bytes_up", 0.7)])
+@pytest.mark.parametrize("sampler", ["tpe", "gp"])
+def test_what_a_sampler_is_shown_of_each_ending(tmp_path: Path, sampler: str, metric: str, worst: float) -> None:
+    """A stopped trial with its last value, a failed one as stopped; where a sampler counts complete trials only, both
+    as complete: with its last value, and as bad as the worst."""
+    queue = TrialQueue(tmp_path / "run", start(tmp_path / "run", sampler=sampler, metric=(metric,)), space())
+    states = optuna.trial.TrialState
+    endings = [
+        {"state": states.COMPLETE, "value": 0.3, "intermediate_values": {1: 0.1, 2: 0.3}},
+        {"state": states.COMPLETE, "value": 0.7},
+        {"state": states.PRUNED, "intermediate_values": {1: 0.2, 4: 0.5}},
+        {"state": states.PRUNED},
+        {"state": states.FAIL},
+    ]
+    shown = queue._shown([optuna.trial.create_trial(**ending) for ending in endings])
+    queue.close()
+    found = [t and (t.state.name, t.values, t.intermediate_values) for t in shown]
+    complete = [("COMPLETE", [0.3], {}), ("COMPLETE", [0.7], {})]
+    if sampler == "tpe":
+        stopped = ("PRUNED", None, {})
+        assert found == [*complete, ("PRUNED", None, {4: 0.5}), stopped, stopped]
+    else:
+        assert found == [
+            *complete,
+            ("COMPLETE", [0.5], {4: 0.5}),
+            ("PRUNED", None, {}),
+            ("COMPLETE", [worst], {}),
+        ]
+
+
+def test_seconds_are_kept_to_the_millisecond(tmp_path: Path) -> None:
+    queue = TrialQueue(tmp_path / "run", start(tmp_path / "run", trials=1), space())
+    proposal = queue.propose()
+    assert proposal is not None
+    queue.finish(proposal.number, Ending("completed", 1, None, {1: (0.5,)}, seconds=1.23456))
+    assert queue.trials()[0].user_attrs["seconds"] == 1.235
+    queue.close()
+
+
 def test_a_trial_that_is_put_back_comes_next_with_its_share(tmp_path: Path) -> None:
     made = start(tmp_path / "run", trials=3)
     queue = TrialQueue(tmp_path / "run", made, space())
