@@ -88,6 +88,16 @@ def test_what_space_json_holds_is_what_json_gives_back(key: str) -> None:
     assert json.loads(json.dumps(data)) == data
 
 
+def test_a_number_without_a_grid_has_five_values_unless_others_are_asked_for() -> None:
+    alpha = Dimension(DECLARED["alpha"], 0.0, 2.0)
+    space = Space("s", "m", {"alpha": alpha})
+    expected = [0.0, 0.5, 1.0, 1.5, 2.0]
+    assert list(alpha.values()) == [point["alpha"] for point in space.grid_points()] == expected
+    assert (space.cells(), space.cells(3), len(space.grid_points(3))) == (5, 3, 3)
+    one = Space("s", "m", {"alpha": alpha}, one_at_a_time=True)
+    assert (one.cells(), one.cells(3)) == (5, 4)  # the default, 0.5, is among the five and not among the three
+
+
 @given(dimensions(), st.integers(1, 7))
 def test_grid_values_are_distinct_points_of_the_dimension(dimension: Dimension, points: int) -> None:
     values = dimension.values(points)
