@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.contracts.test_methods import CPU, values_for
+from tests.contracts.test_methods import CPU, same, values_for
+from trainables.building_blocks.distillation_bases import initial_generator
 from trainables.building_blocks.server_distillation import Batch, Phases, label_distribution
 from trainables.simulation.rounds import Simulation
 
@@ -18,6 +19,28 @@ def test_shares_and_label_probabilities_are_single_precision(counts: torch.Tenso
     """They are sent, and draws by them are the same whether counts were uploaded or not."""
     found = label_distribution(counts, 2, 3)
     assert found.weights.dtype == found.probabilities.dtype == torch.float32
+
+
+def test_the_first_generator_is_drawn_from_the_seed_alone(toy: Path) -> None:
+    made = []
+    for seed, apart in ((3, 1), (3, 2), (4, 1)):
+        torch.manual_seed(apart)
+        s = Simulation("dfrd", values_for("dfrd", toy), seed, CPU)
+        made.append(s.progress.state.generator)
+        assert same(initial_generator(s.config, s.fed), made[-1])
+    assert same(made[0], made[1]) and not same(made[0], made[2])
+
+
+def test_the_generators_phase_leaves_the_students_statistics(toy: Path) -> None:
+    """The student judges images; only its own phase moves its running statistics."""
+    s = Simulation("dfrd", values_for("dfrd", toy, batch_norm="running", gen_steps=2, distill_steps=2), 3, CPU)
+    model, generator = s.fed.initial_params(), s.progress.state.generator
+    phases = Phases(s.config, s.fed, s.fed.network(role="student"), model, generator, torch.ones(4) / 4, s.fed.rng)
+    phases.generator_phase(lambda batch: phases.student(batch.seen).square().mean())
+    assert same(dict(phases.student.state_dict()), model)
+    phases.distillation_phase(lambda batch: phases.student(batch.seen).square().mean())
+    after = phases.student.state_dict()
+    assert not torch.equal(after["norms.0.running_mean"], model["norms.0.running_mean"])
 
 
 @pytest.mark.parametrize("name", ["dense", "dfrd", "fedftg"])

@@ -37,6 +37,17 @@ def test_its_layers_have_the_printed_widths(hidden: tuple[int, ...], toy: Path) 
     assert widths == [(after, before) for before, after in pairwise(sizes)]
 
 
+@pytest.mark.parametrize("name", ["fedcg", "fedmdcg"])
+def test_the_model_that_teaches_a_generator_is_in_evaluation_mode(name: str, toy: Path) -> None:
+    """Its features are those of every sample by itself, and its running statistics stay."""
+    s = Simulation(name, values_for(name, toy, batch_norm="running"), 3, CPU)
+    teacher, modes = s.fed.network(role="frozen"), []
+    features = teacher.features
+    teacher.features = lambda x: (modes.append(teacher.training), features(x))[1]
+    s.run_round()
+    assert modes and not any(modes)
+
+
 def test_a_model_is_its_two_halves(toy: Path) -> None:
     whole = federation(toy, 3).initial_params()
     head, body = head_of(whole), body_of(whole)

@@ -66,6 +66,16 @@ def test_which_channels_each_extraction_takes() -> None:
     assert feddropout.channels(fed, 1, 0)["conv1"].tolist() == list(range(64))
 
 
+def test_a_share_of_channels_is_rounded_up_from_the_exact_product() -> None:
+    """0.55 · 120 is 66, and 66.00000000000001 in floating-point numbers."""
+    fed = federation("lenet5", (0.55, 1.0, 1.0))
+    sizes, chosen = fed.network().group_sizes, heterofl.channels(fed, 1, 0)
+    assert {group: len(chosen[group]) for group, n in sizes.items() if n == 120} == dict.fromkeys(
+        (group for group, n in sizes.items() if n == 120), 66
+    )
+    assert 120 in sizes.values()
+
+
 def test_the_direction_of_the_window_is_more_than_a_name_where_widths_differ() -> None:
     """Forward all clients leave the channel at which their windows began; backward none does."""
     fed = federation()

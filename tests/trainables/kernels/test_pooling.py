@@ -156,6 +156,13 @@ def test_measuring_first_does_not_hinder_training() -> None:
     assert conv.weight.grad is not None
 
 
+def test_pooling_gives_the_first_of_equal_values_the_whole_gradient() -> None:
+    x = torch.ones(1, 1, 4, 4, requires_grad=True)
+    max_pool(x).sum().backward()
+    assert x.grad is not None
+    assert x.grad[0, 0].tolist() == [[1, 0, 1, 0], [0, 0, 0, 0], [1, 0, 1, 0], [0, 0, 0, 0]]
+
+
 @pytest.mark.parametrize("side", [(1, 1), (1, 5), (4, 1)])
 def test_a_map_of_less_than_two_by_two_is_left_alone(side: tuple[int, int]) -> None:
     x = draw(2, 3, *side)

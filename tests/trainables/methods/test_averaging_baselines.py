@@ -42,6 +42,11 @@ def test_qffl_measures_without_moving_running_statistics(toy: Path) -> None:
     assert float(found) == pytest.approx(np.mean(losses), rel=1e-5)
 
 
+def test_fedgkd_keeps_past_models_only_where_they_teach(toy: Path) -> None:
+    kept = [len(simulate("fedgkd", toy, 3, gamma=gamma, buffer=2)[0].progress.state.past) for gamma in (0.0, 0.1)]
+    assert kept == [0, 2]
+
+
 def test_fedprox_objective_is_eq_2() -> None:
     module = torch.nn.Linear(3, 4).double()
     anchor = [random(4, 3, seed=1), random(4, seed=2)]
