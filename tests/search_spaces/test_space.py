@@ -84,8 +84,10 @@ def test_a_space_survives_json(dimension: Dimension) -> None:
 @pytest.mark.parametrize("key", sorted(DECLARED.keys() - {"open", "dataset"}))
 def test_what_space_json_holds_is_what_json_gives_back(key: str) -> None:
     """Lists, not tuples: a reader that is given the data itself sees what one of the file sees."""
-    data = Space("s", "m", {key: Dimension.of(DECLARED[key])}).to_json()["search"]
-    assert json.loads(json.dumps(data)) == data
+    space = Space("s", "m", {key: Dimension.of(DECLARED[key])})
+    data = space.to_json()
+    data["search"] = json.loads(json.dumps(data["search"]))
+    assert data["search"] == space.to_json()["search"] and Space.from_json(data) == space
 
 
 def test_a_number_without_a_grid_has_five_values_unless_others_are_asked_for() -> None:
@@ -146,6 +148,7 @@ def test_the_declaration_gives_the_default_dimension() -> None:
             Dimension.of(Parameter("half", "real", 0.5, "", **half))
     assert Dimension.of(DECLARED["rho"]).step is None  # a whole number needs no step of 1
     assert Dimension.of(Parameter("whole", "real", 1.0, "", low=0.0, high=3.0, step=1.0)).step == 1.0
+    assert not Dimension.of(Parameter("from_0", "real", 1.0, "", low=0.0, high=3.0, log=True)).log
     with pytest.raises(ValueError, match="text"):
         Dimension.of(DECLARED["dataset"])
 

@@ -289,6 +289,32 @@ def test_bounds_may_be_the_ends_of_the_grid(tmp_path: Path, declared: Declared) 
     assert (space.search["alpha"].low, space.search["alpha"].high) == (0.25, 1.5)
 
 
+@pytest.mark.parametrize(
+    ("entry", "ends"),
+    [
+        ("{low: 0.5}", (0.5, 10.0)),
+        ("{low: 0.01}", (0.01, 0.3)),
+        ("{high: 1e-4}", (1e-6, 1e-4)),
+        ("{high: 0.1}", (1e-3, 0.1)),
+    ],
+)
+def test_an_end_beyond_the_default_search_leaves_all_up_to_the_declared_bound(
+    tmp_path: Path, declared: Declared, entry: str, ends: tuple[float, float]
+) -> None:
+    """The rate is declared in [1e-6, 10] and searched in [1e-3, 0.3] by default."""
+    dimension = load(tmp_path, f"method: m\nsearch:\n  rate: {entry}\n", declared).search["rate"]
+    assert (dimension.low, dimension.high) == ends
+
+
+def test_every_problem_of_a_list_of_options_is_said(tmp_path: Path, declared: Declared) -> None:
+    found = problems(tmp_path, "method: m\nsearch: {merge_op: {options: [sub, mul, mul, div]}}\n", declared)
+    assert [problem.split(" (")[0].split(", got")[-1].strip() for problem in found] == [
+        "'sub'",
+        "'mul' is listed twice for merge_op",
+        "'div'",
+    ]
+
+
 @pytest.mark.parametrize("end", ["low", "high"])
 def test_a_grid_of_one_value_with_that_value_as_an_end_is_that_value_alone(
     tmp_path: Path, declared: Declared, end: str

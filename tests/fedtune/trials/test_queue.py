@@ -207,6 +207,20 @@ def test_failures_teach_the_sampler_and_break_nothing(tmp_path: Path, sampler: s
         assert sum(drawn[-10:]) <= 3
 
 
+def test_of_several_trials_put_back_the_oldest_comes_first_with_its_share(tmp_path: Path) -> None:
+    queue = TrialQueue(tmp_path / "run", start(tmp_path / "run", trials=3), space())
+    first, second = queue.propose(), queue.propose()
+    assert first is not None and second is not None
+    queue.again(second.number, (4.0, 1.0))
+    queue.again(first.number, (2.0, 0.5))
+    shares = [queue.next_share()]
+    again = queue.propose()
+    shares.append(queue.next_share())
+    assert again is not None and again.number == first.number
+    assert shares == [(2.0, 0.5), (4.0, 1.0)]
+    queue.close()
+
+
 @pytest.mark.parametrize(("metric", "worst"), [("val_global_accuracy", 0.3), ("bytes_up", 0.7)])
 @pytest.mark.parametrize("sampler", ["tpe", "gp"])
 def test_what_a_sampler_is_shown_of_each_ending(tmp_path: Path, sampler: str, metric: str, worst: float) -> None:
