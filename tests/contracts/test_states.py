@@ -32,8 +32,8 @@ VIRTUAL = {"fedavg", "fedcg", "fedgen", "fedmdcg", "fedper", "lgfedavg", "local"
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_method_declares_the_functions_and_classes_of_its_file(name: str) -> None:
-    method, file = registry.method(name), importlib.import_module(f"trainables.methods.{name}")
+def test_a_method_declares_the_functions_and_classes_of_its_file(name: str, toy: Path) -> None:
+    method, file = simulate(name, toy, 0)[0].method, importlib.import_module(f"trainables.methods.{name}")
     wrapped = {"server", "global_model", "readouts"} if "model_cache" in registry.declared(name) else set()
     fields = {field.name for field in dataclasses.fields(Method)} - wrapped
     named = {field: getattr(file, field) for field in fields if hasattr(file, field)}

@@ -52,6 +52,7 @@ QUIET = {
     "choice",
     "flag",
     "UserError",
+    "sentence",
     "bad_value",
     "warn",
     "simplefilter",

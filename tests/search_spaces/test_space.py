@@ -96,6 +96,8 @@ def test_a_number_without_a_grid_has_five_values_unless_others_are_asked_for() -
     expected = [0.0, 0.5, 1.0, 1.5, 2.0]
     assert list(alpha.values()) == [point["alpha"] for point in space.grid_points()] == expected
     assert (space.cells(), space.cells(3), len(space.grid_points(3))) == (5, 3, 3)
+    third = Dimension(DECLARED["alpha"], 1 / 3, 1.0)  # its ends are kept to the last digit
+    assert third.values(3) == (1 / 3, 0.666666666667, 1.0)
     one = Space("s", "m", {"alpha": alpha}, one_at_a_time=True)
     assert (one.cells(), one.cells(3)) == (5, 4)  # the default, 0.5, is among the five and not among the three
 
