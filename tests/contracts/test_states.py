@@ -31,6 +31,30 @@ def test_a_state_counts_its_rounds(name: str, toy: Path) -> None:
 VIRTUAL = {"fedavg", "fedcg", "fedgen", "fedmdcg", "fedper", "lgfedavg", "local"}
 
 
+#: Which methods a method is a case of, with some of its values; with others it may be a case of itself.
+ON_A_BASE = {"fedavg", "heterofl", "feddropout", "fedrolex"}
+LIMITS = {
+    "dense": ON_A_BASE,
+    "dfrd": ON_A_BASE | {"dfrd"},
+    "dhf": {"local"},
+    "fedavg": {"fedavg"},
+    "fedcg": {"fedcg", "lgfedavg"},
+    "feddropout": {"fedavg"},
+    "fedftg": ON_A_BASE,
+    "fedgen": {"fedavg", "lgfedavg"},
+    "fedgkd": {"fedavg", "fedgkd"},
+    "fedkf": {"fedavg", "fedkf"},
+    "fedmdcg": {"fedmdcg", "lgfedavg"},
+    "fedper": {"local"},
+    "fedprox": {"fedavg"},
+    "fedrolex": {"fedavg"},
+    "heterofl": {"fedavg"},
+    "lgfedavg": {"local"},
+    "local": set[str](),
+    "qffl": {"fedavg"},
+}
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_declares_the_functions_and_classes_of_its_file(name: str, toy: Path) -> None:
     method, file = simulate(name, toy, 0)[0].method, importlib.import_module(f"trainables.methods.{name}")
@@ -40,3 +64,4 @@ def test_a_method_declares_the_functions_and_classes_of_its_file(name: str, toy:
     assert {"Config", "client"} <= named.keys()
     assert {field: getattr(method, field) for field in named} == named
     assert method.virtual is (name in VIRTUAL)
+    assert {limit.equals for limit in method.limits} == LIMITS[name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import optuna
@@ -150,6 +151,9 @@ def test_the_declaration_gives_the_default_dimension() -> None:
             Dimension.of(Parameter("half", "real", 0.5, "", **half))
     assert Dimension.of(DECLARED["rho"]).step is None  # a whole number needs no step of 1
     assert Dimension.of(Parameter("whole", "real", 1.0, "", low=0.0, high=3.0, step=1.0)).step == 1.0
+    whole = Parameter("n", "integer", 2, "", low=1, high=9, step=1)
+    assert Dimension.of(whole).step is None and Dimension.of(replace(whole, step=3)).high == 7
+    assert reachable(0.0, 0.05, 0.1) == 0.0
     assert not Dimension.of(Parameter("from_0", "real", 1.0, "", low=0.0, high=3.0, log=True)).log
     with pytest.raises(ValueError, match="text"):
         Dimension.of(DECLARED["dataset"])

@@ -141,6 +141,10 @@ metric: accuracy
             "alpha: {grid: [0, 0.3, 1], step: 0.25}",
             "step of alpha must be a whole part of the way from 0 to 0.3, got 0.25",
         ),
+        (
+            "alpha: {low: 0, high: 1, step: 0.10000000001}",
+            "step of alpha must be a whole part of the way from 0 to 1, got 0.10000000001",
+        ),
         ("alpha: {low: 0, high: 1, step: 0}", "step of alpha must be above 0, got 0"),
         ("alpha: {low: 0.5, high: 1, step: 0.5, log: true}", "step of alpha must be left out on a log scale, got 0.5"),
         ("rho: {low: 0, high: 10, step: 2.5}", "step of rho must be a whole number, got 2.5"),
@@ -313,6 +317,14 @@ def test_every_problem_of_a_list_of_options_is_said(tmp_path: Path, declared: De
         "'mul' is listed twice for merge_op",
         "'div'",
     ]
+
+
+@pytest.mark.parametrize(("entry", "high"), [("even: {low: 4, high: 9}", 8), ("decay: {grid: [0.05, 0.12]}", 0.12)])
+def test_a_high_that_no_declared_step_reaches_is_lowered_but_for_a_grid(
+    tmp_path: Path, declared: Declared, entry: str, high: float
+) -> None:
+    (dimension,) = load(tmp_path, f"method: m\nsearch: {{{entry}}}\n", declared).search.values()
+    assert dimension.high == high
 
 
 @pytest.mark.parametrize("end", ["low", "high"])

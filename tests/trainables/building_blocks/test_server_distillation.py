@@ -31,6 +31,16 @@ def test_the_first_generator_is_drawn_from_the_seed_alone(toy: Path) -> None:
     assert same(made[0], made[1]) and not same(made[0], made[2])
 
 
+def test_phases_begin_with_the_weights_they_are_given(toy: Path) -> None:
+    """The modules are shared by all rounds, and hold what the last one left."""
+    s = Simulation("dfrd", values_for("dfrd", toy), 3, CPU)
+    model = {name: tensor + 1 for name, tensor in s.fed.initial_params().items()}
+    generator = {name: tensor + 1 for name, tensor in s.progress.state.generator.items()}
+    phases = Phases(s.config, s.fed, s.fed.network(role="student"), model, generator, torch.ones(4) / 4, s.fed.rng)
+    assert same(dict(phases.student.state_dict()), model)
+    assert same(dict(phases.generator.state_dict()), generator)
+
+
 def test_the_generators_phase_leaves_the_students_statistics(toy: Path) -> None:
     """The student judges images; only its own phase moves its running statistics."""
     s = Simulation("dfrd", values_for("dfrd", toy, batch_norm="running", gen_steps=2, distill_steps=2), 3, CPU)
