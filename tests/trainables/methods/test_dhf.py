@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.contracts.test_methods import CPU, simulate, values_for
+from tests.contracts.test_methods import CPU, same, simulate, values_for
 from tests.trainables.building_blocks.test_losses import random, softmax
 from trainables import models
 from trainables.building_blocks import prototypes
@@ -85,6 +85,21 @@ def test_class_means_are_eq_6(toy: Path) -> None:
     for j in range(4):
         expected = features[y.numpy() == j].mean(axis=0) if (y == j).any() else np.zeros(512)
         np.testing.assert_allclose(found[j], expected, rtol=1e-9, atol=1e-12)
+
+
+def test_class_means_leave_running_statistics(toy: Path) -> None:
+    s = Simulation("dhf", values_for("dhf", toy, model="cnn", deep_model="cnn", batch_norm="running"), 3, CPU)
+    module = s.fed.network().train()
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    prototypes.class_means(module, s.data.clients[0])
+    assert same(dict(module.state_dict()), before)
+
+
+def test_without_a_global_model_rounds_are_counted_too(toy: Path) -> None:
+    s, _ = simulate("dhf", toy, 0, gme_interval=0)
+    assert s.progress.state.round == 0 and s.progress.state.model is None
+    s.run_round()
+    assert s.progress.state.round == 1
 
 
 OWN = random(3, C, P, seed=5)
