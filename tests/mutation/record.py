@@ -21,12 +21,12 @@ from typing import Any
 
 import pytest
 
-from tests.mutation.targets import FOLDER, ROOT, TESTS, files
+from tests.mutation.targets import FOLDER, LAST, ROOT, TESTS, files
 
 #: What is kept, in the repository.
 KEPT = FOLDER / "tests.json"
 #: So many tests are kept of a statement, and a test that takes longer than so many seconds is not.
-MOST, LONGEST = 40, 30.0
+MOST, LONGEST = 60, 30.0
 
 #: Of a file, the lines that ran.
 Lines = set[tuple[str, int]]
@@ -109,15 +109,28 @@ def key(file: str, function: str, text: str) -> str:
     return f"{file} | {function} | {' '.join(text.split())}"
 
 
-def chosen(tests: set[str], seconds: dict[str, float]) -> list[str]:
-    """At most `MOST`, the quickest first, every test function once before one is asked with its second case."""
+def chosen(tests: set[str], seconds: dict[str, float], name: str) -> list[str]:
+    """At most `MOST` for what `key` gave this name: first those of the file's own test files, then others, then `LAST`.
+    What stands outside of functions are declarations, which the tests in `LAST` hold to their word: there they are
+    first.
+
+    Each time the quickest first, and every test function once before one is asked with its second case."""
+    file, function, _ = name.split(" | ", 2)
+    last = 2 if function else -1
     turns: dict[str, int] = defaultdict(int)
     order = []
     for test in sorted(tests, key=lambda t: (seconds[t], t)):
-        function = test.partition("[")[0]
-        turns[function] += 1
-        order.append((turns[function], seconds[test], test))
-    return [test for _, _, test in sorted(order)[:MOST]]
+        case_of = test.partition("[")[0]
+        turns[case_of] += 1
+        rank = last if test.startswith(LAST) else 0 if _own(test, file) else 1
+        order.append((rank, turns[case_of], seconds[test], test))
+    return [test for *_, test in sorted(order)[:MOST]]
+
+
+def _own(test: str, file: str) -> bool:
+    """Whether the test's file is named after the file: `test_dfrd.py`, `test_replay_dfrd.py` after `dfrd.py`."""
+    name = Path(file).name
+    return Path(test.partition("::")[0]).name in (f"test_{name}", f"test_replay_{name}")
 
 
 @dataclass
@@ -165,7 +178,7 @@ def joined(before: Known, now: Known, again: set[str]) -> Known:
 
 def write(known: Known, path: Path = KEPT) -> None:
     """Statements that the same tests run share one list of them."""
-    found = {name: chosen(tests, known.seconds) for name, tests in sorted(known.places.items())}
+    found = {name: chosen(tests, known.seconds, name) for name, tests in sorted(known.places.items())}
     tests = sorted({test for group in found.values() for test in group})
     number = {test: place for place, test in enumerate(tests)}
     groups: dict[tuple[int, ...], int] = {}

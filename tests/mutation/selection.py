@@ -10,7 +10,7 @@ from tests.mutation.mutant import Mutant
 from tests.mutation.record import KEPT, key
 
 #: Seconds of tests that are asked at most about one mutant; one test is always asked.
-BUDGET = 12.0
+BUDGET = 20.0
 
 
 @dataclass(frozen=True)

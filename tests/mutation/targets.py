@@ -30,6 +30,7 @@ FILES = (
 TESTS = (
     "tests/trainables/building_blocks",
     "tests/trainables/kernels",
+    "tests/trainables/models",
     "tests/trainables/methods",
     "tests/trainables/generators",
     "tests/trainables/simulation",
@@ -38,6 +39,9 @@ TESTS = (
     "tests/fedtune/trials/test_queue.py",
     "tests/search_spaces",
 )
+
+#: Of these, the ones that mostly compare the code with itself: they notice less, so they are asked last.
+LAST = ("tests/trainables/simulation", "tests/contracts")
 
 
 def files() -> list[str]:

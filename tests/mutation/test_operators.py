@@ -50,6 +50,8 @@ def changes(body: str) -> set[str]:
         ("assert a < b", set()),
         ("return f'{a + b}'", set()),
         ("warnings.warn(a + b)", set()),
+        ("return torch.maximum(a, b)", set()),
+        ("return Limit({'q': 0}, equals='fedavg')", set()),
     ],
 )
 def test_each_change(line: str, changed: set[str]) -> None:

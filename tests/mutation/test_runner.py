@@ -202,15 +202,34 @@ def test_statements_know_their_lines_and_functions() -> None:
 
 def test_the_quickest_tests_are_chosen_and_every_function_first() -> None:
     seconds = {"t.py::a[1]": 0.1, "t.py::a[2]": 0.2, "t.py::b": 5.0}
-    assert record.chosen(set(seconds), seconds) == ["t.py::a[1]", "t.py::b", "t.py::a[2]"]
+    assert record.chosen(set(seconds), seconds, record.key("made.py", "f", "x")) == [
+        "t.py::a[1]",
+        "t.py::b",
+        "t.py::a[2]",
+    ]
+
+
+def test_a_files_own_tests_are_chosen_first_and_those_that_compare_the_code_with_itself_last() -> None:
+    seconds = {
+        "tests/contracts/t.py::a": 0.1,
+        "m/t.py::b": 4.0,
+        "m/test_replay_made.py::c": 6.0,
+        "m/test_made.py::d": 5.0,
+    }
+    inside, outside = (
+        record.chosen(set(seconds), seconds, record.key("trainables/methods/made.py", function, ""))
+        for function in ("f", "")
+    )
+    assert inside == ["m/test_made.py::d", "m/test_replay_made.py::c", "m/t.py::b", "tests/contracts/t.py::a"]
+    assert outside == [inside[-1], *inside[:-1]]
 
 
 def test_a_part_is_recorded_again(tmp_path: Path) -> None:
-    path = tmp_path / "tests.json"
+    path, f, g = tmp_path / "tests.json", record.key("made.py", "f", ""), record.key("made.py", "g", "")
     seconds = {"old.py::a": 1.0, "new.py::gone": 1.0}
-    before = record.Known({"f": {"old.py::a", "new.py::gone"}, "g": {"new.py::gone"}}, seconds)
-    now = record.Known({"f": {"new.py::b"}}, {"new.py::b": 0.5})
+    before = record.Known({f: {"old.py::a", "new.py::gone"}, g: {"new.py::gone"}}, seconds)
+    now = record.Known({f: {"new.py::b"}}, {"new.py::b": 0.5})
     record.write(record.joined(before, now, {"new.py"}), path)
     kept = record.read(path)
-    assert kept.places == {"f": {"old.py::a", "new.py::b"}}
+    assert kept.places == {f: {"old.py::a", "new.py::b"}}
     assert kept.seconds == {"old.py::a": 1.0, "new.py::b": 0.5}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import optuna
@@ -81,6 +82,27 @@ def test_a_space_survives_json(dimension: Dimension) -> None:
     assert Space.from_json(json.loads(json.dumps(space.to_json(), allow_nan=False))) == space
 
 
+@pytest.mark.parametrize("key", sorted(DECLARED.keys() - {"open", "dataset"}))
+def test_what_space_json_holds_is_what_json_gives_back(key: str) -> None:
+    """Lists, not tuples: a reader that is given the data itself sees what one of the file sees."""
+    space = Space("s", "m", {key: Dimension.of(DECLARED[key])})
+    data = space.to_json()
+    data["search"] = json.loads(json.dumps(data["search"]))
+    assert data["search"] == space.to_json()["search"] and Space.from_json(data) == space
+
+
+def test_a_number_without_a_grid_has_five_values_unless_others_are_asked_for() -> None:
+    alpha = Dimension(DECLARED["alpha"], 0.0, 2.0)
+    space = Space("s", "m", {"alpha": alpha})
+    expected = [0.0, 0.5, 1.0, 1.5, 2.0]
+    assert list(alpha.values()) == [point["alpha"] for point in space.grid_points()] == expected
+    assert (space.cells(), space.cells(3), len(space.grid_points(3))) == (5, 3, 3)
+    third = Dimension(DECLARED["alpha"], 1 / 3, 1.0)  # its ends are kept to the last digit
+    assert third.values(3) == (1 / 3, 0.666666666667, 1.0)
+    one = Space("s", "m", {"alpha": alpha}, one_at_a_time=True)
+    assert (one.cells(), one.cells(3)) == (5, 4)  # the default, 0.5, is among the five and not among the three
+
+
 @given(dimensions(), st.integers(1, 7))
 def test_grid_values_are_distinct_points_of_the_dimension(dimension: Dimension, points: int) -> None:
     values = dimension.values(points)
@@ -124,6 +146,15 @@ def test_the_declaration_gives_the_default_dimension() -> None:
     assert Dimension.of(DECLARED["use_ema"]).distribution() == CategoricalDistribution((False, True))
     with pytest.raises(ValueError, match="without a lower or an upper bound"):
         Dimension.of(DECLARED["open"])
+    for half in ({"low": 0.0}, {"high": 1.0}):
+        with pytest.raises(ValueError, match="without a lower or an upper bound"):
+            Dimension.of(Parameter("half", "real", 0.5, "", **half))
+    assert Dimension.of(DECLARED["rho"]).step is None  # a whole number needs no step of 1
+    assert Dimension.of(Parameter("whole", "real", 1.0, "", low=0.0, high=3.0, step=1.0)).step == 1.0
+    whole = Parameter("n", "integer", 2, "", low=1, high=9, step=1)
+    assert Dimension.of(whole).step is None and Dimension.of(replace(whole, step=3)).high == 7
+    assert reachable(0.0, 0.05, 0.1) == 0.0
+    assert not Dimension.of(Parameter("from_0", "real", 1.0, "", low=0.0, high=3.0, log=True)).log
     with pytest.raises(ValueError, match="text"):
         Dimension.of(DECLARED["dataset"])
 

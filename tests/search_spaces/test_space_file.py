@@ -137,6 +137,14 @@ metric: accuracy
         ("alpha: {low: 0, high: 1, log: true}", "low of alpha must be above 0 on a log scale, got 0"),
         ("alpha: {low: 0, high: 1, log: maybe}", "log of alpha must be true or false, got 'maybe'"),
         ("alpha: {low: 0, high: 1, step: 0.3}", "step of alpha must be a whole part of the way from 0 to 1, got 0.3"),
+        (
+            "alpha: {grid: [0, 0.3, 1], step: 0.25}",
+            "step of alpha must be a whole part of the way from 0 to 0.3, got 0.25",
+        ),
+        (
+            "alpha: {low: 0, high: 1, step: 0.10000000001}",
+            "step of alpha must be a whole part of the way from 0 to 1, got 0.10000000001",
+        ),
         ("alpha: {low: 0, high: 1, step: 0}", "step of alpha must be above 0, got 0"),
         ("alpha: {low: 0.5, high: 1, step: 0.5, log: true}", "step of alpha must be left out on a log scale, got 0.5"),
         ("rho: {low: 0, high: 10, step: 2.5}", "step of rho must be a whole number, got 2.5"),
@@ -152,6 +160,15 @@ metric: accuracy
 def test_one_wrong_entry(tmp_path: Path, declared: Declared, entry: str, said: str) -> None:
     found = problems(tmp_path, f"method: m\nsearch:\n  {entry}\n", declared)
     assert len(found) == 1 and found[0].startswith(said) and "(space.yaml, line 3)" in found[0], found
+
+
+def test_a_low_above_the_high_is_named_with_the_line_of_the_low_where_there_is_one(
+    tmp_path: Path, declared: Declared
+) -> None:
+    both = "method: m\nsearch:\n  alpha:\n    high: 0.5\n    low: 1.5\n"
+    assert problems(tmp_path, both, declared) == [
+        "low of alpha must be at most its high, 0.5, got 1.5 (space.yaml, line 5)."
+    ]
 
 
 def test_searched_fixed_and_set_by_a_profile_exclude_each_other(tmp_path: Path, declared: Declared) -> None:
@@ -274,6 +291,58 @@ def test_one_at_a_time(tmp_path: Path, declared: Declared) -> None:
 def test_bounds_may_be_the_ends_of_the_grid(tmp_path: Path, declared: Declared) -> None:
     space = load(tmp_path, "method: m\nsearch:\n  alpha: {grid: [0.25, 1.5], low: 0.25, high: 1.5}\n", declared)
     assert (space.search["alpha"].low, space.search["alpha"].high) == (0.25, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("entry", "ends"),
+    [
+        ("{low: 0.5}", (0.5, 10.0)),
+        ("{low: 0.01}", (0.01, 0.3)),
+        ("{high: 1e-4}", (1e-6, 1e-4)),
+        ("{high: 0.1}", (1e-3, 0.1)),
+    ],
+)
+def test_an_end_beyond_the_default_search_leaves_all_up_to_the_declared_bound(
+    tmp_path: Path, declared: Declared, entry: str, ends: tuple[float, float]
+) -> None:
+    """The rate is declared in [1e-6, 10] and searched in [1e-3, 0.3] by default."""
+    dimension = load(tmp_path, f"method: m\nsearch:\n  rate: {entry}\n", declared).search["rate"]
+    assert (dimension.low, dimension.high) == ends
+
+
+def test_every_problem_of_a_list_of_options_is_said(tmp_path: Path, declared: Declared) -> None:
+    found = problems(tmp_path, "method: m\nsearch: {merge_op: {options: [sub, mul, mul, div]}}\n", declared)
+    assert [problem.split(" (")[0].split(", got")[-1].strip() for problem in found] == [
+        "'sub'",
+        "'mul' is listed twice for merge_op",
+        "'div'",
+    ]
+
+
+@pytest.mark.parametrize(("entry", "high"), [("even: {low: 4, high: 9}", 8), ("decay: {grid: [0.05, 0.12]}", 0.12)])
+def test_a_high_that_no_declared_step_reaches_is_lowered_but_for_a_grid(
+    tmp_path: Path, declared: Declared, entry: str, high: float
+) -> None:
+    (dimension,) = load(tmp_path, f"method: m\nsearch: {{{entry}}}\n", declared).search.values()
+    assert dimension.high == high
+
+
+@pytest.mark.parametrize("end", ["low", "high"])
+def test_a_grid_of_one_value_with_that_value_as_an_end_is_that_value_alone(
+    tmp_path: Path, declared: Declared, end: str
+) -> None:
+    dimension = load(tmp_path, f"method: m\nsearch: {{alpha: {{grid: [0.5], {end}: 0.5}}}}\n", declared).search["alpha"]
+    assert (dimension.low, dimension.high, dimension.values()) == (0.5, 0.5, (0.5,))
+
+
+@pytest.mark.parametrize(
+    ("entry", "step"), [("rho: {low: 1}", None), ("even: {low: 4}", 2), ("decay: {low: 0.2}", 0.1)]
+)
+def test_without_a_step_the_declared_one_is_taken(
+    tmp_path: Path, declared: Declared, entry: str, step: float | None
+) -> None:
+    (dimension,) = load(tmp_path, f"method: m\nsearch: {{{entry}}}\n", declared).search.values()
+    assert dimension.step == step
 
 
 @pytest.mark.parametrize(("step", "kept"), [(1, None), (2, 2)])

@@ -12,7 +12,7 @@ import pytest
 
 from fedtune.record.study import StudyFile
 from fedtune.trials.queue import Proposal, TrialQueue
-from fedtune.trials.samplers import SAMPLERS
+from fedtune.trials.samplers import SAMPLERS, make_sampler
 from tests.fedtune.conftest import space, start
 from trainables.tune import Ending
 
@@ -76,6 +76,34 @@ def test_order_width_and_restarts_change_nothing(
     assert len(one) == 18
     assert conduct(tmp_path / "four", 4, -1, **changes) == one
     assert conduct(tmp_path / "killed", 3, 1, sessions=2, **changes) == one
+
+
+def test_samplers_are_told_what_a_search_of_federations_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few random trials first, dependent parameters together, stopped trials counted, and values with noise."""
+    names = ["TPESampler", "CmaEsSampler", "GPSampler", "NSGAIISampler", "RandomSampler"]
+    for name in names:
+        monkeypatch.setattr(optuna.samplers, name, lambda name=name, **given: (name, given))
+    made = [make_sampler(name, 3, 7) for name in ("tpe", "cmaes", "gp", "nsga2", "random", "grid")]
+    seeds = {given.pop("seed") for _, given in made}
+    assert len(seeds) == 1 and make_sampler("random", 3, 8)[1]["seed"] not in seeds
+    assert made == [
+        ("TPESampler", {"n_startup_trials": 6, "group": True, "multivariate": True}),
+        ("CmaEsSampler", {"n_startup_trials": 6, "consider_pruned_trials": True, "warn_independent_sampling": False}),
+        ("GPSampler", {"n_startup_trials": 6, "deterministic_objective": False}),
+        ("NSGAIISampler", {"population_size": 12}),
+        ("RandomSampler", {}),
+        ("RandomSampler", {}),
+    ]
+
+
+def test_a_queue_that_is_closed_has_let_go_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[Path] = []
+    close = StudyFile.close
+    monkeypatch.setattr(StudyFile, "close", lambda study: (closed.append(tmp_path), close(study))[1])
+    queue = TrialQueue(tmp_path / "run", start(tmp_path / "run", trials=1), space())
+    assert closed == []
+    queue.close()
+    assert closed == [tmp_path]
 
 
 def test_another_seed_is_another_search(tmp_path: Path) -> None:
@@ -177,6 +205,60 @@ def test_failures_teach_the_sampler_and_break_nothing(tmp_path: Path, sampler: s
     assert len(drawn) == 26 and any(drawn)
     if sampler in ("tpe", "gp"):
         assert sum(drawn[-10:]) <= 3
+
+
+def test_of_several_trials_put_back_the_oldest_comes_first_with_its_share(tmp_path: Path) -> None:
+    queue = TrialQueue(tmp_path / "run", start(tmp_path / "run", trials=3), space())
+    first, second = queue.propose(), queue.propose()
+    assert first is not None and second is not None
+    queue.again(second.number, (4.0, 1.0))
+    queue.again(first.number, (2.0, 0.5))
+    shares = [queue.next_share()]
+    again = queue.propose()
+    shares.append(queue.next_share())
+    assert again is not None and again.number == first.number
+    assert shares == [(2.0, 0.5), (4.0, 1.0)]
+    queue.close()
+
+
+@pytest.mark.parametrize(("metric", "worst"), [("val_global_accuracy", 0.3), ("bytes_up", 0.7)])
+@pytest.mark.parametrize("sampler", ["tpe", "gp"])
+def test_what_a_sampler_is_shown_of_each_ending(tmp_path: Path, sampler: str, metric: str, worst: float) -> None:
+    """A stopped trial with its last value, a failed one as stopped; where a sampler counts complete trials only, both
+    as complete: with its last value, and as bad as the worst."""
+    queue = TrialQueue(tmp_path / "run", start(tmp_path / "run", sampler=sampler, metric=(metric,)), space())
+    states = optuna.trial.TrialState
+    endings = [
+        {"state": states.COMPLETE, "value": 0.3, "intermediate_values": {1: 0.1, 2: 0.3}},
+        {"state": states.COMPLETE, "value": 0.7},
+        {"state": states.PRUNED, "intermediate_values": {1: 0.2, 4: 0.5}},
+        {"state": states.PRUNED},
+        {"state": states.FAIL},
+    ]
+    shown = queue._shown([optuna.trial.create_trial(**ending) for ending in endings])
+    queue.close()
+    found = [t and (t.state.name, t.values, t.intermediate_values) for t in shown]
+    complete = [("COMPLETE", [0.3], {}), ("COMPLETE", [0.7], {})]
+    if sampler == "tpe":
+        stopped = ("PRUNED", None, {})
+        assert found == [*complete, ("PRUNED", None, {4: 0.5}), stopped, stopped]
+    else:
+        assert found == [
+            *complete,
+            ("COMPLETE", [0.5], {4: 0.5}),
+            ("PRUNED", None, {}),
+            ("COMPLETE", [worst], {}),
+        ]
+
+
+def test_seconds_are_kept_to_the_millisecond(tmp_path: Path) -> None:
+    queue = TrialQueue(tmp_path / "run", start(tmp_path / "run", trials=1), space())
+    proposal = queue.propose()
+    assert proposal is not None
+    queue.finish(proposal.number, Ending("completed", 1, None, {1: (0.5,)}, seconds=1.23456))
+    kept = queue.trials()[0].user_attrs
+    assert kept["seconds"] == 1.235 and "curve" not in kept  # Optuna keeps the curve of one metric itself
+    queue.close()
 
 
 def test_a_trial_that_is_put_back_comes_next_with_its_share(tmp_path: Path) -> None:

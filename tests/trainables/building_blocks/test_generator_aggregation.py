@@ -210,3 +210,14 @@ def test_a_model_falls_into_extractor_and_classifier(toy: Path) -> None:
     simulation, _ = simulate("fedavg", toy, 1)
     model = simulation.progress.state.model
     assert head_of(model) | body_of(model) == model and set(head_of(model)) == {"head.weight", "head.bias"}
+
+
+def test_how_many_steps_the_teachers_answer_at_once_changes_nothing(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three steps of eight samples: all at once, or two and one."""
+    ends = []
+    for samples in (1024, 16):
+        monkeypatch.setattr("trainables.building_blocks.generator_aggregation._CHUNK", samples)
+        more = {"server_steps": 3, "server_batch_size": 8, "noise_dim": 8}
+        ends.append(simulate("fedcg", toy, 1, **more)[0].progress.state)
+    for name, tensor in ends[0].generator.items():
+        torch.testing.assert_close(ends[1].generator[name], tensor)

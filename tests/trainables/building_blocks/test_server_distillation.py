@@ -2,14 +2,63 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.contracts.test_methods import CPU, values_for
-from trainables.building_blocks.server_distillation import Batch, Phases
+from tests.contracts.test_methods import CPU, same, values_for
+from trainables.building_blocks.distillation_bases import initial_generator
+from trainables.building_blocks.server_distillation import Batch, Phases, label_distribution
 from trainables.simulation.rounds import Simulation
+
+
+@pytest.mark.parametrize("counts", [None, torch.tensor([[1, 4, 0], [3, 0, 0]])])
+def test_shares_and_label_probabilities_are_single_precision(counts: torch.Tensor | None) -> None:
+    """They are sent, and draws by them are the same whether counts were uploaded or not."""
+    found = label_distribution(counts, 2, 3)
+    assert found.weights.dtype == found.probabilities.dtype == torch.float32
+
+
+def test_the_first_generator_is_drawn_from_the_seed_alone(toy: Path) -> None:
+    made = []
+    for seed, apart in ((3, 1), (3, 2), (4, 1)):
+        torch.manual_seed(apart)
+        s = Simulation("dfrd", values_for("dfrd", toy), seed, CPU)
+        made.append(s.progress.state.generator)
+        assert same(initial_generator(s.config, s.fed), made[-1])
+    assert same(made[0], made[1]) and not same(made[0], made[2])
+
+
+def test_phases_begin_with_the_weights_they_are_given(toy: Path) -> None:
+    """The modules are shared by all rounds, and hold what the last one left."""
+    s = Simulation("dfrd", values_for("dfrd", toy), 3, CPU)
+    model = {name: tensor + 1 for name, tensor in s.fed.initial_params().items()}
+    generator = {name: tensor + 1 for name, tensor in s.progress.state.generator.items()}
+    phases = Phases(s.config, s.fed, s.fed.network(role="student"), model, generator, torch.ones(4) / 4, s.fed.rng)
+    assert same(dict(phases.student.state_dict()), model)
+    assert same(dict(phases.generator.state_dict()), generator)
+
+
+def test_the_generators_phase_leaves_the_students_statistics(toy: Path) -> None:
+    """The student judges images; only its own phase moves its running statistics."""
+    s = Simulation("dfrd", values_for("dfrd", toy, batch_norm="running", gen_steps=2, distill_steps=2), 3, CPU)
+    model, generator = s.fed.initial_params(), s.progress.state.generator
+    phases = Phases(s.config, s.fed, s.fed.network(role="student"), model, generator, torch.ones(4) / 4, s.fed.rng)
+    phases.generator_phase(lambda batch: phases.student(batch.seen).square().mean())
+    assert same(dict(phases.student.state_dict()), model)
+    phases.distillation_phase(lambda batch: phases.student(batch.seen).square().mean())
+    after = phases.student.state_dict()
+    assert not torch.equal(after["norms.0.running_mean"], model["norms.0.running_mean"])
+
+
+@pytest.mark.parametrize("name", ["dense", "dfrd", "fedftg"])
+def test_in_data_free_mode_the_model_is_sent_before_the_first_round_only(name: str, toy: Path) -> None:
+    s = Simulation(name, values_for(name, toy, base="none"), 3, CPU)
+    sent = [s.method.download(s.config, s.fed, replace(s.progress.state, round=done), 0) for done in (0, 1, 2)]
+    assert {key.partition("/")[0] for key in sent[0]} == {"model"} and sent[1] == sent[2] == {}
+    assert all(torch.equal(sent[0][f"model/{key}"], value) for key, value in s.progress.state.model.items())
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,13 @@ def test_which_channels_each_extraction_takes() -> None:
     assert feddropout.channels(fed, 1, 0)["conv1"].tolist() == list(range(64))
 
 
+def test_a_share_of_channels_is_rounded_up() -> None:
+    """Of LeNet's groups, at 0.55: 3.3, 8.8, 66 and 46.2 channels."""
+    fed = federation("lenet5", (0.55, 1.0, 1.0))
+    sizes, chosen = fed.network().group_sizes, heterofl.channels(fed, 1, 0)
+    assert {n: len(chosen[group]) for group, n in sizes.items()} == {6: 4, 16: 9, 120: 66, 84: 47}
+
+
 def test_the_direction_of_the_window_is_more_than_a_name_where_widths_differ() -> None:
     """Forward all clients leave the channel at which their windows began; backward none does."""
     fed = federation()
@@ -115,6 +122,15 @@ def test_merge_is_eq_1_entry_by_entry() -> None:
             np.testing.assert_allclose(merged[o, i], original[o, i] if expected is None else expected, rtol=1e-6)
 
 
+def test_sums_of_an_average_run_in_float64() -> None:
+    """2²⁴ + 1 + 1 is 2²⁴ where every sum is rounded to float32; a third of the exact sum is a whole number."""
+    fed = federation(widths=(1.0, 1.0, 1.0))
+    full = fed.initial_params()
+    chosen = heterofl.channels(fed, 1, 0)
+    parts = [(chosen, {k: torch.full_like(v, value) for k, v in full.items()}, 1.0) for value in (2.0**24, 1.0, 1.0)]
+    assert float(submodels.merge(fed, full, parts)["head.bias"][0]) == (2**24 + 2) / 3 == 5592406
+
+
 def test_rows_of_classes_can_be_left_to_their_owners() -> None:
     fed = federation(widths=(1.0, 1.0, 1.0))
     full = fed.initial_params()
@@ -125,6 +141,15 @@ def test_rows_of_classes_can_be_left_to_their_owners() -> None:
     assert merged["head.bias"][:3].tolist() == [2.0, 3.0, 4.0]
     assert float(merged["head.bias"][3]) == float(full["head.bias"][3])
     assert float(merged["convs.0.bias"][0]) == 3.0
+
+
+@pytest.mark.parametrize("repeat", [1, 2, 3])
+def test_a_channel_of_several_inputs_takes_all_of_them(repeat: int) -> None:
+    """A flattened map gives every channel `repeat` neighbouring inputs of the linear layer behind it."""
+    expected = [channel * repeat + i for channel in (0, 2, 3) for i in range(repeat)]
+    found = submodels._positions(torch.tensor([0, 2, 3]), repeat, 5)
+    assert found is not None and found.tolist() == expected
+    assert submodels._positions(torch.arange(5), repeat, 5) is None
 
 
 def test_clients_do_not_train_on_each_others_weights(toy: Path) -> None:

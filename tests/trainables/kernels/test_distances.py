@@ -41,6 +41,20 @@ def test_distances_taken_a_few_rows_at_a_time_are_those_of_the_printed_formula(
     assert_as_exact(fast, expected, exact)
 
 
+@pytest.mark.parametrize(("batch", "size"), [(64, 3072), (64, 784)])
+def test_gradients_of_a_score_that_treats_both_rows_alike(batch: int, size: int) -> None:
+    """As of a mean, where the two sums over pairs have the same terms."""
+    values, half = random(batch, size).float().tanh(), random(batch, batch, seed=1)
+    weights = half + half.t()
+
+    def gradient(distances: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+        x = x.requires_grad_()
+        return torch.autograd.grad((distances(x) * weights.to(x.dtype)).mean(), x)[0]
+
+    fast, expected = gradient(mean_squares, values.clone()), gradient(plain, values.clone())
+    assert_as_exact(fast, expected, gradient(plain, values.double()))
+
+
 def test_the_shortcut_that_cancels_is_found() -> None:
     """|a|² + |b|² − 2ab of images almost alike."""
     x = 0.5 + 1e-4 * random(64, 784).float()

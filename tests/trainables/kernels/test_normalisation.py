@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from tests.exact import assert_as_exact
-from trainables.kernels.normalisation import plain
+from trainables.kernels.normalisation import normalised_by, normalised_by_and_pooled, plain
 from trainables.models.layers import BatchNorm
 
 pytestmark = pytest.mark.numeric
@@ -50,8 +50,37 @@ def test_what_is_normalised_and_pooled_without_gradients(
     assert_as_exact(made, with_gradients, exactly(norm, x), eps=torch.finfo(dtype).eps)
 
 
+def test_where_all_values_are_above_zero_a_weight_below_it_is_seen() -> None:
+    """The smallest value of a window is then the largest one."""
+    norm, x = norm_and_maps((5, 3, 8, 8), True)
+    x = x.abs() + 1
+    with torch.no_grad():
+        made = norm(x, pool=True)
+    assert_as_exact(made, norm(x, pool=True), exactly(norm, x))
+
+
 def test_another_statistic_than_that_of_the_whole_map_is_found() -> None:
     """As of the rows that are pooled, without the last."""
     norm, x = norm_and_maps((5, 3, 9, 7), False)
     with pytest.raises(AssertionError, match="from float64"):
         assert_as_exact(norm(x[:, :, :8, :6], pool=True), norm(x, pool=True), exactly(norm, x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("negative", [False, True])
+@pytest.mark.parametrize("gradients", [False, True])
+def test_what_is_normalised_by_given_statistics(gradients: bool, negative: bool, dtype: torch.dtype) -> None:
+    """Beside PyTorch's own operation and the formula in float64, of maps whose mean is large beside the deviation."""
+    norm, x = norm_and_maps((6, 5, 8, 8), negative)
+    x = (x + 40).to(dtype)
+    generator = torch.Generator().manual_seed(1)
+    mean, var = 40 + torch.rand(5, generator=generator), 2 + torch.rand(5, generator=generator)
+    weight, bias = norm.weight.detach(), norm.bias.detach()
+    wide = (t.double()[:, None, None] for t in (mean, var, weight, bias))
+    mean64, var64, weight64, bias64 = wide
+    exact = (x.double() - mean64) / (var64 + 0.5).sqrt() * weight64 + bias64
+    expected = F.batch_norm(x, mean, var, weight, bias, training=False, eps=0.5)
+    with torch.set_grad_enabled(gradients):
+        made, pooled = (by(x, mean, var, weight, bias, 0.5) for by in (normalised_by, normalised_by_and_pooled))
+    assert made.dtype == dtype and torch.equal(pooled, F.max_pool2d(made, 2))
+    assert_as_exact(made, expected, exact, eps=torch.finfo(dtype).eps)

@@ -57,6 +57,7 @@ def decided(job: Callable[[Tensor], Any], draw: Callable[[int], Tensor]) -> tupl
         ((3, 2, 12, 9), 3, 3),
         ((4, 3, 6, 6), 2, 1),
         ((AT_ONCE + 5, 1, 10, 10), 2, 5),  # in two parts
+        ((2, 1, 6, AT_ONCE + 12), 2, 5),  # wider than a part has samples
     ],
 )
 def test_values_and_gradients_of_both_orders(shape: tuple[int, ...], out: int, k: int) -> None:
@@ -153,6 +154,19 @@ def test_measuring_first_does_not_hinder_training() -> None:
         pooled(conv, padded(x, (0, 0, 0, 0)))
     pooled(conv, padded(x, (0, 0, 0, 0))).sum().backward()
     assert conv.weight.grad is not None
+
+
+def test_pooling_gives_the_first_of_equal_values_the_whole_gradient() -> None:
+    x = torch.ones(1, 1, 4, 4, requires_grad=True)
+    max_pool(x).sum().backward()
+    assert x.grad is not None
+    assert x.grad[0, 0].tolist() == [[1, 0, 1, 0], [0, 0, 0, 0], [1, 0, 1, 0], [0, 0, 0, 0]]
+
+
+@pytest.mark.parametrize("side", [(1, 1), (1, 5), (4, 1)])
+def test_a_map_of_less_than_two_by_two_is_left_alone(side: tuple[int, int]) -> None:
+    x = draw(2, 3, *side)
+    assert torch.equal(plain_max_pool(x), x) and torch.equal(max_pool(x), x)
 
 
 def test_what_is_not_a_number_stays_so() -> None:

@@ -14,9 +14,37 @@ from tests.trainables.building_blocks.test_losses import random, softmax
 from trainables.local import draw_batches
 from trainables.methods import fedgkd, fedprox, qffl
 from trainables.params import average, pack, put, unpack
+from trainables.rng import Rng
 from trainables.simulation.rounds import Simulation
 
 CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize(("share", "steps"), [(1.0, 5), (0.5, 2), (0.3, 2), (0.2, 1), (0.01, 1)])
+def test_a_straggler_makes_its_share_of_the_steps_and_at_least_one(share: float, steps: int) -> None:
+    config = fedprox.Config(local_steps=5, batch_size=4)
+    assert draw_batches(config, 10, share, Rng(0)).shape == (steps, 4)
+
+
+def test_qffl_measures_without_moving_running_statistics(toy: Path) -> None:
+    """F_k of the received model in evaluation mode, in which every sample is judged by itself."""
+    s = Simulation("qffl", values_for("qffl", toy, batch_norm="running", q=1.0), 3, CPU)
+    module, data = s.fed.network(), s.data.clients[0]
+    put(module, s.progress.state.model)
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    found = qffl.mean_loss(module, data, Rng(0))
+    assert same(dict(module.state_dict()), before)
+    module.eval()
+    with torch.no_grad():
+        losses = [
+            F.cross_entropy(module(x), y).item() for x, y in (data.batch(i[None]) for i in torch.arange(len(data)))
+        ]
+    assert float(found) == pytest.approx(np.mean(losses), rel=1e-5)
+
+
+def test_fedgkd_keeps_past_models_only_where_they_teach(toy: Path) -> None:
+    kept = [len(simulate("fedgkd", toy, 3, gamma=gamma, buffer=2)[0].progress.state.past) for gamma in (0.0, 0.1)]
+    assert kept == [0, 2]
 
 
 def test_fedprox_objective_is_eq_2() -> None:

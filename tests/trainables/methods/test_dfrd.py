@@ -182,6 +182,12 @@ def test_data_free_mode_sends_a_model_once_and_never_aggregates(toy: Path) -> No
     assert set(simulation.progress.client_states) == {0, 1, 2, 3}
 
 
+def test_the_hinge_of_an_embedding_is_nothing_where_there_is_none(toy: Path) -> None:
+    """Labels that are appended as they are have no embedding."""
+    ends = [simulate("dfrd", toy, 1, merge_op="ncat", beta_ey=weight)[0].progress.state.model for weight in (0.0, 0.5)]
+    assert all(torch.equal(ends[0][key], ends[1][key]) for key in ends[0])
+
+
 def test_noise_is_drawn_per_step_or_held_for_a_phase(toy: Path) -> None:
     from trainables.building_blocks.server_distillation import Draws
     from trainables.rng import Rng

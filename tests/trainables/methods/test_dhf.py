@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.contracts.test_methods import CPU, simulate, values_for
+from tests.contracts.test_methods import CPU, same, simulate, values_for
 from tests.trainables.building_blocks.test_losses import random, softmax
 from trainables import models
 from trainables.building_blocks import prototypes
@@ -87,6 +87,21 @@ def test_class_means_are_eq_6(toy: Path) -> None:
         np.testing.assert_allclose(found[j], expected, rtol=1e-9, atol=1e-12)
 
 
+def test_class_means_leave_running_statistics(toy: Path) -> None:
+    s = Simulation("dhf", values_for("dhf", toy, model="cnn", deep_model="cnn", batch_norm="running"), 3, CPU)
+    module = s.fed.network().train()
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    prototypes.class_means(module, s.data.clients[0])
+    assert same(dict(module.state_dict()), before)
+
+
+def test_without_a_global_model_rounds_are_counted_too(toy: Path) -> None:
+    s, _ = simulate("dhf", toy, 0, gme_interval=0)
+    assert s.progress.state.round == 0 and s.progress.state.model is None
+    s.run_round()
+    assert s.progress.state.round == 1
+
+
 OWN = random(3, C, P, seed=5)
 COUNTS = torch.tensor([[3, 0, 1, 0], [1, 2, 0, 0], [0, 4, 4, 0]])
 WEIGHT, BIAS = random(3, C, P, seed=6), random(3, C, seed=7)
@@ -99,6 +114,10 @@ def test_global_prototypes_are_eq_7_and_a_class_nobody_reports_keeps_its_own() -
     np.testing.assert_allclose(merged[1].numpy(), (2 * OWN[1, 1] + 4 * OWN[2, 1]).numpy() / 6, rtol=1e-12)
     assert torch.equal(merged[3], old[3]) and now.tolist() == [True, True, True, True]
     assert prototypes.merge(old, torch.zeros(C, dtype=torch.bool), OWN, COUNTS)[1].tolist() == [True, True, True, False]
+    single = torch.tensor([[0, 0, 1, 0], [0, 0, 0, 0], [0, 0, 0, 0]])  # one sample is enough
+    merged, now = prototypes.merge(old, torch.zeros(C, dtype=torch.bool), OWN, single)
+    np.testing.assert_allclose(merged[2].numpy(), OWN[0, 2].numpy(), rtol=1e-12)
+    assert now.tolist() == [False, False, True, False]
 
 
 def test_head_losses_weights_and_mixture_are_eqs_8_to_10() -> None:

@@ -14,7 +14,7 @@ from tests.contracts.test_methods import simulate, values_for
 from trainables import registry
 from trainables.federation import FederationConfig
 from trainables.local import LocalTraining, draw_batches
-from trainables.params import average, count_bytes, pack, put, unpack
+from trainables.params import average, count_bytes, equal, pack, put, unpack
 from trainables.rng import Rng
 from trainables.simulation import evaluation, federated_data
 from trainables.simulation.checkpoint import from_tree, to_tree
@@ -44,6 +44,18 @@ def test_label_mix_accuracy() -> None:
     np.testing.assert_allclose(
         evaluation.label_mix_accuracy(right, y, counts).numpy(), [0.5, (0.5 + 3 * 2 / 3) / 4, 2 / 3, np.nan]
     )
+
+
+def test_parameters_are_equal_by_names_shapes_and_values() -> None:
+    one = {"a": torch.ones(2), "b": torch.zeros(2, 2)}
+    assert equal(one, {name: tensor.clone() for name, tensor in one.items()}) and equal({}, {})
+    for other in (
+        {"a": torch.ones(2)},
+        one | {"c": torch.ones(1)},
+        one | {"a": torch.ones(1)},
+        one | {"b": torch.tensor([[0.0, 0.0], [0.0, 1.0]])},
+    ):
+        assert not equal(one, other) and not equal(other, one)
 
 
 def test_average_is_weighted_and_does_not_alias() -> None:

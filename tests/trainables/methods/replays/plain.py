@@ -66,9 +66,10 @@ def pairs(rows: Tensor, power: int = 2) -> Tensor:
     return (apart.abs() if power == 1 else apart * apart).sum(dim=2) / flat.shape[1]
 
 
-def diversity(made: Tensor, condition: Tensor) -> Tensor:
-    """`exp(-mean_jk d(made_j, made_k) d(condition_j, condition_k))` with mean squares as distances."""
-    return torch.exp(-(pairs(made) * pairs(condition)).sum() / len(made) ** 2)
+def diversity(made: Tensor, condition: Tensor, power: int = 2) -> Tensor:
+    """`exp(-mean_jk d(made_j, made_k) d(condition_j, condition_k))` with mean squares as distances, between what is
+    made mean `power`-th powers."""
+    return torch.exp(-(pairs(made, power) * pairs(condition)).sum() / len(made) ** 2)
 
 
 # -- optimisers --------------------------------------------------------------------------------------------------------

@@ -94,7 +94,7 @@ def test_fedprox(toy: Path) -> None:
 
 def test_qffl(toy: Path) -> None:
     """The step as Algorithm 2 prints it, with the gradients Δw_k and the curvatures h_k."""
-    q = 1.7
+    q = 0.7
     qffl = world("qffl", toy, q=q)
     lr, model = qffl.config.lr, dict(qffl.start.model)
     for played in qffl.play(COHORTS):
@@ -123,7 +123,7 @@ def test_fedgkd(teacher: str, wait: bool, direction: str, toy: Path) -> None:
     fedgkd = world(
         "fedgkd",
         toy,
-        gamma=1.5,
+        gamma=0.9,
         buffer=2,
         teacher=teacher,
         wait_for_buffer=wait,
@@ -142,7 +142,7 @@ def test_fedgkd(teacher: str, wait: bool, direction: str, toy: Path) -> None:
                 taught = cnn(weighted_mean(teachers, [1.0] * len(teachers)), x)
             else:
                 taught = sum(cnn(one, x) for one in teachers) / len(teachers)  # type: ignore[assignment]
-            return ce(logits, y) + 1.5 / 2 * (
+            return ce(logits, y) + 0.9 / 2 * (
                 kl(taught, logits, 2.0) if direction == "teacher_first" else kl(logits, taught, 2.0)
             )
 

@@ -46,6 +46,7 @@ CASES = {
         "label_weighting": "static",
         "label_smoothing_count": 1,
         "transferability": "disagree",
+        "beta_div": 0.6,
         "merge_op": "cat",
         "ema_update": "before_distillation",
         "renormalise_synthetic": True,
@@ -55,6 +56,7 @@ CASES = {
         "rho": 3,
         "transferability": "all",
         "tran_grad": "both",
+        "diversity_norm": "mean_abs_images",
         "beta_ey": 0.5,
         "embed_norm_scale": 0.5,
         "resample_noise": False,
@@ -121,7 +123,8 @@ def served(
         transfer = -(
             epsilon * kl_rows(u_s if c.tran_grad == "both" else u_s.detach(), u_t, c.kd_temperature)
         ).sum() / len(epsilon)
-        loss = ce(u_t, batch.y) + c.beta_tran * transfer + c.beta_div * diversity(batch.s, batch.h)
+        loss = ce(u_t, batch.y) + c.beta_tran * transfer
+        loss = loss + c.beta_div * diversity(batch.s, batch.h, 1 if c.diversity_norm == "mean_abs_images" else 2)
         if c.beta_ey > 0:
             lengths = torch.sqrt((w["embedding.weight"][batch.y] ** 2).sum(dim=1))
             loss = loss + c.beta_ey * torch.relu(lengths - c.embed_norm_scale * c.noise_dim**0.5).sum() / len(lengths)

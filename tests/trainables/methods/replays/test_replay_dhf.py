@@ -55,7 +55,7 @@ DHF: dict[str, Any] = SERVER | {
 
 CASES: dict[str, dict[str, Any]] = {
     "always": {"gme_interval": 1},
-    "seldom": {"gme_interval": 2, "proto_norm": "l2", "kl_direction": "literal"},
+    "seldom": {"gme_interval": 2, "diversity_norm": "mean_abs_images", "proto_norm": "l2", "kl_direction": "literal"},
     "last": {"gme_interval": 100, "rounds": 2, "head_mixing": False},
 }
 
@@ -213,7 +213,8 @@ def enhanced(
         v_s = features(theta, batch.seen).detach()
         u_s = head(theta, v_s)
         l_trans = -kl(u_s, u_t, c.kd_temperature) - mean_square(v_s, v_t)
-        return mean_square(v_t, table[batch.y]) + c.lambda_div * diversity(batch.s, batch.z) + c.lambda_eff * l_trans
+        apart = diversity(batch.s, batch.z, 1 if c.diversity_norm == "mean_abs_images" else 2)
+        return mean_square(v_t, table[batch.y]) + c.lambda_div * apart + c.lambda_eff * l_trans
 
     def student_loss(batch: Batch, theta: Params) -> Tensor:
         (v_t, u_t), v_s = ensembles(batch), features(theta, batch.seen)

@@ -32,6 +32,7 @@ CASES: dict[str, dict[str, Any]] = {
         "discrepancy": "l1",
         "kl_norm": "classes",
         "kl_direction": "literal",
+        "beta_div": 0.6,
         "merge_op": "add",
         "renormalise_synthetic": True,
         "diversity_norm": "mean_abs_images",

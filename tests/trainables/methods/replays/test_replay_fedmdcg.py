@@ -63,8 +63,10 @@ CASES = {
         "diversity_kind": "div1",
         "noise": "uniform",
         "server_kl_norm": "element",
+        "lambda3": 0.5,
+        "lambda6": 0.6,
     },
-    "ave_star": {"server_agg": "ave_star", "ramp_power": 0.0, "diversity_kind": "div0"},
+    "ave_star": {"server_agg": "ave_star", "ramp_power": 0.0, "diversity_kind": "div0", "lambda2": 0.6},
 }
 
 

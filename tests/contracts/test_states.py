@@ -1,0 +1,67 @@
+"""What a method declares is what its file has, and its state counts rounds."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from pathlib import Path
+
+import pytest
+
+from tests.contracts.test_methods import METHODS, simulate
+from trainables import registry
+from trainables.method import Method
+
+#: Methods that do nothing by the round's number, and keep none.
+WITHOUT = {"fedavg", "fedgkd", "fedprox", "qffl"}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_state_counts_its_rounds(name: str, toy: Path) -> None:
+    s, _ = simulate(name, toy, 0)
+    counted = [getattr(s.progress.state, "round", None)]
+    for _ in range(2):
+        s.run_round()
+        counted.append(getattr(s.progress.state, "round", None))
+    assert counted == ([None] * 3 if name in WITHOUT else [0, 1, 2])
+
+
+#: Methods of which the average of the clients' local models is measured too: FedAvg, where it is the global model, and
+#: those that share a part of a model or nothing.
+VIRTUAL = {"fedavg", "fedcg", "fedgen", "fedmdcg", "fedper", "lgfedavg", "local"}
+
+
+#: Which methods a method is a case of, with some of its values; with others it may be a case of itself.
+ON_A_BASE = {"fedavg", "heterofl", "feddropout", "fedrolex"}
+LIMITS = {
+    "dense": ON_A_BASE,
+    "dfrd": ON_A_BASE | {"dfrd"},
+    "dhf": {"local"},
+    "fedavg": {"fedavg"},
+    "fedcg": {"fedcg", "lgfedavg"},
+    "feddropout": {"fedavg"},
+    "fedftg": ON_A_BASE,
+    "fedgen": {"fedavg", "lgfedavg"},
+    "fedgkd": {"fedavg", "fedgkd"},
+    "fedkf": {"fedavg", "fedkf"},
+    "fedmdcg": {"fedmdcg", "lgfedavg"},
+    "fedper": {"local"},
+    "fedprox": {"fedavg"},
+    "fedrolex": {"fedavg"},
+    "heterofl": {"fedavg"},
+    "lgfedavg": {"local"},
+    "local": set[str](),
+    "qffl": {"fedavg"},
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_declares_the_functions_and_classes_of_its_file(name: str, toy: Path) -> None:
+    method, file = simulate(name, toy, 0)[0].method, importlib.import_module(f"trainables.methods.{name}")
+    wrapped = {"server", "global_model", "readouts"} if "model_cache" in registry.declared(name) else set()
+    fields = {field.name for field in dataclasses.fields(Method)} - wrapped
+    named = {field: getattr(file, field) for field in fields if hasattr(file, field)}
+    assert {"Config", "client"} <= named.keys()
+    assert {field: getattr(method, field) for field in named} == named
+    assert method.virtual is (name in VIRTUAL)
+    assert {limit.equals for limit in method.limits} == LIMITS[name]
