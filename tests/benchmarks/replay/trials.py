@@ -34,7 +34,7 @@ class Trials:
     def ask(self) -> Job | None:
         if self._going_on:
             number, until = self._going_on.popleft()
-            return Job(number, self._values[number], self.seeds, until)
+            return Job(number, self._values[number], self.seeds_of(number), until)
         if len(self._values) >= self.at_once:
             return None
         proposed = self.propose()
@@ -42,7 +42,11 @@ class Trials:
             return None
         number, values = proposed
         self._values[number] = values
-        return Job(number, values, self.seeds, 1)
+        return Job(number, values, self.seeds_of(number), 1)
+
+    def seeds_of(self, number: int) -> tuple[int, ...]:
+        """The places of a trial's seeds."""
+        return self.seeds
 
     def tell(self, result: Result) -> None:
         number, round_ = result.job.trial, result.job.until

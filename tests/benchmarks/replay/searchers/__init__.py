@@ -11,6 +11,7 @@ from tests.benchmarks.replay.searchers import plain
 from tests.benchmarks.replay.searchers.optuna_study import GP, PRUNERS, TPE, OptunaStudy
 from tests.benchmarks.replay.searchers.oracle import Told
 from tests.benchmarks.replay.searchers.present import Present
+from tests.benchmarks.replay.searchers.racing import Racing
 from tests.benchmarks.replay.searchers.ray_tune import RayTune
 
 Factory = Callable[[Setting], Searcher]
@@ -29,6 +30,7 @@ SEARCHERS: dict[str, Factory] = {
     **{f"random-{k}": partial(plain.Random, each=k) for k in (1, 3, 5)},
     **{f"grid-{k}": partial(plain.Grid, each=k) for k in (1, 3, 5)},
     **{f"fedtune-{k}": partial(Present, each=k) for k in (1, 3)},
+    "fedtune-race": Racing,
     **{f"optuna-tpe-{pruner}": partial(OptunaStudy, sampler=TPE, pruner=pruner) for pruner in PRUNERS},
     **{f"optuna-gp-{pruner}": partial(OptunaStudy, sampler=GP, pruner=pruner) for pruner in PRUNERS},
     "ray-tune-optuna": RayTune,

@@ -9,13 +9,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from analysis.estimate import estimate, standing
 from fedtune.record.experiment import Experiment
 from fedtune.record.study import StudyFile, quiet_optuna
 from fedtune.trials.early_stopping import Rule, default_grace
+from fedtune.trials.known_points import PAPER
 from fedtune.trials.queue import TrialQueue
 from search_spaces.parameter import Value
 from search_spaces.space import Space
-from tests.benchmarks.replay.searcher import Floats, Setting, Verdict
+from tests.benchmarks.replay.searcher import LEVEL, Floats, Setting, Verdict
 from tests.benchmarks.replay.trials import Trials
 from trainables.tune import Ending
 from trainables.worker.trial_values import TrialValues, means
@@ -54,6 +56,8 @@ class Present(Trials):
         self.queue = TrialQueue(Path(), self.experiment, setting.space, StudyInMemory())
         self._rules: dict[int, Rule] = {}
         self._measured: dict[int, TrialValues] = {}
+        #: Last values by trial and seed.
+        self._by_seed: dict[int, dict[int, float]] = {}
 
     def propose(self) -> tuple[int, Mapping[str, Value]] | None:
         found = self.queue.propose()
@@ -64,7 +68,11 @@ class Present(Trials):
         return found.number, found.values
 
     def after_round(self, number: int, round_: int, curves: Floats) -> bool:
-        rows = [{"round": round_, "seed": seed, METRIC: float(curves[seed, -1])} for seed in self.seeds]
+        rows = [
+            {"round": round_, "seed": seed, METRIC: float(curve[-1])}
+            for seed, curve in zip(self.seeds_of(number), curves, strict=True)
+        ]
+        self._by_seed[number] = {row["seed"]: row[METRIC] for row in rows}
         measured = self._measured[number]
         measured.add(rows)
         self.queue.report(number, round_, measured.curve.get(round_))
@@ -84,8 +92,14 @@ class Present(Trials):
         return "scheduler" if self._rules[number].stops(round_, self._measured[number].signed) else None
 
     def winner(self) -> Verdict | None:
-        """The completed trial with the highest value, as `analysis.runs.Run.best` has it; no interval is stated."""
-        done = [trial for trial in self.queue.trials() if trial.state.name == "COMPLETE"]
+        """The winner by estimate, as `analysis.runs.Run.best` has it; before there is one, the completed trial with the
+        highest value, without an interval."""
+        trials = self.queue.trials()
+        found = standing(trials, 1.0, self._by_seed if len(self.seeds) > 1 else None)
+        if found is not None:
+            said = estimate(found, LEVEL)
+            return Verdict(self.queue.space.values(trials[said.trial].params), said.mean, said.low, said.high)
+        done = [trial for trial in trials if trial.state.name == "COMPLETE"]
         if not done:
             return None
         best = max(done, key=lambda trial: (trial.values[0], -trial.number))
@@ -93,8 +107,9 @@ class Present(Trials):
 
 
 def experiment(setting: Setting, each: int, **changes: Any) -> Experiment:
-    """The frozen request of such a search, with more trials than any budget allows."""
+    """The frozen request of such a search, with more trials than any budget allows; the paper's values come first."""
     space: Space = setting.space
+    paper = space.declared_point()
     fields: dict[str, Any] = {
         "name": "replay",
         "kind": "search",
@@ -110,6 +125,7 @@ def experiment(setting: Setting, each: int, **changes: Any) -> Experiment:
         "seeds": tuple(range(each)),
         "sampler": "tpe",
         "scheduler": "asha",
+        "first": () if paper is None else ({"from": PAPER, "values": paper},),
     }
     fields |= {"reduction_factor": 3, "grace": default_grace(setting.rounds, 3)}
     return Experiment(**fields | changes)

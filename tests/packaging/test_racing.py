@@ -1,0 +1,76 @@
+"""The race over seeds that is replayed: its two formulas, and what it asks for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from tests.benchmarks.replay.searcher import Result
+from tests.benchmarks.replay.searchers.racing import FIRST, Racing, further, gain
+from tests.packaging.test_replay import Known, setting
+
+
+@pytest.mark.parametrize(("mean", "spread"), [(0.0, 1.0), (-0.3, 0.2), (0.4, 0.1), (-5.0, 0.5)])
+def test_gain_is_an_integral(mean: float, spread: float) -> None:
+    density = stats.norm(mean, spread).pdf
+    expected = integrate.quad(lambda x: x * density(x), 0, mean + 12 * spread, limit=200, points=[max(mean, 0)])[0]
+    assert gain(mean, spread) == pytest.approx(expected if mean + 12 * spread > 0 else 0.0, abs=1e-9)
+    assert (gain(0.3, 0.0), gain(-0.3, 0.0)) == (0.3, 0.0)
+
+
+@pytest.mark.parametrize("under_way", [0, 1, 3])
+def test_how_far_one_more_value_moves_a_mean(under_way: int) -> None:
+    """By simulation: the mean after under_way + 1 values, less the mean after under_way ones."""
+    variance, noise, n = 0.5, 2.0, 200_000
+    rng = np.random.default_rng(0)
+    true = rng.normal(0, np.sqrt(variance), n)
+    values = true + rng.normal(0, np.sqrt(noise), (under_way + 1, n))
+    shrunk = [values[:k].sum(axis=0) / (k + noise / variance) for k in (under_way, under_way + 1)]
+    assert further(variance, noise, under_way) == pytest.approx(np.std(shrunk[1] - shrunk[0]), rel=0.02)
+    assert further(0.0, noise, under_way) == 0.0
+
+
+def raced(slots: int, jobs: int, sigma: float = 0.02, **changes: Any) -> list[tuple[int, int, dict[str, Any], int]]:
+    """What a race asked for: trial, seed, values and the round asked for, of a peak at x = 6 under noise."""
+    episode = Known(1, means=lambda x: 0.5 - 0.01 * (x - 6) ** 2, sigma=sigma)
+    searcher = Racing(setting(episode, slots=slots), **changes)
+    asked, waiting = [], []
+    while len(asked) < jobs:
+        job = searcher.ask()
+        if job is not None:
+            waiting.append(job)
+            asked.append((job.trial, job.seeds[0], dict(job.values), job.until))
+        if job is None or len(waiting) == slots:
+            job = waiting.pop(0)
+            curves = np.stack([episode.curve(job.values, seed)[: job.until] for seed in job.seeds])
+            searcher.tell(Result(job, curves))
+    return asked
+
+
+def test_further_seeds_go_to_rivals_one_after_the_other() -> None:
+    asked = raced(1, 400, sigma=0.1)
+    first = {trial: (seed, values) for trial, seed, values, until in reversed(asked) if until == 1}
+    fresh = [trial for trial, (seed, _) in first.items() if seed == 0]
+    again = [(trial, *entry) for trial, entry in sorted(first.items()) if entry[0] > 0]
+    assert len(fresh) > FIRST and again
+    assert min(trial for trial, *_ in again) >= FIRST
+    for _, seed, values in again:
+        seeds = sorted(s for s, v in first.values() if v == values)
+        assert seeds == list(range(len(seeds))) and seed < 10
+    # They go to where the peak is, not to where configurations were tried.
+    tried = np.mean([abs(values["x"] - 6) for seed, values in first.values() if seed == 0])
+    assert np.mean([abs(values["x"] - 6) for _, _, values in again]) < tried
+
+
+def test_a_race_is_the_same_whatever_runs_side_by_side() -> None:
+    """Trial n is decided by trials 0 … n - lag alone, so slots change only the order in which rounds are asked for."""
+    begun = [
+        sorted((trial, seed, values["x"]) for trial, seed, values, until in raced(slots, 160, sigma=0.1) if until == 1)
+        for slots in (1, 2, 4)
+    ]
+    n = min(map(len, begun)) - 5
+    assert n > 25
+    assert begun[0][:n] == begun[1][:n] == begun[2][:n]
