@@ -14,6 +14,8 @@ from search_spaces import run_folder
 
 #: Fields of a line of rounds.jsonl that hold one entry per client; not part of the tidy table.
 LISTS = ("client_accuracy", "local_accuracies")
+#: Digits up to which every whole number is a float.
+LONGEST = 308
 
 
 def read_rounds(folder: Path, numbers: Sequence[int]) -> pd.DataFrame:
@@ -27,9 +29,9 @@ def read_rounds(folder: Path, numbers: Sequence[int]) -> pd.DataFrame:
             continue
         for line in raw[: raw.rfind(b"\n") + 1].splitlines():
             try:
-                row = json.loads(line)
+                row = json.loads(line, parse_int=_whole)
                 key = (number, int(row["round"]), int(row["seed"]))
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
                 continue
             for name in LISTS:
                 row.pop(name, None)
@@ -42,6 +44,11 @@ def read_rounds(folder: Path, numbers: Sequence[int]) -> pd.DataFrame:
     numeric = {c: pd.to_numeric(frame[c], errors="coerce") for c in metrics}
     frame = pd.DataFrame({"trial": frame["trial"], "round": frame["round"], "seed": frame["seed"], **numeric})
     return frame.sort_values(["trial", "round", "seed"], ignore_index=True)
+
+
+def _whole(digits: str) -> int | float:
+    """A whole number; one that no float holds is infinite, as 1e999 is."""
+    return int(digits) if len(digits) <= LONGEST else float(digits)
 
 
 def last_values(rounds: pd.DataFrame) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import sqlite3
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import optuna
+import pandas as pd
 import pytest
 
 from analysis.runs import load, load_all, names, study
@@ -78,6 +80,21 @@ def test_missing_trial_folders_and_side_files_leave_the_rest_readable(copy: Path
         and run.provenance == {}
     )
     assert run.config(run.best or 0)["alpha"] == run.parameters(run.best or 0)["alpha"]
+
+
+@pytest.mark.parametrize("line", ["[" * 100_000, '{"round": 1e999, "seed": 0}', "[]"])
+def test_a_line_that_is_no_row_is_passed_over(copy: Path, line: str) -> None:
+    path = copy / run_folder.trial_folder(0) / run_folder.ROUNDS
+    before = load(copy).rounds
+    path.write_text(line + "\n" + path.read_text())
+    pd.testing.assert_frame_equal(load(copy).rounds, before)
+
+
+def test_a_whole_number_that_no_float_holds_is_infinite(copy: Path) -> None:
+    path = copy / run_folder.trial_folder(0) / run_folder.ROUNDS
+    path.write_text('{"round": 99, "seed": 0, "amp": ' + "9" * 400 + "}\n" + path.read_text())
+    found = load(copy).rounds
+    assert found.loc[(found["trial"] == 0) & (found["round"] == 99), "amp"].tolist() == [math.inf]
 
 
 def test_the_number_of_rounds_of_a_live_trial_comes_from_its_file(copy: Path) -> None:

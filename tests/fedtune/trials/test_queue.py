@@ -86,9 +86,11 @@ def test_samplers_are_told_what_a_search_of_federations_needs(monkeypatch: pytes
     made = [make_sampler(name, 3, 7) for name in ("tpe", "cmaes", "gp", "nsga2", "random", "grid")]
     seeds = {given.pop("seed") for _, given in made}
     assert len(seeds) == 1 and make_sampler("random", 3, 8)[1]["seed"] not in seeds
+    cmaes = {"n_startup_trials": 6, "consider_pruned_trials": True, "warn_independent_sampling": False}
+    cmaes["source_trials"] = None
     assert made == [
         ("TPESampler", {"n_startup_trials": 6, "group": True, "multivariate": True}),
-        ("CmaEsSampler", {"n_startup_trials": 6, "consider_pruned_trials": True, "warn_independent_sampling": False}),
+        ("CmaEsSampler", cmaes),
         ("GPSampler", {"n_startup_trials": 6, "deterministic_objective": False}),
         ("NSGAIISampler", {"population_size": 12}),
         ("RandomSampler", {}),
