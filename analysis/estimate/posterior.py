@@ -2,12 +2,13 @@
 
 For configuration i and seed s, the last round's value is
 
-    y_is = μ + f_i + p_s + e_is,    f ~ N(0, v M_l),  p_s ~ N(0, v ρ u),  e_is ~ N(0, v (ρ (1 - u) + x_is))
+    y_is = μ + f_i + p_s + e_is,    f ~ N(0, v M_l),  p_s ~ N(0, v ρ u),  e_is ~ N(0, v (ρ + x_is))
 
 M_l    Matérn 5/2 over the searched parameters in the unit cube, of length l; the identity for l = 0, where neighbours
        tell nothing of one another
-ρ      variance of one seed's noise, as a multiple of that between configurations; the share u of it is what seed s
-       does to all configurations alike (`p_s`), and cancels where configurations are compared on the same seeds
+ρ      variance of what one seed does to one configuration alone, as a multiple of that between configurations
+u      variance of what a seed does to all configurations alike (`p_s`), as a multiple of ρ. It cancels where
+       configurations are compared on the same seeds; from a single seed it cannot be known, so the grid is the prior
 x_is   what is added where a federation was stopped early and its last value is a guess
 
 l, ρ and u take the values of a small grid, each with the weight that the data give it (their evidence); μ and v have
@@ -28,9 +29,9 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-#: Lengths, as multiples of the root of the number of parameters; shares of a seed's noise; noise over signal.
+#: Lengths, as multiples of the root of the number of parameters; u; ρ.
 LENGTHS = (0.0, 0.1, 0.2, 0.4, 0.8)
-SHARED = (0.0, 0.4, 0.8)
+SHARED = (0.0, 1.0, 9.0)
 NOISES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 #: Parts of the mixture with less weight than this are left out.
 LEAST = 1e-3
@@ -130,11 +131,11 @@ def posterior(found: Federations) -> Posterior:
     solved = []
     for length in LENGTHS:
         signal = matern(found.points, length)
-        for noise, share in itertools.product(NOISES, SHARED):
-            rest = noise * (share * same + (1 - share) * np.eye(n)) + guessed
+        for noise, shared in itertools.product(NOISES, SHARED):
+            rest = noise * (shared * same + np.eye(n)) + guessed
             evidence, mean, covariance, v = _solved(y, found.configuration, signal, rest)
-            own, shared = spread**2 * v * noise * (1 - share), spread**2 * v * noise * share
-            solved.append((evidence, Part(1.0, centre + spread * mean, spread**2 * covariance, own, shared)))
+            own = spread**2 * v * noise
+            solved.append((evidence, Part(1.0, centre + spread * mean, spread**2 * covariance, own, own * shared)))
     weights = np.exp(np.array([evidence for evidence, _ in solved]) - max(evidence for evidence, _ in solved))
     weights[weights < LEAST * weights.sum()] = 0
     weights /= weights.sum()

@@ -52,6 +52,8 @@ class Standing:
     belief: Posterior
     #: Federations that ran to their end.
     seeds: tuple[int, ...]
+    #: How many different seeds all federations have.
+    all_seeds: int
     sign: float
 
     @property
@@ -81,8 +83,9 @@ class Estimate:
     low: float
     high: float
     level: float
-    #: Federations of the winner that ran to their end.
+    #: Federations of the winner that ran to their end, and different seeds of all configurations.
     seeds: int
+    all_seeds: int
     #: The standard deviation of one seed's noise; the part of it that remains where two configurations are compared on
     #: the same seeds.
     noise: float
@@ -123,8 +126,15 @@ def standing(
         value,
         extra,
     )
+    all_seeds = len({m.seed for m in found})
     seeds = [sum(m.complete for m in found if place[m.configuration] == i) for i in range(len(keys))]
-    return Standing(tuple(first[i].number for i in range(len(keys))), posterior(federations), tuple(seeds), sign)
+    return Standing(
+        tuple(first[i].number for i in range(len(keys))),
+        posterior(federations),
+        tuple(seeds),
+        len(set(federations.seed)),
+        sign,
+    )
 
 
 def estimate(found: Standing, level: float = LEVEL) -> Estimate:
@@ -139,6 +149,7 @@ def estimate(found: Standing, level: float = LEVEL) -> Estimate:
         high=bounds[1],
         level=level,
         seeds=found.seeds[best],
+        all_seeds=found.all_seeds,
         noise=math.sqrt(belief.own + belief.shared),
         paired_noise=math.sqrt(belief.own),
         spread=float(np.std(belief.mean[found.able])),

@@ -20,6 +20,11 @@ def sentences(found: Estimate, shown: Callable[[float], str]) -> list[str]:
         f"Estimate of its mean over all seeds: {shown(found.mean)}, {100 * found.level:.0f} % interval "
         f"{shown(found.low)} to {shown(found.high)}, from {seeds}."
     ]
+    if found.all_seeds == 1:
+        said.append(
+            "All trials ran the same seed, and how far that seed favours all of them alike cannot be known from it: "
+            "the interval allows for it by a guess. More --seeds measure it."
+        )
     others = len(found.tied) - 1
     if found.configurations > 1 and others:
         said.append(

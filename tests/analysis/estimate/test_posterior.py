@@ -35,7 +35,7 @@ def covariance(found, length, noise, share):
             z = np.sqrt(5) * np.linalg.norm(found.points[i] - found.points[j]) / (length * np.sqrt(2) if length else 1)
             k[a, b] = (1 + z + z**2 / 3) * np.exp(-z) if length else float(i == j)
             k[a, b] += noise * share * (found.seed[a] == found.seed[b])
-            k[a, b] += (noise * (1 - share) + found.extra[a] / spread**2) * (a == b)
+            k[a, b] += (noise + found.extra[a] / spread**2) * (a == b)
     return k
 
 
@@ -57,7 +57,7 @@ def test_means_are_those_of_a_regression_with_a_vague_mean(monkeypatch, length, 
     v = float(residuals[0]) / (n - 1)
     expected = v * (matern(POINTS, length) + vague - across @ weights[:, 1:])
     np.testing.assert_allclose(part.covariance, expected, rtol=2e-3, atol=1e-6)
-    assert part.own == pytest.approx(v * noise * (1 - share))
+    assert part.own == pytest.approx(v * noise)
     assert part.shared == pytest.approx(v * noise * share)
     assert belief.freedom == n - 1
 
@@ -114,21 +114,24 @@ def drawn(rng, m=16, seeds=3, noise=0.5, share=0.4):
     return true, federations(true[configuration] + shift[seed] + own, configuration, seed, points=points)
 
 
-def test_its_winner_has_no_curse_and_its_intervals_hold():
-    """The highest single value is too high by more than a noise's standard deviation; the estimate is not."""
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_its_winner_has_no_curse_and_its_intervals_hold(seeds):
+    """The highest mean of values is too high; the estimate is not. From one seed, whose part that all configurations
+    share cannot be known, the interval may hold more often than it says."""
     rng = np.random.default_rng(1)
     curse, naive, held, n = [], [], 0, 120
     for _ in range(n):
-        true, found = drawn(rng, seeds=1)
+        true, found = drawn(rng, seeds=seeds)
         belief = posterior(found)
         best = int(belief.mean.argmax())
         low, high = belief.interval(best, 0.9)
         held += low <= true[best] <= high
         curse.append(belief.mean[best] - true[best])
-        naive.append(found.value.max() - true[int(found.value.argmax())])
-    assert np.mean(naive) > 0.5
+        plain = found.value.reshape(-1, seeds).mean(axis=1)
+        naive.append(plain.max() - true[int(plain.argmax())])
+    assert np.mean(naive) > 0.15
     assert abs(np.mean(curse)) < 3 * np.std(curse) / np.sqrt(n)
-    assert stats.binomtest(held, n, 0.9).pvalue > 0.01
+    assert stats.binomtest(held, n, 0.9, "less" if seeds == 1 else "two-sided").pvalue > 0.01
 
 
 def test_the_noise_of_several_seeds_is_measured():

@@ -131,9 +131,15 @@ def test_coordinates():
 
 
 SAID = Estimate(
-    trial=4, mean=0.76, low=0.7, high=0.81, level=0.9, seeds=3, noise=0.05, paired_noise=0.04, spread=0.02,
+    trial=4, mean=0.76, low=0.7, high=0.81, level=0.9, seeds=3, all_seeds=3, noise=0.05, paired_noise=0.04, spread=0.02,
     tied=(4, 7, 1), configurations=30, settled_by=12,
 )  # fmt: skip
+
+
+ONE = (
+    "All trials ran the same seed, and how far that seed favours all of them alike cannot be known from it: the "
+    "interval allows for it by a guess. More --seeds measure it."
+)
 
 
 def test_words():
@@ -150,6 +156,7 @@ def test_words():
     ("changes", "last"),
     [
         ({"tied": (4,)}, "It is told from all 29 others that ran to their end."),
+        ({"all_seeds": 1, "configurations": 1}, ONE),
         ({"spread": 0.06}, "3 of 30 configurations, itself included, cannot be told from it."),
         (
             {"tied": (4,), "configurations": 1},
