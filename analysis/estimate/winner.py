@@ -132,7 +132,7 @@ def standing(
         tuple(first[i].number for i in range(len(keys))),
         posterior(federations),
         tuple(seeds),
-        len(set(federations.seed)),
+        all_seeds,
         sign,
     )
 
