@@ -273,7 +273,9 @@ def test_a_searcher_repeats_itself_and_its_winner_is_one_it_tried(name: str) -> 
     task = bench.Task(table.name, name, 3, 2, (3, 12, 20))
     found = bench.replay(table, task)
     assert str(found) == str(bench.replay(table, task)) and len(found) == 3
-    assert all(judged.regret >= judged.searching - 1e-12 and judged.searching >= 0 for judged in found)
+    assert all(judged.searching >= 0 for judged in found)
+    # Before there is a winner the choice is a blind one, which may be better than the first configuration tried.
+    assert all(judged.regret >= judged.searching - 1e-12 for judged in found if math.isfinite(judged.curse))
     assert str(found) != str(bench.replay(table, bench.Task(table.name, name, 4, 2, (3, 12, 20))))
     assert math.isfinite(found[-1].curse), "it has a winner by then"
 

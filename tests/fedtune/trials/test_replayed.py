@@ -52,11 +52,13 @@ def test_a_replayed_search_is_the_one_that_ray_runs(conduct: Callable[..., Resul
     episode = Faked()
     for slots in (1, 3):
         setting = Setting(space(), ROUNDS, 2, 0, slots, episode.truth_curve)
-        replayed = Present(setting, each=2, sampler=sampler, trials=16, grace=1)
+        replayed = Present(setting, each=2, sampler=sampler, trials=16, grace=1, first=())
         simulation = Simulation(episode, replayed, slots=slots, budgets=[100 * ROUNDS])
         verdict = simulation.run()[0].verdict
         assert [facts(trial) for trial in replayed.queue.trials()] == real
         assert simulation.spent == 2 * sum(len(trial.intermediate_values) for trial in replayed.queue.trials())
-        assert ran.best is not None and verdict is not None
-        assert verdict.values == ran.best.params and verdict.estimate == ran.best.values["val_global_accuracy"]
+        assert ran.best is not None and ran.best.estimate is not None and verdict is not None
+        said = ran.best.estimate
+        assert verdict.values == ran.best.params
+        assert (verdict.estimate, verdict.low, verdict.high) == pytest.approx((said.mean, said.low, said.high))
     assert {state for _, state, *_ in real} == {"COMPLETE", "PRUNED"}, "some were stopped early"
