@@ -175,9 +175,10 @@ def _settled_by(belief: Posterior, best: int, others: Sequence[int]) -> int | No
 def _measured(trials: Sequence[FrozenTrial], sign: float, by_seed: Mapping[int, Mapping[int, float]]) -> list[Measured]:
     """Every federation once, without the configurations that failed on a seed."""
     found: dict[tuple[object, int], Measured] = {}
-    failed = {_key(trial) for trial in trials if trial.state.name == "FAIL"}
+    failed = {configuration(trial) for trial in trials if trial.state.name == "FAIL"}
     for trial in trials:
-        if trial.state.name not in ("COMPLETE", "PRUNED") or _key(trial) in failed:
+        key = configuration(trial)
+        if trial.state.name not in ("COMPLETE", "PRUNED") or key in failed:
             continue
         complete = trial.state.name == "COMPLETE"
         values = dict(by_seed.get(trial.number, {})) if complete else {}
@@ -186,13 +187,14 @@ def _measured(trials: Sequence[FrozenTrial], sign: float, by_seed: Mapping[int, 
         elif not values and trial.intermediate_values:
             values = {_seed(trial): trial.intermediate_values[max(trial.intermediate_values)]}
         for seed, value in values.items():
-            before = found.get((_key(trial), seed))
+            before = found.get((key, seed))
             if math.isfinite(value) and (before is None or complete and not before.complete):
-                found[_key(trial), seed] = Measured(_key(trial), seed, sign * value, trial, complete)
+                found[key, seed] = Measured(key, seed, sign * value, trial, complete)
     return list(found.values())
 
 
-def _key(trial: FrozenTrial) -> tuple[tuple[str, object], ...]:
+def configuration(trial: FrozenTrial) -> tuple[tuple[str, object], ...]:
+    """What trials of the same configuration have in common: their parameters, in one order."""
     return tuple(sorted(trial.params.items()))
 
 
@@ -207,6 +209,7 @@ def _completed(found: Sequence[Measured], sign: float) -> tuple[Floats, Floats]:
     extra = np.zeros(len(found))
     ends = [m for m in found if m.complete]
     spread = float(np.var([m.value for m in ends]))
+    whole = list({m.trial.number: m.trial for m in ends}.values())
     for i, m in enumerate(found):
         if m.complete:
             continue
@@ -214,7 +217,7 @@ def _completed(found: Sequence[Measured], sign: float) -> tuple[Floats, Floats]:
         gains = np.array(
             [
                 sign * (t.values[0] - t.intermediate_values[last])
-                for t in {e.trial.number: e.trial for e in ends}.values()
+                for t in whole
                 if last in t.intermediate_values and t.values
             ]
         )

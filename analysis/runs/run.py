@@ -216,8 +216,8 @@ class Run:
         to their end."""
         if self.kind == "run" or len(self.metrics) != 1:
             return None
-        seeds, repeats = self.experiment.get("seeds"), any("of" in t.user_attrs for t in self.frozen)
-        several = isinstance(seeds, list) and len(seeds) > 1 and not repeats
+        seeds = self.experiment.get("seeds")
+        several = isinstance(seeds, list) and len(seeds) > 1
         values = by_seed(self.rounds, self.metrics[0]) if several else None
         return standing(self.frozen, 1.0 if self.maximise else -1.0, values)
 
@@ -244,10 +244,10 @@ class Run:
 
     @cached_property
     def chosen(self) -> Sequence[int]:
-        """The trials that stand for the run: a search's best one and its repetitions on further seeds; all completed
-        ones of a final run (one seed each)."""
-        done = [t for t in self.frozen if t.state.name == "COMPLETE"]
-        return [t.number for t in done if self.kind == "run" or self.best in (t.number, t.user_attrs.get("of"))]
+        """The trials that stand for the run: a search's best one, all completed ones of a final run (one seed each)."""
+        if self.kind == "run":
+            return [int(n) for n in self.trials.loc[self.trials["state"] == "COMPLETE", "number"]]
+        return [] if self.best is None else [self.best]
 
     def over_seeds(self, metric: str, how: str = "last") -> dict[int, float]:
         """The chosen trials' value of the metric by seed: the last round's (`last`), or the best over rounds

@@ -31,10 +31,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.estimate import Standing, standing
-from analysis.estimate.winner import RISK
+from analysis.estimate.winner import RISK, configuration
 from fedtune.trials.early_stopping import Never
 from fedtune.trials.queue import Proposal, TrialQueue
-from search_spaces.parameter import Value
 from tests.benchmarks.replay.searcher import Setting
 from tests.benchmarks.replay.searchers.present import Present, StudyInMemory
 
@@ -74,7 +73,7 @@ class RacingQueue(TrialQueue):
     def _repeat(self, number: int, first: FrozenTrial) -> None:
         import optuna
 
-        seed = sum(_key(trial) == _key(first) for trial in self._trials.values())
+        seed = sum(configuration(trial) == configuration(first) for trial in self._trials.values())
         self._study.add(
             optuna.trial.create_trial(
                 state=optuna.trial.TrialState.RUNNING,
@@ -95,14 +94,14 @@ class RacingQueue(TrialQueue):
         values: dict[Any, list[float]] = {}
         for trial in known:
             if trial.state.name == "COMPLETE":
-                values.setdefault(_key(trial), []).append(trial.values[0])
+                values.setdefault(configuration(trial), []).append(trial.values[0])
         merged = []
         for trial in known:
             if OF in trial.user_attrs:
                 continue
             if trial.state.name == "COMPLETE":
                 trial = optuna.trial.create_trial(
-                    values=[float(np.mean(values[_key(trial)]))],
+                    values=[float(np.mean(values[configuration(trial)]))],
                     params=trial.params,
                     distributions=trial.distributions,
                     system_attrs=trial.system_attrs,
@@ -143,11 +142,11 @@ def _of_rivals(
     """By number, what a further seed is worth for every rival that may have one."""
     belief, noise, ranking = found.belief, found.belief.own, found.ranking
     by_number = {trial.number: trial for trial in known}
-    seeds = Counter(_key(trial) for trial in (*known, *running))
-    under_way = Counter(_key(trial) for trial in running)
+    seeds = Counter(configuration(trial) for trial in (*known, *running))
+    under_way = Counter(configuration(trial) for trial in running)
     gains: dict[int, float] = {}
     for i in ranking if len(ranking) > 1 else ():
-        key = _key(by_number[found.numbers[i]])
+        key = configuration(by_number[found.numbers[i]])
         if seeds[key] >= most or i != ranking[0] and belief.better(i, ranking[0]) <= RISK:
             continue
         rest = max(float(belief.mean[j]) for j in ranking if j != i)
@@ -184,7 +183,3 @@ def gain(mean: float, spread: float) -> float:
     z = mean / spread
     density = math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
     return mean * 0.5 * math.erfc(-z / math.sqrt(2)) + spread * density
-
-
-def _key(trial: FrozenTrial) -> tuple[tuple[str, Value], ...]:
-    return tuple(sorted(trial.params.items()))
