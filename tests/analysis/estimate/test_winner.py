@@ -10,6 +10,7 @@ from optuna.trial import TrialState, create_trial
 
 from analysis.estimate import Estimate, estimate, sentences, standing
 from analysis.estimate.coordinates import coordinates
+from analysis.estimate.posterior import Federations, posterior
 
 LR = {"lr": FloatDistribution(0.001, 0.1, log=True)}
 
@@ -91,6 +92,18 @@ def test_repetitions_on_other_seeds_belong_to_their_configuration():
     given += [(0.03, value, *seed(k)) for k, value in enumerate((0.6, 0.63, 0.61), start=1)]
     found = standing(trials(*given), 1.0)
     assert found.seeds == (1, 4, 4) and found.numbers == (0, 1, 2)
+
+
+def test_the_model_is_told_which_seed_a_federation_had():
+    """One lucky seed: believed as the model says of these very federations, and not as of ones that share a seed."""
+    rows = [(0.01, 0.5, 0), (0.02, 0.52, 0), (0.02, 0.91, 1), (0.03, 0.3, 0), (0.03, 0.7, 1)]
+    found = standing(trials(*[(lr, v, TrialState.COMPLETE, {"seed": s}) for lr, v, s in rows]), 1.0)
+    points = coordinates([({"lr": lr}, LR) for lr in (0.01, 0.02, 0.03)])
+    which, value, extra = np.array([0, 1, 1, 2, 2]), np.array([v for _, v, _ in rows]), np.zeros(5)
+    seeds = np.array([s for *_, s in rows])
+    told, wrong = (posterior(Federations(points, which, s, value, extra)).mean for s in (seeds, 0 * seeds))
+    np.testing.assert_allclose(found.belief.mean, told)
+    assert abs(told - wrong).max() > 0.01
 
 
 def test_a_configuration_that_failed_on_one_seed_cannot_win():
