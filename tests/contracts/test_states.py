@@ -1,4 +1,8 @@
-"""What a method declares is what its file has, and its state counts rounds."""
+"""What the methods named here declare is what their files have, and their states count rounds.
+
+A new method needs no entry: the declarations of these are written down a second time, so that a slip in one
+of their files is noticed.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.contracts.test_methods import METHODS, simulate
+from tests.contracts.test_methods import simulate
 from trainables import registry
 from trainables.method import Method
 
 #: Methods that do nothing by the round's number, and keep none.
 WITHOUT = {"fedavg", "fedgkd", "fedprox", "qffl"}
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_a_state_counts_its_rounds(name: str, toy: Path) -> None:
-    s, _ = simulate(name, toy, 0)
-    counted = [getattr(s.progress.state, "round", None)]
-    for _ in range(2):
-        s.run_round()
-        counted.append(getattr(s.progress.state, "round", None))
-    assert counted == ([None] * 3 if name in WITHOUT else [0, 1, 2])
 
 
 #: Methods of which the average of the clients' local models is measured too: FedAvg, where it is the global model, and
@@ -55,7 +49,17 @@ LIMITS = {
 }
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", LIMITS)
+def test_a_state_counts_its_rounds(name: str, toy: Path) -> None:
+    s, _ = simulate(name, toy, 0)
+    counted = [getattr(s.progress.state, "round", None)]
+    for _ in range(2):
+        s.run_round()
+        counted.append(getattr(s.progress.state, "round", None))
+    assert counted == ([None] * 3 if name in WITHOUT else [0, 1, 2])
+
+
+@pytest.mark.parametrize("name", LIMITS)
 def test_a_method_declares_the_functions_and_classes_of_its_file(name: str, toy: Path) -> None:
     method, file = simulate(name, toy, 0)[0].method, importlib.import_module(f"trainables.methods.{name}")
     wrapped = {"server", "global_model", "readouts"} if "model_cache" in registry.declared(name) else set()
