@@ -30,7 +30,8 @@ seconds per round, trials per hour, peak MiB of one trial's process and of its G
 
 User attributes of a study's trial: `stop_reason` (one of `STOP_REASONS`), `rounds` (rounds run), `seconds` (in rounds,
 over all sessions), `share` ([cores, GPUs] that it went on with after having run out of memory), `error` (one sentence,
-where stop_reason is error or diverged), `seed` (final runs only: the trial's own), `from` (where the values of a trial
+where stop_reason is error or diverged), `seed` (final runs and races: the trial's own), `of` (races: the first trial of
+the same configuration, of which this one is a further seed), `from` (where the values of a trial
 come from that was not proposed by the sampler: "the paper's values", "the prior", or the run and trial they were taken
 from) and `curve` (several objectives only, for which Optuna keeps no values per round: JSON {"<round>": [value per
 objective]}). Optuna states: COMPLETE, PRUNED (early-stopped), FAIL (error, diverged), RUNNING (live or to be resumed).
@@ -62,6 +63,9 @@ CHECKPOINT = "checkpoint"
 LOG = "log.txt"
 REPORT = "report.html"
 LOCK = "driver.lock"
+
+#: The attribute of a race's trial that is a further seed.
+OF = "of"
 
 #: completed: ran all its rounds. scheduler: early-stopped. diverged: a metric or
 #: loss stopped being finite. error: raised. interrupted: to be resumed.

@@ -23,7 +23,7 @@ def sentences(found: Estimate, shown: Callable[[float], str]) -> list[str]:
     if found.all_seeds == 1:
         said.append(
             "All trials ran the same seed, and how far that seed favours all of them alike cannot be known from it: "
-            "the interval allows for it by a guess. More --seeds measure it."
+            "the interval allows for it by a guess. More --seeds, or --race, measure it."
         )
     others = len(found.tied) - 1
     if found.configurations > 1 and others:

@@ -9,7 +9,7 @@ from typing import Any
 from analysis.estimate import sentences
 from analysis.labels import Labels, number
 from analysis.report.page import Page, command, definition, escape, html_table
-from analysis.report.values import one_line, shown_path
+from analysis.report.values import one_line, shown_path, trials_named
 from analysis.runs import Run
 from analysis.stats import summarise
 from analysis.tables import Column, Table
@@ -28,7 +28,7 @@ def best(page: Page, run: Run, labels: Labels, prefix: str) -> None:
     if run.kind == "run":
         title = "Configuration"
     else:
-        title = f"{'Best' if len(run.directions) == 1 else 'A best'} configuration: trial {run.best}"
+        title = f"{'Best' if len(run.directions) == 1 else 'A best'} configuration: {trials_named(run)}"
     page.card(f"{prefix}best", title, columns + _front(run) + _again(run), "Best" if not prefix else "")
 
 

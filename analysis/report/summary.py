@@ -9,7 +9,7 @@ import pandas as pd
 from analysis import style
 from analysis.labels import Labels, duration, number
 from analysis.report.page import escape
-from analysis.report.values import shown_path, spread
+from analysis.report.values import shown_path, spread, trials_named
 from analysis.runs import Run
 from search_spaces.metrics import twin
 
@@ -103,13 +103,13 @@ def _results(run: Run, labels: Labels) -> list[Fact]:
                 if values
                 else labels.shown(name, run.trials.set_index("number")["value"].get(run.best))
             )
-            small = f"trial {run.best}, " + ("selected on" if name == metric else "only reported")
+            small = f"{trials_named(run)}, " + ("selected on" if name == metric else "only reported")
             found.append(
                 _result(labels, name, text, f"{len(values)} fresh seeds" if final else small, final or name == metric)
             )
     local = run.over_seeds("local_accuracy")
     if local and not {"local_accuracy", "val_local_accuracy"} & set(run.metrics):
-        small = f"{len(local)} fresh seeds" if final else f"trial {run.best}, only reported"
+        small = f"{len(local)} fresh seeds" if final else f"{trials_named(run)}, only reported"
         found.append(_result(labels, "local_accuracy", spread(labels, "local_accuracy", local), small, False))
     return found
 
@@ -133,12 +133,19 @@ def _budget(run: Run) -> list[Fact]:
     asked = run.experiment.get("seeds")
     seeds = len(used) if (used and run.kind != "run") or not isinstance(asked, int) else asked
     listed = "seed " + ", ".join(map(str, used[:6])) if used else ""
+    run_in_all = int(_run_here(run)["rounds"].sum())
+    of = f" of {run.experiment['budget']}" if run.raced else ""
     return [
-        Fact(
-            "Rounds per trial", number(run.value("rounds")), f"{int(_run_here(run)['rounds'].sum())} rounds run in all"
-        ),
-        Fact("Seeds per trial", str(seeds), listed),
+        Fact("Rounds per trial", number(run.value("rounds")), f"{run_in_all}{of} rounds run in all"),
+        _seeds_of_configurations(run) if run.raced else Fact("Seeds per trial", str(seeds), listed),
     ]
+
+
+def _seeds_of_configurations(run: Run) -> Fact:
+    """How many federations of a configuration a race ran to their end."""
+    counts = [len(run.federations(number)) for number in run.ranked]
+    several = f"{min(counts)} to {max(counts)}" if counts and min(counts) < max(counts) else str(max(counts, default=0))
+    return Fact("Seeds per configuration", several, f"a race; {len(counts)} configurations ran to their end")
 
 
 def _data(run: Run) -> Fact:

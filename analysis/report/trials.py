@@ -10,6 +10,7 @@ from analysis import style
 from analysis.labels import Labels, number
 from analysis.report.page import escape
 from analysis.runs import Run
+from analysis.runs.race import first_of
 from analysis.tables import Column, Table, finite
 from search_spaces.metrics import twin
 
@@ -22,6 +23,8 @@ def trials(run: Run) -> Table:
         m for m in dict.fromkeys([*run.metrics, *(twin(m) for m in run.metrics), "local_accuracy"]) if m in last.columns
     ]
     labels = Labels.of([run], markup=False)
+    seeds = {t.number: t.user_attrs.get("seed") for t in run.frozen}
+    further = {t.number: f"trial {of}, a further seed" for t in run.frozen if (of := first_of(t)) is not None}
     rows = []
     for t in run.trials.to_dict("records"):
         row = {
@@ -29,7 +32,8 @@ def trials(run: Run) -> Table:
             "outcome": style.OUTCOMES[style.outcome(t["state"], t["stop_reason"])][2],
             "rounds": t["rounds"],
             "seconds": t["seconds"],
-            "origin": f"result of {t['origin']}" if t["taken"] else t["origin"],
+            "origin": f"result of {t['origin']}" if t["taken"] else t["origin"] or further.get(t["number"], ""),
+            "seed": seeds.get(t["number"]),
         }
         row |= {k: (None if pd.isna(t[k]) else t[k]) for k in run.keys}
         row |= {m: labels.scale(m) * float(last[m].get(t["number"], float("nan"))) for m in wanted}
@@ -37,6 +41,8 @@ def trials(run: Run) -> Table:
     columns = [Column("trial", "trial"), Column("outcome", "outcome", right=False)]
     columns += [Column(m, labels.metric(m, split=True), _percent if labels.scale(m) == 100 else number) for m in wanted]
     columns += [Column(k, labels.symbol(k), right=labels.numeric(k)) for k in run.keys]
+    if run.raced:
+        columns.append(Column("seed", "seed", str))
     columns += [Column("rounds", "rounds"), Column("seconds", "seconds", lambda v: number(v, 3))]
     if any(row["origin"] for row in rows):
         columns.append(Column("origin", "comes from", right=False))

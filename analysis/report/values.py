@@ -19,6 +19,12 @@ def spread(labels: Labels, metric: str, values: Mapping[int, float]) -> str:
     return f"{found.shown(scale)} %" if scale == 100 else labels.shown(metric, found.mean)
 
 
+def trials_named(run: Run) -> str:
+    """The trials that stand for a search: `trial 7`, of a race `trials 7, 9 and 12`."""
+    *others, last = map(str, sorted(run.chosen))
+    return f"trials {', '.join(others)} and {last}" if others else f"trial {last}"
+
+
 def shown_path(run: Run) -> str:
     """The run's folder as a reader would type it: relative where it lies below the current one."""
     try:

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.estimate import Estimate, Standing, estimate, standing
+from analysis.runs import race
 from analysis.runs.mappings import read_json, read_yaml
 from analysis.runs.rounds import at_best_of, by_seed, last_values, read_rounds, readout
 from analysis.runs.study import in_memory
@@ -74,6 +75,15 @@ class Run:
     @property
     def sampler(self) -> str:
         return str(self.experiment.get("sampler") or "")
+
+    @property
+    def raced(self) -> bool:
+        """Whether trials are single federations, some of them further seeds of a configuration."""
+        return race.races(self.experiment)
+
+    def federations(self, number: int) -> list[int]:
+        """In a race the completed trials of the configuration of a trial; else the trial itself."""
+        return race.federations(self.experiment, self.frozen, number)
 
     @property
     def taken(self) -> int:
@@ -189,10 +199,12 @@ class Run:
         }
         return found if not lost else pd.concat([found, pd.DataFrame.from_dict(lost, orient="index")]).sort_index()
 
-    def measured(self, number: int) -> dict[str, float]:
-        """One trial's row of `finals` by metric, as far as it is finite; reads that trial's rounds alone."""
-        found = last_values(read_rounds(self.path, [number]))
-        return {str(name): float(value) for name, value in found.iloc[0].dropna().items()} if len(found) else {}
+    def measured(self, *numbers: int) -> dict[str, float]:
+        """The mean of these trials' rows of `finals` by metric, as far as all are finite; reads their rounds alone."""
+        found = last_values(read_rounds(self.path, numbers))
+        if not len(found):
+            return {}
+        return {str(name): float(value) for name, value in found.mean(skipna=False).dropna().items()}
 
     def completed(self, number: int) -> int:
         """Rounds that a trial has on record; reads that trial's rounds alone."""
@@ -217,7 +229,7 @@ class Run:
         if self.kind == "run" or len(self.metrics) != 1:
             return None
         seeds = self.experiment.get("seeds")
-        several = isinstance(seeds, list) and len(seeds) > 1
+        several = isinstance(seeds, list) and len(seeds) > 1 and not self.raced
         values = by_seed(self.rounds, self.metrics[0]) if several else None
         return standing(self.frozen, 1.0 if self.maximise else -1.0, values)
 
@@ -244,10 +256,11 @@ class Run:
 
     @cached_property
     def chosen(self) -> Sequence[int]:
-        """The trials that stand for the run: a search's best one, all completed ones of a final run (one seed each)."""
+        """The trials that stand for the run: a search's best one (of a race all its federations), all completed ones of
+        a final run (one seed each)."""
         if self.kind == "run":
             return [int(n) for n in self.trials.loc[self.trials["state"] == "COMPLETE", "number"]]
-        return [] if self.best is None else [self.best]
+        return [] if self.best is None else self.federations(self.best)
 
     def over_seeds(self, metric: str, how: str = "last") -> dict[int, float]:
         """The chosen trials' value of the metric by seed: the last round's (`last`), or the best over rounds

@@ -237,7 +237,8 @@ def _target(target: str | Path, trial: int | None, seed: int | None) -> _Target:
         data = export(path, trial=trial)
         folder = path.resolve()
         experiment = Experiment.read(folder)
-        seeds = experiment.trial_seeds(data["provenance"]["trial"])
+        number = data["provenance"]["trial"]
+        seeds = data["provenance"]["seeds"] if experiment.races else experiment.trial_seeds(number)
         return _Target(
             data["method"],
             data["parameters"],

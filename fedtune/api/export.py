@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.estimate import Estimate
-from analysis.runs import Run
+from analysis.runs import Run, race
 from analysis.runs import load as load_run
 from fedtune.api import export_table
 from fedtune.api.export_table import ELSEWHERE
@@ -127,7 +127,7 @@ def _describe(run: Run, best: Best) -> dict[str, Any]:
             "trial": best.number,
             **({"from": best.origin} if best.origin else {}),
             "seed": experiment.seed,
-            "seeds": list(experiment.seeds),
+            "seeds": race.seeds(run.experiment, run.frozen, best.number),
             "select_on": experiment.select_on,
             "sampler": experiment.sampler,
             "scheduler": experiment.scheduler,

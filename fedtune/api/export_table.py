@@ -15,6 +15,7 @@ import numpy as np
 
 from analysis import curve_table
 from analysis.curve_table import CurveTable
+from analysis.estimate import configuration
 from analysis.runs import Run
 from fedtune.record.experiment import Experiment
 from search_spaces import files
@@ -44,20 +45,24 @@ def of_run(run: Run) -> CurveTable:
     if not ended:
         raise UserError(f"{run.path} has no trial that has ended, so there are no curves yet.")
     final = experiment.kind == "run"
-    numbers = {trial.number: 0 if final else place for place, trial in enumerate(ended)}
-    kept = ended[:1] if final else ended
+    keys = [() if final else configuration(trial) if experiment.races else trial.number for trial in ended]
+    places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    numbers = {trial.number: places[key] for trial, key in zip(ended, keys, strict=True)}
+    kept = [ended[keys.index(key)] for key in places]
     configurations = tuple({name.rsplit(".", 1)[-1]: value for name, value in t.params.items()} for t in kept)
-    seeds = tuple(experiment.seeds[n] for n in numbers) if final else experiment.seeds
+    seeds = experiment.seeds
+    if final or experiment.races:
+        seeds = tuple(dict.fromkeys(int(trial.user_attrs["seed"]) for trial in ended))
     name = experiment.metric[0]
     on_test = name if not name.startswith("val_") else twin(name)
     shape = (len(configurations), len(seeds), experiment.rounds)
     curves = {metric: np.full(shape, np.nan) for metric in (name, on_test)}
     seconds: dict[tuple[int, int], list[float]] = {}
-    places = {seed: place for place, seed in enumerate(seeds)}
+    columns = {seed: place for place, seed in enumerate(seeds)}
     for row in run.rounds.to_dict("records"):
         if row["trial"] not in numbers:
             continue
-        at = numbers[row["trial"]], places[int(row["seed"])]
+        at = numbers[row["trial"]], columns[int(row["seed"])]
         for metric, values in curves.items():
             values[(*at, int(row["round"]) - 1)] = row.get(metric, np.nan)
         seconds.setdefault(at, []).append(row.get("seconds", np.nan))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -47,12 +48,14 @@ class Best:
 
     @classmethod
     def of(cls, run: Run, number: int) -> Best:
-        """Trial `number` of a run."""
-        trial = run.frozen[number]
+        """Trial `number` of a run; of a race with the means over the seeds of its configuration."""
+        trial, numbers = run.frozen[number], run.federations(number)
         params = {name.rsplit(".", 1)[-1]: value for name, value in trial.params.items()}
-        values = dict(zip(run.metrics, trial.values or (), strict=False))
+        ends = [run.frozen[n].values or () for n in numbers]
+        means = [statistics.fmean(several) for several in zip(*ends, strict=True)] if len(ends) > 1 else ends[0]
+        values = dict(zip(run.metrics, means, strict=False))
         said = run.estimate if number == run.best else None
-        return cls(number, values, params, run.measured(number), said, run.origin(trial))
+        return cls(number, values, params, run.measured(*numbers), said, run.origin(trial))
 
 
 @dataclass(frozen=True)
@@ -195,7 +198,10 @@ def _longer(folder: Path, trials: int) -> Experiment:
             f"{folder} is a grid search, and its grid is complete with {experiment.trials} trials. Start a new "
             f"search of a finer grid."
         )
-    longer = dataclasses.replace(experiment, trials=experiment.trials + trials)
+    each = experiment.budget // max(1, experiment.to_run)
+    longer = dataclasses.replace(
+        experiment, trials=experiment.trials + trials, budget=experiment.budget + each * trials
+    )
     problems: list[str] = []
     _check_placement(longer, problems)
     if problems:

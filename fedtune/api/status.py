@@ -14,6 +14,7 @@ from analysis.runs import load
 from fedtune.api.search import Best
 from fedtune.record.experiment import Experiment
 from fedtune.record.run_directory import is_driven
+from fedtune.trials.racing import is_over, spent
 from search_spaces import run_folder
 
 
@@ -25,7 +26,6 @@ def status(run: str | Path) -> dict[str, Any]:
     found = load(run)
     folder, experiment, trials = found.path, Experiment.of(found), found.frozen
     counts = Counter(trial.state.name for trial in trials)
-    ended = sum(count for state, count in counts.items() if state != "RUNNING")
     driven = is_driven(folder)
     best = None if found.best is None else Best.of(found, found.best)
     running = [
@@ -43,8 +43,9 @@ def status(run: str | Path) -> dict[str, Any]:
         "kind": experiment.kind,
         "method": experiment.method,
         "space": experiment.space,
-        "state": "running" if driven else "finished" if ended >= experiment.trials else "resumable",
+        "state": "running" if driven else "finished" if is_over(trials, experiment) else "resumable",
         "trials": experiment.trials,
+        "seed_rounds": {"spent": spent(trials, experiment), "budget": experiment.budget} if experiment.races else None,
         "done": counts["COMPLETE"],
         "pruned": counts["PRUNED"],
         "failed": counts["FAIL"],

@@ -115,6 +115,7 @@ def estimate(found: Estimate, as_json: bool) -> None:
         "taken": e.taken,
         "rounds": e.rounds,
         "seeds": len(e.seeds),
+        "seed_rounds": e.seed_rounds,
         "concurrency": e.concurrency,
         "cpus_per_trial": e.cpus_per_trial,
         "gpus_per_trial": e.gpus_per_trial,
@@ -133,9 +134,8 @@ def estimate(found: Estimate, as_json: bool) -> None:
     for note in found.plan.notes:
         tables.say(note)
     tables.say(
-        f"{e.method}, space {e.space}: {e.to_run} trials of {e.rounds} rounds over {len(e.seeds)} "
-        f"seed{'s' * (len(e.seeds) > 1)}, "
-        f"sampler {e.sampler}, scheduler {e.scheduler}, selecting by {', '.join(e.metric)}."
+        f"{e.method}, space {e.space}: {_size(e)}, sampler {e.sampler}, scheduler {e.scheduler}, "
+        f"selecting by {', '.join(e.metric)}."
     )
     for key, dimension in found.plan.space.search.items():
         tables.say(f"  {key}: {dimension.describe()}")
@@ -149,6 +149,13 @@ def estimate(found: Estimate, as_json: bool) -> None:
         f"At that pace the search takes {'about' if e.scheduler == 'none' else 'at most'} {duration(found.at_most)}."
     )
     tables.say(f"The search would create {shown(found.plan.folder)}. Nothing was created.")
+
+
+def _size(e: Experiment) -> str:
+    seeds = f"{len(e.seeds)} seed{'s' * (len(e.seeds) > 1)}"
+    if e.races:
+        return f"a race of {e.budget} seed-rounds, trials of {e.rounds} rounds, up to {seeds} of a configuration"
+    return f"{e.to_run} trials of {e.rounds} rounds over {seeds}"
 
 
 def exported(data: dict[str, Any], output: str | None, as_json: bool) -> None:
@@ -213,11 +220,13 @@ def status(found: dict[str, Any], as_json: bool) -> None:
         tables.print_json(found)
         return
     folder = shown(Path(found["run"]))
+    race = found["seed_rounds"]
+    done = f"{found['done']}" if race else f"{found['done']} of {found['trials']}"
     tables.say(
-        f"{folder}: {found['state']}. {found['done']} of {found['trials']} trials done, {found['pruned']} stopped "
-        f"early, "
-        f"{found['failed']} failed, {len(found['running'])} "
-        f"{'running' if found['state'] == 'running' else 'to be resumed'}."
+        f"{folder}: {found['state']}. {done} trials done, {found['pruned']} stopped early, {found['failed']} failed, "
+        f"{len(found['running'])} {'running' if found['state'] == 'running' else 'to be resumed'}"
+        + (f"; {race['spent']} of {race['budget']} seed-rounds" if race else "")
+        + "."
     )
     for trial in found["running"]:
         tables.say(f"  trial {trial['trial']}: round {trial['round']} of {trial['rounds']}, {_params(trial['params'])}")

@@ -15,6 +15,8 @@ fedtune search dfrd --space alpha_lambda
 fedtune search dfrd --space alpha_lambda --dry-run
 # Every cell of the paper's grid, three seeds per trial:
 fedtune search dfrd --space alpha_lambda --sampler grid --seeds 3
+# Further seeds only for configurations that are worth them:
+fedtune search dfrd --space alpha_lambda --race
 # Two hours at most, 20 clients, two metrics at once:
 fedtune search fedavg --time 2h --set clients=20 --sampler nsga2 \\
     --metric val_global_accuracy --metric val_local_accuracy
@@ -63,6 +65,14 @@ def command(
             show_default=False,
         ),
     ] = None,
+    race: Annotated[
+        bool,
+        typer.Option(
+            "--race",
+            help="Begin every configuration with one seed and give further ones where they are worth it; the budget is "
+            "trials × rounds × seeds.",
+        ),
+    ] = False,
     warm_start: Annotated[
         list[str] | None,
         typer.Option(
@@ -183,6 +193,7 @@ def command(
             rounds=rounds,
             time=time,
             seeds=seeds,
+            race=race,
             warm_start=tuple(warm_start or ()),
             prior=prior,
             metric=tuple(metric or ()),

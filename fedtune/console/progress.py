@@ -56,6 +56,8 @@ class ProgressDisplay:
     style: Style
     phase: str = "starting Ray"
     ended: Counter[str] = field(default_factory=Counter)
+    #: Rounds of the trials that have ended.
+    spent: int = 0
     running: dict[int, Running] = field(default_factory=dict)
     best: tuple[int, tuple[float, ...], Mapping[str, Value]] | None = None
 
@@ -70,10 +72,13 @@ class ProgressDisplay:
 
     # -- events ----------------------------------------------------------------------------------------------------
 
-    def past(self, number: int, state: str, values: Sequence[float] | None, params: Mapping[str, Value]) -> None:
-        """A trial that had ended before this session."""
+    def past(
+        self, number: int, state: str, values: Sequence[float] | None, params: Mapping[str, Value], rounds: int = 0
+    ) -> None:
+        """A trial that had ended before this session, after so many rounds that count in a race's budget."""
         with self._lock:
             self.ended[state] += 1
+            self.spent += rounds
             self._consider(number, state, values, params)
 
     def started(self, number: int, params: Mapping[str, Value]) -> None:
@@ -101,6 +106,7 @@ class ProgressDisplay:
         with self._lock:
             trial = self.running.pop(number, None)
             self.ended[state] += 1
+            self.spent += trial.round if trial else 0
             self._consider(number, state, values, trial.values if trial else {})
         if error and state == "FAIL":
             self.say(f"Trial {number} failed: {error}")
@@ -167,11 +173,12 @@ class ProgressDisplay:
         return "  ".join(part for part in parts if part)
 
     def _counts(self) -> str:
-        e = self.ended
+        e, asked = self.ended, self.experiment
         return (
-            f"{sum(e.values())} of {self.experiment.trials} trials: {e['COMPLETE']} done, {e['PRUNED']} pruned, "
-            f"{e['FAIL']} failed, {len(self.running)} running"
-        )
+            f"{self.spent} of {asked.budget} seed-rounds"
+            if asked.races
+            else f"{sum(e.values())} of {asked.trials} trials"
+        ) + f": {e['COMPLETE']} done, {e['PRUNED']} pruned, {e['FAIL']} failed, {len(self.running)} running"
 
     def _describe(self, number: int, values: Sequence[float], params: Mapping[str, Value]) -> str:
         shown = ", ".join(f"{name} {value:.4g}" for name, value in zip(self.experiment.metric, values, strict=True))
@@ -192,10 +199,16 @@ class ProgressDisplay:
         rate = self.rate()
         if rate <= 0:
             return ""
-        e = self.experiment
-        waiting = e.trials - sum(self.ended.values()) - len(self.running)
-        rounds = waiting * e.rounds + sum(e.rounds - trial.round for trial in self.running.values())
+        done, total = self._rounds()
+        rounds = max(0, total - done)
         return f"{rate:.2g} rounds/s  at most {duration(rounds / rate)} left"
+
+    def _rounds(self) -> tuple[int, int]:
+        """How many rounds are over, those that stopped trials were spared included, and of how many."""
+        e, under_way = self.experiment, sum(trial.round for trial in self.running.values())
+        if e.races:
+            return self.spent + under_way, e.budget
+        return sum(self.ended.values()) * e.rounds + under_way, e.trials * e.rounds
 
     def _panel(self) -> RenderableType:
         from rich.console import Group
@@ -209,7 +222,7 @@ class ProgressDisplay:
             head = Text.assemble((f"{e.name}  ", "bold"), self._counts(), f"  {elapsed}  ", (self._speed(), "dim"))
             if self.phase:
                 return Group(head, Text(f"{self.phase} …", "dim"))
-            rounds = sum(self.ended.values()) * e.rounds + sum(trial.round for trial in self.running.values())
+            done, total = self._rounds()
             table = Table(box=None, padding=(0, 1), show_header=bool(self.running))
             for title in ("trial", "round", *[METRICS[name].title for name in e.metric], "configuration"):
                 table.add_column(
@@ -224,7 +237,7 @@ class ProgressDisplay:
                     ", ".join(f"{k}={_short(v)}" for k, v in trial.values.items()),
                 )
             best = Text(f"best: {self._describe(*self.best)}", "green") if self.best is not None else Text("")
-            return Group(head, ProgressBar(total=e.trials * e.rounds, completed=rounds, width=60), best, table)
+            return Group(head, ProgressBar(total=total, completed=done, width=60), best, table)
 
 
 @contextmanager

@@ -40,7 +40,7 @@ def estimate(planned: Plan) -> Estimate:
             seconds, _ = typical(simulation, planned.middle)
     finally:
         torch.set_num_threads(before)
-    rounds = e.to_run * e.rounds
-    waves = -(-e.to_run // e.concurrency)
-    at_most = START_UP + waves * e.rounds * len(e.seeds) * seconds
-    return Estimate(planned, seconds, min(at_most, e.time) if e.time is not None else at_most, rounds)
+    whole = e.seed_rounds // (e.rounds * e.each)
+    waves = -(-whole // e.concurrency)
+    at_most = START_UP + waves * e.rounds * e.each * seconds
+    return Estimate(planned, seconds, min(at_most, e.time) if e.time is not None else at_most, e.seed_rounds)

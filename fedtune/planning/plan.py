@@ -19,6 +19,7 @@ from fedtune.record.experiment import MAX_SEED, MAX_SEEDS, Experiment, looks_bac
 from fedtune.record.run_directory import absolute
 from fedtune.record.taken_trials import TakenTrial
 from fedtune.trials.early_stopping import SCHEDULERS, default_grace
+from fedtune.trials.racing import MOST
 from fedtune.trials.samplers import SAMPLERS
 from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError, sentence
@@ -57,6 +58,8 @@ class _Budget:
     rounds: int
     grace: int
     seeds: tuple[int, ...]
+    #: Seed-rounds of a race, 0 where the search is none.
+    seed_rounds: int
     #: The width of the prior, 0 without one.
     prior: float
 
@@ -80,7 +83,7 @@ def plan(request: Request) -> Plan:
     budget = _budget(request, settings, problems)
     selection = _selection(request, settings, problems)
     _combination(space.search, budget, selection, problems)
-    waits = looks_back(budget.sampler, budget.scheduler)
+    waits = budget.seed_rounds > 0 or looks_back(budget.sampler, budget.scheduler)
     packing, lag = placement(request, problems, trials=budget.trials, lag=request.lag, looks_back=waits)
     earlier = opened(request.warm_start, request.method, {d.key for _, d in space.dimensions()}, problems)
     middle = settings.values | _middle(space.search.values())
@@ -107,6 +110,7 @@ def plan(request: Request) -> Plan:
         grace=budget.grace,
         lag=lag,
         prior=budget.prior,
+        budget=budget.seed_rounds,
         time=time,
         data_dir=absolute(request.data_dir),
         concurrency=packing.concurrency,
@@ -173,7 +177,17 @@ def _budget(request: Request, settings: Settings, problems: list[str]) -> _Budge
             "A grid search visits every cell of its grid, so --prior would change nothing. Leave it out, or choose "
             "another --sampler."
         )
-    return _Budget(sampler, scheduler, trials, rounds, grace, search_seeds(request.seed, min(seeds, MAX_SEEDS)), prior)
+    most = min(MOST if request.race and seeds == 1 else seeds, MAX_SEEDS)
+    return _Budget(
+        sampler,
+        scheduler,
+        trials,
+        rounds,
+        grace,
+        search_seeds(request.seed, most),
+        trials * rounds * seeds if request.race else 0,
+        prior,
+    )
 
 
 def _selection(request: Request, settings: Settings, problems: list[str]) -> _Selection:
@@ -228,6 +242,8 @@ def _recorded(names: Sequence[str], select_on: str) -> tuple[str, ...]:
 def _combination(search: Mapping[str, Dimension], budget: _Budget, selection: _Selection, problems: list[str]) -> None:
     """Adds a problem for choices that each are possible and cannot be combined."""
     several = len(selection.metric) > 1
+    if budget.seed_rounds and several:
+        problems.append("A race compares one metric. Give one --metric, or leave --race out.")
     if not search:
         problems.append(
             "Every parameter of the space is fixed by --set, so nothing is left to search. Leave one of them out."
@@ -262,7 +278,7 @@ def device_of(gpus: float, address: str | None) -> str | None:
 
 def _notes(request: Request, experiment: Experiment, space: Space) -> tuple[str, ...]:
     e, dataset = experiment, experiment.values["dataset"]
-    at = f"{dataset}, {e.rounds} rounds, {len(e.seeds)} seed{'s' * (len(e.seeds) > 1)}"
+    at = f"{dataset}, {e.rounds} rounds, {'up to ' * e.races}{len(e.seeds)} seed{'s' * (len(e.seeds) > 1)}"
     if request.paper:
         notes = [
             f"Profile paper: {at}." + (" Selects on the test set, as the paper did." if e.select_on == "test" else "")

@@ -31,6 +31,9 @@ class Request:
     time: str | float | None = None
     seeds: int | None = None
     seed: int = 0
+    #: Whether seeds are given to configurations one after the other, where they are worth it
+    #: (`fedtune.trials.racing`).
+    race: bool = False
     sampler: str | None = None
     scheduler: str | None = None
     reduction_factor: int = 3

@@ -26,8 +26,8 @@ FINAL_SEEDS = 1_000_000_000
 
 @dataclass(frozen=True)
 class Experiment:
-    """What `experiment.yaml` holds. A search gives every trial all of `seeds`; a final run (`kind: run`) gives trial i
-    the seed `seeds[i]`."""
+    """What `experiment.yaml` holds. A search gives every trial all of `seeds`, a race one of them
+    (`fedtune.trials.race_queue`); a final run (`kind: run`) gives trial i the seed `seeds[i]`."""
 
     name: str
     kind: Literal["search", "run"]
@@ -68,13 +68,30 @@ class Experiment:
     #: Width of the prior around the paper's values from which trials are drawn; 0: there is none
     #: (`fedtune.trials.prior`).
     prior: float = 0.0
+    #: Seed-rounds (rounds of single federations) that a race may spend; 0: the search is none, and `trials` bounds it.
+    budget: int = 0
     #: For a final run: the exported file's content.
     source: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def looks_back(self) -> bool:
         """Whether a trial depends on earlier ones."""
-        return looks_back(self.sampler, self.scheduler)
+        return self.races or looks_back(self.sampler, self.scheduler)
+
+    @property
+    def races(self) -> bool:
+        """Whether trials are single federations, some of them further seeds of a configuration."""
+        return self.budget > 0
+
+    @property
+    def each(self) -> int:
+        """Seeds of one trial."""
+        return 1 if self.races or self.kind == "run" else len(self.seeds)
+
+    @property
+    def seed_rounds(self) -> int:
+        """Rounds of single federations that are run at most."""
+        return self.budget or self.to_run * self.rounds * self.each
 
     @property
     def to_run(self) -> int:
@@ -96,7 +113,7 @@ class Experiment:
         return tuple(1 if direction == "maximize" else -1 for direction in self.directions)
 
     def trial_seeds(self, number: int) -> tuple[int, ...]:
-        """The seeds trial `number` is simulated over."""
+        """The seeds trial `number` is simulated over. (Of a race the study knows.)"""
         return (self.seeds[number],) if self.kind == "run" else self.seeds
 
     def to_yaml(self) -> dict[str, Any]:
@@ -151,6 +168,11 @@ def looks_back(sampler: str, scheduler: str) -> bool:
 def search_seeds(seed: int, count: int) -> tuple[int, ...]:
     """The paired seeds of a search: the same for every trial, disjoint for different `seed`."""
     return tuple(seed * MAX_SEEDS + k for k in range(count))
+
+
+def further_seed(seeds: tuple[int, ...], place: int) -> int:
+    """The seed at `place` of a search whose first seeds are `seeds`; there are more of them than these."""
+    return seeds[0] + place
 
 
 def final_seeds(seed: int, count: int) -> tuple[int, ...]:

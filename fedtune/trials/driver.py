@@ -21,6 +21,7 @@ from fedtune.machine import cluster
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import went_on
 from fedtune.trials.queue import TrialQueue
+from fedtune.trials.race_queue import RaceQueue
 from fedtune.trials.taken import settle
 from fedtune.trials.tune_session import TuneSession
 from search_spaces.space import Space
@@ -51,13 +52,14 @@ def drive(
     Raises `UserError` where the disk is full or more is asked for than the machine has. `simulate` replaces the engine
     in tests."""
     deadline = None if experiment.time is None else time.monotonic() + experiment.time
-    queue = TrialQueue(folder, experiment, space)
+    queue = (RaceQueue if experiment.races else TrialQueue)(folder, experiment, space)
     try:
         if experiment.taken:
             settle(queue, folder, experiment)
         for trial in queue.trials():
             if trial.state.is_finished():
-                watch.past(trial.number, trial.state.name, trial.values, space.values(trial.params))
+                own = trial.user_attrs.get("rounds", 0) if trial.number >= experiment.taken else 0
+                watch.past(trial.number, trial.state.name, trial.values, space.values(trial.params), own)
         if queue.finished:
             return Outcome(finished=True)
         elsewhere = went_on(folder)

@@ -35,7 +35,7 @@ class Point:
 
 
 class KnownPoints:
-    """The known values of a search's trials, by the trial's number.
+    """The known values of a search's configurations, by their number: that of the trial, where it is no further seed.
 
     Raises `UserError` where a point of the experiment lies outside the space (somebody edited the file)."""
 
@@ -53,8 +53,12 @@ class KnownPoints:
                 got = Shown(", ".join(f"{key} {value}" for key, value in point.values.items()))
                 raise UserError(sentence("values of first", must, got, where, "Undo the change of that file."))
 
+    def more(self, number: int) -> bool:
+        """Whether there is a configuration of that number: a grid has an end."""
+        return self._experiment.sampler != "grid" or number < len(self._first) + len(self._grid)
+
     def of(self, number: int) -> Point | None:
-        """The values of trial `number`; None where the sampler proposes them."""
+        """The values of configuration `number`; None where the sampler proposes them."""
         if number < len(self._first):
             return self._first[number]
         if self._grid:

@@ -8,11 +8,11 @@ bounds how many trials can run at once; where neither sampler nor scheduler look
 from earlier runs are the first trials of the study, and every other trial sees all of them.
 
 What a sampler is shown of a trial that did not run to its end:
-    TPE, CMA-ES         a stopped trial as stopped, with its last value; a diverged or failed one as stopped at once,
-                        the worst there is GP, NSGA-II         they read complete trials only: a stopped one counts as
-                        complete with its last value, a diverged or
-                        failed one with the worst value seen. With several metrics a stopped trial is not shown, as the
-                        rounds and bytes it did not spend would make it look good.
+    TPE, CMA-ES   a stopped trial as stopped, with its last value; a diverged or failed one as stopped at once, the
+                  worst there is
+    GP, NSGA-II   they read complete trials only: a stopped one counts as complete with its last value, a diverged or
+                  failed one with the worst value seen. With several metrics a stopped trial is not shown, as the rounds
+                  and bytes it did not spend would make it look good.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ class Proposal:
     number: int
     values: Mapping[str, Value]
     rule: Rule
+    #: What it is simulated over.
+    seeds: tuple[int, ...]
     resumed: bool = False
     #: Cores and GPUs it goes on with after having run out of memory; None is the search's usual share.
     share: tuple[float, float] | None = None
@@ -105,8 +107,10 @@ class TrialQueue:
             self._waiting.pop(0)
         else:
             self._create(number, known)
+            if number not in self._trials:
+                return None
         values = self.space.values(self._trials[number].params)
-        return Proposal(number, values, self._rule(known), resumed, self._share(number))
+        return Proposal(number, values, self._rule(number, known), self._seeds(number), resumed, self._share(number))
 
     def next_share(self) -> tuple[float, float] | None:
         """The share that the next proposal will ask for, where it is not the usual one."""
@@ -123,7 +127,10 @@ class TrialQueue:
         known = [self._trials[n] for n in range(self.experiment.seen(number))]
         return known if all(trial.state.is_finished() for trial in known) else None
 
-    def _rule(self, known: Sequence[FrozenTrial]) -> Rule:
+    def _seeds(self, number: int) -> tuple[int, ...]:
+        return self.experiment.trial_seeds(number)
+
+    def _rule(self, number: int, known: Sequence[FrozenTrial]) -> Rule:
         e = self.experiment
         histories = [self._history(trial) for trial in known] if e.scheduler != "none" else []
         return rule(e.scheduler, histories, rounds=e.rounds, grace=e.grace, reduction=e.reduction_factor)
@@ -138,9 +145,17 @@ class TrialQueue:
 
     def _create(self, number: int, known: Sequence[FrozenTrial]) -> None:
         """Asks the sampler and writes the trial, running, in one transaction."""
+        proposed, origin = self._asked(number, number, known)
+        # A final run's seed belongs to the trial; a search's seeds are the experiment's.
+        user: dict[str, Any] = {"seed": self.experiment.seeds[number]} if self.experiment.kind == "run" else {}
+        self._add(number, proposed, user | ({"from": origin} if origin else {}))
+
+    def _asked(self, number: int, place: int, known: Sequence[FrozenTrial]) -> tuple[FrozenTrial, str]:
+        """What trial `number` is to be, the configuration at `place`, and where its values come from (empty: the
+        sampler)."""
         import optuna
 
-        point = self._points.of(number)
+        point = self._points.of(place)
         with quiet_optuna(), warnings.catch_warnings():
             warnings.simplefilter("ignore", category=UserWarning)
             view = optuna.create_study(
@@ -156,19 +171,19 @@ class TrialQueue:
             if point is not None and isinstance(view.sampler, optuna.samplers.BaseGASampler):
                 # Optuna leaves a trial whose values are given out of every generation, and so out of what is learnt.
                 view.sampler.get_trial_generation(view, view.trials[-1])
-            proposed = view.trials[-1]
-        attributes = {key: value for key, value in proposed.system_attrs.items() if key != "fixed_params"}
-        # A final run's seed belongs to the trial; a search's seeds are the experiment's.
-        user: dict[str, Any] = {"seed": self.experiment.seeds[number]} if self.experiment.kind == "run" else {}
-        if point is not None and point.origin:
-            user["from"] = point.origin
+            return view.trials[-1], "" if point is None else point.origin
+
+    def _add(self, number: int, proposed: FrozenTrial, user: Mapping[str, Any]) -> None:
+        """Writes trial `number`, which runs from now on."""
+        import optuna
+
         self._study.add(
             optuna.trial.create_trial(
                 state=optuna.trial.TrialState.RUNNING,
                 params=proposed.params,
                 distributions=proposed.distributions,
-                system_attrs=attributes,
-                user_attrs=user,
+                system_attrs={key: value for key, value in proposed.system_attrs.items() if key != "fixed_params"},
+                user_attrs=dict(user),
             )
         )
         self._remember(number)

@@ -24,11 +24,10 @@ from fedtune.console.progress import ProgressDisplay
 from fedtune.machine import cluster, resources
 from fedtune.record.experiment import Experiment
 from fedtune.record.run_directory import write_document
-from fedtune.trials.queue import TrialQueue
+from fedtune.trials.queue import Proposal, TrialQueue
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from search_spaces.files import cannot_write
-from search_spaces.parameter import Value
 
 #: How often a trial whose process died (out of memory, a lost machine) goes on from its checkpoint.
 RETRIES = 2
@@ -116,7 +115,7 @@ class TuneSession:
         with self._keeping_failures():
             proposal = self.queue.propose()
             if proposal is not None:
-                job = self._job(proposal.number, proposal.values, proposal.rule, self._share(proposal.share))
+                job = self._job(proposal)
                 self._live[trial_id] = proposal.number
                 self.watch.started(proposal.number, proposal.values)
         if job is None:
@@ -145,11 +144,11 @@ class TuneSession:
             for used, more, there in zip(zip(*live, strict=True), self._share(larger), self._largest, strict=True)
         )
 
-    def _job(self, number: int, values: Mapping[str, Value], rule: Any, share: tuple[float, float]) -> Any:
+    def _job(self, proposal: Proposal) -> Any:
         from trainables.tune import Job
 
-        e = self.experiment
-        complete = {**e.values, **values}
+        e, number, share = self.experiment, proposal.number, self._share(proposal.share)
+        complete = {**e.values, **proposal.values}
         folder = self.folder / run_folder.trial_folder(number)
         folder.mkdir(exist_ok=True)
         write_document(folder / run_folder.CONFIG, complete)
@@ -161,10 +160,10 @@ class TuneSession:
             folder=str(folder),
             method=e.method,
             values=complete,
-            seeds=e.trial_seeds(number),
+            seeds=proposal.seeds,
             metrics=e.metric,
             signs=e.signs,
-            rule=rule,
+            rule=proposal.rule,
             threads=e.threads,
             cpus=share[0],
             gpu_share=share[1],

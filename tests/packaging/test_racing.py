@@ -1,36 +1,15 @@
-"""The race over seeds that is replayed: its two formulas, and what it asks for."""
+"""The race that is replayed is the one that `fedtune search --race` runs."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-import pytest
-from scipy import integrate, stats
 
+from fedtune.trials.racing import FIRST
 from tests.benchmarks.replay.searcher import Result
-from tests.benchmarks.replay.searchers.racing import FIRST, Racing, further, gain
+from tests.benchmarks.replay.searchers.racing import Racing
 from tests.packaging.test_replay import Known, setting
-
-
-@pytest.mark.parametrize(("mean", "spread"), [(0.0, 1.0), (-0.3, 0.2), (0.4, 0.1), (-5.0, 0.5)])
-def test_gain_is_an_integral(mean: float, spread: float) -> None:
-    density = stats.norm(mean, spread).pdf
-    expected = integrate.quad(lambda x: x * density(x), 0, mean + 12 * spread, limit=200, points=[max(mean, 0)])[0]
-    assert gain(mean, spread) == pytest.approx(expected if mean + 12 * spread > 0 else 0.0, abs=1e-9)
-    assert (gain(0.3, 0.0), gain(-0.3, 0.0)) == (0.3, 0.0)
-
-
-@pytest.mark.parametrize("under_way", [0, 1, 3])
-def test_how_far_one_more_value_moves_a_mean(under_way: int) -> None:
-    """By simulation: the mean after under_way + 1 values, less the mean after under_way ones."""
-    variance, noise, n = 0.5, 2.0, 200_000
-    rng = np.random.default_rng(0)
-    true = rng.normal(0, np.sqrt(variance), n)
-    values = true + rng.normal(0, np.sqrt(noise), (under_way + 1, n))
-    shrunk = [values[:k].sum(axis=0) / (k + noise / variance) for k in (under_way, under_way + 1)]
-    assert further(variance, noise, under_way) == pytest.approx(np.std(shrunk[1] - shrunk[0]), rel=0.02)
-    assert further(0.0, noise, under_way) == 0.0
 
 
 def raced(slots: int, jobs: int, sigma: float = 0.02, **changes: Any) -> list[tuple[int, int, dict[str, Any], int]]:

@@ -151,7 +151,7 @@ SAID = Estimate(
 
 ONE = (
     "All trials ran the same seed, and how far that seed favours all of them alike cannot be known from it: the "
-    "interval allows for it by a guess. More --seeds measure it."
+    "interval allows for it by a guess. More --seeds, or --race, measure it."
 )
 
 
