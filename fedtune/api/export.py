@@ -108,10 +108,12 @@ def _number(run: Run, trial: int | None) -> int:
 def _describe(run: Run, best: Best) -> dict[str, Any]:
     experiment, origin = Experiment.of(run), run.provenance
     made = run.computed(best.number)
+    partition: Any = {}
     try:
-        recorded = (run.path / run_folder.trial_folder(best.number) / run_folder.PARTITION).read_text(encoding="utf-8")
-        partition = json.loads(recorded)["hash"]
-    except (OSError, ValueError, KeyError):
+        for number in sorted(run.federations(best.number)):
+            recorded = run.path / run_folder.trial_folder(number) / run_folder.PARTITION
+            partition |= json.loads(recorded.read_text(encoding="utf-8"))["hash"]
+    except (OSError, ValueError, KeyError, TypeError):
         partition = origin.get("partition")
     return {
         "fedtune": VERSION,

@@ -1,8 +1,9 @@
 """Earlier runs, read for a warm start: which of their trials lie in a new search's space, and whose results hold there.
 
 A result holds where a new run of the same configuration would give it again: the same method, data set, partition,
-fixed values, rounds, metric and seeds. What is taken is checked like the file of a stranger: rows must be complete and
-their numbers finite, and their mean must be the value by which the trial was ranked.
+fixed values, rounds, metric and seeds. Of a race that is the first seed of each configuration. What is taken is checked
+like the file of a stranger: rows must be complete and their numbers finite, and their mean must be the value by which
+the trial was ranked.
 """
 
 from __future__ import annotations
@@ -88,7 +89,8 @@ def differences(run: Run, experiment: Experiment, facts: Mapping[str, Any]) -> l
         found.append("metric")
     elif any(METRICS[name].timing for name in experiment.metric):
         found.append("times measured")
-    if run.experiment.get("seeds") != list(experiment.seeds):
+    seeds = list(run.experiment.get("seeds") or [])
+    if (seeds[:1] if run.raced else seeds) != list(experiment.first_seeds):
         found.append("seeds")
     return found
 
@@ -99,11 +101,11 @@ def result(run: Run, number: int, values: Mapping[str, Value], experiment: Exper
     folder = run.path / run_folder.trial_folder(number)
     try:
         rows = _in_order(rounds_jsonl.read_rows(folder / run_folder.ROUNDS), experiment)
-        partition = _partition(read_json(folder / run_folder.PARTITION, missing={}), experiment.seeds)
+        partition = _partition(read_json(folder / run_folder.PARTITION, missing={}), experiment.first_seeds)
     except (OSError, ValueError, RecursionError):
         return None
     measured = TrialValues(experiment.metric, experiment.signs)
-    of_round = len(experiment.seeds)
+    of_round = len(experiment.first_seeds)
     for start in range(0, len(rows), of_round):
         together = rows[start : start + of_round]
         measured.add(together)
@@ -122,7 +124,7 @@ def _in_order(rows: Sequence[object], experiment: Experiment) -> list[Row]:
         if not isinstance(row, dict) or not all(_measurement(name, value) for name, value in row.items()):
             raise ValueError("not a row of measurements")
         found[row.get("round", 0), row.get("seed", -1)] = row
-    wanted = [(round_, seed) for round_ in range(1, experiment.rounds + 1) for seed in experiment.seeds]
+    wanted = [(round_, seed) for round_ in range(1, experiment.rounds + 1) for seed in experiment.first_seeds]
     if found.keys() != set(wanted):
         raise ValueError("rounds are missing, or there are others")
     return [found[key] for key in wanted]

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from analysis import machines
-from analysis.runs import Run, names
+from analysis.runs import Run, names, race
 from fedtune.planning import earlier_runs
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import machine, versions
@@ -122,6 +122,8 @@ def _take(
     for number in sorted(earlier.points):
         values = earlier.points[number]
         if _among(values, results.points) or (grid is not None and values not in grid):
+            continue
+        if run.raced and race.seeds(run.experiment, run.frozen, number)[:1] != list(experiment.first_seeds):
             continue
         found = earlier_runs.result(run, number, values, experiment)
         if found is None:

@@ -89,6 +89,11 @@ class Experiment:
         return 1 if self.races or self.kind == "run" else len(self.seeds)
 
     @property
+    def first_seeds(self) -> tuple[int, ...]:
+        """The seeds of a new configuration's first trial."""
+        return self.seeds[: self.each]
+
+    @property
     def seed_rounds(self) -> int:
         """Rounds of single federations that are run at most."""
         return self.budget or self.to_run * self.rounds * self.each

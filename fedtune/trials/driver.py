@@ -20,8 +20,7 @@ from fedtune.console.progress import ProgressDisplay
 from fedtune.machine import cluster
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import went_on
-from fedtune.trials.queue import TrialQueue
-from fedtune.trials.race_queue import RaceQueue
+from fedtune.trials.race_queue import queue_of
 from fedtune.trials.taken import settle
 from fedtune.trials.tune_session import TuneSession
 from search_spaces.space import Space
@@ -52,7 +51,7 @@ def drive(
     Raises `UserError` where the disk is full or more is asked for than the machine has. `simulate` replaces the engine
     in tests."""
     deadline = None if experiment.time is None else time.monotonic() + experiment.time
-    queue = (RaceQueue if experiment.races else TrialQueue)(folder, experiment, space)
+    queue = queue_of(folder, experiment, space)
     try:
         if experiment.taken:
             settle(queue, folder, experiment)

@@ -12,6 +12,7 @@ seeds.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +26,14 @@ from search_spaces import run_folder
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
+
+    from fedtune.record.experiment import Experiment
+    from search_spaces.space import Space
+
+
+def queue_of(folder: Path, experiment: Experiment, space: Space) -> TrialQueue:
+    """The queue of any run."""
+    return (RaceQueue if experiment.races else TrialQueue)(folder, experiment, space)
 
 
 class RaceQueue(TrialQueue):

@@ -11,6 +11,7 @@ from fedtune.planning.known import Known, known
 from fedtune.record.experiment import Experiment
 from fedtune.record.run_directory import create
 from fedtune.trials.queue import Proposal, TrialQueue
+from fedtune.trials.race_queue import queue_of
 from fedtune.trials.taken import settle
 from search_spaces import run_folder
 from search_spaces.space import Space
@@ -28,7 +29,7 @@ VERSIONS = {"versions": {"torch": "2.0"}, "git": "abc", "created": "2026-01-01T0
 def play(folder: Path, width: int = 1, sessions: int = 1) -> Run:
     """Runs what is left of a run, `width` trials at once, in more than one session as if its driver were killed."""
     made, where = Experiment.read(folder), Space.from_json(json.loads((folder / run_folder.SPACE).read_text()))
-    queue, live, steps = TrialQueue(folder, made, where), [], 0
+    queue, live, steps = queue_of(folder, made, where), [], 0
     settle(queue, folder, made)
     while not queue.finished:
         while len(live) < width and (proposal := queue.propose()) is not None:
@@ -37,14 +38,14 @@ def play(folder: Path, width: int = 1, sessions: int = 1) -> Run:
         steps += 1
         if sessions > 1 and steps % 2 == 0:
             queue.close()
-            queue, live = TrialQueue(folder, made, where), []
+            queue, live = queue_of(folder, made, where), []
     queue.close()
     return load(folder)
 
 
 def _simulate(queue: TrialQueue, made: Experiment, folder: Path, proposal: Proposal) -> None:
     values = {**made.values, **proposal.values}
-    simulation, measured = Fake(made.method, values, made.seeds), TrialValues(made.metric, made.signs)
+    simulation, measured = Fake(made.method, values, proposal.seeds), TrialValues(made.metric, made.signs)
     place = folder / run_folder.trial_folder(proposal.number)
     place.mkdir(exist_ok=True)
     (place / run_folder.CONFIG).write_text(json.dumps(values))

@@ -78,7 +78,7 @@ def content(trials: list[FrozenTrial]) -> list[tuple[Any, ...]]:
     ],
 )
 def test_order_width_and_restarts_change_nothing(tmp_path: Path, changes: dict[str, Any]) -> None:
-    made, one = raced(tmp_path / "one", **changes)
+    _, one = raced(tmp_path / "one", **changes)
     assert any(is_further(trial) for trial in one)
     assert content(raced(tmp_path / "four", 4, -1, **changes)[1]) == content(one)
     assert content(raced(tmp_path / "killed", 3, sessions=2, **changes)[1]) == content(one)
@@ -139,13 +139,13 @@ def test_further_seeds_are_never_stopped_and_stop_nobody(tmp_path: Path) -> None
     first = queue.trials()[int(queue.trials()[-1].user_attrs["of"])]
     assert known[-1].values == space().values(first.params)
     # However bad the further seed is, the sampler sees one trial of that configuration, with the mean.
-    queue.finish(known[-1].number, Ending("completed", ROUNDS, None, {r: (-50.0,) for r in range(1, ROUNDS + 1)}))
+    queue.finish(known[-1].number, Ending("completed", ROUNDS, None, dict.fromkeys(range(1, ROUNDS + 1), (-50.0,))))
     shown = [trial for trial in queue._shown(queue.trials()) if trial is not None]
     same = [trial for trial in shown if trial.params == first.params]
     assert len(shown) == len(known) - 1 and [t.values for t in same] == [[(first.values[0] - 50.0) / 2]]
     best = max(t.intermediate_values[3] for t in queue.trials() if 3 in t.intermediate_values)
     following = queue._rule(0, queue.trials())
-    assert not following.stops(3, {r: (best,) for r in (1, 2, 3)})
+    assert not following.stops(3, dict.fromkeys((1, 2, 3), (best,)))
     queue.close()
 
 
