@@ -435,3 +435,24 @@ def test_on_a_cluster_shares_are_taken_as_asked_for() -> None:
     assert (packed.concurrency, packed.cpus, packed.gpus, lag) == (4, 2.5, 0.0, 4) and not problems
     resources.pack(None, problems, trials=30, lag=4, looks_back=True, cpus=-1.0, concurrency=9)
     assert len(problems) == 1 and "cpus-per-trial must be a number above 0" in problems[0]
+
+
+@pytest.mark.parametrize(("given", "seeds", "budget"), [({}, 10, 6 * 4), ({"seeds": 3}, 3, 6 * 4 * 3)])
+def test_a_race_has_a_budget_of_seed_rounds(
+    asked: Callable[..., Request], given: dict[str, int], seeds: int, budget: int
+) -> None:
+    made = plan(asked(race=True, trials=6, rounds=4, seed=1, sampler="random", scheduler="none", **given))
+    e = made.experiment
+    assert (e.budget, e.seed_rounds, e.each, e.races) == (budget, budget, 1, True)
+    assert e.seeds == search_seeds(1, seeds) and e.first_seeds == e.seeds[:1]
+    assert e.looks_back and e.concurrency <= e.lag, "who gets a further seed depends on what earlier trials did"
+    assert f"up to {seeds} seeds" in made.notes[0]
+    usual = plan(asked(trials=6, rounds=4, seeds=3, sampler="random", scheduler="none")).experiment
+    assert (usual.budget, usual.seed_rounds, usual.each, usual.looks_back) == (0, 6 * 4 * 3, 3, False)
+
+
+def test_a_race_compares_one_metric(asked: Callable[..., Request]) -> None:
+    metrics = ("global_accuracy", "bytes_up")
+    assert problems(asked(race=True, metric=metrics)) == (
+        "A race compares one metric. Give one --metric, or leave --race out.",
+    )

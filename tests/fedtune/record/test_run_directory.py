@@ -153,6 +153,18 @@ def test_a_line_says_what_matters() -> None:
     assert "alpha" not in told.line(), "the configuration is told once"
 
 
+def test_a_race_is_told_by_its_rounds() -> None:
+    told = watch(trials=5, budget=45, rounds=9)
+    told.past(0, "COMPLETE", (0.5,), {}, 9)
+    told.past(1, "PRUNED", None, {}, 3)
+    told.started(2, {})
+    told.round(2, 4, (0.1,))
+    told.phase = ""
+    assert "12 of 45 seed-rounds: 1 done, 1 pruned, 0 failed, 1 running" in told.line()
+    told.finished(2, "PRUNED", None, None)
+    assert "16 of 45 seed-rounds: 1 done, 2 pruned" in told.line()
+
+
 @pytest.mark.parametrize(("metric", "best"), [("val_global_accuracy", 1), ("val_global_loss", 0)])
 def test_the_best_follows_the_metrics_direction(metric: str, best: int) -> None:
     told = watch(metric=(metric,))

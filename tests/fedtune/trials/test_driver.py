@@ -41,6 +41,26 @@ def test_a_longer_search_is_an_extended_one(conduct: Conduct, tmp_path: Path) ->
     assert frozen(tmp_path / "short") == frozen(tmp_path / "long")
 
 
+RACE = {"budget": 60, "seeds": (0, 1, 2, 3), "rounds": 5, "trials": 12}
+
+
+def test_a_race_is_the_same_whatever_runs_side_by_side(conduct: Conduct, tmp_path: Path) -> None:
+    conduct("alone", concurrency=1, **RACE)
+    result = conduct("together", concurrency=4, **RACE)
+    assert result.finished and frozen(tmp_path / "alone") == frozen(tmp_path / "together")
+    trials = StudyFile(tmp_path / "alone").study.trials
+    assert any("of" in trial.user_attrs for trial in trials)
+    assert 55 < sum(trial.user_attrs["rounds"] for trial in trials) <= 60
+
+
+@pytest.mark.slow
+def test_a_longer_race_is_an_extended_one(conduct: Conduct, tmp_path: Path) -> None:
+    conduct("long", **RACE)
+    conduct("short", **RACE | {"budget": 40, "trials": 8})
+    result = extend(tmp_path / "short", trials=4, quiet=True, simulate=Fake)
+    assert result.finished and frozen(tmp_path / "short") == frozen(tmp_path / "long")
+
+
 def test_a_finished_run_is_left_alone(conduct: Conduct, tmp_path: Path) -> None:
     conduct("run", trials=2, scheduler="none", rounds=2)
     before = frozen(tmp_path / "run")
