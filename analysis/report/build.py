@@ -55,7 +55,7 @@ def _run(page: Page, run: Run, name: str, prefix: str) -> None:
         f'<h1 id="{prefix}run"{"" if first else " class=run-title"}>{escape(run.method_title)}: '
         f"{escape(run.title)}</h1>"
         + f'<p class="lead">Run <code>{escape(name)}</code>'
-        + (f" · after {escape(source)}" if source else "")
+        + (f" · space: {escape(source)}" if source else "")
         + f" · {'final runs' if run.kind == 'run' else summary.searched(run, labels)}</p>",
         f"{prefix}run",
         "" if first else name,
