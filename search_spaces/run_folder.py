@@ -30,11 +30,14 @@ seconds per round, trials per hour, peak MiB of one trial's process and of its G
 
 User attributes of a study's trial: `stop_reason` (one of `STOP_REASONS`), `rounds` (rounds run), `seconds` (in rounds,
 over all sessions), `share` ([cores, GPUs] that it went on with after having run out of memory), `error` (one sentence,
-where stop_reason is error or diverged), `seed` (final runs and races: the trial's own), `of` (races: the first trial of
-the same configuration, of which this one is a further seed), `from` (where the values of a trial
-come from that was not proposed by the sampler: "the paper's values", "the prior", or the run and trial they were taken
-from) and `curve` (several objectives only, for which Optuna keeps no values per round: JSON {"<round>": [value per
-objective]}). Optuna states: COMPLETE, PRUNED (early-stopped), FAIL (error, diverged), RUNNING (live or to be resumed).
+where stop_reason is error or diverged), `audited` (the round after which a trial would have been stopped that went on
+for --audit), `grace` (searches with --grace auto: what was known of the grace when the trial was proposed, as {"round":
+the grace or null, "trials": how many it rests on, "correlations": [[round, rho, low, high]]}), `seed` (final runs and
+races: the trial's own), `of` (races: the first trial of the same configuration, of which this one is a further seed),
+`from` (where the values of a trial come from that was not proposed by the sampler: "the paper's values", "the prior",
+or the run and trial they were taken from) and `curve` (several objectives only, for which Optuna keeps no values per
+round: JSON {"<round>": [value per objective]}). Optuna states: COMPLETE, PRUNED (early-stopped), FAIL (error,
+diverged), RUNNING (live or to be resumed).
 
 The first `taken` trials of an experiment are results of earlier runs: they have a folder like any other trial, without
 checkpoint and log, and `taken` of `provenance.json` lists what they were computed with, as [{"run", "trials": numbers

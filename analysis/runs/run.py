@@ -21,6 +21,7 @@ from analysis.runs import race
 from analysis.runs.mappings import read_json, read_yaml
 from analysis.runs.rounds import at_best_of, by_seed, last_values, read_rounds, readout
 from analysis.runs.study import in_memory
+from analysis.stopping import AUDITED, Audit, Grace, audit, grace
 from search_spaces import run_folder
 from search_spaces.metrics import twin
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 #: Of `Run.trials`, before the searched parameters.
 COLUMNS = ["number", "state", "value", "values", "stop_reason", "rounds", "seconds", "error", "origin", "taken"]
-COLUMNS += ["start", "end"]
+COLUMNS += ["audited", "start", "end"]
 
 
 @dataclass(frozen=True)
@@ -148,8 +149,9 @@ class Run:
         """One row per trial, sorted by `number`.
 
         number, state (COMPLETE, PRUNED, FAIL, RUNNING, WAITING), value (first objective), values (tuple), stop_reason,
-        rounds, seconds, error, origin (see `origin`), taken (whether the result is an earlier run's), start, end
-        (datetimes), and each searched parameter under its key."""
+        rounds, seconds, error, origin (see `origin`), taken (whether the result is an earlier run's), audited (of an
+        audited trial, the round after which it would have been stopped; nan for others), start, end (datetimes), and
+        each searched parameter under its key."""
         rows = []
         for t in self.frozen:
             attributes = t.user_attrs
@@ -165,13 +167,14 @@ class Run:
                 "error": attributes.get("error") or "",
                 "origin": self.origin(t),
                 "taken": t.number < self.taken,
+                "audited": attributes.get(AUDITED),
                 "start": t.datetime_start,
                 "end": t.datetime_complete,
             }
             row |= t.params
             rows.append(row)
         frame = pd.DataFrame(rows, columns=None if rows else COLUMNS)
-        for name in ("rounds", "seconds"):
+        for name in ("rounds", "seconds", "audited"):
             frame[name] = pd.to_numeric(frame[name], errors="coerce")
         unfinished = frame["rounds"].isna()
         if unfinished.any() and not self.rounds.empty:
@@ -228,10 +231,26 @@ class Run:
         to their end."""
         if self.kind == "run" or len(self.metrics) != 1:
             return None
+        return standing(self.frozen, 1.0 if self.maximise else -1.0, self._by_seed)
+
+    @cached_property
+    def _by_seed(self) -> Mapping[int, Mapping[int, float]] | None:
+        """The last values of the objective by trial and seed, of a search whose trials have several seeds each."""
         seeds = self.experiment.get("seeds")
         several = isinstance(seeds, list) and len(seeds) > 1 and not self.raced
-        values = by_seed(self.rounds, self.metrics[0]) if several else None
-        return standing(self.frozen, 1.0 if self.maximise else -1.0, values)
+        return by_seed(self.rounds, self.metrics[0]) if several else None
+
+    @cached_property
+    def audit(self) -> Audit | None:
+        """What stopping trials cost, of a search that measures it (`--audit`)."""
+        if self.kind == "run" or len(self.metrics) != 1 or not self.experiment.get("audit"):
+            return None
+        return audit(self.frozen, 1.0 if self.maximise else -1.0, self._by_seed)
+
+    @cached_property
+    def grace(self) -> Grace | None:
+        """What is known of the grace, of a search that chooses it from its own trials (`--grace auto`)."""
+        return grace(self.frozen) if self.experiment.get("grace") == "auto" else None
 
     @cached_property
     def estimate(self) -> Estimate | None:
