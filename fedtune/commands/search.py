@@ -24,6 +24,8 @@ fedtune search fedavg --time 2h --set clients=20 --sampler nsga2 \\
 fedtune search dfrd --space alpha_lambda --warm-start runs/first --name second
 # Random trials near the paper's values:
 fedtune search dfrd --prior paper
+# Choose from the search's own trials when stopping may begin, and measure what it costs:
+fedtune search fedavg --rounds 12 --trials 60 --grace auto --audit 0.05
 # Data of your own (a folder with one sub-folder per class works too):
 fedtune search fedavg --dataset mydata.npz --trials 10
 """
@@ -113,11 +115,20 @@ def command(
         int, typer.Option(help="For asha: about one trial out of this many goes on at each rung.")
     ] = 3,
     grace: Annotated[
-        int | None,
+        str | None,
         typer.Option(
-            help="No trial is stopped before this round.  [default: 3, or a 27th of the rounds]", show_default=False
+            help="No trial is stopped before this round; auto chooses it from the search's own first trials.  "
+            "[default: 3, or a 27th of the rounds]",
+            show_default=False,
         ),
     ] = None,
+    audit: Annotated[
+        float,
+        typer.Option(
+            metavar="SHARE",
+            help="Let this share of the trials that would be stopped run to their end, to measure what stopping costs.",
+        ),
+    ] = 0.0,
     lag: Annotated[
         int | None,
         typer.Option(
@@ -202,6 +213,7 @@ def command(
             scheduler=scheduler,
             reduction_factor=reduction_factor,
             grace=grace,
+            audit=audit,
             lag=lag,
             set=tuple(set_ or ()),
             seed=seed,

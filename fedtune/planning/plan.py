@@ -15,10 +15,12 @@ from fedtune.planning.earlier_runs import opened
 from fedtune.planning.known import known
 from fedtune.planning.preflight import preflight
 from fedtune.planning.request import Request, Settings, settled
+from fedtune.planning.stopping import needs_stopping, stopping_notes
 from fedtune.record.experiment import MAX_SEED, MAX_SEEDS, Experiment, looks_back, search_seeds
 from fedtune.record.run_directory import absolute
 from fedtune.record.taken_trials import TakenTrial
 from fedtune.trials.early_stopping import SCHEDULERS, default_grace
+from fedtune.trials.grace import AUTO
 from fedtune.trials.racing import MOST
 from fedtune.trials.samplers import SAMPLERS
 from search_spaces.dimension import Dimension
@@ -56,7 +58,7 @@ class _Budget:
     scheduler: str
     trials: int
     rounds: int
-    grace: int
+    grace: int | Literal["auto"]
     seeds: tuple[int, ...]
     #: Seed-rounds of a race, 0 where the search is none.
     seed_rounds: int
@@ -80,9 +82,8 @@ def plan(request: Request) -> Plan:
     time = _options(request, problems)
     settings = settled(request, problems)
     space = settings.space
-    budget = _budget(request, settings, problems)
-    selection = _selection(request, settings, problems)
-    _combination(space.search, budget, selection, problems)
+    budget, selection = _budget(request, settings, problems), _selection(request, settings, problems)
+    _combination(request, space.search, budget, selection, problems)
     waits = budget.seed_rounds > 0 or looks_back(budget.sampler, budget.scheduler)
     packing, lag = placement(request, problems, trials=budget.trials, lag=request.lag, looks_back=waits)
     earlier = opened(request.warm_start, request.method, {d.key for _, d in space.dimensions()}, problems)
@@ -108,6 +109,7 @@ def plan(request: Request) -> Plan:
         scheduler=budget.scheduler,
         reduction_factor=request.reduction_factor,
         grace=budget.grace,
+        audit=float(request.audit),
         lag=lag,
         prior=budget.prior,
         budget=budget.seed_rounds,
@@ -121,8 +123,7 @@ def plan(request: Request) -> Plan:
     )
     space = dataclasses.replace(space, metric=selection.metric)
     start = known(experiment, space, checked.facts, earlier)
-    notes = (*_notes(request, experiment, space), *start.notes)
-    facts = {**checked.facts, **start.facts}
+    notes, facts = (*_notes(request, experiment, space), *start.notes), {**checked.facts, **start.facts}
     return Plan(folder, start.experiment, space, facts, notes, checked.values, request, start.taken)
 
 
@@ -132,7 +133,7 @@ def _options(request: Request, problems: list[str]) -> float | None:
     whole("seeds", request.seeds, 1, MAX_SEEDS, problems)
     whole("trials", request.trials, 1, 1_000_000, problems)
     whole("reduction-factor", request.reduction_factor, 2, 100, problems)
-    whole("grace", request.grace, 1, 100_000, problems)
+    checks.share("audit", request.audit, problems)
     checks.known("sampler", request.sampler, SAMPLERS, problems)
     checks.known("scheduler", request.scheduler, SCHEDULERS, problems)
     checks.known("choice of --select-on", request.select_on, ("validation", "test"), problems)
@@ -165,8 +166,8 @@ def _budget(request: Request, settings: Settings, problems: list[str]) -> _Budge
         problems.append(
             "rounds cannot be searched, as trials are compared after the same number of rounds. Fix it with --rounds."
         )
-    grace = request.grace if request.grace is not None else default_grace(rounds, max(2, request.reduction_factor))
-    if scheduler != "none" and grace >= rounds and grace > 1:
+    grace = checks.grace_of(request.grace, problems) or default_grace(rounds, max(2, request.reduction_factor))
+    if grace != AUTO and scheduler != "none" and grace >= rounds and grace > 1:
         problems.append(sentence("grace", f"below the {rounds} rounds of a trial", grace, "--grace"))
     trials = request.trials or (space.cells() if sampler == "grid" else int(profile.get("trials", TRIALS)))
     if sampler == "grid" and trials > space.cells():
@@ -239,8 +240,11 @@ def _recorded(names: Sequence[str], select_on: str) -> tuple[str, ...]:
     )
 
 
-def _combination(search: Mapping[str, Dimension], budget: _Budget, selection: _Selection, problems: list[str]) -> None:
+def _combination(
+    request: Request, search: Mapping[str, Dimension], budget: _Budget, selection: _Selection, problems: list[str]
+) -> None:
     """Adds a problem for choices that each are possible and cannot be combined."""
+    needs_stopping(request, budget.scheduler, budget.rounds, len(selection.metric), problems)
     several = len(selection.metric) > 1
     if budget.seed_rounds and several:
         problems.append("A race compares one metric. Give one --metric, or leave --race out.")
@@ -291,6 +295,7 @@ def _notes(request: Request, experiment: Experiment, space: Space) -> tuple[str,
             else ""
         )
         notes = [f"Profile small: {at}.{how}"]
+    notes += stopping_notes(e)
     if request.pack == "auto" or request.address is not None:
         return tuple(notes)
     cores = resources.machine().cores

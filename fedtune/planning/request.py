@@ -37,7 +37,10 @@ class Request:
     sampler: str | None = None
     scheduler: str | None = None
     reduction_factor: int = 3
-    grace: int | None = None
+    #: In rounds, or `auto`.
+    grace: int | str | None = None
+    #: The share of the trials to be stopped that run to their end all the same.
+    audit: float = 0.0
     lag: int | None = None
     #: Run directories of earlier searches (`fedtune.planning.known`).
     warm_start: tuple[str, ...] = ()

@@ -47,7 +47,10 @@ class Experiment:
     sampler: str
     scheduler: str
     reduction_factor: int = 3
-    grace: int = 1
+    #: In rounds, or `auto`: from the search's own first trials (`fedtune.trials.grace`).
+    grace: int | Literal["auto"] = 1
+    #: The share of the trials to be stopped that run to their end all the same (`fedtune.trials.audit`).
+    audit: float = 0.0
     #: Trial n is decided by trials 0 … n - lag, so at most `lag` run at once (see `fedtune.trials.queue`).
     lag: int = 4
     #: Wall-clock budget in seconds.

@@ -25,10 +25,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from analysis.stopping import as_stopped
 from fedtune.record.study import StudyFile, quiet_optuna
-from fedtune.trials.early_stopping import History, Rule, rule
+from fedtune.trials.early_stopping import Rule
 from fedtune.trials.known_points import KnownPoints
 from fedtune.trials.samplers import make_sampler
+from fedtune.trials.stop_rules import StopRules
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value
 
@@ -67,6 +69,7 @@ class TrialQueue:
         self._study = StudyFile(folder) if study is None else study
         self._signs = [1.0 if METRICS[name].direction == "maximize" else -1.0 for name in experiment.metric]
         self._points = KnownPoints(experiment, space)
+        self._stopping = StopRules(experiment)
         self._trials: dict[int, FrozenTrial] = {t.number: t for t in self._study.trials()}
         self._reported = {number: set(trial.intermediate_values) for number, trial in self._trials.items()}
         #: Trials to go on with, oldest first, before anything new: left running by a driver that ended, or put back
@@ -110,7 +113,8 @@ class TrialQueue:
             if number not in self._trials:
                 return None
         values = self.space.values(self._trials[number].params)
-        return Proposal(number, values, self._rule(number, known), self._seeds(number), resumed, self._share(number))
+        rule = self._stopping.unless_drawn(number, self._rule(number, known))
+        return Proposal(number, values, rule, self._seeds(number), resumed, self._share(number))
 
     def next_share(self) -> tuple[float, float] | None:
         """The share that the next proposal will ask for, where it is not the usual one."""
@@ -121,27 +125,18 @@ class TrialQueue:
         return None if found is None else (float(found[0]), float(found[1]))
 
     def _known(self, number: int) -> list[FrozenTrial] | None:
-        """The trials that trial `number` may look at; None while one of them still runs."""
+        """The trials that trial `number` may look at, audited ones as if they had been stopped; None while one of them
+        still runs."""
         if not self.experiment.looks_back:
             return []
-        known = [self._trials[n] for n in range(self.experiment.seen(number))]
+        known = [as_stopped(self._trials[n]) for n in range(self.experiment.seen(number))]
         return known if all(trial.state.is_finished() for trial in known) else None
 
     def _seeds(self, number: int) -> tuple[int, ...]:
         return self.experiment.trial_seeds(number)
 
     def _rule(self, number: int, known: Sequence[FrozenTrial]) -> Rule:
-        e = self.experiment
-        histories = [self._history(trial) for trial in known] if e.scheduler != "none" else []
-        return rule(e.scheduler, histories, rounds=e.rounds, grace=e.grace, reduction=e.reduction_factor)
-
-    def _history(self, trial: FrozenTrial) -> History:
-        if "curve" in trial.user_attrs:
-            curve = {int(r): tuple(values) for r, values in json.loads(trial.user_attrs["curve"]).items()}
-        else:
-            curve = {r: (value,) for r, value in trial.intermediate_values.items()}
-        signed = {r: tuple(s * v for s, v in zip(self._signs, values, strict=True)) for r, values in curve.items()}
-        return History(int(trial.user_attrs.get("rounds", 0)), signed)
+        return self._stopping.rule(known)
 
     def _create(self, number: int, known: Sequence[FrozenTrial]) -> None:
         """Asks the sampler and writes the trial, running, in one transaction."""
@@ -183,7 +178,7 @@ class TrialQueue:
                 params=proposed.params,
                 distributions=proposed.distributions,
                 system_attrs={key: value for key, value in proposed.system_attrs.items() if key != "fixed_params"},
-                user_attrs=dict(user),
+                user_attrs={**user, **self._stopping.note(self._known(number) or [], self.trials())},
             )
         )
         self._remember(number)
@@ -267,6 +262,7 @@ class TrialQueue:
         if len(self._signs) > 1:
             attributes["curve"] = json.dumps({str(r): list(v) for r, v in ending.curve.items()})
         attributes |= {f"metric:{name}": value for name, value in ending.means.items()}
+        attributes |= self._stopping.audited(number, ending)
         for key, value in attributes.items():
             self._study.set_attribute(number, key, value)
         if reason != "interrupted":

@@ -18,6 +18,9 @@ FILES = (
     "trainables/wire.py",
     "trainables/rng.py",
     "fedtune/trials/early_stopping.py",
+    "fedtune/trials/stop_rules.py",
+    "fedtune/trials/grace.py",
+    "fedtune/trials/audit.py",
     "fedtune/trials/queue.py",
     "fedtune/trials/samplers.py",
     "search_spaces/dimension.py",
@@ -36,6 +39,8 @@ TESTS = (
     "tests/trainables/simulation",
     "tests/contracts",
     "tests/fedtune/trials/test_early_stopping.py",
+    "tests/fedtune/trials/test_grace.py",
+    "tests/fedtune/trials/test_audit.py",
     "tests/fedtune/trials/test_queue.py",
     "tests/search_spaces",
 )

@@ -126,7 +126,23 @@ def test_the_small_profile_says_how_to_get_the_papers(asked: Callable[..., Reque
         ({"select_on": "train"}, "Unknown choice of --select-on"),
         ({"metric": ("accuracy",)}, "Unknown metric 'accuracy'"),
         ({"reduction_factor": 1}, "reduction-factor must be"),
-        ({"grace": 0}, "grace must be"),
+        ({"grace": 0}, "grace must be auto or a whole number in [1, 100000], got 0 (--grace)"),
+        ({"grace": "soon"}, "grace must be auto or a whole number in [1, 100000], got 'soon' (--grace)"),
+        ({"grace": 2.5}, "grace must be"),
+        ({"grace": True}, "grace must be"),
+        ({"grace": 100_001}, "grace must be"),
+        ({"grace": "auto", "scheduler": "none"}, "--grace auto needs a search that stops trials early"),
+        ({"grace": "auto", "sampler": "grid"}, "--grace auto needs a search that stops trials early"),
+        ({"grace": "auto", "metric": ("global_accuracy", "wlp")}, "--grace auto compares trials by one metric"),
+        ({"grace": "auto", "rounds": 1}, "--grace auto needs trials of at least 2 rounds"),
+        ({"audit": 1.5}, "audit must be a number in [0, 1], got 1.5 (--audit)"),
+        ({"audit": -0.1}, "audit must be"),
+        ({"audit": float("nan")}, "audit must be"),
+        ({"audit": True}, "audit must be"),
+        ({"audit": "half"}, "audit must be"),
+        ({"audit": 0.1, "scheduler": "none"}, "--audit needs a search that stops trials early"),
+        ({"audit": 0.1, "metric": ("global_accuracy", "wlp")}, "--audit compares trials by one metric"),
+        ({"audit": 0.1, "rounds": 1}, "--audit needs trials of at least 2 rounds"),
         ({"grace": 10, "rounds": 5}, "grace must be below the 5 rounds"),
         ({"concurrency": 0}, "concurrency must be"),
         ({"cpus_per_trial": 0.0}, "cpus-per-trial must be a number above 0"),
@@ -221,6 +237,20 @@ def test_the_papers_values_are_trial_0_where_they_lie_in_the_space(
         plan(asked(method="dfrd", space="alpha_lambda", sampler="grid", set=("clients=3", "partition=iid"))),
     ):
         assert elsewhere.experiment.first == () and not any("paper's values" in note for note in elsewhere.notes)
+
+
+@pytest.mark.parametrize(("grace", "kept"), [(None, 3), (4, 4), ("4", 4), ("auto", "auto")])
+def test_the_grace_is_a_number_or_auto(asked: Callable[..., Request], grace: Any, kept: Any) -> None:
+    made = plan(asked(grace=grace, rounds=12))
+    assert made.experiment.grace == kept
+    assert any("chosen from the search's own trials" in note for note in made.notes) is (kept == "auto")
+
+
+def test_the_audit_is_a_share(asked: Callable[..., Request]) -> None:
+    made = plan(asked(audit=0.05, rounds=12))
+    assert made.experiment.audit == 0.05
+    assert any("a random share of 0.05 runs to its end" in note for note in made.notes)
+    assert not any("random share" in note for note in plan(asked(rounds=12)).notes)
 
 
 @pytest.mark.parametrize(
