@@ -11,6 +11,7 @@ from analysis.report import sections, summary
 from analysis.report.best import best
 from analysis.report.comparison import side_by_side
 from analysis.report.page import Page, escape, write
+from analysis.report.stopping import stopping
 from analysis.report.trials import trials_html, trials_table
 from analysis.runs import Paths, Run, load_all, names
 from search_spaces import run_folder
@@ -64,6 +65,7 @@ def _run(page: Page, run: Run, name: str, prefix: str) -> None:
         page.add(f'<p class="notice">{escape(text)}</p>')
     page.add(summary.facts(run, labels))
     best(page, run, labels, prefix)
+    stopping(page, run, labels, prefix)
     skipped = sections.figure_cards(page, run, labels, prefix)
     sections.published(page, run, prefix)
     page.tables[f"{prefix}trials"] = trials_table(run)

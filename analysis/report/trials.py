@@ -16,8 +16,9 @@ from search_spaces.metrics import twin
 
 
 def trials(run: Run) -> Table:
-    """Every trial as a row: number, outcome, rounds, seconds, searched parameters, the metrics shown in figures, and
-    where its values come from, if any trial's do not come from the sampler."""
+    """Every trial as a row: number, outcome, rounds, seconds, searched parameters, the metrics shown in figures, where
+    its values come from, if any trial's do not come from the sampler, and after which round it would have been stopped,
+    if any trial was audited."""
     last = run.finals
     wanted = [
         m for m in dict.fromkeys([*run.metrics, *(twin(m) for m in run.metrics), "local_accuracy"]) if m in last.columns
@@ -32,6 +33,7 @@ def trials(run: Run) -> Table:
             "outcome": style.OUTCOMES[style.outcome(t["state"], t["stop_reason"])][2],
             "rounds": t["rounds"],
             "seconds": t["seconds"],
+            "audit": "" if pd.isna(t["audited"]) else f"would have stopped after round {t['audited']:.0f}",
             "origin": f"result of {t['origin']}" if t["taken"] else t["origin"] or further.get(t["number"], ""),
             "seed": seeds.get(t["number"]),
         }
@@ -46,6 +48,8 @@ def trials(run: Run) -> Table:
     columns += [Column("rounds", "rounds"), Column("seconds", "seconds", lambda v: number(v, 3))]
     if any(row["origin"] for row in rows):
         columns.append(Column("origin", "comes from", right=False))
+    if any(row["audit"] for row in rows):
+        columns.append(Column("audit", "audit", right=False))
     return Table(columns, rows, f"Trials of {run.name}")
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from analysis.estimate import Estimate
 from analysis.runs import Run, load
+from analysis.stopping import Audit, Grace
 from fedtune.console import progress
 from fedtune.machine import resources
 from fedtune.planning.checks import seconds_of
@@ -71,6 +72,10 @@ class Result:
     seconds: float = 0.0
     #: How many of the trials were not run: their results are those of earlier runs.
     taken: int = 0
+    #: What stopping trials cost, of a search with --audit.
+    audit: Audit | None = None
+    #: What is known of the grace, of a search with --grace auto.
+    grace: Grace | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for --json."""
@@ -214,7 +219,8 @@ def result_of(folder: Path, outcome: driver.Outcome, seconds: float = 0.0) -> Re
     run = load(folder)
     counts = dict(Counter(trial.state.name for trial in run.frozen))  # plain, as `asdict` cannot copy a Counter
     best = None if run.best is None else Best.of(run, run.best)
-    return Result(folder, counts, best, outcome.finished, outcome.interrupted, outcome.out_of_time, seconds, run.taken)
+    ended = outcome.finished, outcome.interrupted, outcome.out_of_time
+    return Result(folder, counts, best, *ended, seconds, run.taken, run.audit, run.grace)
 
 
 def _complete(folder: Path, experiment: Experiment) -> tuple[Experiment, Space]:

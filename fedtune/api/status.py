@@ -54,6 +54,8 @@ def status(run: str | Path) -> dict[str, Any]:
         if best is None
         else {"trial": best.number, "values": dict(best.values), "params": dict(best.params)}
         | {"estimate": None if best.estimate is None else dataclasses.asdict(best.estimate)},
+        "audit": None if found.audit is None else dataclasses.asdict(found.audit),
+        "grace": None if found.grace is None else dataclasses.asdict(found.grace),
         "errors": [
             {"trial": t.number, "error": t.user_attrs.get("error", "")} for t in trials if t.state.name == "FAIL"
         ],

@@ -12,6 +12,7 @@ import yaml
 
 from analysis.estimate import Estimate as Estimated
 from analysis.estimate import sentences
+from analysis.stopping import Audit, Correlation, Grace, audit_sentences, grace_sentences
 from fedtune.api.run import Final, report
 from fedtune.api.search import Result
 from fedtune.console import tables
@@ -58,7 +59,8 @@ def result(found: Result, as_json: bool) -> None:
                 + "."
             )
             _estimated(best.estimate)
-        elif found.finished:
+        _stopped(found.audit, found.grace)
+        if found.best is None and found.finished:
             tables.say(
                 f"No trial ran to its end, so there is no best one. `fedtune status {folder}` says why each failed."
             )
@@ -77,6 +79,12 @@ def _estimated(found: Estimated | None) -> None:
     if found is not None:
         for line in sentences(found, lambda value: f"{value:.4f}"):
             tables.say(f"  {line}")
+
+
+def _stopped(audit: Audit | None, grace: Grace | None) -> None:
+    """What a search says of its early stopping."""
+    for line in (*(grace_sentences(grace) if grace else ()), *(audit_sentences(audit, _number) if audit else ())):
+        tables.say(line)
 
 
 def _leave(found: Result) -> None:
@@ -236,5 +244,10 @@ def status(found: dict[str, Any], as_json: bool) -> None:
         values = ", ".join(f"{name} {value:.4f}" for name, value in found["best"]["values"].items())
         tables.say(f"Best: trial {found['best']['trial']}, {values}, {_params(found['best']['params'])}")
         _estimated(found["best"]["estimate"] and Estimated(**found["best"]["estimate"]))
+    grace = found["grace"]
+    _stopped(
+        found["audit"] and Audit(**found["audit"]),
+        grace and Grace(grace["round"], grace["trials"], tuple(Correlation(**c) for c in grace["correlations"])),
+    )
     if found["state"] == "resumable":
         tables.say(f"Go on with: fedtune resume {folder}")
