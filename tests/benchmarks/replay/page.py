@@ -23,6 +23,7 @@ over those seeds, in points, a mean. **Coverage** is how often the 90 % interval
 | `random-k`, `grid-k` | configurations at random or from the grid, each to its end over k seeds; the highest mean wins |
 | `fedtune-k` | `fedtune search --seeds k` as it stands: TPE and asynchronous successive halving, the winner by estimate; its own code without Ray |
 | `fedtune-race` | `fedtune search --race`: the same, with up to ten seeds for configurations that are worth it |
+| `fedtune-1-grace` | `fedtune-1` with `--grace auto`: the first trials run to their end, and the first rung is chosen from them |
 | `optuna-…` | Optuna's TPE or Gaussian process, with its median, successive-halving or Hyperband pruner; one seed |
 | `ray-tune-optuna` | Ray Tune's OptunaSearch and its ASHA; one seed |
 | `syne-tune-…` | Syne Tune's ASHA with its random, KDE, BORE or conformal quantile regression searcher; one seed |

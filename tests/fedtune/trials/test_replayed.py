@@ -40,19 +40,32 @@ class Faked:
 
 
 def facts(trial: Any) -> list[Any]:
-    return [trial.number, trial.state.name, trial.values, trial.params, trial.intermediate_values]
+    noted = [trial.user_attrs.get(name) for name in ("audited", "grace")]
+    return [trial.number, trial.state.name, trial.values, trial.params, trial.intermediate_values, *noted]
 
 
-@pytest.mark.parametrize("sampler", ["tpe", pytest.param("gp", marks=pytest.mark.slow)])
-def test_a_replayed_search_is_the_one_that_ray_runs(conduct: Callable[..., Result], sampler: str) -> None:
-    ran = conduct("ran", sampler=sampler, trials=16, seeds=(0, 1), concurrency=2)
+STOPPING = {"grace": "auto", "audit": 0.5, "trials": 24, "seed": 2}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"sampler": "tpe"},
+        pytest.param({"sampler": "gp"}, marks=pytest.mark.slow),
+        pytest.param({"sampler": "random", **STOPPING}, marks=pytest.mark.slow),
+    ],
+    ids=lambda changes: changes["sampler"],
+)
+def test_a_replayed_search_is_the_one_that_ray_runs(conduct: Callable[..., Result], changes: dict[str, Any]) -> None:
+    changes = {"trials": 16, "grace": 1, **changes}
+    ran = conduct("ran", seeds=(0, 1), concurrency=2, **changes)
     study = StudyFile(ran.folder)
     real = [facts(trial) for trial in study.trials()]
     study.close()
     episode = Faked()
     for slots in (1, 3):
-        setting = Setting(space(), ROUNDS, 2, 0, slots, episode.truth_curve)
-        replayed = Present(setting, each=2, sampler=sampler, trials=16, grace=1, first=())
+        setting = Setting(space(), ROUNDS, 2, changes.get("seed", 0), slots, episode.truth_curve)
+        replayed = Present(setting, each=2, first=(), **changes)
         simulation = Simulation(episode, replayed, slots=slots, budgets=[100 * ROUNDS])
         verdict = simulation.run()[0].verdict
         assert [facts(trial) for trial in replayed.queue.trials()] == real
@@ -62,3 +75,4 @@ def test_a_replayed_search_is_the_one_that_ray_runs(conduct: Callable[..., Resul
         assert verdict.values == ran.best.params
         assert (verdict.estimate, verdict.low, verdict.high) == pytest.approx((said.mean, said.low, said.high))
     assert {state for _, state, *_ in real} == {"COMPLETE", "PRUNED"}, "some were stopped early"
+    assert any(audited for *_, audited, _ in real) is any(grace for *_, grace in real) is ("audit" in changes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from fedtune.trials.grace import AUTO
 from tests.benchmarks.replay.peer import ENVIRONMENTS, Peer
 from tests.benchmarks.replay.searcher import Searcher, Setting
 from tests.benchmarks.replay.searchers import plain
@@ -31,6 +32,7 @@ SEARCHERS: dict[str, Factory] = {
     **{f"grid-{k}": partial(plain.Grid, each=k) for k in (1, 3, 5)},
     **{f"fedtune-{k}": partial(Present, each=k) for k in (1, 3)},
     "fedtune-race": Racing,
+    "fedtune-1-grace": partial(Present, each=1, grace=AUTO),
     **{f"optuna-tpe-{pruner}": partial(OptunaStudy, sampler=TPE, pruner=pruner) for pruner in PRUNERS},
     **{f"optuna-gp-{pruner}": partial(OptunaStudy, sampler=GP, pruner=pruner) for pruner in PRUNERS},
     "ray-tune-optuna": RayTune,
