@@ -19,6 +19,11 @@ class UserError(Exception):
         self.problems = problems
 
 
+class EnvironmentFault(UserError):
+    """Something around a trial is not as it was when the run began: its data, its machine, its libraries. No
+    configuration is to blame for it, so no trial is scored by it."""
+
+
 def sentence(what: str, must: str, got: object, where: str = "", fix: str = "") -> str:
     """The standard sentence: `alpha must be a number in [0, 2], got 7 (best.yaml, line 3). Lower it.`"""
     shown = got if isinstance(got, Shown) else repr(got)

@@ -5,8 +5,9 @@ checkpoint goes on from there. Its rows are written by `trainables.worker.rounds
 
 A trial never raises. A configuration that is impossible, raises or diverges ends with `done` and a `stop_reason`; the
 process stays alive for the next trial, and Ray's retries are left for processes that really died. Every stop rule is
-asked here, after the round it concerns; a full disk ends the trial as `interrupted`, to be resumed, and so does memory
-that does not suffice, to be continued with a larger share of the machine.
+asked here, after the round it concerns. What is no configuration's fault ends the trial as `interrupted`, to be
+resumed: a full disk, data that are gone or changed, other libraries; and so does memory that does not suffice, to be
+continued with a larger share of the machine.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ from typing import Any, Protocol
 import ray
 from ray import tune
 
-from search_spaces.errors import UserError
+from search_spaces.errors import EnvironmentFault, UserError
 from search_spaces.parameter import Value
 from trainables.simulation.replicates import Replicates
-from trainables.worker import process
+from trainables.worker import environment, process
+from trainables.worker.environment import Environment
 from trainables.worker.rounds_jsonl import Row
 from trainables.worker.trial_folder import TrialFolder
 from trainables.worker.trial_values import TrialValues, means
@@ -63,6 +65,8 @@ class Job:
     keep_models: bool = False
     #: Share of a GPU, or several GPUs, set aside for this trial; of a part its memory is enforced by torch.
     gpu_share: float = 0.0
+    #: What the trial is to find where it runs.
+    environment: Environment = Environment()
     #: What simulates; tests put a cheap stand-in here.
     simulate: Callable[..., Any] | None = None
 
@@ -141,10 +145,12 @@ class Trial(tune.Trainable):
         self._values = TrialValues(job.metrics, job.signs)
         self._seconds = 0.0
         with self._guarded():
+            job.environment.check_versions()
             self._folder = TrialFolder(Path(job.folder))
             process.set_threads(job.threads)
             simulate = Replicates if job.simulate is None else job.simulate
             self._simulation = simulate(job.method, job.values, job.seeds, device=self._device(), data_dir=job.data_dir)
+            job.environment.check_data(job.values.get("dataset"), self._simulation.partition())
             self._resume(self._folder)
 
     def _device(self) -> str:
@@ -224,10 +230,12 @@ class Trial(tune.Trainable):
         with contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
             try:
                 yield
+            except EnvironmentFault as error:
+                self._reason, self._error = "interrupted", " ".join(error.problems)
             except UserError as error:
                 self._reason, self._error = "error", " ".join(error.problems)
             except OSError as error:
-                self._reason, self._error = "interrupted", f"{self._job.folder}: {error.strerror or error}"
+                self._reason, self._error = "interrupted", environment.disk(self._job.folder, error)
                 self._out_of_memory = error.errno == errno.ENOMEM
             except Exception as error:
                 self._reason, self._error = "error", f"{type(error).__name__}: {error}".splitlines()[0]

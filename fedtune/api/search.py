@@ -20,6 +20,7 @@ from fedtune.planning.checks import seconds_of
 from fedtune.planning.pack_auto import packed
 from fedtune.planning.plan import Plan, plan
 from fedtune.planning.request import Request
+from fedtune.planning.unchanged import check_unchanged
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import provenance
 from fedtune.record.run_directory import create, lock, write_document
@@ -130,6 +131,7 @@ def resume(
     cpus_per_trial: float | None = None,
     gpus_per_trial: float | None = None,
     address: str | None = None,
+    other_versions: bool = False,
     plain: bool = False,
     quiet: bool = False,
     simulate: Callable[..., Any] | None = None,
@@ -137,7 +139,10 @@ def resume(
     """Goes on with an interrupted run; every trial continues from its last checkpoint. A finished run is left as it is.
 
     A new time budget may be given, and another placement (concurrency, shares, address). What would change the run's
-    numbers cannot be changed."""
+    numbers cannot be changed, with one exception: `other_versions` accepts other versions of the libraries, of which
+    the run's record then tells.
+
+    Raises `UserError`, before anything is written, where the data set is gone or changed, or versions are others."""
     found = load(run)
     folder, experiment = found.path, Experiment.of(found)
     problems: list[str] = []
@@ -159,31 +164,47 @@ def resume(
     crowded = _crowded(placed, problems, asked=concurrency if cpus_per_trial is not None else None)
     if problems:
         raise UserError(*problems)
+    notes = (
+        []
+        if _ended(found, experiment)
+        else check_unchanged(found, *_complete(folder, placed), other_versions=other_versions)
+    )
     watch = progress.ProgressDisplay(placed, progress.style(plain, quiet))
-    if crowded:
-        watch.say(crowded)
+    for note in (crowded, *notes):
+        if note:
+            watch.say(note)
     with lock(folder):
         return _driven(folder, *_complete(folder, placed), watch, simulate)
+
+
+def _ended(run: Run, experiment: Experiment) -> bool:
+    """Whether nothing is left to be computed."""
+    return len(run.frozen) >= experiment.trials and all(trial.state.is_finished() for trial in run.frozen)
 
 
 def extend(
     run: str | Path,
     *,
     trials: int,
+    other_versions: bool = False,
     plain: bool = False,
     quiet: bool = False,
     simulate: Callable[..., Any] | None = None,
 ) -> Result:
     """Adds `trials` further trials to a search; the result equals that of a search which had asked for all of them at
-    once."""
-    folder = load(run).path
+    once. `other_versions` and what is raised: as for `resume`."""
+    found = load(run)
+    folder = found.path
     if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
         raise UserError(sentence("trials", "a whole number of at least 1", trials, "--trials"))
-    _longer(folder, trials)  # before the lock, so that a folder that is not a search gets no lock file
+    # Before the lock, so that a folder that is not a search, or that cannot go on, gets no lock file.
+    notes = check_unchanged(found, *_complete(folder, _longer(folder, trials)), other_versions=other_versions)
     with lock(folder):
         longer = _longer(folder, trials)  # read again: another extension may just have ended
         watch = progress.ProgressDisplay(longer, progress.style(plain, quiet))
         write_document(folder / run_folder.EXPERIMENT, longer.to_yaml())
+        for note in notes:
+            watch.say(note)
         watch.say(f"The search of {longer.trials - trials} trials gets {trials} more, which makes {longer.trials}.")
         return _driven(folder, *_complete(folder, longer), watch, simulate)
 

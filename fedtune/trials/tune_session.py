@@ -18,11 +18,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from fedtune.console.progress import ProgressDisplay
 from fedtune.machine import cluster, resources
 from fedtune.record.experiment import Experiment
+from fedtune.record.provenance import begun_with
 from fedtune.record.run_directory import write_document
 from fedtune.trials.queue import Proposal, TrialQueue
 from search_spaces import run_folder
@@ -64,6 +66,7 @@ class TuneSession:
         self._awaited: set[int] = set()
         self._deaths: Counter[int] = Counter()
         self._largest = (experiment.cpus_per_trial, experiment.gpus_per_trial)
+        self._environment = begun_with(folder)
 
     def fit(self) -> None:
         from ray import tune
@@ -169,6 +172,7 @@ class TuneSession:
             gpu_share=share[1],
             data_dir=e.data_dir,
             keep_models=e.kind == "run",
+            environment=self._environment,
             simulate=self.simulate,
         )
 
@@ -201,8 +205,8 @@ class TuneSession:
             self.queue.finish(number, self._given_up(number, ending, error) if ending.out_of_memory else ending)
             if ending.stop_reason == "interrupted" and not ending.out_of_memory:
                 raise UserError(
-                    f"{ending.error}. The run stopped and keeps what was written; free some space and go on with "
-                    f"`fedtune resume {self.folder}`."
+                    f"{ending.error} The search stopped and keeps what was written; no trial was scored by this. Then "
+                    f"go on with `fedtune resume {quote(str(self.folder))}`."
                 )
         trial = self.queue.trials()[number]
         self.watch.finished(number, trial.state.name, trial.values, trial.user_attrs.get("error"))
@@ -255,7 +259,7 @@ class TuneSession:
         return cannot_write(
             self.folder,
             why,
-            f"What was written is kept; free some space and go on with `fedtune resume {self.folder}`.",
+            f"What was written is kept; free some space and go on with `fedtune resume {quote(str(self.folder))}`.",
         )
 
     def _mark_interrupted(self) -> None:
