@@ -32,7 +32,7 @@ from search_spaces.parameter import Value
 from trainables.simulation.replicates import Replicates
 from trainables.worker import environment, process
 from trainables.worker.environment import Environment
-from trainables.worker.rounds_jsonl import Row
+from trainables.worker.rounds_jsonl import Damaged, Row
 from trainables.worker.trial_folder import TrialFolder
 from trainables.worker.trial_values import TrialValues, means
 
@@ -99,7 +99,7 @@ def resources(config: Mapping[str, Any]) -> tune.PlacementGroupFactory:
 
 class Trial(tune.Trainable):
     """`config["job"]` is a `Job`. A result holds `number`, `round`, `values` (of the job's metrics, or None in a round
-    without evaluation) and, with `done`, also `ending`."""
+    without evaluation), a `note` where there is something to tell and, with `done`, also `ending`."""
 
     _simulation: Any = None
     _folder: TrialFolder | None = None
@@ -141,6 +141,7 @@ class Trial(tune.Trainable):
         self._reason: str | None = None
         self._error: str | None = None
         self._out_of_memory = False
+        self._note: str | None = None
         self._completed = 0
         self._values = TrialValues(job.metrics, job.signs)
         self._seconds = 0.0
@@ -148,10 +149,20 @@ class Trial(tune.Trainable):
             job.environment.check_versions()
             self._folder = TrialFolder(Path(job.folder))
             process.set_threads(job.threads)
-            simulate = Replicates if job.simulate is None else job.simulate
-            self._simulation = simulate(job.method, job.values, job.seeds, device=self._device(), data_dir=job.data_dir)
+            self._simulation = self._made(job)
             job.environment.check_data(job.values.get("dataset"), self._simulation.partition())
-            self._resume(self._folder)
+            try:
+                rows = self._folder.resume(self._simulation, job.seeds)
+            except Damaged as why:
+                self._note = f"Trial {job.number} starts again from round 0, as {why}."
+                self._folder.start_over(why)
+                self._simulation = self._made(job)
+                rows = self._folder.resume(self._simulation, job.seeds)
+            self._take_up(rows)
+
+    def _made(self, job: Job) -> Any:
+        simulate = Replicates if job.simulate is None else job.simulate
+        return simulate(job.method, job.values, job.seeds, device=self._device(), data_dir=job.data_dir)
 
     def _device(self) -> str:
         # Ray leaves every GPU visible to a trial that was granted none, so what torch sees must not decide.
@@ -160,10 +171,10 @@ class Trial(tune.Trainable):
         process.use_gpu(self._job.gpu_share)
         return "cuda"
 
-    def _resume(self, folder: TrialFolder) -> None:
-        """Goes on from the folder's checkpoint, or starts it."""
+    def _take_up(self, rows: Sequence[Row]) -> None:
+        """Goes on from the rows of earlier sessions."""
         last: list[Row] = []
-        for _, of_round in itertools.groupby(folder.resume(self._simulation), key=lambda row: row["round"]):
+        for _, of_round in itertools.groupby(rows, key=lambda row: row["round"]):
             last = list(of_round)
             self._values.add(last)
             self._seconds += sum(row.get("seconds") or 0.0 for row in last)
@@ -216,6 +227,8 @@ class Trial(tune.Trainable):
             "values": curve.get(self._completed),
             "done": self._reason is not None,
         }
+        if self._note is not None:
+            result["note"], self._note = self._note, None
         if self._reason is not None:
             last = means(self._values.rows)
             result["ending"] = Ending(

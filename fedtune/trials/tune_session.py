@@ -181,6 +181,7 @@ class TuneSession:
         if number is None or "round" not in result:
             return
         self._awaited.discard(number)
+        self._tell(result)
         with self._keeping_failures():
             self.queue.report(number, result["round"], result.get("values"))
         self.watch.round(number, result["round"], result.get("values"))
@@ -191,6 +192,7 @@ class TuneSession:
             return
         from trainables.tune import Ending
 
+        self._tell(result or {})
         ending = (result or {}).get("ending")
         if error:
             self._deaths[number] += 1
@@ -210,6 +212,11 @@ class TuneSession:
                 )
         trial = self.queue.trials()[number]
         self.watch.finished(number, trial.state.name, trial.values, trial.user_attrs.get("error"))
+
+    def _tell(self, result: Mapping[str, Any]) -> None:
+        """Prints what a trial has to say, such as that it starts again because its files are damaged."""
+        if result.get("note"):
+            self.watch.say(result["note"])
 
     def _put_back(self, number: int, ending: Any, died: bool) -> bool:
         """Lets a trial that ran out of memory go on later with more of it, if there is more; one whose process died,

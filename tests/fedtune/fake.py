@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -88,6 +89,15 @@ class Gone(Fake):
         if self.round == self.rounds:
             Path(self.values["data"]).unlink()
         return rows
+
+
+class Full(Fake):
+    """Its disk is full from round 3 on while the file values["flag"] is there."""
+
+    def step(self) -> list[dict[str, Any]]:
+        if self.round == 2 and Path(self.values["flag"]).exists():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().step()
 
 
 class Hungry(Fake):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -53,5 +54,9 @@ def save(path: Path, tree: Any) -> None:
 
 
 def load(path: Path, device: torch.device | str = "cpu") -> Any:
-    """Reads a checkpoint without running any code in it."""
+    """Reads a checkpoint without running any code in it. Raises `ValueError`, or an error of zipfile or torch, where
+    the file is not as it was written."""
+    with zipfile.ZipFile(path) as archive:  # torch does not look at the checksums that it writes
+        if (broken := archive.testzip()) is not None:
+            raise ValueError(f"{broken} in {path} is damaged")
     return torch.load(path, map_location=device, weights_only=True)

@@ -20,7 +20,7 @@ from search_spaces.run_folder import CHECKPOINT, LOG, PARTITION, ROUNDS
 from trainables.wire import Params
 from trainables.worker import rounds_jsonl
 from trainables.worker.process import is_out_of_memory
-from trainables.worker.rounds_jsonl import Row
+from trainables.worker.rounds_jsonl import Damaged, Row
 from trainables.zoo import Card, save_model
 
 #: Share of the running time that writing checkpoints may take; rounds much faster than a checkpoint are not all saved.
@@ -57,21 +57,49 @@ class TrialFolder:
         """Lets go of the folder."""
         self.log.close()
 
-    def resume(self, simulation: Resumable) -> list[Row]:
+    def resume(self, simulation: Resumable, seeds: Sequence[int]) -> list[Row]:
         """Puts `simulation` where the folder's checkpoint stands, if there is one, and returns the rows of the rounds
-        up to it."""
+        up to it.
+
+        Raises `Damaged` where the folder does not hold what was written to it. Then `simulation` is of no more use."""
         for left in self.path.glob(".*"):  # what a killed process was writing
             left.unlink()
         checkpoint = self.path / CHECKPOINT
         rows: list[Row] = []
         if checkpoint.exists():
-            simulation.load(checkpoint)
-            rows = [row for row in rounds_jsonl.read_rows(self.path / ROUNDS) if row["round"] <= simulation.round]
+            self._check_partition(simulation)
+            _load(simulation, checkpoint)
+            rows = rounds_jsonl.first_rows(self.path / ROUNDS, simulation.round, seeds)
+        elif self._has_second_round(seeds):
+            raise Damaged("its checkpoint is missing")
         # Rounds after the checkpoint are run again, to the same numbers. If their rows stayed, they would be there
         # twice.
         rounds_jsonl.rewrite(self.path / ROUNDS, rows)
         files.replace(self.path / PARTITION, json.dumps(simulation.partition()))
         return rows
+
+    def start_over(self, why: Damaged) -> None:
+        """Removes what was computed, and notes the reason in the log. The same rounds give the same numbers again."""
+        self.log.write(f"{why} (the trial starts again from round 0)\n")
+        for name in (CHECKPOINT, ROUNDS):
+            (self.path / name).unlink(missing_ok=True)
+
+    def _has_second_round(self, seeds: Sequence[int]) -> bool:
+        """Whether more rounds were run than the first, after which there is always a checkpoint."""
+        try:
+            return (self.path / ROUNDS).read_bytes().count(b"\n") > len(seeds)
+        except FileNotFoundError:
+            return False
+
+    def _check_partition(self, simulation: Resumable) -> None:
+        """Raises `Damaged` where the rounds so far were run on another partition. (A partition that cannot be read is
+        written again.)"""
+        try:
+            before = json.loads((self.path / PARTITION).read_text(encoding="utf-8"))["hash"]
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return
+        if before != simulation.partition()["hash"]:
+            raise Damaged("its rounds were run on another partition")
 
     def append(self, rows: Sequence[Row]) -> None:
         """Adds a round's rows to `rounds.jsonl`."""
@@ -96,6 +124,18 @@ class TrialFolder:
         path = self.path / f"model-{seed}.safetensors"
         with _disk(path):
             save_model(path, params, card)
+
+
+def _load(simulation: Resumable, checkpoint: Path) -> None:
+    """Loads a checkpoint. Raises `Damaged` where it is not one that was written for this simulation."""
+    try:
+        simulation.load(checkpoint)
+    except OSError:
+        raise
+    except Exception as error:  # zipfile, pickle and torch each have their own ways of refusing a broken file
+        if is_out_of_memory(error):
+            raise
+        raise Damaged("its checkpoint is damaged") from error
 
 
 @contextlib.contextmanager

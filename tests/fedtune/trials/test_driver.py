@@ -16,7 +16,7 @@ from fedtune.record.study import StudyFile
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from tests.fedtune.conftest import experiment, frozen, space
-from tests.fedtune.fake import Fake, Gone
+from tests.fedtune.fake import Fake, Full, Gone
 
 Conduct = Callable[..., Result]
 
@@ -219,4 +219,21 @@ def test_data_that_are_gone_end_the_search_and_score_no_trial(conduct: Conduct, 
     assert [trial.state.name for trial in StudyFile(folder).study.trials] == ["COMPLETE", "RUNNING"]
     data.touch()
     assert resume(folder, quiet=True, simulate=Fake).counts == {"COMPLETE": 3}
+    assert frozen(folder) == frozen(tmp_path / "calm")
+
+
+def test_a_damaged_trial_starts_again_with_a_note(
+    conduct: Conduct, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rest = {"trials": 2, "scheduler": "none", "sampler": "random", "rounds": 4, "concurrency": 1}
+    conduct("calm", **rest)
+    flag = tmp_path / "flag"
+    flag.touch()
+    with pytest.raises(UserError, match="No space left on device"):
+        conduct("run", simulate=Full, values={"flag": str(flag)}, **rest)
+    folder = tmp_path / "run"
+    (folder / run_folder.trial_folder(0) / run_folder.CHECKPOINT).write_text("[2, ")
+    flag.unlink()
+    assert resume(folder, plain=True, simulate=Fake).counts == {"COMPLETE": 2}
+    assert "Trial 0 starts again from round 0, as its checkpoint is damaged." in capsys.readouterr().err
     assert frozen(folder) == frozen(tmp_path / "calm")
