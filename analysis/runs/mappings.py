@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from search_spaces.errors import UserError, sentence
+from search_spaces.files import read_text
 
 
 def read_yaml(path: Path, missing: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -27,8 +28,8 @@ def _mapping(
 ) -> dict[str, Any]:
     """A file's mapping. A file that may be absent may be half-copied too: both give `missing`."""
     try:
-        content = parse(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, failure) as error:
+        content = parse(read_text(path))
+    except (OSError, UnicodeDecodeError, RecursionError, failure) as error:
         if missing is not None:
             return missing
         raise UserError(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from search_spaces import run_folder
+from search_spaces import files, run_folder
 
 #: Fields of a line of rounds.jsonl that hold one entry per client; not part of the tidy table.
 LISTS = ("client_accuracy", "local_accuracies")
@@ -24,7 +24,7 @@ def read_rounds(folder: Path, numbers: Sequence[int]) -> pd.DataFrame:
     rows: dict[tuple[int, int, int], dict[str, Any]] = {}
     for number in numbers:
         try:
-            raw = (folder / run_folder.trial_folder(number) / run_folder.ROUNDS).read_bytes()
+            raw = files.read_bytes(folder / run_folder.trial_folder(number) / run_folder.ROUNDS)
         except OSError:
             continue
         for line in raw[: raw.rfind(b"\n") + 1].splitlines():

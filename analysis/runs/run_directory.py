@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from analysis.runs.mappings import read_json, read_yaml
+from analysis.runs.plain import check_plain
 from analysis.runs.run import Run
 from analysis.runs.study import read_study
 from search_spaces import run_folder
@@ -21,13 +22,15 @@ Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 def load(path: str | os.PathLike[str]) -> Run:
-    """The run at `path`. Raises `UserError` where that is no run directory or one of a later version."""
+    """The run at `path`. Raises `UserError` where that is no run directory, one of a later version, or one that holds a
+    symbolic link."""
     folder = Path(path).expanduser()
     if folder.is_file() and folder.name in (run_folder.EXPERIMENT, run_folder.STUDY, run_folder.SPACE):
         folder = folder.parent
     what = f"The run {str(path)!r}"
     if not folder.is_dir():
         raise UserError(f"There is no run {str(path)!r}: that is not a directory. {_beside(folder)}")
+    check_plain(folder)
     missing = [name for name in (run_folder.EXPERIMENT, run_folder.STUDY) if not (folder / name).is_file()]
     if missing:
         inner = sorted(p.parent.name for p in folder.glob(f"*/{run_folder.EXPERIMENT}"))

@@ -33,7 +33,7 @@ from fedtune.record.run_directory import write_document
 from search_spaces import documents, run_folder
 from search_spaces.documents import Document, Node
 from search_spaces.errors import Shown, UserError, sentence, unknown
-from search_spaces.files import cannot_write
+from search_spaces.files import cannot_write, read_text
 from search_spaces.parameter import Parameter, Value, canonical, convert_all
 
 VERSION = 1
@@ -111,8 +111,8 @@ def _describe(run: Run, best: Best) -> dict[str, Any]:
     partition: Any = {}
     try:
         for number in sorted(run.federations(best.number)):
-            recorded = run.path / run_folder.trial_folder(number) / run_folder.PARTITION
-            partition |= json.loads(recorded.read_text(encoding="utf-8"))["hash"]
+            recorded = read_text(run.path / run_folder.trial_folder(number) / run_folder.PARTITION)
+            partition |= json.loads(recorded)["hash"]
     except (OSError, ValueError, KeyError, TypeError):
         partition = origin.get("partition")
     return {

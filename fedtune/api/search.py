@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import statistics
 import time
 from collections import Counter
@@ -14,6 +13,7 @@ from typing import Any
 
 from analysis.estimate import Estimate
 from analysis.runs import Run, load
+from analysis.runs.mappings import read_json
 from fedtune.console import progress
 from fedtune.machine import resources
 from fedtune.planning.checks import seconds_of
@@ -138,8 +138,9 @@ def resume(
 ) -> Result:
     """Goes on with an interrupted run; every trial continues from its last checkpoint. A finished run is left as it is.
 
-    A new time budget may be given, and another placement (concurrency, shares, address). What would change the run's
-    numbers cannot be changed, with one exception: `other_versions` accepts other versions of the libraries, of which
+    A new time budget may be given, and another placement (concurrency, shares). It runs on this machine, or on the Ray
+    cluster at `address`; the address that the run was begun with is not taken from its record. What would change the
+    run's numbers cannot be changed, with one exception: `other_versions` accepts other versions of libraries, of which
     the run's record then tells.
 
     Raises `UserError`, before anything is written, where the data set is gone or changed, or versions are others."""
@@ -151,9 +152,9 @@ def resume(
         "concurrency": concurrency,
         "cpus_per_trial": cpus_per_trial,
         "gpus_per_trial": gpus_per_trial,
-        "address": address,
     }
-    placed = dataclasses.replace(experiment, **{key: value for key, value in asked.items() if value is not None})
+    given = {key: value for key, value in asked.items() if value is not None}
+    placed = dataclasses.replace(experiment, **given, address=address)
     if bool(placed.gpus_per_trial) != bool(experiment.gpus_per_trial):
         had = "on a GPU" if experiment.gpus_per_trial else "without a GPU"
         problems.append(
@@ -170,11 +171,22 @@ def resume(
         else check_unchanged(found, *_complete(folder, placed), other_versions=other_versions)
     )
     watch = progress.ProgressDisplay(placed, progress.style(plain, quiet))
-    for note in (crowded, *notes):
+    for note in (crowded, _left_cluster(experiment, address), *notes):
         if note:
             watch.say(note)
     with lock(folder):
         return _driven(folder, *_complete(folder, placed), watch, simulate)
+
+
+def _left_cluster(begun: Experiment, address: str | None) -> str | None:
+    """What is said where a run was begun on a cluster and goes on without. A recorded address is not joined: whoever
+    wrote the run directory would choose to whom this user's code and data are sent."""
+    if begun.address is None or address is not None:
+        return None
+    return (
+        f"This run was begun on the Ray cluster at {begun.address!r} and goes on on this machine. Give --address "
+        f"to join a cluster."
+    )
 
 
 def _ended(run: Run, experiment: Experiment) -> bool:
@@ -186,31 +198,36 @@ def extend(
     run: str | Path,
     *,
     trials: int,
+    address: str | None = None,
     other_versions: bool = False,
     plain: bool = False,
     quiet: bool = False,
     simulate: Callable[..., Any] | None = None,
 ) -> Result:
     """Adds `trials` further trials to a search; the result equals that of a search which had asked for all of them at
-    once. `other_versions` and what is raised: as for `resume`."""
+    once. `address`, `other_versions` and what is raised: as for `resume`."""
     found = load(run)
     folder = found.path
     if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
         raise UserError(sentence("trials", "a whole number of at least 1", trials, "--trials"))
     # Before the lock, so that a folder that is not a search, or that cannot go on, gets no lock file.
-    notes = check_unchanged(found, *_complete(folder, _longer(folder, trials)), other_versions=other_versions)
+    asked = _longer(folder, trials, address)
+    notes = check_unchanged(found, *_complete(folder, asked), other_versions=other_versions)
     with lock(folder):
-        longer = _longer(folder, trials)  # read again: another extension may just have ended
+        longer = _longer(folder, trials, address)  # read again: another extension may just have ended
         watch = progress.ProgressDisplay(longer, progress.style(plain, quiet))
-        write_document(folder / run_folder.EXPERIMENT, longer.to_yaml())
-        for note in notes:
-            watch.say(note)
+        begun = Experiment.read(folder)
+        write_document(folder / run_folder.EXPERIMENT, dataclasses.replace(longer, address=begun.address).to_yaml())
+        for note in (_left_cluster(begun, address), *notes):
+            if note:
+                watch.say(note)
         watch.say(f"The search of {longer.trials - trials} trials gets {trials} more, which makes {longer.trials}.")
         return _driven(folder, *_complete(folder, longer), watch, simulate)
 
 
-def _longer(folder: Path, trials: int) -> Experiment:
-    """The experiment of `folder` with `trials` more. Raises `UserError` where it cannot have them."""
+def _longer(folder: Path, trials: int, address: str | None) -> Experiment:
+    """The experiment of `folder` with `trials` more, to be run at `address`. Raises `UserError` where it cannot have
+    them."""
     experiment = Experiment.read(folder)
     if experiment.kind == "run":
         raise UserError(f"{folder} is a final run; only a search can be extended. Train more seeds with `fedtune run`.")
@@ -221,7 +238,7 @@ def _longer(folder: Path, trials: int) -> Experiment:
         )
     each = experiment.budget // max(1, experiment.to_run)
     longer = dataclasses.replace(
-        experiment, trials=experiment.trials + trials, budget=experiment.budget + each * trials
+        experiment, trials=experiment.trials + trials, budget=experiment.budget + each * trials, address=address
     )
     problems: list[str] = []
     _check_placement(longer, problems)
@@ -243,7 +260,7 @@ def _complete(folder: Path, experiment: Experiment) -> tuple[Experiment, Space]:
     recorded only the values that are not declared defaults.)"""
     from trainables import registry
 
-    space = Space.from_json(json.loads((folder / run_folder.SPACE).read_text(encoding="utf-8")))
+    space = Space.from_json(read_json(folder / run_folder.SPACE))
     declared = registry.declared(experiment.method)
     missing = {
         key: parameter.default

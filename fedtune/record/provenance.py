@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis import machines
 from fedtune.record.run_directory import write_document
-from search_spaces import run_folder
+from search_spaces import files, run_folder
 
 if TYPE_CHECKING:
     from trainables.worker.environment import Environment
@@ -95,7 +95,7 @@ def went_on(folder: Path) -> str | None:
     versions; the provenance then names this one too."""
     path = folder / run_folder.PROVENANCE
     try:
-        begun = json.loads(path.read_text(encoding="utf-8"))
+        begun = json.loads(files.read_text(path))
     except (OSError, ValueError):
         return None
     if not isinstance(begun, dict):
@@ -116,7 +116,7 @@ def begun_with(folder: Path) -> Environment:
     from trainables.worker.environment import COMPUTE, Environment
 
     try:
-        recorded = json.loads((folder / run_folder.PROVENANCE).read_text(encoding="utf-8"))
+        recorded = json.loads(files.read_text(folder / run_folder.PROVENANCE))
     except (OSError, ValueError, RecursionError):
         recorded = {}
     dataset = recorded.get("dataset") if isinstance(recorded, dict) else None

@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 import socket
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -58,9 +57,10 @@ def create(
     temporary: Path | None = None
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        made = folder.with_name(files.temporary_name(folder.name))
+        made.mkdir()
+        temporary = made
         (temporary / run_folder.TRIALS).mkdir()
-        temporary.chmod(0o755)
         write_document(temporary / run_folder.EXPERIMENT, experiment)
         write_document(temporary / run_folder.SPACE, space)
         write_document(temporary / run_folder.PROVENANCE, provenance)
@@ -87,11 +87,20 @@ def exists(folder: Path) -> UserError:
     )
 
 
+def trial_folder(folder: Path, number: int) -> Path:
+    """The folder of a trial of the run in `folder`, made where there is none. Raises `OSError` where that is not
+    possible, or it is a symbolic link."""
+    made = folder / run_folder.trial_folder(number)
+    made.mkdir(exist_ok=True)
+    files.check_folder(made)
+    return made
+
+
 @contextmanager
 def lock(folder: Path) -> Iterator[None]:
     """Held by the one process that drives the run; the system releases it when that process ends, however it ends."""
     try:
-        file = (folder / run_folder.LOCK).open("a+")
+        file = os.fdopen(files.open_plain(folder / run_folder.LOCK, os.O_RDWR | os.O_CREAT | os.O_APPEND), "a+")
     except OSError as error:
         raise files.cannot_write(folder / run_folder.LOCK, error, ELSEWHERE) from error
     with file:
@@ -102,6 +111,8 @@ def lock(folder: Path) -> Iterator[None]:
                 f"{folder} is being driven by another process{f' ({owner})' if owner else ''}. "
                 f"Watch it with `fedtune status {folder}`, or end that process first."
             )
+        if os.fstat(file.fileno()).st_nlink > 1:
+            raise UserError(f"{folder / run_folder.LOCK} has a second name elsewhere, so it is not emptied. Delete it.")
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}")
         file.flush()
@@ -121,10 +132,11 @@ def _locked(file: IO[str]) -> bool:
 
 def is_driven(folder: Path) -> bool:
     """Whether some process holds the run's lock."""
-    path = folder / run_folder.LOCK
-    if not path.exists():
+    try:
+        file = os.fdopen(files.open_plain(folder / run_folder.LOCK))
+    except FileNotFoundError:
         return False
-    with path.open() as file:
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:

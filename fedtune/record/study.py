@@ -6,6 +6,7 @@ This is also the only file that knows how Optuna stores a study. `StudyFile` kee
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +32,8 @@ def create_study(folder: Path, name: str, directions: Sequence[Direction]) -> No
 
     try:
         with quiet_optuna():
+            # An empty file is an empty database. One that SQLite makes would not have the mode that the umask gives.
+            os.close(files.open_plain(folder / run_folder.STUDY, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
             storage = _storage(folder / run_folder.STUDY)
             optuna.create_study(study_name=name, storage=storage, directions=list(directions))
             storage.engine.dispose()

@@ -25,7 +25,7 @@ from fedtune.console.progress import ProgressDisplay
 from fedtune.machine import cluster, resources
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import begun_with
-from fedtune.record.run_directory import write_document
+from fedtune.record.run_directory import trial_folder, write_document
 from fedtune.trials.queue import Proposal, TrialQueue
 from search_spaces import run_folder
 from search_spaces.errors import UserError
@@ -152,8 +152,7 @@ class TuneSession:
 
         e, number, share = self.experiment, proposal.number, self._share(proposal.share)
         complete = {**e.values, **proposal.values}
-        folder = self.folder / run_folder.trial_folder(number)
-        folder.mkdir(exist_ok=True)
+        folder = trial_folder(self.folder, number)
         write_document(folder / run_folder.CONFIG, complete)
         self._shares[number] = share
         if share != self._share(None):

@@ -8,6 +8,7 @@ import importlib.metadata
 import json
 import math
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -307,7 +308,9 @@ def test_rows_and_checkpoint_are_on_the_disk_before_the_swap(tmp_path: Path, mon
     monkeypatch.setattr(files, "sync", lambda path: (events.append(f"sync {path.name}"), true_sync(path)))
     monkeypatch.setattr(os, "replace", lambda a, b: (events.append(f"swap {Path(b).name}"), true_replace(a, b)))
     run(Trial({"job": job(tmp_path / "t", rounds=1)}))
-    assert events[-3:] == ["sync rounds.jsonl", f"sync .checkpoint.{os.getpid()}", "swap checkpoint"]
+    synced, saved, swapped = events[-3:]
+    assert (synced, swapped) == ("sync rounds.jsonl", "swap checkpoint")
+    assert re.fullmatch(r"sync \.checkpoint\.[0-9a-f]{16}\.tmp", saved)
 
 
 def test_a_trial_has_the_threads_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ Row = dict[str, Any]
 
 def append(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Adds the rows of a round at the end."""
-    with path.open("a", encoding="utf-8") as file:
+    with os.fdopen(files.open_plain(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "a", encoding="utf-8") as file:
         file.write("".join(map(_line, rows)))
 
 
@@ -30,7 +31,7 @@ def read_rows(path: Path) -> list[Row]:
     """The complete lines in order; a last line that was not written to its end is left out. No file has no rows."""
     if not path.exists():
         return []
-    return [json.loads(text) for text in path.read_text(encoding="utf-8").split("\n")[:-1]]
+    return [json.loads(text) for text in files.read_text(path).split("\n")[:-1]]
 
 
 class Damaged(Exception):
@@ -42,7 +43,7 @@ def first_rows(path: Path, rounds: int, seeds: Sequence[int]) -> list[Row]:
 
     Raises `Damaged` where one of them is missing, stands elsewhere or is no row of measurements."""
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")[:-1]
+        lines = files.read_text(path).split("\n")[:-1]
     except FileNotFoundError:
         lines = []
     except UnicodeDecodeError as error:

@@ -10,13 +10,14 @@ import contextlib
 import fcntl
 import io
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from search_spaces import files
-from search_spaces.run_folder import CHECKPOINT, LOG, PARTITION, ROUNDS
+from search_spaces.run_folder import CHECKPOINT, CONFIG, LOG, PARTITION, ROUNDS
 from trainables.wire import Params
 from trainables.worker import rounds_jsonl
 from trainables.worker.process import is_out_of_memory
@@ -27,6 +28,8 @@ from trainables.zoo import Card, save_model
 CHECKPOINT_SHARE = 0.05
 #: How long a trial waits for the process of a killed driver to let go of its folder, in seconds.
 LOCK_SECONDS = 60.0
+#: How names of files begin that are written in whole, beside their place first.
+_WRITTEN = (CHECKPOINT, CONFIG, PARTITION, ROUNDS, "model-")
 
 
 class Resumable(Protocol):
@@ -45,10 +48,11 @@ class Resumable(Protocol):
 class TrialFolder:
     """The folder at `path`, made where there is none, and held until `close`.
 
-    Raises `OSError` where it cannot be made or another process goes on writing to it."""
+    Raises `OSError` where it cannot be made, another process goes on writing to it, or it is a symbolic link."""
 
     def __init__(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
+        files.check_folder(path)
         self.path = path
         self.log = _locked(path / LOG)
         self._saved_at, self._save_cost = time.monotonic(), 0.0
@@ -62,8 +66,9 @@ class TrialFolder:
         up to it.
 
         Raises `Damaged` where the folder does not hold what was written to it. Then `simulation` is of no more use."""
-        for left in self.path.glob(".*"):  # what a killed process was writing
-            left.unlink()
+        for left in self.path.glob(".*"):
+            if left.name.lstrip(".").startswith(_WRITTEN):  # a killed process was writing it
+                left.unlink()
         checkpoint = self.path / CHECKPOINT
         rows: list[Row] = []
         if checkpoint.exists():
@@ -87,7 +92,7 @@ class TrialFolder:
     def _has_second_round(self, seeds: Sequence[int]) -> bool:
         """Whether more rounds were run than the first, after which there is always a checkpoint."""
         try:
-            return (self.path / ROUNDS).read_bytes().count(b"\n") > len(seeds)
+            return files.read_bytes(self.path / ROUNDS).count(b"\n") > len(seeds)
         except FileNotFoundError:
             return False
 
@@ -95,7 +100,7 @@ class TrialFolder:
         """Raises `Damaged` where the rounds so far were run on another partition. (A partition that cannot be read is
         written again.)"""
         try:
-            before = json.loads((self.path / PARTITION).read_text(encoding="utf-8"))["hash"]
+            before = json.loads(files.read_text(self.path / PARTITION))["hash"]
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return
         if before != simulation.partition()["hash"]:
@@ -153,7 +158,8 @@ def _disk(path: Path) -> Iterator[None]:
 
 def _locked(path: Path) -> io.TextIOBase:
     """The trial's log, held against a worker of a killed driver that may still be finishing its round."""
-    file = path.open("a", encoding="utf-8", buffering=1)
+    descriptor = files.open_plain(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    file = os.fdopen(descriptor, "a", encoding="utf-8", buffering=1)
     deadline = time.monotonic() + LOCK_SECONDS
     while True:
         try:
