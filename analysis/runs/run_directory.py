@@ -18,7 +18,7 @@ from search_spaces import run_folder
 from search_spaces.errors import UserError, sentence
 
 #: One run directory or several.
-Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str] | Run]
 
 
 def load(path: str | os.PathLike[str]) -> Run:
@@ -75,7 +75,7 @@ def _beside(folder: Path) -> str:
 
 
 def load_all(paths: Paths) -> list[Run]:
-    """One or several runs, opened. Raises one `UserError` with the problems of all."""
+    """One or several runs, opened where they are not yet. Raises one `UserError` with the problems of all."""
     listed = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     if not listed:
         raise UserError("A run must be given, got none. Give the folder a search wrote.")
@@ -83,7 +83,7 @@ def load_all(paths: Paths) -> list[Run]:
     problems: list[str] = []
     for path in listed:
         try:
-            runs.append(load(path))
+            runs.append(path if isinstance(path, Run) else load(path))
         except UserError as error:
             problems.extend(error.problems)
     if problems:
