@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -156,7 +157,7 @@ def compare(
         problems.append(unknown("readout", readout, ("last", "best"), "--readout"))
     labelled = names(runs)
     problems += [
-        f"The run {n!r} has no completed trial to compare. Let it finish (`fedtune resume {r.path}`)."
+        f"The run {n!r} has no completed trial to compare. Let it finish (`fedtune resume {shlex.quote(str(r.path))}`)."
         for n, r in zip(labelled, runs, strict=True)
         if r.best is None
     ]

@@ -20,6 +20,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from analysis.estimate import Estimate
@@ -88,7 +89,7 @@ def _number(run: Run, trial: int | None) -> int:
         if run.best is None:
             raise UserError(
                 f"{run.path} has no trial that ran to its end yet, so there is no best one. Look with `fedtune "
-                f"status {run.path}`."
+                f"status {quote(str(run.path))}`."
             )
         return run.best
     if not 0 <= trial < len(trials):

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import IO, Any
 
 import yaml
@@ -27,6 +28,13 @@ from search_spaces import files, run_folder
 from search_spaces.errors import UserError
 
 
+class _WrittenOut(yaml.SafeDumper):
+    """Writes a value out wherever it stands; readers refuse aliases."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
 def write_document(path: Path, data: Mapping[str, Any]) -> None:
     """Makes `data`, in the order given, the content of the file: indented JSON where its name ends in .json, else YAML.
 
@@ -35,7 +43,7 @@ def write_document(path: Path, data: Mapping[str, Any]) -> None:
     if path.suffix == ".json":
         text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
     else:
-        text = yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True, width=120)
+        text = yaml.dump(dict(data), Dumper=_WrittenOut, sort_keys=False, allow_unicode=True, width=120)
     try:
         files.replace(path, text, durable=True)
     except OSError as error:
@@ -82,8 +90,9 @@ def create(
 def exists(folder: Path) -> UserError:
     """The sentence for a run name that is taken."""
     return UserError(
-        f"A run named {folder.name!r} exists already ({folder}). Continue it with `fedtune resume {folder}`, "
-        f"lengthen it with `fedtune extend {folder} --trials N`, or choose another --name."
+        f"A run named {folder.name!r} exists already ({folder}). Continue it with "
+        f"`fedtune resume {quote(str(folder))}`, lengthen it with "
+        f"`fedtune extend {quote(str(folder))} --trials N`, or choose another --name."
     )
 
 
@@ -109,7 +118,7 @@ def lock(folder: Path) -> Iterator[None]:
             owner = file.read().strip()
             raise UserError(
                 f"{folder} is being driven by another process{f' ({owner})' if owner else ''}. "
-                f"Watch it with `fedtune status {folder}`, or end that process first."
+                f"Watch it with `fedtune status {quote(str(folder))}`, or end that process first."
             )
         if os.fstat(file.fileno()).st_nlink > 1:
             raise UserError(f"{folder / run_folder.LOCK} has a second name elsewhere, so it is not emptied. Delete it.")
