@@ -21,7 +21,7 @@ class _Plain(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
-            mark = self.peek_event().start_mark
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
             raise yaml.YAMLError(f"an alias in line {mark.line + 1}, which no file of a run has")
         self.depth = getattr(self, "depth", 0) + 1
         if self.depth > DEEPEST:

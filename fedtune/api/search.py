@@ -15,9 +15,9 @@ from analysis.estimate import Estimate
 from analysis.runs import Run, load
 from analysis.runs.mappings import read_json
 from fedtune.console import progress
-from fedtune.machine import resources
 from fedtune.planning.checks import seconds_of
 from fedtune.planning.pack_auto import packed
+from fedtune.planning.placed import check_placement, crowded, left_cluster
 from fedtune.planning.plan import Plan, plan
 from fedtune.planning.request import Request
 from fedtune.planning.unchanged import check_unchanged
@@ -26,7 +26,7 @@ from fedtune.record.provenance import provenance
 from fedtune.record.run_directory import create, lock, write_document
 from fedtune.trials import driver
 from search_spaces import run_folder
-from search_spaces.errors import Shown, UserError, sentence
+from search_spaces.errors import UserError, sentence
 from search_spaces.parameter import Value
 from search_spaces.space import Space
 
@@ -161,8 +161,8 @@ def resume(
             f"{folder} was begun {had}, and on other hardware its numbers would change. Leave out "
             f"--gpus-per-trial, or begin a new run."
         )
-    _check_placement(placed, problems)
-    crowded = _crowded(placed, problems, asked=concurrency if cpus_per_trial is not None else None)
+    check_placement(placed, problems)
+    told = crowded(placed, problems, asked=concurrency if cpus_per_trial is not None else None)
     if problems:
         raise UserError(*problems)
     notes = (
@@ -171,22 +171,11 @@ def resume(
         else check_unchanged(found, *_complete(folder, placed), other_versions=other_versions)
     )
     watch = progress.ProgressDisplay(placed, progress.style(plain, quiet))
-    for note in (crowded, _left_cluster(experiment, address), *notes):
+    for note in (told, left_cluster(experiment, address), *notes):
         if note:
             watch.say(note)
     with lock(folder):
         return _driven(folder, *_complete(folder, placed), watch, simulate)
-
-
-def _left_cluster(begun: Experiment, address: str | None) -> str | None:
-    """What is said where a run was begun on a cluster and goes on without. A recorded address is not joined: whoever
-    wrote the run directory would choose to whom this user's code and data are sent."""
-    if begun.address is None or address is not None:
-        return None
-    return (
-        f"This run was begun on the Ray cluster at {begun.address!r} and goes on on this machine. Give --address "
-        f"to join a cluster."
-    )
 
 
 def _ended(run: Run, experiment: Experiment) -> bool:
@@ -218,7 +207,7 @@ def extend(
         watch = progress.ProgressDisplay(longer, progress.style(plain, quiet))
         begun = Experiment.read(folder)
         write_document(folder / run_folder.EXPERIMENT, dataclasses.replace(longer, address=begun.address).to_yaml())
-        for note in (_left_cluster(begun, address), *notes):
+        for note in (left_cluster(begun, address), *notes):
             if note:
                 watch.say(note)
         watch.say(f"The search of {longer.trials - trials} trials gets {trials} more, which makes {longer.trials}.")
@@ -241,7 +230,7 @@ def _longer(folder: Path, trials: int, address: str | None) -> Experiment:
         experiment, trials=experiment.trials + trials, budget=experiment.budget + each * trials, address=address
     )
     problems: list[str] = []
-    _check_placement(longer, problems)
+    check_placement(longer, problems)
     if problems:
         raise UserError(*problems)
     return longer
@@ -286,51 +275,3 @@ def _driven(
             # Before Ray took over the signal: nothing was under way.
             outcome = driver.Outcome(finished=False, interrupted=True)
     return result_of(folder, outcome, time.monotonic() - started)
-
-
-def _crowded(placed: Experiment, problems: list[str], asked: int | None) -> str | None:
-    """A warning where the trials of a resumed run will have more threads than there are cores. Where the user `asked`
-    for so many trials at the same time, it is a problem instead."""
-    if placed.address is not None:
-        return None
-    cores, threads = resources.cores(), placed.threads
-    crowded = resources.crowding(placed.concurrency, threads, cores)
-    if crowded and asked is not None:
-        why = f"as each trial of this run has {threads} thread{'s' * (threads > 1)} and there are {cores} cores"
-        problems.append(sentence("concurrency", f"at most {max(1, cores // threads)}, {why}", asked, "--concurrency"))
-    return crowded
-
-
-def _check_placement(experiment: Experiment, problems: list[str]) -> None:
-    """Adds a problem for everything that was possible where the run began and is not possible on this machine."""
-    if experiment.concurrency < 1 or experiment.looks_back and experiment.concurrency > experiment.lag:
-        problems.append(
-            sentence(
-                "concurrency",
-                f"a whole number in [1, {experiment.lag}], as {experiment.lag} is the lag of the run",
-                experiment.concurrency,
-                "--concurrency",
-            )
-        )
-    if experiment.address is None:
-        here = resources.machine()
-        if experiment.gpus_per_trial > here.gpus:
-            problems.append(
-                sentence(
-                    "gpus-per-trial",
-                    f"at most {here.gpus}, the number of GPUs of this machine",
-                    Shown(f"{experiment.gpus_per_trial:g}"),
-                    "",
-                    "Give --gpus-per-trial 0 to go on without.",
-                )
-            )
-        if not 0 < experiment.cpus_per_trial <= here.cores:
-            problems.append(
-                sentence(
-                    "cpus-per-trial",
-                    f"above 0 and at most {here.cores}, the number of cores of this machine",
-                    Shown(f"{experiment.cpus_per_trial:g}"),
-                    "",
-                    "Give --cpus-per-trial.",
-                )
-            )
