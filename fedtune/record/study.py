@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -39,6 +39,14 @@ def create_study(folder: Path, name: str, directions: Sequence[Direction]) -> No
             storage.engine.dispose()
     except (SQLAlchemyError, optuna.exceptions.StorageInternalError) as error:
         raise files.cannot_write(folder.parent, _first_line(error), ELSEWHERE) from error
+
+
+def copy_study(path: Path, copy: Path) -> None:
+    """Writes the study in `path`, as it is now, to `copy`, also while a driver writes to it."""
+    import sqlite3
+
+    with closing(sqlite3.connect(path, timeout=60)) as study, closing(sqlite3.connect(copy)) as target:
+        study.backup(target)
 
 
 class StudyFile:
