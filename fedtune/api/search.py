@@ -25,6 +25,7 @@ from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import provenance
 from fedtune.record.run_directory import create, lock, write_document
 from fedtune.trials import driver
+from fedtune.trials.racing import is_over
 from search_spaces import run_folder
 from search_spaces.errors import UserError, sentence
 from search_spaces.parameter import Value
@@ -167,7 +168,7 @@ def resume(
         raise UserError(*problems)
     notes = (
         []
-        if _ended(found, experiment)
+        if is_over(found.frozen, experiment)
         else check_unchanged(found, *_complete(folder, placed), other_versions=other_versions)
     )
     watch = progress.ProgressDisplay(placed, progress.style(plain, quiet))
@@ -176,11 +177,6 @@ def resume(
             watch.say(note)
     with lock(folder):
         return _driven(folder, *_complete(folder, placed), watch, simulate)
-
-
-def _ended(run: Run, experiment: Experiment) -> bool:
-    """Whether nothing is left to be computed."""
-    return len(run.frozen) >= experiment.trials and all(trial.state.is_finished() for trial in run.frozen)
 
 
 def extend(

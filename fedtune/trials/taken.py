@@ -28,7 +28,7 @@ def settle(queue: TrialQueue, folder: Path, experiment: Experiment) -> None:
         values = TrialValues(experiment.metric, experiment.signs)
         path = folder / run_folder.trial_folder(number) / run_folder.ROUNDS
         try:
-            rows = rounds_jsonl.first_rows(path, experiment.rounds, experiment.seeds)
+            rows = rounds_jsonl.first_rows(path, experiment.rounds, experiment.first_seeds)
         except rounds_jsonl.Damaged as error:
             raise UserError(
                 f"Trial {number} cannot be taken from an earlier run, as {error} ({path}). Begin a new run."
