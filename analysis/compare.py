@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ from analysis.differences import Values, differences
 from analysis.differences import table as differences_table
 from analysis.entries import Entry, results_table, tests_table
 from analysis.labels import Labels
-from analysis.runs import Run, load_all, names
+from analysis.runs import Paths, Run, load_all, names
 from analysis.stats import holm, paired, summarise
 from analysis.tables import Column, Table
 from search_spaces.errors import UserError, unknown
@@ -141,9 +141,7 @@ class Comparison:
         )
 
 
-def compare(
-    paths: Sequence[str | os.PathLike[str]], *, metrics: Sequence[str] = (), readout: str = "last"
-) -> Comparison:
+def compare(paths: Paths, *, metrics: Sequence[str] = (), readout: str = "last") -> Comparison:
     """Two or more runs side by side. A search takes part with its best trial (by what it selected on), a `kind: run`
     directory with all its trials, each a seed.
 
@@ -156,7 +154,7 @@ def compare(
         problems.append(unknown("readout", readout, ("last", "best"), "--readout"))
     labelled = names(runs)
     problems += [
-        f"The run {n!r} has no completed trial to compare. Let it finish (`fedtune resume {r.path}`)."
+        f"The run {n!r} has no completed trial to compare. Let it finish (`fedtune resume {shlex.quote(str(r.path))}`)."
         for n, r in zip(labelled, runs, strict=True)
         if r.best is None
     ]

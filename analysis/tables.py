@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from analysis.labels import number
+from search_spaces.errors import visible
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -76,16 +77,16 @@ class Table:
         from rich.text import Text
 
         table = RichTable(
-            title=Text(self.title) if self.title else None,
+            title=Text(visible(self.title)) if self.title else None,
             title_justify="left",
             title_style="bold",
             box=SIMPLE_HEAD,
             pad_edge=False,
         )
         for column in self.columns:
-            table.add_column(Text(column.title), justify="right" if column.right else "left", overflow="fold")
+            table.add_column(Text(visible(column.title)), justify="right" if column.right else "left", overflow="fold")
         for cells in self.cells():
-            table.add_row(*(Text(c) for c in cells))
+            table.add_row(*(Text(visible(c)) for c in cells))
         return table
 
     def csv(self) -> str:
@@ -93,7 +94,7 @@ class Table:
         formula gets an apostrophe in front."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow([column.key for column in self.columns])
+        writer.writerow([_plain(column.key) for column in self.columns])
         writer.writerows([[_plain(row.get(column.key)) for column in self.columns] for row in self.rows])
         return out.getvalue()
 
@@ -108,7 +109,7 @@ class Table:
         ]
         lines += [" & ".join(latex(cell) for cell in cells) + r" \\" for cells in self.cells()]
         lines += [r"\bottomrule", r"\end{tabular}"]
-        head = [f"% {line}" for text in (self.title, *self.notes) if text for line in text.splitlines()]
+        head = [f"% {visible(line)}" for text in (self.title, *self.notes) if text for line in text.splitlines()]
         return "\n".join([*head, "% needs \\usepackage{booktabs}", *lines]) + "\n"
 
     def json(self) -> list[dict[str, Any]]:
@@ -118,7 +119,7 @@ class Table:
 
 def latex(text: str) -> str:
     """`text` with LaTeX's special characters and our Greek letters spelled out."""
-    return "".join(_LATEX.get(character, character) for character in text)
+    return "".join(_LATEX.get(character, character) for character in visible(text))
 
 
 def finite(value: Any) -> Any:
@@ -131,6 +132,7 @@ def finite(value: Any) -> Any:
 
 def _plain(value: Any) -> Any:
     value = finite(value)
-    if isinstance(value, str) and value[:1] in "=+@\t\r" and value:
+    value = visible(value) if isinstance(value, str) else value
+    if isinstance(value, str) and value.lstrip(" \n")[:1] in tuple("=+-@\t\r"):
         return f"'{value}"
     return "" if value is None else value

@@ -104,13 +104,13 @@ def main() -> None:
     if hidden is not None:
         print(hidden, file=sys.stderr)
         sys.exit(2)
-    from search_spaces.errors import UserError
+    from search_spaces.errors import UserError, visible
 
     try:
         app()
     except UserError as error:
         for problem in error.problems:
-            print(problem, file=sys.stderr)
+            print(visible(problem), file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)

@@ -149,7 +149,7 @@ def _scalar(tree: yaml.Node, name: str, problems: list[str]) -> Any:
     constructor = yaml.constructor.SafeConstructor()
     try:
         return constructor.construct_object(tree)
-    except (yaml.YAMLError, ValueError):
+    except (yaml.YAMLError, ValueError, AttributeError, KeyError):  # PyYAML's own ways of refusing a tag's text
         problems.append(
             f"{name}, line {tree.start_mark.line + 1}: {tree.value!r} with the tag {tree.tag!r} is not plain YAML."
         )

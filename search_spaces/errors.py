@@ -7,8 +7,19 @@ every other exception is a bug of ours and keeps its traceback.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+
+#: Characters that a terminal obeys instead of showing them, that turn the direction of writing, or that are no text:
+#: all control characters but tab and new line, marks of direction, halves of surrogate pairs.
+_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def visible(text: str) -> str:
+    """`text` as it may be printed: what a terminal would obey is written out, an escape as `\\u001b`. Names and texts
+    from files that somebody else made can then neither hide nor forge what stands on the screen."""
+    return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 class UserError(Exception):
@@ -17,6 +28,11 @@ class UserError(Exception):
     def __init__(self, *problems: str) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
+
+
+class EnvironmentFault(UserError):
+    """Something around a trial is not as it was when the run began: its data, its machine, its libraries. No
+    configuration is to blame for it, so no trial is scored by it."""
 
 
 def sentence(what: str, must: str, got: object, where: str = "", fix: str = "") -> str:

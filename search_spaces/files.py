@@ -1,15 +1,20 @@
-"""Whole files: also after a process was killed, a reader finds the old content or the new one, never a part of it.
+"""Whole files: also after a process was killed, a reader finds the old content or the new one, never a part of it. And
+plain files: what stands in a run directory is read and written only where it is a file itself, not a symbolic link.
 
     replace(path, "text")                        # or bytes
     with replacing(path) as temporary:           # where a library writes the file itself
         save_file(tensors, temporary)
+    read_text(path)                              # raises OSError for a link, a pipe or a device
 
 With `durable` the content is on the disk before it takes the old one's place, so a power cut leaves no part of it.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,11 +30,14 @@ def replace(path: Path, content: str | bytes, *, durable: bool = False) -> None:
 
 @contextmanager
 def replacing(path: Path, *, durable: bool = False) -> Iterator[Path]:
-    """A path beside `path` to write to; when the block ends, that file takes the place of `path`.
+    """A path beside `path` to write to; when the block ends, that file takes the place of `path`, with the mode that
+    the umask gives to new files. Where `path` is a symbolic link, the link is replaced and not followed.
 
-    Where the block raises, `path` stays as it was and the file beside it is removed. Its name begins with a dot, by
-    which a trial finds and removes what a killed process left."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    The file is there already and empty: its name cannot be guessed, and it is none that somebody else made. Where the
+    block raises, `path` stays as it was and the file beside it is removed. Its name begins with a dot, by which a trial
+    finds and removes what a killed process left."""
+    temporary = path.with_name(temporary_name(path.name))
+    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666))
     try:
         yield temporary
         if durable:
@@ -39,6 +47,44 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[Path]:
         with suppress(OSError):
             temporary.unlink()
         raise
+
+
+def temporary_name(name: str) -> str:
+    """The name of what will become `name`; it cannot be guessed."""
+    return f".{name}.{secrets.token_hex(8)}.tmp"
+
+
+def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
+    """A descriptor of the file `path`, made by the umask where `flags` say so. Raises `OSError` where it is a symbolic
+    link, or no file but a folder, a pipe (which would keep a reader waiting) or a device."""
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, "it is a symbolic link", str(path)) from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a plain file", str(path))
+    return descriptor
+
+
+def check_folder(folder: Path) -> None:
+    """Raises `OSError` where the folder of a trial, or the one it lies in, is a symbolic link."""
+    for place in (folder, folder.parent):
+        if place.is_symlink():
+            raise OSError(errno.ELOOP, f"{place} is a symbolic link", str(place))
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a plain file. Raises `OSError`."""
+    with os.fdopen(open_plain(path), "rb") as file:
+        return file.read()
+
+
+def read_text(path: Path) -> str:
+    """The content of a plain file of UTF-8 text. Raises `OSError` or `UnicodeDecodeError`."""
+    return read_bytes(path).decode("utf-8")
 
 
 def sync(path: Path) -> None:

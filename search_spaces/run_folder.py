@@ -10,7 +10,8 @@ reads it.
       study.db             the Optuna study: trials, states, parameters, per-round values, user attributes
       trials/0007/
         config.yaml        every parameter of this trial by key, searched and fixed
-        partition.json     {"<seed>": [[samples of class c at client i]]}, plus "hash" per seed
+        partition.json     {"<seed>": [[samples of class c at client i]]}, plus "hash" per seed, plus the "dataset"'s
+                           hash
         rounds.jsonl       one line per round and seed (see below)
         checkpoint         a complete round, all seeds: the last one when the trial has ended
         log.txt            what the trial printed, and tracebacks

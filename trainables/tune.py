@@ -5,8 +5,9 @@ checkpoint goes on from there. Its rows are written by `trainables.worker.rounds
 
 A trial never raises. A configuration that is impossible, raises or diverges ends with `done` and a `stop_reason`; the
 process stays alive for the next trial, and Ray's retries are left for processes that really died. Every stop rule is
-asked here, after the round it concerns; a full disk ends the trial as `interrupted`, to be resumed, and so does memory
-that does not suffice, to be continued with a larger share of the machine.
+asked here, after the round it concerns. What is no configuration's fault ends the trial as `interrupted`, to be
+resumed: a full disk, data that are gone or changed, other libraries; and so does memory that does not suffice, to be
+continued with a larger share of the machine.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ from typing import Any, Protocol
 import ray
 from ray import tune
 
-from search_spaces.errors import UserError
+from search_spaces.errors import EnvironmentFault, UserError
 from search_spaces.parameter import Value
 from trainables.simulation.replicates import Replicates
-from trainables.worker import process
-from trainables.worker.rounds_jsonl import Row
+from trainables.worker import environment, process
+from trainables.worker.environment import Environment
+from trainables.worker.rounds_jsonl import Damaged, Row
 from trainables.worker.trial_folder import TrialFolder
 from trainables.worker.trial_values import TrialValues, means
 
@@ -63,6 +65,8 @@ class Job:
     keep_models: bool = False
     #: Share of a GPU, or several GPUs, set aside for this trial; of a part its memory is enforced by torch.
     gpu_share: float = 0.0
+    #: What the trial is to find where it runs.
+    environment: Environment = Environment()
     #: What simulates; tests put a cheap stand-in here.
     simulate: Callable[..., Any] | None = None
 
@@ -95,7 +99,7 @@ def resources(config: Mapping[str, Any]) -> tune.PlacementGroupFactory:
 
 class Trial(tune.Trainable):
     """`config["job"]` is a `Job`. A result holds `number`, `round`, `values` (of the job's metrics, or None in a round
-    without evaluation) and, with `done`, also `ending`."""
+    without evaluation), a `note` where there is something to tell and, with `done`, also `ending`."""
 
     _simulation: Any = None
     _folder: TrialFolder | None = None
@@ -137,15 +141,28 @@ class Trial(tune.Trainable):
         self._reason: str | None = None
         self._error: str | None = None
         self._out_of_memory = False
+        self._note: str | None = None
         self._completed = 0
         self._values = TrialValues(job.metrics, job.signs)
         self._seconds = 0.0
         with self._guarded():
+            job.environment.check_versions()
             self._folder = TrialFolder(Path(job.folder))
             process.set_threads(job.threads)
-            simulate = Replicates if job.simulate is None else job.simulate
-            self._simulation = simulate(job.method, job.values, job.seeds, device=self._device(), data_dir=job.data_dir)
-            self._resume(self._folder)
+            self._simulation = self._made(job)
+            job.environment.check_data(job.values.get("dataset"), self._simulation.partition())
+            try:
+                rows = self._folder.resume(self._simulation, job.seeds)
+            except Damaged as why:
+                self._note = f"Trial {job.number} starts again from round 0, as {why}."
+                self._folder.start_over(why)
+                self._simulation = self._made(job)
+                rows = self._folder.resume(self._simulation, job.seeds)
+            self._take_up(rows)
+
+    def _made(self, job: Job) -> Any:
+        simulate = Replicates if job.simulate is None else job.simulate
+        return simulate(job.method, job.values, job.seeds, device=self._device(), data_dir=job.data_dir)
 
     def _device(self) -> str:
         # Ray leaves every GPU visible to a trial that was granted none, so what torch sees must not decide.
@@ -154,10 +171,10 @@ class Trial(tune.Trainable):
         process.use_gpu(self._job.gpu_share)
         return "cuda"
 
-    def _resume(self, folder: TrialFolder) -> None:
-        """Goes on from the folder's checkpoint, or starts it."""
+    def _take_up(self, rows: Sequence[Row]) -> None:
+        """Goes on from the rows of earlier sessions."""
         last: list[Row] = []
-        for _, of_round in itertools.groupby(folder.resume(self._simulation), key=lambda row: row["round"]):
+        for _, of_round in itertools.groupby(rows, key=lambda row: row["round"]):
             last = list(of_round)
             self._values.add(last)
             self._seconds += sum(row.get("seconds") or 0.0 for row in last)
@@ -210,6 +227,8 @@ class Trial(tune.Trainable):
             "values": curve.get(self._completed),
             "done": self._reason is not None,
         }
+        if self._note is not None:
+            result["note"], self._note = self._note, None
         if self._reason is not None:
             last = means(self._values.rows)
             result["ending"] = Ending(
@@ -224,10 +243,12 @@ class Trial(tune.Trainable):
         with contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
             try:
                 yield
+            except EnvironmentFault as error:
+                self._reason, self._error = "interrupted", " ".join(error.problems)
             except UserError as error:
                 self._reason, self._error = "error", " ".join(error.problems)
             except OSError as error:
-                self._reason, self._error = "interrupted", f"{self._job.folder}: {error.strerror or error}"
+                self._reason, self._error = "interrupted", environment.disk(self._job.folder, error)
                 self._out_of_memory = error.errno == errno.ENOMEM
             except Exception as error:
                 self._reason, self._error = "error", f"{type(error).__name__}: {error}".splitlines()[0]

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from search_spaces.errors import UserError
-from search_spaces.files import replace, replacing
+from search_spaces.files import replace
 from trainables import models
 
 VERSION = 2
@@ -80,8 +80,7 @@ class Card:
 def save_model(path: Path, params: Mapping[str, Tensor], card: Card) -> None:
     """Writes `path` (safetensors) and the card beside it (`.json`), each swapped in whole."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in params.items()}
-    with replacing(path) as temporary:
-        save_file(tensors, temporary)
+    replace(path, save(tensors))  # `save_file` makes a file that only its owner may read, whatever the umask says
     replace(path.with_suffix(".json"), json.dumps(card.to_json(), indent=2, ensure_ascii=False) + "\n")
 
 

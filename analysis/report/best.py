@@ -9,7 +9,7 @@ from typing import Any
 from analysis.estimate import sentences
 from analysis.labels import Labels, number
 from analysis.report.page import Page, command, definition, escape, html_table
-from analysis.report.values import one_line, shown_path, trials_named
+from analysis.report.values import one_line, trials_named
 from analysis.runs import Run
 from analysis.stats import summarise
 from analysis.tables import Column, Table
@@ -34,7 +34,7 @@ def best(page: Page, run: Run, labels: Labels, prefix: str) -> None:
 
 def rerun_command(run: Run, seeds: int = 3) -> str:
     """The command that exports the best configuration and runs it on fresh seeds."""
-    return f"fedtune export {shlex.quote(shown_path(run))} -o best.yaml && fedtune run best.yaml --seeds {seeds}"
+    return f"fedtune export {shlex.quote(run.shown)} -o best.yaml && fedtune run best.yaml --seeds {seeds}"
 
 
 def _searched(run: Run, trial: int, labels: Labels) -> str:

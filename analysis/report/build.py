@@ -8,6 +8,7 @@ from pathlib import Path
 
 from analysis.labels import Labels
 from analysis.report import sections, summary
+from analysis.report.anonymous import anonymous as without_names
 from analysis.report.best import best
 from analysis.report.comparison import side_by_side
 from analysis.report.page import Page, escape, write
@@ -17,8 +18,10 @@ from analysis.runs import Paths, Run, load_all, names
 from search_spaces import run_folder
 
 
-def build(run: Paths, output: str | os.PathLike[str] | None = None) -> Path:
+def build(run: Paths, output: str | os.PathLike[str] | None = None, *, anonymous: bool = False) -> Path:
     """Writes the report of one run (or of several, one below the other, after a comparison) and returns its path.
+
+    With `anonymous` it names neither the machine nor its system, the command line, addresses or paths.
 
     Without `output` it is `report.html` in the run directory; for several runs, in the folder that holds the first.
     Raises `UserError` where a path is no run directory or the page cannot be written."""
@@ -28,7 +31,7 @@ def build(run: Paths, output: str | os.PathLike[str] | None = None) -> Path:
         if output is not None
         else (runs[0].path if len(runs) == 1 else runs[0].path.parent) / run_folder.REPORT
     )
-    return write(target, document(runs))
+    return write(target, document([without_names(one) for one in runs] if anonymous else runs))
 
 
 #: `fedtune.report`.

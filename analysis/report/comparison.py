@@ -26,7 +26,7 @@ def side_by_side(page: Page, runs: Sequence[Run]) -> None:
     """The head of a report of several runs, where they can be compared."""
     page.add("<h1>Runs side by side</h1>")
     if _curves(page, runs):
-        _numbers(page, compare([run.path for run in runs]))
+        _numbers(page, compare(runs))
 
 
 def _curves(page: Page, runs: Sequence[Run], section: str = "") -> bool:

@@ -1,11 +1,13 @@
 """One offline HTML page: the filled template, plotly.js once, and figures and tables as JSON.
 
-Nothing is fetched from anywhere. Text goes in through `escape`, data through `script_json`; the page's script sets
-table cells as text.
+Nothing is fetched from anywhere, and the page tells the browser to allow nothing else (`policy`). Text goes in through
+`escape`, data through `script_json`; the page's script sets table cells as text.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 import json
 import re
@@ -94,9 +96,22 @@ class Page:
                 {"figures": self.figures, "tables": self.tables, "light": style.LIGHT, "dark": style.DARK}
             ),
         }
+        parts["policy"] = policy(parts["plotlyjs"], parts["js"])
         template = (folder / "page.html").read_text(encoding="utf-8")
         # One pass, so that a value which happens to contain {{...}} is not filled in again.
         return re.sub(r"\{\{(\w+)\}\}", lambda m: parts[m.group(1)], template)
+
+
+def policy(*scripts: str) -> str:
+    """The content security policy of a page whose scripts are these and no others: a browser runs no other script,
+    loads nothing from anywhere and sends nothing. Plotly.js and our figures set styles in place, so styles are allowed;
+    they can fetch nothing. Pictures are part of the page, or made in it to be saved."""
+    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    allowed = " ".join(f"'sha256-{found}'" for found in hashes)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; "
+        f"base-uri 'none'; form-action 'none'"
+    )
 
 
 def html_table(table: Table) -> str:

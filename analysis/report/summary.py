@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
 import pandas as pd
@@ -9,7 +10,7 @@ import pandas as pd
 from analysis import style
 from analysis.labels import Labels, duration, number
 from analysis.report.page import escape
-from analysis.report.values import shown_path, spread, trials_named
+from analysis.report.values import spread, trials_named
 from analysis.runs import Run
 from search_spaces.metrics import twin
 
@@ -45,7 +46,7 @@ def notices(run: Run) -> list[str]:
     if running:
         found.append(
             f"{running} {'trial is' if running == 1 else 'trials are'} unfinished: the search is still going on or was "
-            f"interrupted. `fedtune resume {shown_path(run)}` continues it."
+            f"interrupted. `fedtune resume {shlex.quote(run.shown)}` continues it."
         )
     if run.best is None:
         found.append("No trial has completed yet, so there is no best configuration.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Mapping
 from typing import Any
@@ -23,15 +22,6 @@ def trials_named(run: Run) -> str:
     """The trials that stand for a search: `trial 7`, of a race `trials 7, 9 and 12`."""
     *others, last = map(str, sorted(run.chosen))
     return f"trials {', '.join(others)} and {last}" if others else f"trial {last}"
-
-
-def shown_path(run: Run) -> str:
-    """The run's folder as a reader would type it: relative where it lies below the current one."""
-    try:
-        relative = os.path.relpath(run.path)
-    except ValueError:  # another drive
-        return str(run.path)
-    return str(run.path) if relative.startswith("..") else relative
 
 
 def one_line(value: Any, key: str = "") -> str:

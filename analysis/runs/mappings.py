@@ -10,11 +10,30 @@ from typing import Any
 import yaml
 
 from search_spaces.errors import UserError, sentence
+from search_spaces.files import read_text
+
+#: So deep are the files of a run directory nested at most; what is deeper is nobody's record.
+DEEPEST = 50
+
+
+class _Plain(yaml.SafeLoader):
+    """YAML without aliases, with which a few lines can stand for billions of values, and not deeply nested."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.YAMLError(f"an alias in line {mark.line + 1}, which no file of a run has")
+        self.depth = getattr(self, "depth", 0) + 1
+        if self.depth > DEEPEST:
+            raise yaml.YAMLError(f"it is nested more than {DEEPEST} deep")
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
 
 
 def read_yaml(path: Path, missing: dict[str, Any] | None = None) -> dict[str, Any]:
     """The mapping in a YAML file; `missing` where it is given and the file cannot be read, else a `UserError`."""
-    return _mapping(path, missing, yaml.safe_load, yaml.YAMLError)
+    return _mapping(path, missing, _parsed, yaml.YAMLError)
 
 
 def read_json(path: Path, missing: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -22,13 +41,20 @@ def read_json(path: Path, missing: dict[str, Any] | None = None) -> dict[str, An
     return _mapping(path, missing, json.loads, ValueError)
 
 
+def _parsed(text: str) -> object:
+    try:
+        return yaml.load(text, Loader=_Plain)
+    except (AttributeError, KeyError, TypeError, OverflowError) as error:  # a tag such as !!timestamp on other text
+        raise yaml.YAMLError(f"a value is not of the kind that its tag says ({error})") from error
+
+
 def _mapping(
     path: Path, missing: dict[str, Any] | None, parse: Callable[[str], object], failure: type[Exception]
 ) -> dict[str, Any]:
     """A file's mapping. A file that may be absent may be half-copied too: both give `missing`."""
     try:
-        content = parse(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, failure) as error:
+        content = parse(read_text(path))
+    except (OSError, ValueError, RecursionError, failure) as error:
         if missing is not None:
             return missing
         raise UserError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from search_spaces import run_folder
+from search_spaces import files, run_folder
 
 #: Fields of a line of rounds.jsonl that hold one entry per client; not part of the tidy table.
 LISTS = ("client_accuracy", "local_accuracies")
 #: Digits up to which every whole number is a float.
 LONGEST = 308
+_NAME = re.compile(r"[A-Za-z0-9_.:]{1,200}")
 
 
 def read_rounds(folder: Path, numbers: Sequence[int]) -> pd.DataFrame:
@@ -24,19 +26,17 @@ def read_rounds(folder: Path, numbers: Sequence[int]) -> pd.DataFrame:
     rows: dict[tuple[int, int, int], dict[str, Any]] = {}
     for number in numbers:
         try:
-            raw = (folder / run_folder.trial_folder(number) / run_folder.ROUNDS).read_bytes()
+            raw = files.read_bytes(folder / run_folder.trial_folder(number) / run_folder.ROUNDS)
         except OSError:
             continue
         for line in raw[: raw.rfind(b"\n") + 1].splitlines():
             try:
                 row = json.loads(line, parse_int=_whole)
-                key = (number, int(row["round"]), int(row["seed"]))
-            except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+            except (ValueError, RecursionError):
                 continue
-            for name in LISTS:
-                row.pop(name, None)
-            row["trial"] = number
-            rows[key] = row
+            if isinstance(row, dict) and _is_place(row.get("round")) and _is_place(row.get("seed")):
+                measured = {name: value for name, value in row.items() if _is_measured(name, value)}
+                rows[number, row["round"], row["seed"]] = measured | {"trial": number}
     if not rows:
         return pd.DataFrame(columns=["trial", "round", "seed"])
     frame = pd.DataFrame.from_records(list(rows.values()))
@@ -44,6 +44,17 @@ def read_rounds(folder: Path, numbers: Sequence[int]) -> pd.DataFrame:
     numeric = {c: pd.to_numeric(frame[c], errors="coerce") for c in metrics}
     frame = pd.DataFrame({"trial": frame["trial"], "round": frame["round"], "seed": frame["seed"], **numeric})
     return frame.sort_values(["trial", "round", "seed"], ignore_index=True)
+
+
+def _is_place(number: object) -> bool:
+    """Whether a row can be that of round or seed `number`."""
+    return isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 2**62
+
+
+def _is_measured(name: str, value: object) -> bool:
+    """Whether this belongs in the tidy table: a name in letters, digits, dots, colons and underscores, and a number,
+    text (which counts as not measured) or null."""
+    return _NAME.fullmatch(name) is not None and not isinstance(value, (list, dict, bool))
 
 
 def _whole(digits: str) -> int | float:

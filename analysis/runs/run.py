@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -53,6 +54,15 @@ class Run:
     def name(self) -> str:
         """The folder's name now (a copied run may be renamed)."""
         return self.path.name
+
+    @property
+    def shown(self) -> str:
+        """The folder as a reader would type it: relative where it lies below the current one."""
+        try:
+            relative = os.path.relpath(self.path)
+        except ValueError:  # another drive
+            return str(self.path)
+        return str(self.path) if relative.startswith("..") else relative
 
     @property
     def title(self) -> str:

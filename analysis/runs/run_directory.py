@@ -11,23 +11,26 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from analysis.runs.mappings import read_json, read_yaml
+from analysis.runs.plain import check_plain
 from analysis.runs.run import Run
 from analysis.runs.study import read_study
 from search_spaces import run_folder
 from search_spaces.errors import UserError, sentence
 
 #: One run directory or several.
-Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str] | Run]
 
 
 def load(path: str | os.PathLike[str]) -> Run:
-    """The run at `path`. Raises `UserError` where that is no run directory or one of a later version."""
+    """The run at `path`. Raises `UserError` where that is no run directory, one of a later version, or one that holds a
+    symbolic link."""
     folder = Path(path).expanduser()
     if folder.is_file() and folder.name in (run_folder.EXPERIMENT, run_folder.STUDY, run_folder.SPACE):
         folder = folder.parent
     what = f"The run {str(path)!r}"
     if not folder.is_dir():
         raise UserError(f"There is no run {str(path)!r}: that is not a directory. {_beside(folder)}")
+    check_plain(folder)
     missing = [name for name in (run_folder.EXPERIMENT, run_folder.STUDY) if not (folder / name).is_file()]
     if missing:
         inner = sorted(p.parent.name for p in folder.glob(f"*/{run_folder.EXPERIMENT}"))
@@ -72,7 +75,7 @@ def _beside(folder: Path) -> str:
 
 
 def load_all(paths: Paths) -> list[Run]:
-    """One or several runs, opened. Raises one `UserError` with the problems of all."""
+    """One or several runs, opened where they are not yet. Raises one `UserError` with the problems of all."""
     listed = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     if not listed:
         raise UserError("A run must be given, got none. Give the folder a search wrote.")
@@ -80,7 +83,7 @@ def load_all(paths: Paths) -> list[Run]:
     problems: list[str] = []
     for path in listed:
         try:
-            runs.append(load(path))
+            runs.append(path if isinstance(path, Run) else load(path))
         except UserError as error:
             problems.extend(error.problems)
     if problems:

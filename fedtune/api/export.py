@@ -20,6 +20,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from analysis.estimate import Estimate
@@ -33,7 +34,7 @@ from fedtune.record.run_directory import write_document
 from search_spaces import documents, run_folder
 from search_spaces.documents import Document, Node
 from search_spaces.errors import Shown, UserError, sentence, unknown
-from search_spaces.files import cannot_write
+from search_spaces.files import cannot_write, read_text
 from search_spaces.parameter import Parameter, Value, canonical, convert_all
 
 VERSION = 1
@@ -88,7 +89,7 @@ def _number(run: Run, trial: int | None) -> int:
         if run.best is None:
             raise UserError(
                 f"{run.path} has no trial that ran to its end yet, so there is no best one. Look with `fedtune "
-                f"status {run.path}`."
+                f"status {quote(str(run.path))}`."
             )
         return run.best
     if not 0 <= trial < len(trials):
@@ -111,8 +112,8 @@ def _describe(run: Run, best: Best) -> dict[str, Any]:
     partition: Any = {}
     try:
         for number in sorted(run.federations(best.number)):
-            recorded = run.path / run_folder.trial_folder(number) / run_folder.PARTITION
-            partition |= json.loads(recorded.read_text(encoding="utf-8"))["hash"]
+            recorded = read_text(run.path / run_folder.trial_folder(number) / run_folder.PARTITION)
+            partition |= json.loads(recorded)["hash"]
     except (OSError, ValueError, KeyError, TypeError):
         partition = origin.get("partition")
     return {

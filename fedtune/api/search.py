@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import statistics
 import time
 from collections import Counter
@@ -14,19 +13,22 @@ from typing import Any
 
 from analysis.estimate import Estimate
 from analysis.runs import Run, load
+from analysis.runs.mappings import read_json
 from analysis.stopping import Audit, Grace
 from fedtune.console import progress
-from fedtune.machine import resources
 from fedtune.planning.checks import seconds_of
 from fedtune.planning.pack_auto import packed
+from fedtune.planning.placed import check_placement, crowded, left_cluster
 from fedtune.planning.plan import Plan, plan
 from fedtune.planning.request import Request
+from fedtune.planning.unchanged import check_unchanged
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import provenance
 from fedtune.record.run_directory import create, lock, write_document
 from fedtune.trials import driver
+from fedtune.trials.racing import is_over
 from search_spaces import run_folder
-from search_spaces.errors import Shown, UserError, sentence
+from search_spaces.errors import UserError, sentence
 from search_spaces.parameter import Value
 from search_spaces.space import Space
 
@@ -135,14 +137,19 @@ def resume(
     cpus_per_trial: float | None = None,
     gpus_per_trial: float | None = None,
     address: str | None = None,
+    other_versions: bool = False,
     plain: bool = False,
     quiet: bool = False,
     simulate: Callable[..., Any] | None = None,
 ) -> Result:
     """Goes on with an interrupted run; every trial continues from its last checkpoint. A finished run is left as it is.
 
-    A new time budget may be given, and another placement (concurrency, shares, address). What would change the run's
-    numbers cannot be changed."""
+    A new time budget may be given, and another placement (concurrency, shares). It runs on this machine, or on the Ray
+    cluster at `address`; the address that the run was begun with is not taken from its record. What would change the
+    run's numbers cannot be changed, with one exception: `other_versions` accepts other versions of libraries, of which
+    the run's record then tells.
+
+    Raises `UserError`, before anything is written, where the data set is gone or changed, or versions are others."""
     found = load(run)
     folder, experiment = found.path, Experiment.of(found)
     problems: list[str] = []
@@ -151,22 +158,28 @@ def resume(
         "concurrency": concurrency,
         "cpus_per_trial": cpus_per_trial,
         "gpus_per_trial": gpus_per_trial,
-        "address": address,
     }
-    placed = dataclasses.replace(experiment, **{key: value for key, value in asked.items() if value is not None})
+    given = {key: value for key, value in asked.items() if value is not None}
+    placed = dataclasses.replace(experiment, **given, address=address)
     if bool(placed.gpus_per_trial) != bool(experiment.gpus_per_trial):
         had = "on a GPU" if experiment.gpus_per_trial else "without a GPU"
         problems.append(
             f"{folder} was begun {had}, and on other hardware its numbers would change. Leave out "
             f"--gpus-per-trial, or begin a new run."
         )
-    _check_placement(placed, problems)
-    crowded = _crowded(placed, problems, asked=concurrency if cpus_per_trial is not None else None)
+    check_placement(placed, problems)
+    told = crowded(placed, problems, asked=concurrency if cpus_per_trial is not None else None)
     if problems:
         raise UserError(*problems)
+    notes = (
+        []
+        if is_over(found.frozen, experiment)
+        else check_unchanged(found, *_complete(folder, placed), other_versions=other_versions)
+    )
     watch = progress.ProgressDisplay(placed, progress.style(plain, quiet))
-    if crowded:
-        watch.say(crowded)
+    for note in (told, left_cluster(experiment, address), *notes):
+        if note:
+            watch.say(note)
     with lock(folder):
         return _driven(folder, *_complete(folder, placed), watch, simulate)
 
@@ -175,26 +188,36 @@ def extend(
     run: str | Path,
     *,
     trials: int,
+    address: str | None = None,
+    other_versions: bool = False,
     plain: bool = False,
     quiet: bool = False,
     simulate: Callable[..., Any] | None = None,
 ) -> Result:
     """Adds `trials` further trials to a search; the result equals that of a search which had asked for all of them at
-    once."""
-    folder = load(run).path
+    once. `address`, `other_versions` and what is raised: as for `resume`."""
+    found = load(run)
+    folder = found.path
     if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
         raise UserError(sentence("trials", "a whole number of at least 1", trials, "--trials"))
-    _longer(folder, trials)  # before the lock, so that a folder that is not a search gets no lock file
+    # Before the lock, so that a folder that is not a search, or that cannot go on, gets no lock file.
+    asked = _longer(folder, trials, address)
+    notes = check_unchanged(found, *_complete(folder, asked), other_versions=other_versions)
     with lock(folder):
-        longer = _longer(folder, trials)  # read again: another extension may just have ended
+        longer = _longer(folder, trials, address)  # read again: another extension may just have ended
         watch = progress.ProgressDisplay(longer, progress.style(plain, quiet))
-        write_document(folder / run_folder.EXPERIMENT, longer.to_yaml())
+        begun = Experiment.read(folder)
+        write_document(folder / run_folder.EXPERIMENT, dataclasses.replace(longer, address=begun.address).to_yaml())
+        for note in (left_cluster(begun, address), *notes):
+            if note:
+                watch.say(note)
         watch.say(f"The search of {longer.trials - trials} trials gets {trials} more, which makes {longer.trials}.")
         return _driven(folder, *_complete(folder, longer), watch, simulate)
 
 
-def _longer(folder: Path, trials: int) -> Experiment:
-    """The experiment of `folder` with `trials` more. Raises `UserError` where it cannot have them."""
+def _longer(folder: Path, trials: int, address: str | None) -> Experiment:
+    """The experiment of `folder` with `trials` more, to be run at `address`. Raises `UserError` where it cannot have
+    them."""
     experiment = Experiment.read(folder)
     if experiment.kind == "run":
         raise UserError(f"{folder} is a final run; only a search can be extended. Train more seeds with `fedtune run`.")
@@ -205,10 +228,10 @@ def _longer(folder: Path, trials: int) -> Experiment:
         )
     each = experiment.budget // max(1, experiment.to_run)
     longer = dataclasses.replace(
-        experiment, trials=experiment.trials + trials, budget=experiment.budget + each * trials
+        experiment, trials=experiment.trials + trials, budget=experiment.budget + each * trials, address=address
     )
     problems: list[str] = []
-    _check_placement(longer, problems)
+    check_placement(longer, problems)
     if problems:
         raise UserError(*problems)
     return longer
@@ -228,7 +251,7 @@ def _complete(folder: Path, experiment: Experiment) -> tuple[Experiment, Space]:
     recorded only the values that are not declared defaults.)"""
     from trainables import registry
 
-    space = Space.from_json(json.loads((folder / run_folder.SPACE).read_text(encoding="utf-8")))
+    space = Space.from_json(read_json(folder / run_folder.SPACE))
     declared = registry.declared(experiment.method)
     missing = {
         key: parameter.default
@@ -254,51 +277,3 @@ def _driven(
             # Before Ray took over the signal: nothing was under way.
             outcome = driver.Outcome(finished=False, interrupted=True)
     return result_of(folder, outcome, time.monotonic() - started)
-
-
-def _crowded(placed: Experiment, problems: list[str], asked: int | None) -> str | None:
-    """A warning where the trials of a resumed run will have more threads than there are cores. Where the user `asked`
-    for so many trials at the same time, it is a problem instead."""
-    if placed.address is not None:
-        return None
-    cores, threads = resources.cores(), placed.threads
-    crowded = resources.crowding(placed.concurrency, threads, cores)
-    if crowded and asked is not None:
-        why = f"as each trial of this run has {threads} thread{'s' * (threads > 1)} and there are {cores} cores"
-        problems.append(sentence("concurrency", f"at most {max(1, cores // threads)}, {why}", asked, "--concurrency"))
-    return crowded
-
-
-def _check_placement(experiment: Experiment, problems: list[str]) -> None:
-    """Adds a problem for everything that was possible where the run began and is not possible on this machine."""
-    if experiment.concurrency < 1 or experiment.looks_back and experiment.concurrency > experiment.lag:
-        problems.append(
-            sentence(
-                "concurrency",
-                f"a whole number in [1, {experiment.lag}], as {experiment.lag} is the lag of the run",
-                experiment.concurrency,
-                "--concurrency",
-            )
-        )
-    if experiment.address is None:
-        here = resources.machine()
-        if experiment.gpus_per_trial > here.gpus:
-            problems.append(
-                sentence(
-                    "gpus-per-trial",
-                    f"at most {here.gpus}, the number of GPUs of this machine",
-                    Shown(f"{experiment.gpus_per_trial:g}"),
-                    "",
-                    "Give --gpus-per-trial 0 to go on without.",
-                )
-            )
-        if not 0 < experiment.cpus_per_trial <= here.cores:
-            problems.append(
-                sentence(
-                    "cpus-per-trial",
-                    f"above 0 and at most {here.cores}, the number of cores of this machine",
-                    Shown(f"{experiment.cpus_per_trial:g}"),
-                    "",
-                    "Give --cpus-per-trial.",
-                )
-            )

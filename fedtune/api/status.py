@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-import os
+import signal
+import subprocess
 import sys
+import tempfile
+import threading
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +19,7 @@ from analysis.runs import load
 from fedtune.api.search import Best
 from fedtune.record.experiment import Experiment
 from fedtune.record.run_directory import is_driven
+from fedtune.record.study import copy_study
 from fedtune.trials.racing import is_over, spent
 from search_spaces import run_folder
 
@@ -62,8 +68,11 @@ def status(run: str | Path) -> dict[str, Any]:
     }
 
 
-def dashboard(run: str | Path, *, port: int = 8080) -> None:
-    """Opens optuna-dashboard on a run's study; does not return. Raises `UserError` where it is not installed."""
+def dashboard(run: str | Path, *, port: int = 8080) -> int:
+    """Opens optuna-dashboard on a copy of a run's study, as it is now, until Ctrl-C or SIGTERM; returns its exit code.
+
+    The dashboard has no log-in: whoever reaches the port can change what it shows, so it gets a copy in a folder of
+    this user alone, removed in the end. Raises `UserError` where it is not installed."""
     from search_spaces.errors import UserError, sentence
 
     study = load(run).path / run_folder.STUDY
@@ -71,5 +80,36 @@ def dashboard(run: str | Path, *, port: int = 8080) -> None:
         raise UserError(sentence("port", "a whole number in [1, 65535]", port, "--port"))
     if importlib.util.find_spec("optuna_dashboard") is None:
         raise UserError("optuna-dashboard is not installed. Install it with `pip install 'fedtune[dashboard]'`.")
+    # -P: a file of the current directory that has a library's name is not taken for it.
     code = "import sys; from optuna_dashboard._cli import main; sys.exit(main())"
-    os.execv(sys.executable, [sys.executable, "-c", code, f"sqlite:///{study}", "--port", str(port)])
+    with tempfile.TemporaryDirectory(prefix="fedtune-dashboard-") as folder, _sigterm_ends():
+        copy = Path(folder) / run_folder.STUDY
+        copy_study(study, copy)
+        print(
+            "This is a copy of the study as it is now: changes are lost in the end. optuna-dashboard has no log-in, so "
+            "everybody on this machine can open it.",
+            file=sys.stderr,
+            flush=True,
+        )
+        command = [sys.executable, "-P", "-c", code, f"sqlite:///{copy}", "--port", str(port)]
+        process = subprocess.Popen(command)
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            return 130
+        finally:
+            process.terminate()
+            process.wait()
+
+
+@contextmanager
+def _sigterm_ends() -> Iterator[None]:
+    """SIGTERM ends as Ctrl-C does, so that nothing is left behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import typer
@@ -19,6 +20,7 @@ from fedtune.console import tables
 from fedtune.console.progress import duration
 from fedtune.planning.estimate import Estimate
 from fedtune.record.experiment import Experiment
+from search_spaces.errors import visible
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value
 
@@ -62,13 +64,14 @@ def result(found: Result, as_json: bool) -> None:
         _stopped(found.audit, found.grace)
         if found.best is None and found.finished:
             tables.say(
-                f"No trial ran to its end, so there is no best one. `fedtune status {folder}` says why each failed."
+                f"No trial ran to its end, so there is no best one. `fedtune status {quote(folder)}` says why each "
+                f"failed."
             )
         if found.finished and found.best is not None:
-            tables.say(f"Next: fedtune report {folder}   fedtune export {folder} -o best.yaml")
+            tables.say(f"Next: fedtune report {quote(folder)}   fedtune export {quote(folder)} -o best.yaml")
         elif not found.finished:
             tables.say(
-                f"{'Out of time' if found.out_of_time else 'Interrupted'}. Go on with: fedtune resume {folder}"
+                f"{'Out of time' if found.out_of_time else 'Interrupted'}. Go on with: fedtune resume {quote(folder)}"
                 + (" --time 10m" if found.out_of_time else "")
             )
     _leave(found)
@@ -171,7 +174,9 @@ def exported(data: dict[str, Any], output: str | None, as_json: bool) -> None:
     if as_json:
         tables.print_json(data)
     elif output is None:
-        print(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), end="")
+        text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+        # What a terminal would obey is written out in YAML's own way.
+        print(text if visible(text) == text else yaml.safe_dump(data, sort_keys=False), end="")
     else:
         values = ", ".join(f"{name} {value:.4f}" for name, value in data["metric"].items())
         found = {key: data["parameters"][key] for key in data["searched"]}
@@ -180,7 +185,7 @@ def exported(data: dict[str, Any], output: str | None, as_json: bool) -> None:
             + (f", {_params(found)}" if found else "")
             + "."
         )
-        tables.say(f"Next: fedtune run {output} --seeds 5")
+        tables.say(f"Next: fedtune run {quote(output)} --seeds 5")
 
 
 def table_exported(card: dict[str, Any], output: str, as_json: bool) -> None:
@@ -250,4 +255,4 @@ def status(found: dict[str, Any], as_json: bool) -> None:
         grace and Grace(grace["round"], grace["trials"], tuple(Correlation(**c) for c in grace["correlations"])),
     )
     if found["state"] == "resumable":
-        tables.say(f"Go on with: fedtune resume {folder}")
+        tables.say(f"Go on with: fedtune resume {quote(folder)}")

@@ -50,7 +50,7 @@ def command(
     from analysis.compare import compare
     from analysis.report.comparison import write_figure
     from fedtune.console import tables
-    from search_spaces.errors import UserError
+    from search_spaces.errors import UserError, visible
 
     if sum((csv, latex, as_json)) > 1:
         raise UserError("Only one of --csv, --latex, --json may be given, as each prints the whole result.")
@@ -71,4 +71,4 @@ def command(
         for note in found.notes():
             tables.say(note)
     if written is not None:
-        typer.echo(f"Figure: {written}", err=csv or latex or as_json)
+        typer.echo(visible(f"Figure: {written}"), err=csv or latex or as_json)

@@ -1,4 +1,4 @@
-"""fedtune dashboard RUN: optuna-dashboard on the run's study."""
+"""fedtune dashboard RUN: optuna-dashboard on a copy of the run's study."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ def command(
     run: Annotated[str, typer.Argument(help="A run directory.", show_default=False)],
     port: Annotated[int, typer.Option(help="The port on this machine at which the dashboard answers.")] = 8080,
 ) -> None:
-    """Open optuna-dashboard on a run's study; Ctrl-C ends it."""
+    """Open optuna-dashboard on a copy of a run's study; Ctrl-C ends it. It has no log-in."""
     from fedtune.api.status import dashboard
 
-    dashboard(run, port=port)
+    code = dashboard(run, port=port)
+    if code:
+        raise typer.Exit(code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -58,7 +59,8 @@ def command(
     for file in row["files"]:
         tables.say(f"  {file}")
     tables.say(f"They are downloaded on first use into {row['folder']}. Without a network, put them there,")
-    tables.say(f"or into any other folder and name it: fedtune search fedavg --dataset {row['name']} --data-dir FOLDER")
+    named = f"fedtune search fedavg --dataset {quote(row['name'])} --data-dir FOLDER"
+    tables.say(f"or into any other folder and name it: {named}")
 
 
 def _state(row: dict[str, object]) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fedtune.commands._options import AsJson, Plain, Quiet
+from fedtune.commands._options import Address, AsJson, OtherVersions, Plain, Quiet
 
 EXAMPLES = """\
 # Thirty further trials:
@@ -17,6 +17,8 @@ fedtune extend runs/dfrd-alpha_lambda --trials 30
 def command(
     run: Annotated[str, typer.Argument(help="A run directory.", show_default=False)],
     trials: Annotated[int, typer.Option(help="How many trials to add.", show_default=False)],
+    address: Address = None,
+    other_versions: OtherVersions = False,
     plain: Plain = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -25,4 +27,6 @@ def command(
     from fedtune.api.search import extend
     from fedtune.commands import _output
 
-    _output.result(extend(run, trials=trials, plain=plain, quiet=quiet), as_json)
+    _output.result(
+        extend(run, trials=trials, address=address, other_versions=other_versions, plain=plain, quiet=quiet), as_json
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -63,5 +64,6 @@ def command(
             ]
             tables.show(title, shown, columns)
         tables.say(
-            f"Any of them can be changed with --set name=value, for example: fedtune search {name} --set rounds=20"
+            f"Any of them can be changed with --set name=value, for example: "
+            f"fedtune search {quote(name)} --set rounds=20"
         )

@@ -11,6 +11,8 @@ EXAMPLES = """\
 fedtune report runs/dfrd-alpha_lambda --open
 # For a paper: tables as CSV and LaTeX, every figure as PDF:
 fedtune report runs/dfrd-alpha_lambda --csv --latex --images pdf
+# For an anonymous review, without the names of machines and paths:
+fedtune report runs/dfrd-final --anonymous -o supplement.html
 # Two runs on one page, also side by side:
 fedtune report runs/dfrd-final runs/fedavg-final -o both.html
 """
@@ -30,6 +32,12 @@ def command(
     images: Annotated[
         str | None, typer.Option(help="Also write every figure to RUN/figures as png, svg or pdf.", show_default=False)
     ] = None,
+    anonymous: Annotated[
+        bool,
+        typer.Option(
+            "--anonymous", help="Leave out of the page the machine's name and system, the command, and paths."
+        ),
+    ] = False,
     show: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the paths as JSON.")] = False,
 ) -> None:
@@ -41,7 +49,7 @@ def command(
 
     if images is not None:
         check_images(images)
-    page = build(run, output)
+    page = build(run, output, anonymous=anonymous)
     further = [path for kind, wanted in (("csv", csv), ("latex", latex)) if wanted for path in write_tables(run, kind)]
     if images is not None:
         further += write_images(run, images)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fedtune.commands._options import Address, AsJson, Plain, Quiet
+from fedtune.commands._options import Address, AsJson, OtherVersions, Plain, Quiet
 
 EXAMPLES = """\
 # Go on after Ctrl-C, a crash or a full disk:
@@ -34,6 +34,7 @@ def command(
         typer.Option(help="The part of a GPU that each trial has.  [default: as the run began]", show_default=False),
     ] = None,
     address: Address = None,
+    other_versions: OtherVersions = False,
     plain: Plain = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -49,6 +50,7 @@ def command(
         cpus_per_trial=cpus_per_trial,
         gpus_per_trial=gpus_per_trial,
         address=address,
+        other_versions=other_versions,
         plain=plain,
         quiet=quiet,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -42,6 +43,6 @@ def command(
     tables.show("Search spaces", shown, columns)
     example = rows[0] if rows else {"method": "METHOD", "name": "SPACE"}
     tables.say(
-        f"fedtune search {example['method']} --space {example['name']} searches one of them. For a space of your own, "
-        f"give --space the path of a YAML file."
+        f"fedtune search {quote(example['method'])} --space {quote(example['name'])} searches one of them. For a space "
+        f"of your own, give --space the path of a YAML file."
     )

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from search_spaces.errors import visible
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value
 
@@ -116,9 +117,9 @@ class ProgressDisplay:
         if self.style == "quiet":
             return
         if self._live is not None:
-            self._live.console.print(text, markup=False, highlight=False)
+            self._live.console.print(visible(text), markup=False, highlight=False)
         else:
-            print(text, file=sys.stderr, flush=True)
+            print(visible(text), file=sys.stderr, flush=True)
 
     def _consider(self, number: int, state: str, values: Sequence[float] | None, params: Mapping[str, Value]) -> None:
         if state != "COMPLETE" or not values:
@@ -152,11 +153,11 @@ class ProgressDisplay:
         if self._thread is not None:
             self._thread.join()
             if self.ended:
-                print(self.line(), file=sys.stderr, flush=True)
+                print(visible(self.line()), file=sys.stderr, flush=True)
 
     def _beat(self) -> None:
         while not self._stop.wait(HEARTBEAT if self.phase == "" else HEARTBEAT / 2):
-            print(self.line(), file=sys.stderr, flush=True)
+            print(visible(self.line()), file=sys.stderr, flush=True)
 
     def line(self) -> str:
         """One line: `12.3 s  4 of 30 done, 1 pruned, 0 failed, 2 running  best …  3.1 rounds/s  about 2 min left`."""
@@ -219,7 +220,9 @@ class ProgressDisplay:
         with self._lock:
             e = self.experiment
             elapsed = duration(time.monotonic() - self._started)
-            head = Text.assemble((f"{e.name}  ", "bold"), self._counts(), f"  {elapsed}  ", (self._speed(), "dim"))
+            head = Text.assemble(
+                (f"{visible(e.name)}  ", "bold"), self._counts(), f"  {elapsed}  ", (self._speed(), "dim")
+            )
             if self.phase:
                 return Group(head, Text(f"{self.phase} …", "dim"))
             done, total = self._rounds()
@@ -234,9 +237,9 @@ class ProgressDisplay:
                     str(number),
                     f"{trial.round}/{e.rounds}",
                     *shown,
-                    ", ".join(f"{k}={_short(v)}" for k, v in trial.values.items()),
+                    Text(visible(", ".join(f"{k}={_short(v)}" for k, v in trial.values.items()))),
                 )
-            best = Text(f"best: {self._describe(*self.best)}", "green") if self.best is not None else Text("")
+            best = Text(visible(f"best: {self._describe(*self.best)}"), "green") if self.best is not None else Text("")
             return Group(head, ProgressBar(total=total, completed=done, width=60), best, table)
 
 

@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from search_spaces.errors import visible
+
 
 def show(title: str, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> None:
     """A table of `rows` on stdout; `columns` maps a row's key to its heading. A column without
@@ -19,18 +21,18 @@ def show(title: str, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, st
     for index, heading in enumerate(used.values()):
         table.add_column(heading, style="bold" if index == 0 else None, overflow="fold", no_wrap=index == 0)
     for row in rows:
-        table.add_row(*(Text(cell(row.get(key))) for key in used))
+        table.add_row(*(Text(visible(cell(row.get(key)))) for key in used))
     _console().print(table)
 
 
 def say(text: str) -> None:
     """Prints one line on stdout, without wrapping or markup."""
-    _console().print(text, markup=False, highlight=False, soft_wrap=True)
+    _console().print(visible(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def print_json(data: Any) -> None:
     """`data` as indented JSON on stdout."""
-    print(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+    print(visible(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)))  # JSON writes escapes that way too
 
 
 def cell(value: Any) -> str:

@@ -87,7 +87,7 @@ def plan(request: Request) -> Plan:
     waits = budget.seed_rounds > 0 or looks_back(budget.sampler, budget.scheduler)
     packing, lag = placement(request, problems, trials=budget.trials, lag=request.lag, looks_back=waits)
     earlier = opened(request.warm_start, request.method, {d.key for _, d in space.dimensions()}, problems)
-    middle = settings.values | _middle(space.search.values())
+    middle = settings.values | middle_values(space.search.values())
     device = device_of(packing.gpus, request.address)
     checked = preflight(request.method, middle, budget.seeds, request.data_dir, problems, selection.metric, device)
     if problems:
@@ -265,13 +265,14 @@ def _combination(
         problems.append("The median rule compares one metric. Give one --metric, or use --scheduler asha.")
 
 
-def _middle(dimensions: Iterable[Dimension]) -> dict[str, Value]:
+def middle_values(dimensions: Iterable[Dimension]) -> dict[str, Value]:
+    """The searched parameters of one configuration in the middle of a space."""
     found: dict[str, Value] = {}
     for dimension in dimensions:
         values = dimension.values()
         value = values[len(values) // 2]
         found[dimension.key] = value
-        found |= _middle(dimension.children.get(str(value), ()))
+        found |= middle_values(dimension.children.get(str(value), ()))
     return found
 
 

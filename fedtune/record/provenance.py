@@ -11,13 +11,19 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from analysis import machines
 from fedtune.record.run_directory import write_document
-from search_spaces import run_folder
+from search_spaces import files, run_folder
+
+if TYPE_CHECKING:
+    from trainables.worker.environment import Environment
 
 PACKAGES = ("fedtune", "ray", "optuna", "torch", "torchvision", "numpy", "scikit-learn")
+#: Those that compute numbers or propose configurations. (Ray places trials, and the others read data sets, whose
+#: content is recorded by its hash.)
+NUMBERS = ("fedtune", "numpy", "optuna", "torch")
 
 
 def versions() -> dict[str, str]:
@@ -89,7 +95,7 @@ def went_on(folder: Path) -> str | None:
     versions; the provenance then names this one too."""
     path = folder / run_folder.PROVENANCE
     try:
-        begun = json.loads(path.read_text(encoding="utf-8"))
+        begun = json.loads(files.read_text(path))
     except (OSError, ValueError):
         return None
     if not isinstance(begun, dict):
@@ -103,6 +109,22 @@ def went_on(folder: Path) -> str | None:
     if told and all(machines.apart(part, here) for part in machines.parts(begun)):
         write_document(path, begun | {"continued": [*begun.get("continued", []), here]})
     return told
+
+
+def begun_with(folder: Path) -> Environment:
+    """What the trials of the run in `folder` are to find: its recorded data set, and the libraries of this process."""
+    from trainables.worker.environment import COMPUTE, Environment
+
+    try:
+        recorded = json.loads(files.read_text(folder / run_folder.PROVENANCE))
+    except (OSError, ValueError, RecursionError):
+        recorded = {}
+    dataset = recorded.get("dataset") if isinstance(recorded, dict) else None
+    content = dataset.get("hash") if isinstance(dataset, dict) else None
+    here = versions()
+    return Environment(
+        content if isinstance(content, str) else None, {name: here[name] for name in COMPUTE if name in here}
+    )
 
 
 def _processor() -> str:

@@ -12,11 +12,11 @@ import json
 import os
 import shutil
 import socket
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import IO, Any
 
 import yaml
@@ -28,6 +28,13 @@ from search_spaces import files, run_folder
 from search_spaces.errors import UserError
 
 
+class _WrittenOut(yaml.SafeDumper):
+    """Writes a value out wherever it stands; readers refuse aliases."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
 def write_document(path: Path, data: Mapping[str, Any]) -> None:
     """Makes `data`, in the order given, the content of the file: indented JSON where its name ends in .json, else YAML.
 
@@ -36,7 +43,7 @@ def write_document(path: Path, data: Mapping[str, Any]) -> None:
     if path.suffix == ".json":
         text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
     else:
-        text = yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True, width=120)
+        text = yaml.dump(dict(data), Dumper=_WrittenOut, sort_keys=False, allow_unicode=True, width=120)
     try:
         files.replace(path, text, durable=True)
     except OSError as error:
@@ -58,9 +65,10 @@ def create(
     temporary: Path | None = None
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        made = folder.with_name(files.temporary_name(folder.name))
+        made.mkdir()
+        temporary = made
         (temporary / run_folder.TRIALS).mkdir()
-        temporary.chmod(0o755)
         write_document(temporary / run_folder.EXPERIMENT, experiment)
         write_document(temporary / run_folder.SPACE, space)
         write_document(temporary / run_folder.PROVENANCE, provenance)
@@ -82,16 +90,26 @@ def create(
 def exists(folder: Path) -> UserError:
     """The sentence for a run name that is taken."""
     return UserError(
-        f"A run named {folder.name!r} exists already ({folder}). Continue it with `fedtune resume {folder}`, "
-        f"lengthen it with `fedtune extend {folder} --trials N`, or choose another --name."
+        f"A run named {folder.name!r} exists already ({folder}). Continue it with "
+        f"`fedtune resume {quote(str(folder))}`, lengthen it with "
+        f"`fedtune extend {quote(str(folder))} --trials N`, or choose another --name."
     )
+
+
+def trial_folder(folder: Path, number: int) -> Path:
+    """The folder of a trial of the run in `folder`, made where there is none. Raises `OSError` where that is not
+    possible, or it is a symbolic link."""
+    made = folder / run_folder.trial_folder(number)
+    made.mkdir(exist_ok=True)
+    files.check_folder(made)
+    return made
 
 
 @contextmanager
 def lock(folder: Path) -> Iterator[None]:
     """Held by the one process that drives the run; the system releases it when that process ends, however it ends."""
     try:
-        file = (folder / run_folder.LOCK).open("a+")
+        file = os.fdopen(files.open_plain(folder / run_folder.LOCK, os.O_RDWR | os.O_CREAT | os.O_APPEND), "a+")
     except OSError as error:
         raise files.cannot_write(folder / run_folder.LOCK, error, ELSEWHERE) from error
     with file:
@@ -100,8 +118,10 @@ def lock(folder: Path) -> Iterator[None]:
             owner = file.read().strip()
             raise UserError(
                 f"{folder} is being driven by another process{f' ({owner})' if owner else ''}. "
-                f"Watch it with `fedtune status {folder}`, or end that process first."
+                f"Watch it with `fedtune status {quote(str(folder))}`, or end that process first."
             )
+        if os.fstat(file.fileno()).st_nlink > 1:
+            raise UserError(f"{folder / run_folder.LOCK} has a second name elsewhere, so it is not emptied. Delete it.")
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}")
         file.flush()
@@ -121,10 +141,11 @@ def _locked(file: IO[str]) -> bool:
 
 def is_driven(folder: Path) -> bool:
     """Whether some process holds the run's lock."""
-    path = folder / run_folder.LOCK
-    if not path.exists():
+    try:
+        file = os.fdopen(files.open_plain(folder / run_folder.LOCK))
+    except FileNotFoundError:
         return False
-    with path.open() as file:
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -6,8 +6,9 @@ This is also the only file that knows how Optuna stores a study. `StudyFile` kee
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -31,11 +32,21 @@ def create_study(folder: Path, name: str, directions: Sequence[Direction]) -> No
 
     try:
         with quiet_optuna():
+            # An empty file is an empty database. One that SQLite makes would not have the mode that the umask gives.
+            os.close(files.open_plain(folder / run_folder.STUDY, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
             storage = _storage(folder / run_folder.STUDY)
             optuna.create_study(study_name=name, storage=storage, directions=list(directions))
             storage.engine.dispose()
     except (SQLAlchemyError, optuna.exceptions.StorageInternalError) as error:
         raise files.cannot_write(folder.parent, _first_line(error), ELSEWHERE) from error
+
+
+def copy_study(path: Path, copy: Path) -> None:
+    """Writes the study in `path`, as it is now, to `copy`, also while a driver writes to it."""
+    import sqlite3
+
+    with closing(sqlite3.connect(path, timeout=60)) as study, closing(sqlite3.connect(copy)) as target:
+        study.backup(target)
 
 
 class StudyFile:

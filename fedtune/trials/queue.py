@@ -257,7 +257,7 @@ class TrialQueue:
             "rounds": ending.round,
             "seconds": round(ending.seconds, 3),
         }
-        if error:
+        if error and reason != "interrupted":  # the search tells of it; a resumed trial's record is as if nothing was
             attributes["error"] = error
         if len(self._signs) > 1:
             attributes["curve"] = json.dumps({str(r): list(v) for r, v in ending.curve.items()})

@@ -14,6 +14,7 @@ from pathlib import Path
 from fedtune.record.experiment import Experiment
 from fedtune.trials.queue import TrialQueue
 from search_spaces import run_folder
+from search_spaces.errors import UserError
 from trainables.worker import rounds_jsonl
 from trainables.worker.trial_values import TrialValues, means
 
@@ -25,7 +26,13 @@ def settle(queue: TrialQueue, folder: Path, experiment: Experiment) -> None:
     ended = {trial.number for trial in queue.trials() if trial.state.is_finished()}
     for number in sorted(set(range(experiment.taken)) - ended):
         values = TrialValues(experiment.metric, experiment.signs)
-        rows = rounds_jsonl.read_rows(folder / run_folder.trial_folder(number) / run_folder.ROUNDS)
+        path = folder / run_folder.trial_folder(number) / run_folder.ROUNDS
+        try:
+            rows = rounds_jsonl.first_rows(path, experiment.rounds, experiment.first_seeds)
+        except rounds_jsonl.Damaged as error:
+            raise UserError(
+                f"Trial {number} cannot be taken from an earlier run, as {error} ({path}). Begin a new run."
+            ) from error
         for _, of_round in itertools.groupby(rows, key=lambda row: row["round"]):
             values.add(list(of_round))
         seconds = math.fsum(row.get("seconds") or 0.0 for row in rows)

@@ -18,12 +18,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from fedtune.console.progress import ProgressDisplay
 from fedtune.machine import cluster, resources
 from fedtune.record.experiment import Experiment
-from fedtune.record.run_directory import write_document
+from fedtune.record.provenance import begun_with
+from fedtune.record.run_directory import trial_folder, write_document
 from fedtune.trials.queue import Proposal, TrialQueue
 from search_spaces import run_folder
 from search_spaces.errors import UserError
@@ -64,6 +66,7 @@ class TuneSession:
         self._awaited: set[int] = set()
         self._deaths: Counter[int] = Counter()
         self._largest = (experiment.cpus_per_trial, experiment.gpus_per_trial)
+        self._environment = begun_with(folder)
 
     def fit(self) -> None:
         from ray import tune
@@ -149,8 +152,7 @@ class TuneSession:
 
         e, number, share = self.experiment, proposal.number, self._share(proposal.share)
         complete = {**e.values, **proposal.values}
-        folder = self.folder / run_folder.trial_folder(number)
-        folder.mkdir(exist_ok=True)
+        folder = trial_folder(self.folder, number)
         write_document(folder / run_folder.CONFIG, complete)
         self._shares[number] = share
         if share != self._share(None):
@@ -169,6 +171,7 @@ class TuneSession:
             gpu_share=share[1],
             data_dir=e.data_dir,
             keep_models=e.kind == "run",
+            environment=self._environment,
             simulate=self.simulate,
         )
 
@@ -177,6 +180,7 @@ class TuneSession:
         if number is None or "round" not in result:
             return
         self._awaited.discard(number)
+        self._tell(result)
         with self._keeping_failures():
             self.queue.report(number, result["round"], result.get("values"))
         self.watch.round(number, result["round"], result.get("values"))
@@ -187,6 +191,7 @@ class TuneSession:
             return
         from trainables.tune import Ending
 
+        self._tell(result or {})
         ending = (result or {}).get("ending")
         if error:
             self._deaths[number] += 1
@@ -201,11 +206,16 @@ class TuneSession:
             self.queue.finish(number, self._given_up(number, ending, error) if ending.out_of_memory else ending)
             if ending.stop_reason == "interrupted" and not ending.out_of_memory:
                 raise UserError(
-                    f"{ending.error}. The run stopped and keeps what was written; free some space and go on with "
-                    f"`fedtune resume {self.folder}`."
+                    f"{ending.error} The search stopped and keeps what was written; no trial was scored by this. Then "
+                    f"go on with `fedtune resume {quote(str(self.folder))}`."
                 )
         trial = self.queue.trials()[number]
         self.watch.finished(number, trial.state.name, trial.values, trial.user_attrs.get("error"))
+
+    def _tell(self, result: Mapping[str, Any]) -> None:
+        """Prints what a trial has to say, such as that it starts again because its files are damaged."""
+        if result.get("note"):
+            self.watch.say(result["note"])
 
     def _put_back(self, number: int, ending: Any, died: bool) -> bool:
         """Lets a trial that ran out of memory go on later with more of it, if there is more; one whose process died,
@@ -255,7 +265,7 @@ class TuneSession:
         return cannot_write(
             self.folder,
             why,
-            f"What was written is kept; free some space and go on with `fedtune resume {self.folder}`.",
+            f"What was written is kept; free some space and go on with `fedtune resume {quote(str(self.folder))}`.",
         )
 
     def _mark_interrupted(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -10,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from search_spaces.errors import UserError
+from search_spaces.errors import EnvironmentFault, UserError
 
 
 class Fake:
@@ -73,6 +74,30 @@ class Fake:
 
     def models(self) -> dict[int, Any]:
         return {}
+
+
+class Gone(Fake):
+    """Its data, the file values["data"], vanish with the end of a trial."""
+
+    def __init__(self, method: str, values: Mapping[str, Any], seeds: Sequence[int], **rest: Any) -> None:
+        super().__init__(method, values, seeds, **rest)
+        if not Path(values["data"]).exists():
+            raise EnvironmentFault(f"{values['data']} is gone.")
+
+    def step(self) -> list[dict[str, Any]]:
+        rows = super().step()
+        if self.round == self.rounds:
+            Path(self.values["data"]).unlink()
+        return rows
+
+
+class Full(Fake):
+    """Its disk is full from round 3 on while the file values["flag"] is there."""
+
+    def step(self) -> list[dict[str, Any]]:
+        if self.round == 2 and Path(self.values["flag"]).exists():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().step()
 
 
 class Hungry(Fake):

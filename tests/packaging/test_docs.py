@@ -96,6 +96,13 @@ def test_files_that_are_named_exist(document: Path) -> None:
         assert (document.parent / link).exists(), f"{document.name} links to {link}"
 
 
+@pytest.mark.parametrize("document", DOCS, ids=lambda path: path.stem)
+def test_tests_that_are_named_exist(document: Path) -> None:
+    code = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    for name in re.findall(r"`(test_\w+)`", document.read_text(encoding="utf-8")):
+        assert f"def {name}(" in code, f"{document.name} names {name}"
+
+
 def test_the_run_directory_is_described_as_it_is() -> None:
     text = (ROOT / "docs" / "how-it-fits.md").read_text(encoding="utf-8")
     for name in (

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import importlib.metadata
 import json
 import math
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,10 @@ import torch
 from fedtune.trials.early_stopping import Halving, Never
 from search_spaces import files
 from tests.fedtune.fake import Fake
+from tests.toy import write_toy
 from trainables.tune import Ending, Job, Trial
 from trainables.worker import trial_folder
+from trainables.worker.environment import COMPUTE, Environment
 from trainables.worker.rounds_jsonl import read_rows
 from trainables.worker.trial_values import means
 
@@ -304,7 +308,9 @@ def test_rows_and_checkpoint_are_on_the_disk_before_the_swap(tmp_path: Path, mon
     monkeypatch.setattr(files, "sync", lambda path: (events.append(f"sync {path.name}"), true_sync(path)))
     monkeypatch.setattr(os, "replace", lambda a, b: (events.append(f"swap {Path(b).name}"), true_replace(a, b)))
     run(Trial({"job": job(tmp_path / "t", rounds=1)}))
-    assert events[-3:] == ["sync rounds.jsonl", f"sync .checkpoint.{os.getpid()}", "swap checkpoint"]
+    synced, saved, swapped = events[-3:]
+    assert (synced, swapped) == ("sync rounds.jsonl", "swap checkpoint")
+    assert re.fullmatch(r"sync \.checkpoint\.[0-9a-f]{16}\.tmp", saved)
 
 
 def test_a_trial_has_the_threads_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,3 +329,36 @@ def test_a_trial_has_the_threads_it_was_given(tmp_path: Path, monkeypatch: pytes
     finally:
         torch.set_num_threads(before)
     assert seen == [2] * 4 + [1] * 4
+
+
+def test_data_that_are_gone_or_changed_interrupt_and_are_not_scored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial_folder, "CHECKPOINT_SHARE", math.inf)
+    data = write_toy(tmp_path)
+    values = {"dataset": str(data), "rounds": 2, "clients": 3, "local_steps": 1, "model": "lenet5", "partition": "iid"}
+
+    def made(folder: str, environment: Environment) -> Job:
+        given = (0, str(tmp_path / folder), "fedavg", values, (0,), ("val_global_accuracy",), (1,), Never())
+        return Job(*given, environment=environment)
+
+    assert run(Trial({"job": made("first", Environment())}))[0].stop_reason == "completed"
+    content = json.loads((tmp_path / "first" / "partition.json").read_text())["dataset"]
+    assert run(Trial({"job": made("same", Environment(content))}))[0].stop_reason == "completed"
+    ending, _ = run(Trial({"job": made("other", Environment("another"))}))
+    assert (ending.stop_reason, ending.round) == ("interrupted", 0)
+    assert "must be as it was when the run began (hash another)" in str(ending.error)
+    assert not (tmp_path / "other" / "rounds.jsonl").exists()
+    data.unlink()
+    ending, _ = run(Trial({"job": made("same", Environment(content))}))
+    assert ending.stop_reason == "interrupted" and "existing folder of images or .npz file" in str(ending.error)
+
+
+def test_a_machine_with_other_libraries_interrupts_and_is_not_scored(tmp_path: Path) -> None:
+    here = {name: importlib.metadata.version(name) for name in COMPUTE}
+    same = dataclasses.replace(job(tmp_path / "same"), environment=Environment(versions=here))
+    assert run(Trial({"job": same}))[0].stop_reason == "completed"
+    other = dataclasses.replace(job(tmp_path / "t"), environment=Environment(versions={**here, "numpy": "1.0"}))
+    ending, _ = run(Trial({"job": other}))
+    assert ending.stop_reason == "interrupted" and "the search runs with numpy 1.0" in str(ending.error)
+    assert not (tmp_path / "t").exists()

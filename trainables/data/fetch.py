@@ -55,6 +55,25 @@ def read_unpacked(source: Source, root: Path) -> Raw:
 
 
 def _find_or_download(source: Source, file: File, root: Path) -> Path:
+    """The file in `root`. Several data sets may be made of the same file, and several users may share a folder: a lock
+    beside the file lets one of them download it, and the others find it."""
+    from filelock import FileLock
+
+    if (found := _found(source, file, root)) is not None:
+        return found
+    target = root / file.path
+    with contextlib.ExitStack() as held:
+        with cache.writable(root):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            held.enter_context(FileLock(f"{target}.lock"))
+        if (found := _found(source, file, root)) is not None:
+            return found
+        _download(source, file, root)
+        return target
+
+
+def _found(source: Source, file: File, root: Path) -> Path | None:
+    """The file, where it is there already. Raises `UserError` where it is another one than was published."""
     from torchvision.datasets.utils import check_integrity
 
     target = root / file.path
@@ -71,8 +90,7 @@ def _find_or_download(source: Source, file: File, root: Path) -> Path:
                     )
                 )
             return path
-    _download(source, file, root)
-    return target
+    return None
 
 
 def _download(source: Source, file: File, root: Path) -> None:
@@ -82,7 +100,6 @@ def _download(source: Source, file: File, root: Path) -> None:
     target = root / file.path
     part = target.with_name(target.name + ".part")
     with cache.writable(root):
-        target.parent.mkdir(parents=True, exist_ok=True)
         part.touch()
         part.unlink()
     problem = ""

@@ -16,6 +16,7 @@ those of the training part.
 
 from __future__ import annotations
 
+import os
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ from search_spaces.errors import Shown, UserError, sentence
 from trainables.data import cache, pictures
 from trainables.data.dataset import Dataset, Images, Labels, Raw, Split, from_arrays, stratified
 
+#: An archive may be so many times as large unpacked; beyond `SMALL` bytes more is a bomb and no images.
+UNPACKED, SMALL = 100, 64 << 20
 #: Raised when the rules above change, so that older caches are not used.
 _VERSION = 1
 _WHOLE, _PARTS = ("x", "y"), ("x_train", "y_train", "x_test", "y_test")
@@ -152,6 +155,7 @@ def _arrays(path: Path) -> tuple[tuple[str, ...], list[Any]]:
         if not zipfile.is_zipfile(path):
             # numpy would take it for a pickle and advise to load it unsafely.
             raise ValueError("a file that is empty" if path.stat().st_size == 0 else "a file that is no archive")
+        _check_size(path)
         with np.load(path, allow_pickle=False) as archive:
             keys = list(archive.files)
             chosen = _PARTS if set(_PARTS) <= set(keys) else _WHOLE
@@ -179,6 +183,23 @@ def _arrays(path: Path) -> tuple[tuple[str, ...], list[Any]]:
                 where,
             )
         ) from error
+
+
+def _check_size(path: Path) -> None:
+    """Raises `UserError` where the archive says that it is much larger unpacked. (zipfile never unpacks more than it
+    says.)"""
+    with zipfile.ZipFile(path) as archive:
+        unpacked = sum(member.file_size for member in archive.infolist())
+    packed = path.stat().st_size
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if unpacked > max(SMALL, UNPACKED * packed) or unpacked > memory:
+        must = f"at most {UNPACKED} times as large unpacked, and no larger than this machine's memory"
+        fix = "Write it with numpy.savez, which does not compress."
+        raise UserError(sentence("An .npz data set", must, Shown(_size(unpacked, packed)), str(path), fix))
+
+
+def _size(unpacked: int, packed: int) -> str:
+    return f"{unpacked / 2**20:,.0f} MiB in a file of {packed / 2**20:,.2f} MiB"
 
 
 def _whole(y: NDArray[Any], key: str, where: str) -> Labels:

@@ -7,14 +7,16 @@ hints of the class that is asked for. Tensors come back bit for bit, with their 
 from __future__ import annotations
 
 import dataclasses
+import os
 import types
 import typing
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from search_spaces.files import replacing
+from search_spaces.files import open_plain, replacing
 
 
 def to_tree(value: Any) -> Any:
@@ -53,5 +55,11 @@ def save(path: Path, tree: Any) -> None:
 
 
 def load(path: Path, device: torch.device | str = "cpu") -> Any:
-    """Reads a checkpoint without running any code in it."""
-    return torch.load(path, map_location=device, weights_only=True)
+    """Reads a checkpoint without running any code in it. Raises `ValueError`, or an error of zipfile or torch, where
+    the file is not as it was written."""
+    with os.fdopen(open_plain(path), "rb") as file:
+        with zipfile.ZipFile(file) as archive:  # torch does not look at the checksums that it writes
+            if (broken := archive.testzip()) is not None:
+                raise ValueError(f"{broken} in {path} is damaged")
+        file.seek(0)
+        return torch.load(file, map_location=device, weights_only=True)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from search_spaces.errors import UserError, sentence
+from search_spaces.errors import EnvironmentFault, UserError, sentence
 from trainables import data
 from trainables.data.partition import partition
 from trainables.federation import ClientData, Federation, FederationConfig, Images, budgets, normalise
@@ -52,6 +52,9 @@ class FederatedData:
     mean: Tensor
     std: Tensor
     class_names: tuple[str, ...]
+    #: Names the content of the data set.
+    dataset_hash: str
+    #: Names the content of the data set and which client holds which samples of it.
     fingerprint: str
 
     def batch(self, part: Part, chosen: Tensor) -> Tensor:
@@ -62,9 +65,13 @@ class FederatedData:
 def build(
     config: FederationConfig, seed: int, device: torch.device, data_dir: str | None = None
 ) -> tuple[Federation, FederatedData]:
-    """The federation of one seed and its data. Raises `UserError` where the settings cannot be met."""
+    """The federation of one seed and its data. Raises `UserError` where the settings cannot be met, and of these an
+    `EnvironmentFault` where the data cannot be had."""
     precision.check(config.precision, device)
-    source = data.load(config.dataset, data_dir)
+    try:
+        source = data.load(config.dataset, data_dir)
+    except UserError as error:
+        raise EnvironmentFault(*error.problems) from error
     check(config, source)
     rng = Rng(seed)
     labels = np.concatenate([np.asarray(source.train_y), np.asarray(source.test_y)])
@@ -91,6 +98,7 @@ def build(
         mean,
         std,
         tuple(source.class_names),
+        source.hash,
         _fingerprint(source.hash, split.clients),
     )
     return _federation(config, seed, device, source, tuple(len(c) for c in clients)), federated

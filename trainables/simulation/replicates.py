@@ -71,9 +71,10 @@ class Replicates:
             simulation.load(saved)
 
     def partition(self) -> dict[str, Any]:
-        """Training samples by client and class for every seed, with the partition's hash."""
+        """Training samples by client and class for every seed, with the partition's hash and the data set's."""
         return {str(s.fed.seed): s.data.counts.tolist() for s in self.simulations} | {
-            "hash": {str(s.fed.seed): s.data.fingerprint for s in self.simulations}
+            "hash": {str(s.fed.seed): s.data.fingerprint for s in self.simulations},
+            "dataset": self.simulations[0].data.dataset_hash,
         }
 
     def models(self) -> dict[int, tuple[Params, Card]]:

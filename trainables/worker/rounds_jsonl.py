@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ Row = dict[str, Any]
 
 def append(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Adds the rows of a round at the end."""
-    with path.open("a", encoding="utf-8") as file:
+    with os.fdopen(files.open_plain(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "a", encoding="utf-8") as file:
         file.write("".join(map(_line, rows)))
 
 
@@ -30,7 +31,49 @@ def read_rows(path: Path) -> list[Row]:
     """The complete lines in order; a last line that was not written to its end is left out. No file has no rows."""
     if not path.exists():
         return []
-    return [json.loads(text) for text in path.read_text(encoding="utf-8").split("\n")[:-1]]
+    return [json.loads(text) for text in files.read_text(path).split("\n")[:-1]]
+
+
+class Damaged(Exception):
+    """A trial's files do not hold what was written to them. The text says what is wrong: `its checkpoint is …`."""
+
+
+def first_rows(path: Path, rounds: int, seeds: Sequence[int]) -> list[Row]:
+    """The rows of the rounds 1 … `rounds`, one for each seed in order; what follows them is not looked at.
+
+    Raises `Damaged` where one of them is missing, stands elsewhere or is no row of measurements."""
+    try:
+        lines = files.read_text(path).split("\n")[:-1]
+    except FileNotFoundError:
+        lines = []
+    except UnicodeDecodeError as error:
+        raise Damaged(f"its {path.name} is not text") from error
+    wanted = [(round_, seed) for round_ in range(1, rounds + 1) for seed in seeds]
+    if len(lines) < len(wanted):
+        raise Damaged(f"its {path.name} lacks rows")
+    return [_checked(line, path.name, *place) for line, place in zip(lines[: len(wanted)], wanted, strict=True)]
+
+
+def _checked(line: str, name: str, round_: int, seed: int) -> Row:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise Damaged(f"its {name} is garbled in round {round_}") from error
+    if not isinstance(row, dict) or not all(map(_measured, row.values())):
+        raise Damaged(f"its {name} is garbled in round {round_}")
+    place = row.get("round"), row.get("seed")
+    if place != (round_, seed) or any(isinstance(number, bool) for number in place):
+        raise Damaged(f"its {name} has another row where round {round_} of seed {seed} should be")
+    return row
+
+
+def _measured(value: object) -> bool:
+    """Whether a row may hold `value`."""
+    if isinstance(value, list):
+        return all(not isinstance(item, list) and _measured(item) for item in value)
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return value is None or isinstance(value, (int, str))
 
 
 def _line(row: Mapping[str, Any]) -> str:

@@ -10,23 +10,26 @@ import contextlib
 import fcntl
 import io
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from search_spaces import files
-from search_spaces.run_folder import CHECKPOINT, LOG, PARTITION, ROUNDS
+from search_spaces.run_folder import CHECKPOINT, CONFIG, LOG, PARTITION, ROUNDS
 from trainables.wire import Params
 from trainables.worker import rounds_jsonl
 from trainables.worker.process import is_out_of_memory
-from trainables.worker.rounds_jsonl import Row
+from trainables.worker.rounds_jsonl import Damaged, Row
 from trainables.zoo import Card, save_model
 
 #: Share of the running time that writing checkpoints may take; rounds much faster than a checkpoint are not all saved.
 CHECKPOINT_SHARE = 0.05
 #: How long a trial waits for the process of a killed driver to let go of its folder, in seconds.
 LOCK_SECONDS = 60.0
+#: How names of files begin that are written in whole, beside their place first.
+_WRITTEN = (CHECKPOINT, CONFIG, PARTITION, ROUNDS, "model-")
 
 
 class Resumable(Protocol):
@@ -45,10 +48,11 @@ class Resumable(Protocol):
 class TrialFolder:
     """The folder at `path`, made where there is none, and held until `close`.
 
-    Raises `OSError` where it cannot be made or another process goes on writing to it."""
+    Raises `OSError` where it cannot be made, another process goes on writing to it, or it is a symbolic link."""
 
     def __init__(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
+        files.check_folder(path)
         self.path = path
         self.log = _locked(path / LOG)
         self._saved_at, self._save_cost = time.monotonic(), 0.0
@@ -57,21 +61,50 @@ class TrialFolder:
         """Lets go of the folder."""
         self.log.close()
 
-    def resume(self, simulation: Resumable) -> list[Row]:
+    def resume(self, simulation: Resumable, seeds: Sequence[int]) -> list[Row]:
         """Puts `simulation` where the folder's checkpoint stands, if there is one, and returns the rows of the rounds
-        up to it."""
-        for left in self.path.glob(".*"):  # what a killed process was writing
-            left.unlink()
+        up to it.
+
+        Raises `Damaged` where the folder does not hold what was written to it. Then `simulation` is of no more use."""
+        for left in self.path.glob(".*"):
+            if left.name.lstrip(".").startswith(_WRITTEN):  # a killed process was writing it
+                left.unlink()
         checkpoint = self.path / CHECKPOINT
         rows: list[Row] = []
         if checkpoint.exists():
-            simulation.load(checkpoint)
-            rows = [row for row in rounds_jsonl.read_rows(self.path / ROUNDS) if row["round"] <= simulation.round]
+            self._check_partition(simulation)
+            _load(simulation, checkpoint)
+            rows = rounds_jsonl.first_rows(self.path / ROUNDS, simulation.round, seeds)
+        elif self._has_second_round(seeds):
+            raise Damaged("its checkpoint is missing")
         # Rounds after the checkpoint are run again, to the same numbers. If their rows stayed, they would be there
         # twice.
         rounds_jsonl.rewrite(self.path / ROUNDS, rows)
         files.replace(self.path / PARTITION, json.dumps(simulation.partition()))
         return rows
+
+    def start_over(self, why: Damaged) -> None:
+        """Removes what was computed, and notes the reason in the log. The same rounds give the same numbers again."""
+        self.log.write(f"{why} (the trial starts again from round 0)\n")
+        for name in (CHECKPOINT, ROUNDS):
+            (self.path / name).unlink(missing_ok=True)
+
+    def _has_second_round(self, seeds: Sequence[int]) -> bool:
+        """Whether more rounds were run than the first, after which there is always a checkpoint."""
+        try:
+            return files.read_bytes(self.path / ROUNDS).count(b"\n") > len(seeds)
+        except FileNotFoundError:
+            return False
+
+    def _check_partition(self, simulation: Resumable) -> None:
+        """Raises `Damaged` where the rounds so far were run on another partition. (A partition that cannot be read is
+        written again.)"""
+        try:
+            before = json.loads(files.read_text(self.path / PARTITION))["hash"]
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return
+        if before != simulation.partition()["hash"]:
+            raise Damaged("its rounds were run on another partition")
 
     def append(self, rows: Sequence[Row]) -> None:
         """Adds a round's rows to `rounds.jsonl`."""
@@ -98,6 +131,18 @@ class TrialFolder:
             save_model(path, params, card)
 
 
+def _load(simulation: Resumable, checkpoint: Path) -> None:
+    """Loads a checkpoint. Raises `Damaged` where it is not one that was written for this simulation."""
+    try:
+        simulation.load(checkpoint)
+    except OSError:
+        raise
+    except Exception as error:  # zipfile, pickle and torch each have their own ways of refusing a broken file
+        if is_out_of_memory(error):
+            raise
+        raise Damaged("its checkpoint is damaged") from error
+
+
 @contextlib.contextmanager
 def _disk(path: Path) -> Iterator[None]:
     """torch and safetensors report a full disk as errors of their own; within, those are an `OSError` too."""
@@ -113,7 +158,8 @@ def _disk(path: Path) -> Iterator[None]:
 
 def _locked(path: Path) -> io.TextIOBase:
     """The trial's log, held against a worker of a killed driver that may still be finishing its round."""
-    file = path.open("a", encoding="utf-8", buffering=1)
+    descriptor = files.open_plain(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    file = os.fdopen(descriptor, "a", encoding="utf-8", buffering=1)
     deadline = time.monotonic() + LOCK_SECONDS
     while True:
         try:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import csv
+import hashlib
+import html
 import io
 import json
 import re
 import shutil
+import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import choreographer
 import pytest
+import yaml
 from plotly.offline import get_plotlyjs
 from typer.testing import CliRunner
 
@@ -21,6 +26,7 @@ import fedtune
 from analysis.compare import compare
 from analysis.figures._registry import figures
 from analysis.report import build
+from analysis.report.anonymous import without_places
 from analysis.report.best import rerun_command
 from analysis.report.build import document
 from analysis.report.files import write_tables
@@ -242,6 +248,13 @@ def _chromium() -> str | None:
     )
 
 
+#: Runs before the page's own scripts; not part of the page, so its policy does not forbid it.
+PROBE = """
+addEventListener("error", (e) => { document.title = "BROKEN " + e.message; });
+document.addEventListener("securitypolicyviolation", (e) => { document.title = "REFUSED " + e.violatedDirective; });
+"""
+
+
 async def _rendered(path: Path, done: str, seconds: float = 120.0) -> str:
     """The page's document once the script `done` holds in a browser (or as it is after `seconds`): figures are drawn as
     they come into sight, which a loaded machine does when it can."""
@@ -249,6 +262,8 @@ async def _rendered(path: Path, done: str, seconds: float = 120.0) -> str:
         tab = await browser.create_tab()
         size = {"width": 1200, "height": 20000, "deviceScaleFactor": 1, "mobile": False}
         await tab.send_command("Emulation.setDeviceMetricsOverride", size)
+        await tab.send_command("Page.enable")
+        await tab.send_command("Page.addScriptToEvaluateOnNewDocument", {"source": PROBE})
         await tab.send_command("Page.navigate", {"url": path.as_uri()})
 
         async def value(script: str) -> object:
@@ -268,16 +283,116 @@ def test_a_browser_draws_every_figure_and_the_table_without_an_error(
     root: Path, tmp_path: Path, loaded: dict[str, Run]
 ) -> None:
     path = build([root / "tpe", root / "other"], tmp_path / "page.html")
-    probe = "<script>addEventListener('error', (e) => { document.title = 'BROKEN ' + e.message; });</script>"
-    path.write_text(path.read_text().replace("<head>", f"<head>{probe}", 1))
     plots = len(re.findall(r"data-figure=", path.read_text().split('id="page-data"')[0]))
     dom = asyncio.run(
         _rendered(path, f"document.querySelectorAll('.js-plotly-plot:has(.main-svg)').length === {plots}")
     )
-    assert "<title>BROKEN" not in dom and len(dom) > 1e5
+    assert "<title>BROKEN" not in dom and "<title>REFUSED" not in dom and len(dom) > 1e5
     assert plots == 1 + sum(
         f.needs([loaded[n]]) is None for n in ("tpe", "other") for f in figures().values() if not f.many
     )
     assert len(re.findall(r'class="plot js-plotly-plot"', dom)) == plots
     assert re.findall(r'role="status">([^<]+)<', dom) == ["1–24 of 24", "1–8 of 8"]
     assert dom.count('aria-sort="descending"') == 2
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.skipif(_chromium() is None, reason="no Chromium here")
+@pytest.mark.parametrize(
+    "injected",
+    [
+        "<script>document.body.dataset.hacked = 1</script>",
+        '<img src="x" onerror="document.body.dataset.hacked = 1">',
+        '<img src="https://example.com/x.png">',
+        '<iframe srcdoc="<p>inside</p>"></iframe><object data="data:text/html,x"></object>',
+    ],
+    ids=["script", "handler", "picture", "frame"],
+)
+def test_a_browser_refuses_what_is_not_of_the_page(root: Path, tmp_path: Path, injected: str) -> None:
+    """As if something had got past the escaping."""
+    path = build(root / "other", tmp_path / "page.html")
+    path.write_text(path.read_text().replace('<main id="main" class="wide">', f'<main id="main">{injected}', 1))
+    dom = asyncio.run(_rendered(path, "document.title.startsWith('REFUSED')", 60.0))
+    assert "<title>REFUSED" in dom and "data-hacked" not in dom
+
+
+def test_every_page_has_a_policy(page: Callable[[str], str]) -> None:
+    head = page("tpe").split("</head>")[0]
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', head)
+    assert policy is not None and head.index("Content-Security-Policy") < head.index("<style>")
+    assert "default-src 'none'" in policy[1] and "unsafe-inline" not in policy[1].split("script-src")[1].split(";")[0]
+    assert "unsafe-eval" not in policy[1]
+    expected = {
+        base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        for script in (get_plotlyjs(), page("tpe").rsplit("<script>", 1)[1].split("</script>")[0])
+    }
+    assert set(re.findall(r"'sha256-([^']+)'", policy[1])) == expected
+
+
+def private(folder: Path) -> dict[str, str]:
+    """Writes into a run's record what an anonymous page must not show; what that is, by what it is."""
+    home = "/home/someone/secret"
+    found = {
+        "host": "node-17.lab.example",
+        "system": "Linux-6.1.0-42-lab-x86_64",
+        "word": "--name",
+        "folder": "someone",
+    }
+    provenance = json.loads((folder / run_folder.PROVENANCE).read_text())
+    machine = {"host": found["host"], "system": found["system"], "processor": "A Processor 1", "cores": 2}
+    provenance |= {
+        "machine": machine,
+        "command": ["fedtune", "search", "dfrd", "--name", "x", "--data-dir", home],
+        "continued": [{"machine": machine}],
+        "taken": [{"run": "old", "trials": [], "machine": machine}],
+    }
+    (folder / run_folder.PROVENANCE).write_text(json.dumps(provenance))
+    experiment = yaml.safe_load((folder / run_folder.EXPERIMENT).read_text())
+    experiment |= {"data_dir": home, "address": f"{found['host']}:6379", "source": {"from": f"{home}/best.yaml"}}
+    experiment["values"] = {**(experiment.get("values") or {}), "dataset": f"{home}/mine.npz"}
+    (folder / run_folder.EXPERIMENT).write_text(yaml.safe_dump(experiment))
+    for path in folder.glob(f"trials/*/{run_folder.CONFIG}"):
+        path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"dataset": f"{home}/mine.npz"}))
+    with sqlite3.connect(folder / run_folder.STUDY) as database:
+        database.execute(
+            "UPDATE trial_user_attributes SET value_json = ? WHERE key = 'error'",
+            (json.dumps(f"FileNotFoundError: '{home}/mine.npz' is gone"),),
+        )
+    return found | {"path": str(folder.parent)}
+
+
+@pytest.mark.parametrize("runs", [("tpe",), ("tpe", "other")], ids=len)
+def test_an_anonymous_page_shows_no_host_kernel_command_or_path(
+    root: Path, tmp_path: Path, runs: tuple[str, ...]
+) -> None:
+    copies = [shutil.copytree(root / name, tmp_path / "user" / name) for name in runs]
+    secrets = [private(copy) for copy in copies]
+
+    def shown(*options: str) -> str:
+        done = CliRunner().invoke(app, ["report", *map(str, copies), "-o", str(tmp_path / "page.html"), *options])
+        assert done.exit_code == 0, done.output
+        return html.unescape((tmp_path / "page.html").read_text()).replace(get_plotlyjs(), "")
+
+    named = shown()
+    for secret in secrets:
+        assert all(text in named for text in secret.values()), "the test would show nothing"
+        page = shown("--anonymous")
+        assert [what for what, text in secret.items() if text in page] == []
+    assert "mine.npz" in page and "A Processor 1" in page and "fedtune export tpe" in page
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("/home/me/data.npz", "data.npz"),
+        ("'~/data/' is gone", "'data' is gone"),
+        ("path:/srv/a b", "path:a b"),
+        ("file:///srv/a", "a"),
+        ("C:\\Users\\me\\x.npz", "x.npz"),
+        ("https://arxiv.org/abs/2309.13546", "https://arxiv.org/abs/2309.13546"),
+        ("mean / std, 1/2, and/or, ./x, a\\b", "mean / std, 1/2, and/or, ./x, a\\b"),
+    ],
+)
+def test_of_a_path_the_last_part_is_shown(text: str, shown: str) -> None:
+    assert without_places({"a": [text], "host": "h"}) == {"a": [shown]}

@@ -16,7 +16,7 @@ from fedtune.record.study import StudyFile
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from tests.fedtune.conftest import experiment, frozen, space
-from tests.fedtune.fake import Fake
+from tests.fedtune.fake import Fake, Full, Gone
 
 Conduct = Callable[..., Result]
 
@@ -191,10 +191,49 @@ def test_a_resumption_with_other_libraries_says_so(
     begun["versions"] |= {"torch": "1.0"}
     made = experiment(tmp_path / "run", trials=1, rounds=1, scheduler="none")
     run_directory.create(tmp_path / "run", made.to_yaml(), space().to_json(), begun, made.directions)
-    resume(tmp_path / "run", plain=True, simulate=Fake)
+    resume(tmp_path / "run", plain=True, simulate=Fake, other_versions=True)
+    recorded = json.loads((tmp_path / "run" / run_folder.PROVENANCE).read_text())
+    assert recorded["versions"]["torch"] == "1.0"
+    assert [part["versions"] for part in recorded["continued"]] == [provenance.versions()]
     now = provenance.versions()["torch"]
     assert told(capsys) == [
         f"This run was begun with torch 1.0 and goes on with torch {now}, where the same seed may give other last "
         f"digits: "
         "its numbers may differ from those of an uninterrupted run."
     ]
+
+
+def test_data_that_are_gone_end_the_search_and_score_no_trial(conduct: Conduct, tmp_path: Path) -> None:
+    """They vanish in the middle of a search: the second trial cannot start."""
+    rest = {"trials": 3, "scheduler": "none", "sampler": "random", "rounds": 2, "concurrency": 1}
+    conduct("calm", **rest)
+    data = tmp_path / "data"
+    data.touch()
+    with pytest.raises(UserError) as told:
+        conduct("run", simulate=Gone, values={"data": str(data)}, **rest)
+    folder = tmp_path / "run"
+    assert told.value.problems == (
+        f"{data} is gone. The search stopped and keeps what was written; no trial was scored by this. Then go on with "
+        f"`fedtune resume {folder}`.",
+    )
+    assert [trial.state.name for trial in StudyFile(folder).study.trials] == ["COMPLETE", "RUNNING"]
+    data.touch()
+    assert resume(folder, quiet=True, simulate=Fake).counts == {"COMPLETE": 3}
+    assert frozen(folder) == frozen(tmp_path / "calm")
+
+
+def test_a_damaged_trial_starts_again_with_a_note(
+    conduct: Conduct, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rest = {"trials": 2, "scheduler": "none", "sampler": "random", "rounds": 4, "concurrency": 1}
+    conduct("calm", **rest)
+    flag = tmp_path / "flag"
+    flag.touch()
+    with pytest.raises(UserError, match="No space left on device"):
+        conduct("run", simulate=Full, values={"flag": str(flag)}, **rest)
+    folder = tmp_path / "run"
+    (folder / run_folder.trial_folder(0) / run_folder.CHECKPOINT).write_text("[2, ")
+    flag.unlink()
+    assert resume(folder, plain=True, simulate=Fake).counts == {"COMPLETE": 2}
+    assert "Trial 0 starts again from round 0, as its checkpoint is damaged." in capsys.readouterr().err
+    assert frozen(folder) == frozen(tmp_path / "calm")

@@ -4,6 +4,7 @@ Where torchvision or we check MD5, only the expected checksum is patched. Nothin
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import gzip
 import hashlib
@@ -17,8 +18,10 @@ import socket
 import struct
 import tarfile
 import threading
+import time
 import zipfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +33,9 @@ from PIL import Image
 
 from search_spaces.errors import UserError
 from trainables import data
+from trainables.data import fetch
 from trainables.data.readers import tiny_imagenet
+from trainables.data.source import File, Source
 
 RNG = np.random.default_rng(0)
 
@@ -471,7 +476,9 @@ def test_it_downloads_once_with_a_progress_bar(
     monkeypatch.setattr(torchvision.datasets.FashionMNIST, "mirrors", [])
     assert data.load("fmnist").hash == loaded.hash
     kept = tmp_path / "cache" / "downloads" / "FashionMNIST" / "raw"
-    assert sorted(p.name for p in kept.iterdir()) == sorted(Path(f).name for f in data.describe("fmnist").files)
+    assert sorted(p.name for p in kept.iterdir() if p.suffix != ".lock") == sorted(
+        Path(f).name for f in data.describe("fmnist").files
+    )
 
 
 def test_a_download_with_the_wrong_checksum_is_refused(
@@ -484,7 +491,24 @@ def test_a_download_with_the_wrong_checksum_is_refused(
         UserError, match="Data set fmnist must be downloadable or in place, got File not found or corrupted"
     ):
         data.load("fmnist")
-    assert not list((tmp_path / "cache" / "downloads").rglob("*.gz*"))
+    assert not [p for p in (tmp_path / "cache" / "downloads").rglob("*.gz*") if p.suffix != ".lock"]
+
+
+def test_of_several_who_need_a_file_one_downloads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two users with caches of their own and one folder of data."""
+    file = File("a/file.gz", (), hashlib.md5(b"content").hexdigest())
+    source = dataclasses.replace(data.describe("fmnist"), files=(file.path,))
+    downloads: list[Path] = []
+
+    def download(source: Source, file: File, root: Path) -> None:
+        downloads.append(root)
+        time.sleep(0.3)
+        (root / file.path).write_bytes(b"content")
+
+    monkeypatch.setattr(fetch, "_download", download)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: fetch._find_or_download(source, file, tmp_path), range(4)))
+    assert found == [tmp_path / "a" / "file.gz"] * 4 and downloads == [tmp_path]
 
 
 def test_a_given_file_with_the_wrong_checksum_is_refused_and_kept(fashion: tuple[Path, list[np.ndarray]]) -> None:

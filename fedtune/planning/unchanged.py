@@ -1,0 +1,114 @@
+"""Before a run goes on: is everything around it as it was when it began?
+
+The data set's content, the partition of the first seed and the versions of the libraries are recorded in
+`provenance.json`. Trials that were computed under other conditions must not be compared with those before them, and a
+data set that is gone is no trial's fault. So what differs is told here, before anything is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from analysis.runs import Run
+from fedtune.planning.plan import device_of, middle_values
+from fedtune.record.experiment import Experiment
+from fedtune.record.provenance import NUMBERS, versions
+from search_spaces import run_folder
+from search_spaces.errors import UserError
+from search_spaces.space import Space
+
+#: The option that accepts other versions.
+OPTION = "--other-versions"
+
+
+def check_unchanged(run: Run, experiment: Experiment, space: Space, *, other_versions: bool = False) -> list[str]:
+    """Raises one `UserError` with everything that is not as it was when `run` began. `experiment`, placed on this
+    machine, and `space` are the run's, complete; `other_versions` accepts other versions of the libraries.
+
+    Returns a sentence for what could not be checked, as it was not recorded."""
+    problems: list[str] = []
+    if not other_versions:
+        problems += _versions(run)
+    notes = _data(run, experiment, space, problems)
+    if problems:
+        raise UserError(*problems)
+    return notes
+
+
+def _versions(run: Run) -> list[str]:
+    """A sentence where the run has been computed with other versions of what decides numbers, and never with these."""
+    here = versions()
+    recorded = [_of_numbers(part) for part in [run.provenance, *_continued(run)]]
+    differing = [{name: v for name, v in had.items() if here.get(name, v) != v} for had in recorded]
+    if not all(differing):
+        return []
+    then = ", ".join(f"{name} {version}" for name, version in differing[0].items())
+    now = ", ".join(f"{name} {here[name]}" for name in differing[0])
+    return [
+        f"{run.path} was begun with {then}, and here is {now}, with which the same seed may give other numbers. "
+        f"Install the versions it was begun with, or accept these with {OPTION}; the run's record then names both."
+    ]
+
+
+def _continued(run: Run) -> list[Any]:
+    found = run.provenance.get("continued")
+    return found if isinstance(found, list) else []
+
+
+def _of_numbers(part: object) -> dict[str, str]:
+    """Of a provenance, the versions that decide numbers."""
+    found = part.get("versions") if isinstance(part, Mapping) else None
+    named = found if isinstance(found, Mapping) else {}
+    return {name: str(named[name]) for name in NUMBERS if name in named}
+
+
+def _data(run: Run, experiment: Experiment, space: Space, problems: list[str]) -> list[str]:
+    """Adds a problem where the data set cannot be had, has another content, or is dealt to clients in another way."""
+    import torch
+
+    from trainables import data, registry
+    from trainables.models import precision
+    from trainables.simulation import federated_data
+    from trainables.worker.environment import changed
+
+    values = {**experiment.values, **middle_values(space.search.values())}
+    name = str(values["dataset"])
+    recorded = run.provenance.get("dataset")
+    content = recorded.get("hash") if isinstance(recorded, Mapping) else None
+    try:
+        device = device_of(experiment.gpus_per_trial, experiment.address)
+        if device is not None:
+            precision.check(str(values["precision"]), torch.device(device))
+        found = data.load(name, experiment.data_dir)
+        if content is None:
+            return [_unrecorded(run.path, "data set")]
+        if found.hash != content:
+            problems.append(changed(name, content, found.hash))
+            return []
+        dealt = run.provenance.get("partition")
+        seed = str(experiment.seeds[0])
+        if not isinstance(dealt, Mapping) or seed not in dealt:
+            return [_unrecorded(run.path, "partition")]
+        settings = registry.configured(
+            experiment.method, {**values, "precision": "fp32", "executor": "loop"}
+        ).federation
+        _, built = federated_data.build(settings, experiment.seeds[0], torch.device("cpu"), experiment.data_dir)
+    except UserError as error:
+        problems += [f"{run.path} cannot go on. {problem}" for problem in error.problems]
+        return []
+    if built.fingerprint != dealt[seed]:
+        problems.append(
+            f"The partition of {name!r} for seed {seed} must be as it was when {run.path} began (hash {dealt[seed]}), "
+            f"got {built.fingerprint}, so clients would hold other samples. Go on with the versions of fedtune and "
+            f"numpy it was begun with, or begin a new run."
+        )
+    return []
+
+
+def _unrecorded(folder: Path, what: str) -> str:
+    return (
+        f"{folder / run_folder.PROVENANCE} does not say which {what} the run was begun with, so it was not checked "
+        f"that this is the same one."
+    )

@@ -1,0 +1,163 @@
+"""A run goes on only where its data and the libraries are those it began with; else one sentence, nothing written."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedtune.api.search import Experiment
+from fedtune.cli import main
+from fedtune.planning.plan import plan
+from fedtune.planning.request import Request
+from fedtune.planning.unchanged import check_unchanged
+from fedtune.record import provenance, run_directory
+from fedtune.record.study import StudyFile
+from fedtune.trials.queue import TrialQueue
+from search_spaces import run_folder
+from tests.toy import write_toy
+
+
+class Begun:
+    """A search on data of its own that was cut off in its first trial."""
+
+    def __init__(self, folder: Path) -> None:
+        self.data = write_toy(folder)
+        request = Request(
+            "fedavg", dataset=str(self.data), runs_dir=str(folder / "runs"), name="run", set=("clients=3", "omega=1")
+        )
+        planned = plan(request)
+        self.folder, self.experiment, self.space = planned.folder, planned.experiment, planned.space
+        run_directory.create(
+            self.folder,
+            planned.experiment.to_yaml(),
+            planned.space.to_json(),
+            provenance.provenance(**planned.facts),
+            planned.experiment.directions,
+        )
+        queue = TrialQueue(self.folder, planned.experiment, planned.space)
+        assert queue.propose() is not None
+        queue.close()
+
+    def record(self, change: Callable[[dict], object]) -> None:  # type: ignore[type-arg]
+        path = self.folder / run_folder.PROVENANCE
+        recorded = json.loads(path.read_text())
+        change(recorded)
+        path.write_text(json.dumps(recorded))
+
+    def notes(self, **options: bool) -> list[str]:
+        from analysis.runs import load
+
+        return check_unchanged(load(self.folder), self.experiment, self.space, **options)
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> Begun:
+    return Begun(tmp_path)
+
+
+def gone(begun: Begun, patch: pytest.MonkeyPatch) -> None:
+    begun.data.rename(begun.data.with_suffix(".away"))
+
+
+def other_labels(begun: Begun, patch: pytest.MonkeyPatch) -> None:
+    arrays = dict(np.load(begun.data))
+    arrays["y_train"] = arrays["y_train"][::-1]
+    np.savez(begun.data, **arrays)
+
+
+def cache_not_writable(begun: Begun, patch: pytest.MonkeyPatch) -> None:
+    patch.setenv("FEDTUNE_CACHE", str(begun.data / "cache"))  # below a file there can be no folder
+
+
+def other_torch(begun: Begun, patch: pytest.MonkeyPatch) -> None:
+    begun.record(lambda recorded: recorded["versions"].update(torch="1.0"))
+
+
+def other_partition(begun: Begun, patch: pytest.MonkeyPatch) -> None:
+    begun.record(lambda recorded: recorded["partition"].update({"0": "abc"}))
+
+
+FAULTS = {
+    gone: "A data set of your own must be an existing folder of images or .npz file",
+    other_labels: "must be as it was when the run began",
+    cache_not_writable: "The cache folder must be writable",
+    other_torch: "was begun with torch 1.0, and here is torch",
+    other_partition: "The partition of",
+}
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+@pytest.mark.parametrize("words", [("resume",), ("extend", "--trials", "2")], ids=lambda words: words[0])
+def test_a_fault_is_one_sentence_and_nothing_is_written(
+    begun: Begun,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    fault: Callable[[Begun, pytest.MonkeyPatch], None],
+    words: tuple[str, ...],
+) -> None:
+    fault(begun, monkeypatch)
+    before = tree(begun.folder)
+    monkeypatch.setattr(sys, "argv", ["fedtune", words[0], str(begun.folder), *words[1:]])
+    with pytest.raises(SystemExit) as end:
+        main()
+    out, err = capsys.readouterr()
+    assert (end.value.code, out) == (2, "")
+    assert FAULTS[fault] in err and len(err.splitlines()) == 1
+    assert tree(begun.folder) == before
+    assert [trial.state.name for trial in StudyFile(begun.folder).study.trials] == ["RUNNING"]
+
+
+def test_what_is_unchanged_goes_on_silently(begun: Begun) -> None:
+    assert begun.notes() == []
+
+
+def test_other_versions_can_be_accepted(begun: Begun, monkeypatch: pytest.MonkeyPatch) -> None:
+    other_torch(begun, monkeypatch)
+    assert begun.notes(other_versions=True) == []
+
+
+def test_versions_that_were_accepted_once_are_accepted_again(begun: Begun, monkeypatch: pytest.MonkeyPatch) -> None:
+    other_torch(begun, monkeypatch)
+    begun.record(lambda recorded: recorded.update(continued=[{"versions": provenance.versions()}]))
+    assert begun.notes() == []
+
+
+def test_libraries_that_compute_nothing_may_change(begun: Begun) -> None:
+    begun.record(lambda recorded: recorded["versions"].update(ray="1.0", python="3.0"))
+    assert begun.notes() == []
+
+
+def test_other_data_are_refused_whatever_versions_are_accepted(begun: Begun, monkeypatch: pytest.MonkeyPatch) -> None:
+    from search_spaces.errors import UserError
+
+    other_labels(begun, monkeypatch)
+    with pytest.raises(UserError, match="another content"):
+        begun.notes(other_versions=True)
+
+
+def test_what_was_not_recorded_is_said(begun: Begun) -> None:
+    begun.record(lambda recorded: recorded.pop("dataset"))
+    [note] = begun.notes()
+    assert "does not say which data set the run was begun with" in note
+
+
+def test_a_finished_run_needs_no_data(begun: Begun, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fedtune.api.search import resume
+    from trainables.tune import Ending
+
+    made = Experiment.from_yaml({**begun.experiment.to_yaml(), "trials": 1}, "")
+    run_directory.write_document(begun.folder / run_folder.EXPERIMENT, made.to_yaml())
+    queue = TrialQueue(begun.folder, made, begun.space)
+    queue.finish(0, Ending("completed", 9, None, {9: (0.5,)}))
+    queue.close()
+    gone(begun, monkeypatch)
+    assert resume(begun.folder, quiet=True).finished

@@ -1,0 +1,86 @@
+"""The dashboard has no log-in: it is given a copy, and takes no code from the current directory."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from fedtune.record.study import StudyFile, copy_study
+from fedtune.trials.queue import TrialQueue
+from search_spaces import run_folder
+from tests.fedtune.conftest import space, start
+
+
+def test_a_copy_is_whole_also_while_the_study_is_written(tmp_path: Path) -> None:
+    queue = TrialQueue(tmp_path / "run", start(tmp_path / "run"), space())
+    assert queue.propose() is not None
+    (tmp_path / "copy").mkdir()
+    writer = sqlite3.connect(tmp_path / "run" / run_folder.STUDY)
+    writer.execute("BEGIN IMMEDIATE")
+    writer.execute("DELETE FROM trials")
+    copy_study(tmp_path / "run" / run_folder.STUDY, tmp_path / "copy" / run_folder.STUDY)
+    writer.rollback()
+    writer.close()
+    queue.close()
+    assert [trial.number for trial in StudyFile(tmp_path / "copy").trials()] == [0]
+
+
+def answer(url: str, process: subprocess.Popen[str], **more: object) -> dict[str, list[object]]:
+    deadline = time.monotonic() + 120
+    while True:
+        try:
+            with urllib.request.urlopen(urllib.request.Request(url, **more)) as found:  # type: ignore[arg-type]
+                return dict(json.loads(found.read() or b"{}"))
+        except urllib.error.HTTPError:
+            raise
+        except OSError:
+            assert process.poll() is None and time.monotonic() < deadline, process.communicate()
+            time.sleep(0.2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_dashboard_changes_a_copy_only(tmp_path: Path, number: signal.Signals) -> None:
+    start(tmp_path / "run")
+    for name in ("optuna_dashboard", "optuna", "sqlalchemy"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('a stranger')")
+    (tmp_path / "temporary").mkdir()
+    before = (tmp_path / "run" / run_folder.STUDY).read_bytes()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = subprocess.Popen(
+        [Path(sys.executable).with_name("fedtune"), "dashboard", "run", "--port", str(port)],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path / "temporary")},
+        start_new_session=True,
+    )
+    try:
+        url = f"http://127.0.0.1:{port}/api/studies"
+        assert len(answer(url, process)["study_summaries"]) == 1
+        [copied] = (tmp_path / "temporary").glob("fedtune-dashboard-*")
+        assert copied.stat().st_mode & 0o777 == 0o700
+        answer(f"{url}/1", process, method="DELETE", headers={"Content-Type": "application/json"}, data=b"{}")
+        assert answer(url, process)["study_summaries"] == []
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert "This is a copy of the study" in err and "has no log-in" in err and "Traceback" not in err
+    assert (tmp_path / "run" / run_folder.STUDY).read_bytes() == before
+    assert list((tmp_path / "temporary").iterdir()) == []

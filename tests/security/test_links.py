@@ -1,0 +1,265 @@
+"""A prepared run directory: nothing in it makes a command read, overwrite or delete what lies elsewhere, and its record
+does not choose the machine on which it goes on."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from analysis.report import report
+from analysis.runs import load
+from fedtune.api import search
+from fedtune.api.search import extend, resume
+from fedtune.api.status import status
+from fedtune.cli import main
+from fedtune.record import provenance, run_directory
+from fedtune.trials.driver import Outcome
+from fedtune.trials.queue import TrialQueue
+from search_spaces import files, run_folder
+from search_spaces.errors import UserError
+from tests.fedtune.conftest import experiment, space, start
+from tests.fedtune.fake import Fake
+from tests.trainables.test_tune import job, run
+from trainables.tune import Ending, Trial
+from trainables.worker import rounds_jsonl
+
+SECRET = "a secret that lies elsewhere"
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Path:
+    """What a prepared run directory must not lead to."""
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / ".checkpoint.hidden").write_text(SECRET)
+    (folder / "file").write_text(f"secret: {SECRET}\n")
+    return folder
+
+
+@pytest.fixture
+def prepared(tmp_path: Path) -> Path:
+    """A search with one trial that ran to its end and one that was cut off."""
+    made = start(tmp_path / "run", trials=3)
+    queue = TrialQueue(tmp_path / "run", made, space())
+    for _ in range(2):
+        proposal = queue.propose()
+        assert proposal is not None
+        folder = run_directory.trial_folder(tmp_path / "run", proposal.number)
+        run_directory.write_document(folder / run_folder.CONFIG, {"rounds": 9, **proposal.values})
+        rounds_jsonl.append(folder / run_folder.ROUNDS, [{"round": 1, "seed": 0, "val_global_accuracy": 0.5}])
+    queue.finish(0, Ending("completed", 9, None, {9: (0.5,)}))
+    queue.close()
+    return tmp_path / "run"
+
+
+#: What is linked, and whether the link leads to the folder or to the file in it.
+LINKS = {
+    run_folder.EXPERIMENT: "file",
+    run_folder.SPACE: "file",
+    run_folder.PROVENANCE: "file",
+    run_folder.LOCK: "file",
+    run_folder.REPORT: "file",
+    run_folder.STUDY: "file",
+    f"{run_folder.STUDY}-journal": "file",
+    f"{run_folder.STUDY}-wal": "file",
+    "figures": "",
+    run_folder.TRIALS: "",
+    "trials/0001": "",
+    "trials/0002": "",
+    "trials/0000/config.yaml": "file",
+    "trials/0000/partition.json": "file",
+    "trials/0000/rounds.jsonl": "file",
+    "trials/0001/checkpoint": "file",
+    "trials/0001/log.txt": "file",
+    "trials/0001/.checkpoint.4711.tmp": "file",
+}
+COMMANDS: dict[str, Callable[[Path], object]] = {
+    "resume": lambda folder: resume(folder, quiet=True, simulate=Fake),
+    "extend": lambda folder: extend(folder, trials=1, quiet=True, simulate=Fake),
+    "report": report,
+    "status": status,
+}
+
+
+def linked(folder: Path, name: str, target: Path) -> None:
+    place = folder / name
+    if place.exists():
+        place.rename(folder / "moved")
+    place.symlink_to(target)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("name", LINKS)
+def test_no_link_is_followed(prepared: Path, elsewhere: Path, name: str, command: str) -> None:
+    linked(prepared, name, elsewhere / LINKS[name])
+    before, inside = tree(elsewhere), tree(prepared)
+    with pytest.raises(UserError, match="symbolic link") as told:
+        COMMANDS[command](prepared)
+    assert str(prepared / name) in str(told.value) and SECRET not in str(told.value)
+    assert tree(elsewhere) == before and tree(prepared) == inside
+
+
+def test_a_link_is_one_sentence_with_exit_code_2(
+    prepared: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    linked(prepared, "trials/0001", elsewhere)
+    monkeypatch.setattr(sys, "argv", ["fedtune", "resume", str(prepared)])
+    with pytest.raises(SystemExit) as end:
+        main()
+    out, err = capsys.readouterr()
+    assert (end.value.code, out, len(err.splitlines())) == (2, "", 1)
+
+
+def test_a_run_directory_may_be_reached_by_a_link_and_hold_a_users_own(prepared: Path, tmp_path: Path) -> None:
+    (prepared / "notes").symlink_to(tmp_path)
+    (tmp_path / "short").symlink_to(prepared)
+    assert load(tmp_path / "short").path == prepared
+
+
+@pytest.mark.parametrize("name", [run_folder.LOCK, "trials/0000/rounds.jsonl"])
+def test_a_pipe_keeps_nobody_waiting(prepared: Path, name: str) -> None:
+    (prepared / name).unlink(missing_ok=True)
+    os.mkfifo(prepared / name)
+    ended = threading.Event()
+
+    def look() -> None:
+        with pytest.raises(UserError, match="got a pipe"):
+            status(prepared)
+        ended.set()
+
+    threading.Thread(target=look, daemon=True).start()
+    assert ended.wait(20)
+
+
+# Below: a link that appears only after the directory was looked through.
+
+
+def test_the_lock_truncates_nothing_elsewhere(prepared: Path, elsewhere: Path) -> None:
+    before = tree(elsewhere)
+    linked(prepared, run_folder.LOCK, elsewhere / "file")
+    with pytest.raises(UserError, match="symbolic link"), run_directory.lock(prepared):
+        pass
+    (prepared / run_folder.LOCK).unlink()
+    os.link(elsewhere / "file", prepared / run_folder.LOCK)
+    with pytest.raises(UserError, match="second name"), run_directory.lock(prepared):
+        pass
+    assert tree(elsewhere) == before
+
+
+@pytest.mark.parametrize("name", ["", "log.txt", "rounds.jsonl", "checkpoint"])
+def test_a_trial_follows_no_link(tmp_path: Path, elsewhere: Path, name: str) -> None:
+    """The whole folder of the trial is a link, or one of its files."""
+    place = tmp_path / "t" / name if name else tmp_path / "t"
+    place.parent.mkdir(exist_ok=True)
+    place.symlink_to(elsewhere / "file" if name else elsewhere)
+    before = tree(elsewhere)
+    ending, _ = run(Trial({"job": job(tmp_path / "t")}))
+    assert tree(elsewhere) == before
+    if name != "checkpoint":  # which is replaced as a whole: the stand-in for the engine reads whatever it is given
+        assert ending.stop_reason == "interrupted" and "symbolic link" in str(ending.error)
+
+
+def test_the_engine_loads_no_linked_checkpoint(tmp_path: Path) -> None:
+    from trainables.simulation import checkpoint
+
+    checkpoint.save(tmp_path / "true", {"a": 1})
+    assert checkpoint.load(tmp_path / "true") == {"a": 1}
+    (tmp_path / "link").symlink_to(tmp_path / "true")
+    with pytest.raises(OSError, match="symbolic link"):
+        checkpoint.load(tmp_path / "link")
+
+
+def test_the_driver_writes_into_no_linked_trial(prepared: Path, elsewhere: Path) -> None:
+    (prepared / "trials" / "0002").symlink_to(elsewhere)
+    with pytest.raises(OSError, match="symbolic link"):
+        run_directory.trial_folder(prepared, 2)
+
+
+def test_only_what_fedtune_was_writing_is_cleared_away(tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    for name in (".mine", ".checkpoint.0123.tmp", "..checkpoint.01.tmp.02.tmp", ".config.yaml.01.tmp"):
+        (tmp_path / "t" / name).write_text("x")
+    run(Trial({"job": job(tmp_path / "t")}))
+    assert [path.name for path in (tmp_path / "t").glob(".*")] == [".mine"]
+
+
+def test_a_linked_target_is_replaced_and_not_followed(tmp_path: Path, elsewhere: Path) -> None:
+    (tmp_path / "link").symlink_to(elsewhere / "file")
+    files.replace(tmp_path / "link", "mine")
+    assert (tmp_path / "link").read_text() == "mine" and not (tmp_path / "link").is_symlink()
+    assert SECRET in (elsewhere / "file").read_text()
+
+
+def test_names_of_temporary_files_cannot_be_guessed(tmp_path: Path) -> None:
+    names = []
+    for _ in range(20):
+        with files.replacing(tmp_path / "file") as temporary:
+            names.append(temporary.name)
+    # 64 random bits each: that two are alike would happen once in 10^17 runs of this test.
+    assert len(set(names)) == 20 and all(len(name.split(".")[2]) == 16 for name in names)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_temporary_file_is_none_that_was_there(
+    tmp_path: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files.secrets, "token_hex", lambda count: "guessed")
+    (tmp_path / ".file.guessed.tmp").symlink_to(elsewhere / "file")
+    before = tree(elsewhere)
+    with pytest.raises(FileExistsError):
+        files.replace(tmp_path / "file", "mine")
+    assert tree(elsewhere) == before and not (tmp_path / "file").exists()
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_the_umask_decides_the_mode_of_every_file(tmp_path: Path, mask: int, mode: int) -> None:
+    import torch
+
+    from trainables.zoo import Card, save_model
+
+    before = os.umask(mask)
+    try:
+        start(tmp_path / "run")
+        with run_directory.lock(tmp_path / "run"):
+            run(Trial({"job": job(run_directory.trial_folder(tmp_path / "run", 0))}))
+        card = Card("lenet5", (1, 8, 8), 2, (0.0,), (1.0,))
+        save_model(tmp_path / "run" / "trials" / "0000" / "model-0.safetensors", {"a": torch.zeros(2)}, card)
+    finally:
+        os.umask(before)
+    written = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
+    assert len(written) == 11 and {path.stat().st_mode & 0o777 for path in written} == {mode}
+    assert (tmp_path / "run").stat().st_mode & 0o777 == 0o777 & ~mask
+
+
+@pytest.mark.parametrize("given", [None, "10.0.0.2:6379"])
+@pytest.mark.parametrize("command", ["resume", "extend"])
+def test_an_address_comes_from_the_command_line_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str, given: str | None
+) -> None:
+    made = experiment(tmp_path / "run", address="203.0.113.7:6379", sampler="random", scheduler="none")
+    begun = provenance.provenance()
+    run_directory.create(tmp_path / "run", made.to_yaml(), space().to_json(), begun, made.directions)
+    joined = []
+
+    def drive(folder: Path, experiment: search.Experiment, *rest: object, **more: object) -> Outcome:
+        joined.append(experiment.address)
+        return Outcome(finished=False)
+
+    monkeypatch.setattr(search.driver, "drive", drive)
+    if command == "resume":
+        resume(tmp_path / "run", address=given, plain=True)
+    else:
+        extend(tmp_path / "run", trials=1, address=given, plain=True)
+    assert joined == [given]
+    said = "was begun on the Ray cluster at '203.0.113.7:6379' and goes on on this machine" in capsys.readouterr().err
+    assert said == (given is None)
+    assert load(tmp_path / "run").experiment["address"] == "203.0.113.7:6379", "the record says where it began"

@@ -1,0 +1,165 @@
+"""Files of one trial that do not hold what was written to them: it starts again, to the same record."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.trainables.test_tune import job, run
+from trainables.tune import Job, Trial
+from trainables.worker import trial_folder
+from trainables.worker.rounds_jsonl import Damaged, first_rows
+
+Damage = Callable[[Path], None]
+
+
+def lines(folder: Path, change: Callable[[list[str]], list[str]]) -> None:
+    path = folder / "rounds.jsonl"
+    path.write_text("".join(change(path.read_text().splitlines(keepends=True))))
+
+
+def cut_checkpoint(folder: Path) -> None:
+    content = (folder / "checkpoint").read_bytes()
+    (folder / "checkpoint").write_bytes(content[: len(content) // 2])
+
+
+def empty_checkpoint(folder: Path) -> None:
+    (folder / "checkpoint").write_bytes(b"")
+
+
+def garbled_checkpoint(folder: Path) -> None:
+    (folder / "checkpoint").write_bytes(b"\x80\x04garbled" * 100)
+
+
+def no_checkpoint(folder: Path) -> None:
+    (folder / "checkpoint").unlink()
+
+
+def no_rounds(folder: Path) -> None:
+    (folder / "rounds.jsonl").unlink()
+
+
+def missing_row(folder: Path) -> None:
+    lines(folder, lambda rows: rows[:2] + rows[3:])
+
+
+def swapped_rows(folder: Path) -> None:
+    lines(folder, lambda rows: [rows[2], rows[1], rows[0], *rows[3:]])
+
+
+def garbled_row(folder: Path) -> None:
+    lines(folder, lambda rows: [rows[0], rows[1][5:], *rows[2:]])
+
+
+def infinite_row(folder: Path) -> None:
+    lines(folder, lambda rows: [rows[0].replace('"train_loss": ', '"train_loss": 1e999, "x": '), *rows[1:]])
+
+
+def nested_row(folder: Path) -> None:
+    lines(folder, lambda rows: ["[" * 100_000 + "\n", *rows[1:]])
+
+
+def no_text(folder: Path) -> None:
+    (folder / "rounds.jsonl").write_bytes(b"\xff\xfe" + (folder / "rounds.jsonl").read_bytes())
+
+
+def other_partition(folder: Path) -> None:
+    path = folder / "partition.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"hash": {"0": "another", "1": "another"}}))
+
+
+DAMAGES = {
+    cut_checkpoint: "its checkpoint is damaged",
+    empty_checkpoint: "its checkpoint is damaged",
+    garbled_checkpoint: "its checkpoint is damaged",
+    no_checkpoint: "its checkpoint is missing",
+    no_rounds: "its rounds.jsonl lacks rows",
+    missing_row: "its rounds.jsonl lacks rows",
+    swapped_rows: "its rounds.jsonl has another row where round 1 of seed 0 should be",
+    garbled_row: "its rounds.jsonl is garbled in round 1",
+    infinite_row: "its rounds.jsonl is garbled in round 1",
+    nested_row: "its rounds.jsonl is garbled in round 1",
+    no_text: "its rounds.jsonl is not text",
+    other_partition: "its rounds were run on another partition",
+}
+
+
+def interrupted(made: Job, rounds: int) -> None:
+    trial = Trial({"job": made})
+    for _ in range(rounds):
+        trial.step()
+    trial.cleanup()
+
+
+@pytest.fixture(autouse=True)
+def checkpoint_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_folder, "CHECKPOINT_SHARE", math.inf)
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+def test_a_damaged_trial_starts_again_to_the_same_record(tmp_path: Path, damage: Damage) -> None:
+    whole, _ = run(Trial({"job": job(tmp_path / "whole")}))
+    interrupted(job(tmp_path / "cut"), 3)
+    damage(tmp_path / "cut")
+    trial = Trial({"job": job(tmp_path / "cut")})
+    first = trial.step()
+    assert (first["round"], first["note"]) == (1, f"Trial 0 starts again from round 0, as {DAMAGES[damage]}.")
+    again, _ = run(trial)
+    assert (again.stop_reason, again.curve, again.means) == (whole.stop_reason, whole.curve, whole.means)
+    for name in ("rounds.jsonl", "checkpoint", "partition.json"):
+        assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert DAMAGES[damage] in (tmp_path / "cut" / "log.txt").read_text()
+
+
+@pytest.mark.parametrize("cut", [0, 1, 3])
+def test_a_whole_trial_goes_on_without_a_note(tmp_path: Path, cut: int) -> None:
+    interrupted(job(tmp_path / "t"), cut)
+    first = Trial({"job": job(tmp_path / "t")}).step()
+    assert "note" not in first and first["round"] == cut + 1
+
+
+def test_rows_after_the_checkpoint_may_be_torn(tmp_path: Path) -> None:
+    interrupted(job(tmp_path / "t"), 2)
+    lines(tmp_path / "t", lambda rows: [*rows, "garbled\n", '{"round": 3'])
+    assert "note" not in Trial({"job": job(tmp_path / "t")}).step()
+
+
+def test_a_partition_that_cannot_be_read_is_written_again(tmp_path: Path) -> None:
+    interrupted(job(tmp_path / "t"), 2)
+    before = (tmp_path / "t" / "partition.json").read_bytes()
+    (tmp_path / "t" / "partition.json").write_bytes(before[:9])
+    assert "note" not in Trial({"job": job(tmp_path / "t")}).step()
+    assert (tmp_path / "t" / "partition.json").read_bytes() == before
+
+
+def flipped_bit(folder: Path) -> None:
+    """One bit in the middle, where a tensor lies: nothing but the checksum tells of it."""
+    content = bytearray((folder / "checkpoint").read_bytes())
+    content[len(content) // 2] ^= 1
+    (folder / "checkpoint").write_bytes(bytes(content))
+
+
+@pytest.mark.parametrize("damage", [cut_checkpoint, flipped_bit, garbled_checkpoint], ids=lambda d: d.__name__)
+def test_a_damaged_checkpoint_of_the_real_engine(tmp_path: Path, toy: Path, damage: Damage) -> None:
+    values = {"dataset": str(toy), "rounds": 2, "clients": 3, "local_steps": 1, "model": "lenet5", "partition": "iid"}
+
+    def made(name: str) -> Job:
+        return Job(0, str(tmp_path / name), "fedavg", values, (0,), ("global_accuracy",), (1,), job(tmp_path).rule)
+
+    whole, _ = run(Trial({"job": made("whole")}))
+    interrupted(made("cut"), 1)
+    damage(tmp_path / "cut")
+    trial = Trial({"job": made("cut")})
+    first = trial.step()
+    assert (first["round"], first["note"]) == (1, "Trial 0 starts again from round 0, as its checkpoint is damaged.")
+    assert run(trial)[0].curve == whole.curve
+
+
+def test_first_rows_of_no_rounds_need_no_file(tmp_path: Path) -> None:
+    assert first_rows(tmp_path / "none", 0, (0, 1)) == []
+    with pytest.raises(Damaged, match="lacks rows"):
+        first_rows(tmp_path / "none", 1, (0, 1))

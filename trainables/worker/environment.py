@@ -1,0 +1,69 @@
+"""What a run was begun with, as far as it decides what its trials measure: the content of its data set and the
+libraries.
+
+A trial asks before its first round whether it still is so where the trial runs. If not, the search ends with a sentence
+and the trial stays to be resumed: a score under other conditions would be compared with those before it.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib.metadata
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from search_spaces.errors import EnvironmentFault
+
+#: The libraries that compute inside a trial: another version of one of them may give other numbers.
+COMPUTE = ("fedtune", "numpy", "torch")
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What trials are to find."""
+
+    #: The hash of the data set's content; None where it was not recorded.
+    dataset: str | None = None
+    #: Versions by the name of a library.
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    def check_versions(self) -> None:
+        """Raises `EnvironmentFault` where this process has other versions."""
+        other = [(name, version, _version(name)) for name, version in self.versions.items()]
+        differing = [(name, version, here) for name, version, here in other if here != version]
+        if differing:
+            have = ", ".join(f"{name} {here or 'not installed'}" for name, _, here in differing)
+            want = ", ".join(f"{name} {version}" for name, version, _ in differing)
+            raise EnvironmentFault(
+                f"The machine {socket.gethostname()} has {have} and the search runs with {want}, so the same seed may "
+                f"give other numbers there. Install the same versions on all machines."
+            )
+
+    def check_data(self, dataset: object, found: Mapping[str, Any]) -> None:
+        """Raises `EnvironmentFault` where the content of the data set named `dataset` is another one. `found`: what the
+        trial's `partition.json` is to hold."""
+        if self.dataset is not None and found.get("dataset") not in (None, self.dataset):
+            raise EnvironmentFault(changed(dataset, self.dataset, found["dataset"]))
+
+
+def changed(dataset: object, then: object, now: object) -> str:
+    """The sentence for a data set whose content is another one than that which the run began with."""
+    return (
+        f"The data set {str(dataset)!r} must be as it was when the run began (hash {then}), got another content (hash "
+        f"{now}). Put the old data back, or begin a new run."
+    )
+
+
+def disk(place: str, error: OSError) -> str:
+    """The sentence for a file that cannot be read or written."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return f"{place}: {error.strerror or error}." + (" Free some space." if full else "")
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
