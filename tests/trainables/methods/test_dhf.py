@@ -17,6 +17,7 @@ from tests.contracts.test_methods import CPU, same, simulate, values_for
 from tests.trainables.building_blocks.test_losses import random, softmax
 from trainables import models
 from trainables.building_blocks import prototypes
+from trainables.local import LocalResult
 from trainables.methods import dhf
 from trainables.methods.dhf import Config, generator_loss, global_loss, objective, prototype_distance, validity_loss
 from trainables.params import put
@@ -87,12 +88,32 @@ def test_class_means_are_eq_6(toy: Path) -> None:
         np.testing.assert_allclose(found[j], expected, rtol=1e-9, atol=1e-12)
 
 
+def test_prototypes_are_of_the_trained_model_whatever_the_module_holds(toy: Path) -> None:
+    """Clients that are trained as one program share a module, which holds none of their weights."""
+    s = fresh(toy)
+    payload = s.method.download(s.config, s.fed, s.progress.state, 0)
+    job = dhf.job(s.config, s.fed, payload, None, s.data.clients[0], s.fed.rng)
+    ends = []
+    for held in (job.start, {name: torch.zeros_like(tensor) for name, tensor in job.start.items()}):
+        put(job.module, held)
+        ends.append(job.finish(dict(job.start), LocalResult(0.0, torch.zeros(1, 1, dtype=torch.int64))).upload)
+    assert same(ends[0], ends[1]) and float(ends[0]["prototype/0"].abs().sum()) > 0
+
+
 def test_class_means_leave_running_statistics(toy: Path) -> None:
     s = Simulation("dhf", values_for("dhf", toy, model="cnn", deep_model="cnn", batch_norm="running"), 3, CPU)
     module = s.fed.network().train()
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
     prototypes.class_means(module, s.data.clients[0])
     assert same(dict(module.state_dict()), before)
+
+
+def test_the_first_global_model_is_drawn_from_the_seed_alone(toy: Path) -> None:
+    made = []
+    for seed, apart in ((3, 1), (3, 2), (4, 1)):
+        torch.manual_seed(apart)
+        made.append(Simulation("dhf", values_for("dhf", toy), seed, CPU).progress.state.model)
+    assert same(made[0], made[1]) and not same(made[0], made[2])
 
 
 def test_without_a_global_model_rounds_are_counted_too(toy: Path) -> None:
