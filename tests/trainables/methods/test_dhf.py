@@ -57,14 +57,15 @@ def test_client_loss_is_eq_5(toy: Path) -> None:
     rows = [
         ((features[b] - targets[int(c)].numpy()) ** 2) if int(c) in targets else np.zeros(512) for b, c in enumerate(y)
     ]
-    config = Config(lambda_=0.7)
 
-    def loss(norm: str, found: dict[int, torch.Tensor]) -> float:
-        return objective(replace(config, proto_norm=norm), fed, found)(module, x, y).item()
+    def loss(weight: float, norm: str, found: dict[int, torch.Tensor]) -> float:
+        return objective(Config(lambda_=weight, proto_norm=norm), fed, found)(module, x, y).item()
 
-    assert loss("mse", targets) == pytest.approx(plain + 0.7 * np.mean([r.mean() for r in rows]), rel=1e-9)
-    assert loss("l2", targets) == pytest.approx(plain + 0.7 * np.mean([np.sqrt(r.sum()) for r in rows]), rel=1e-9)
-    assert loss("mse", {}) == pytest.approx(plain, rel=1e-9)
+    for weight in (0.7, 1.0):
+        near, apart = np.mean([r.mean() for r in rows]), np.mean([np.sqrt(r.sum()) for r in rows])
+        assert loss(weight, "mse", targets) == pytest.approx(plain + weight * near, rel=1e-9)
+        assert loss(weight, "l2", targets) == pytest.approx(plain + weight * apart, rel=1e-9)
+    assert loss(0.7, "mse", {}) == pytest.approx(plain, rel=1e-9)
 
 
 def test_prototypes_are_constants_and_a_distance_of_zero_has_a_gradient() -> None:

@@ -220,6 +220,7 @@ def test_equal_local_steps_count_passes_over_the_mean_client(toy: Path) -> None:
     batches = sum(s.fed.sizes) // (4 * 16)
     steps = [draw_batches(fedkf.planned(s.config, s.fed), n, 1.0, s.fed.rng).shape[0] for n in s.fed.sizes]
     assert steps == [3 * batches] * 4 and batches == 3
+    assert fedkf.planned(replace(s.config, batch_size=1000), s.fed).local_steps == 3  # one batch a pass at least
     own = fedkf.planned(replace(s.config, equal_local_steps=False), s.fed)
     assert len({draw_batches(own, n, 1.0, s.fed.rng).shape[0] for n in s.fed.sizes}) > 1
     _, passes = simulate("fedkf", toy, 2, local_epochs=3, batch_size=16, omega=0.5)
