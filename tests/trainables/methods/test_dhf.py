@@ -296,6 +296,26 @@ def test_the_ensemble_weighs_clients_by_what_they_hold_of_the_label(toy: Path) -
     )
 
 
+def test_labels_are_drawn_alike_of_every_class_that_has_a_sample(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody holds class 3, and of class 2 there is one sample in all."""
+    s = fresh(toy, server_iters=0)
+    drawn, uploads = list[torch.Tensor](), []
+    for i in range(4):
+        gone = {f"{kind}/{j}" for kind in ("prototype", "count") for j in ("3" if i == 0 else "23")}
+        kept = {key: tensor for key, tensor in run_client(s, i).items() if key not in gone}
+        uploads.append(Upload(i, kept if i else kept | {"count/2": torch.tensor(1, dtype=torch.int32)}))
+
+    original = dhf.Phases
+
+    def phases(*given: Any) -> dhf.Phases:
+        drawn.append(given[5])
+        return original(*given)
+
+    monkeypatch.setattr(dhf, "Phases", phases)
+    dhf.server(s.config, s.fed, s.progress.state, uploads, s.fed.rng)
+    np.testing.assert_allclose(drawn[0] / drawn[0].sum(), [1 / 3, 1 / 3, 1 / 3, 0], rtol=1e-6)
+
+
 def test_the_global_model_trains_in_its_rounds_only_and_in_the_last(toy: Path) -> None:
     config = Config(gme_interval=3)
     fed = replace(fresh(toy).fed, rounds=7)
