@@ -36,7 +36,9 @@ TESTS = (
     "tests/trainables/simulation",
     "tests/contracts",
     "tests/fedtune/trials/test_early_stopping.py",
+    "tests/fedtune/trials/test_known_points.py",
     "tests/fedtune/trials/test_queue.py",
+    "tests/fedtune/trials/test_taken.py",
     "tests/search_spaces",
 )
 

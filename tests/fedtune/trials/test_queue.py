@@ -131,6 +131,12 @@ def test_with_several_metrics_a_stopped_trial_has_no_values(tmp_path: Path) -> N
     assert pruned and all(values is None for values in pruned)
 
 
+def test_known_points_are_of_nsga2s_first_generation(tmp_path: Path) -> None:
+    first = ({"from": "the paper's values", "values": {"alpha": 0.5, "lambda": 0.25}},)
+    found = conduct(tmp_path / "run", 1, trials=2, sampler="nsga2", scheduler="none", first=first)
+    assert [attributes["NSGAIISampler:generation"] for *_, attributes in found] == [0, 0]
+
+
 def test_the_grid_is_walked_row_by_row(tmp_path: Path) -> None:
     found = conduct(tmp_path / "run", 3, sampler="grid", scheduler="none", trials=6)
     assert [params for _, _, params, *_ in found] == [

@@ -75,6 +75,7 @@ def test_the_local_loss(as_in_the_code: bool, toy: Path) -> None:
     assert float(loss) == pytest.approx(expected, rel=1e-9)
     loss.backward()
     assert all(p.grad is None for p in objective.generator.parameters())
+    assert not objective.data_loss.requires_grad  # a sum over a round must not keep every step's graph
     only_teacher = _LocalObjective(replace(s.config, gen_alpha=0.0), s.fed, payload, s.fed.rng.child("guide"))
     module.zero_grad()
     (only_teacher(module, x, y) - F.cross_entropy(module(x), y)).backward()

@@ -13,7 +13,7 @@ from torch import nn
 from tests.contracts.test_methods import same, simulate, untimed, values_for
 from tests.trainables.building_blocks.test_losses import random, softmax
 from tests.trainables.methods.test_dfrd import kl
-from trainables.methods.fedmdcg import Config, Weights, diversity_loss, generator_loss, model_loss
+from trainables.methods.fedmdcg import Config, Weights, _LocalObjective, diversity_loss, generator_loss, model_loss
 from trainables.simulation.rounds import Simulation
 
 Y = torch.tensor([0, 1, 2, 3, 0])
@@ -146,6 +146,20 @@ def test_round_one_is_plain_cross_entropy_for_any_weight(toy: Path) -> None:
         or unramped[0]["train_loss"] != expected[0]["train_loss"]
     )
     assert plain.global_model() is None
+
+
+def test_the_sum_of_a_rounds_losses_is_on_data_alone_and_keeps_no_graph(toy: Path) -> None:
+    s = Simulation("fedmdcg", values_for("fedmdcg", toy), 3, torch.device("cpu"))
+    payload = s.method.download(s.config, s.fed, s.progress.state, 0)
+    objective = _LocalObjective(s.config, s.fed, payload, Weights(0.7, 0.8, 0.9), s.fed.rng)
+    module = s.fed.network().train()
+    x, y = s.data.clients[0].batch(torch.arange(5))
+    on_data = ce(module(x).detach().double().numpy(), y.numpy())
+    for _ in range(2):
+        objective(module, x, y).backward()
+    assert float(objective.data_loss) == pytest.approx(2 * on_data, rel=1e-5)
+    assert not objective.data_loss.requires_grad
+    assert all(p.grad is None for p in objective.generator.parameters())
 
 
 def test_the_ramp_runs_over_the_planned_rounds(toy: Path) -> None:
