@@ -11,7 +11,7 @@ from tests.mutation.mutant import Mutant
 from tests.mutation.record import KEPT, key
 
 #: The tests that run on another device than the processor.
-DEVICE = "tests/contracts/test_pretend_device.py"
+DEVICE = "tests/contracts/test_pretend_device"
 #: Seconds of tests that are asked at most about one mutant; one test is always asked.
 BUDGET = 20.0
 

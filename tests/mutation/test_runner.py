@@ -180,14 +180,14 @@ def test_tests_are_chosen_by_statement_then_function_then_file(tmp_path: Path) -
 def test_a_device_left_out_is_asked_of_the_tests_on_another_device_first(tmp_path: Path) -> None:
     source = "def f(fed):\n    return torch.zeros(2, dtype=torch.bool, device=fed.device)\n"
     path = tmp_path / "tests.json"
-    tests = [["a.py::t", 1.0], [f"{DEVICE}::t", 2.0], ["b.py::t", 3.0]]
+    tests = [["a.py::t", 1.0], [f"{DEVICE}.py::t", 2.0], ["b.py::t", 3.0]]
     path.write_text(json.dumps({"tests": tests, "groups": [[0, 1, 2]], "statements": {"made.py | f | ": 0}}))
     asked = {
         m.change.partition(" → ")[2]: [test for test, _ in Kept.read(path).asked(m, source, 10)]
         for m in mutants("made.py", source)
     }
-    assert asked["torch.zeros(2, dtype=torch.bool)"] == [f"{DEVICE}::t", "a.py::t", "b.py::t"]
-    assert asked["torch.zeros(2, device=fed.device)"] == ["a.py::t", f"{DEVICE}::t", "b.py::t"]
+    assert asked["torch.zeros(2, dtype=torch.bool)"] == [f"{DEVICE}.py::t", "a.py::t", "b.py::t"]
+    assert asked["torch.zeros(2, device=fed.device)"] == ["a.py::t", f"{DEVICE}.py::t", "b.py::t"]
 
 
 def test_what_ran_is_traced_by_line() -> None:

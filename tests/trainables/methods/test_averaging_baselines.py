@@ -112,6 +112,8 @@ def test_fedgkd_vote_sends_m_models_and_may_start_at_once(toy: Path) -> None:
     payload = s.method.download(s.config, s.fed, s.progress.state, 0)
     assert len(fedgkd.frozen_teachers(s.fed, payload)) == 2
     assert same(unpack("teacher1", payload), s.progress.state.model)
+    _, averaged = simulate("fedgkd", toy, 2, buffer=2, wait_for_buffer=False)
+    assert [row["bytes_down"] for row in averaged] == [4 * size, 8 * size]
 
 
 def test_fedgkd_distillation_changes_training(toy: Path) -> None:
