@@ -116,6 +116,17 @@ def test_fedgkd_vote_sends_m_models_and_may_start_at_once(toy: Path) -> None:
     assert [row["bytes_down"] for row in averaged] == [4 * size, 8 * size]
 
 
+def test_fedgkds_teachers_evaluate_with_their_running_statistics(toy: Path) -> None:
+    s, _ = simulate("fedgkd", toy, 1, buffer=1, batch_norm="running")
+    payload = s.method.download(s.config, s.fed, s.progress.state, 0)
+    before = {key: tensor.clone() for key, tensor in payload.items()}
+    (teacher,) = fedgkd.frozen_teachers(s.fed, payload)
+    module = s.fed.network(role="by hand").eval()
+    put(module, unpack("teacher0", payload))
+    x, _ = s.data.clients[0].batch(torch.arange(5))
+    assert torch.equal(teacher(x), module(x)) and same(payload, before)
+
+
 def test_fedgkd_distillation_changes_training(toy: Path) -> None:
     _, plain = simulate("fedavg", toy, 3)
     for teacher in ("average", "vote"):

@@ -187,6 +187,12 @@ def test_bytes_are_one_model_up_and_two_down_or_one_for_fedkf_minus(teacher: str
     assert [row["bytes_down"] for row in rows] == [3 * size] + [3 * size * models] * 2
 
 
+def test_without_weight_no_teacher_is_sent(toy: Path) -> None:
+    s, _ = simulate("fedkf", toy, 2, gamma=0.0)
+    sent = s.method.download(s.config, s.fed, s.progress.state, 0)
+    assert {key.partition("/")[0] for key in sent} == {"model"}
+
+
 def test_the_teacher_is_the_average_over_the_cache(toy: Path) -> None:
     s, _ = simulate("fedkf", toy, 3, active_clients=2)
     sent = fedkf.unpack("teacher", s.method.download(s.config, s.fed, s.progress.state, 0))
