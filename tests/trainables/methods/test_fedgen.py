@@ -102,6 +102,8 @@ def test_guidance_starts_in_round_two_and_ends_after_its_steps(toy: Path) -> Non
 
 
 def test_labels_are_drawn_among_those_seen_or_by_their_counts(toy: Path) -> None:
+    begun, _ = simulate("fedgen", toy, 0)
+    assert begun.progress.state.label_probabilities.tolist() == [0.25] * 4  # as long as nothing is known
     seen, _ = simulate("fedgen", toy, 1, omega=0.05)
     counted, _ = simulate("fedgen", toy, 1, omega=0.05, label_draw="counts")
     probabilities = counted.progress.state.label_probabilities

@@ -215,6 +215,8 @@ def test_average_weighting_sends_no_counts_and_draws_labels_evenly(toy: Path) ->
     _, counted = simulate("fedmdcg", toy, 1)
     assert rows[0]["bytes_up"] == counted[0]["bytes_up"] - 4 * 4 * 8
     assert simulation.progress.state.label_probabilities.tolist() == [0.25] * 4
+    begun, _ = simulate("fedmdcg", toy, 0)
+    assert begun.progress.state.label_probabilities.tolist() == [0.25] * 4  # as long as nothing is known
 
 
 def test_the_gd_loss_falls_as_generators_learn_their_classifiers(toy: Path) -> None:
