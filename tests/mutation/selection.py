@@ -9,9 +9,8 @@ from pathlib import Path
 
 from tests.mutation.mutant import Mutant
 from tests.mutation.record import KEPT, key
+from tests.mutation.targets import DEVICE
 
-#: The tests that run on another device than the processor.
-DEVICE = "tests/contracts/test_pretend_device"
 #: Seconds of tests that are asked at most about one mutant; one test is always asked.
 BUDGET = 20.0
 

@@ -45,6 +45,9 @@ TESTS = (
 #: Of these, the ones that mostly compare the code with itself: they notice less, so they are asked last.
 LAST = ("tests/trainables/simulation", "tests/contracts")
 
+#: Those that run on another device than the processor.
+DEVICE = "tests/contracts/test_pretend_device"
+
 
 def files() -> list[str]:
     """The files that are mutated, as paths below the root with `/`."""

@@ -20,7 +20,8 @@ from tests.mutation.operators import mutants
 from tests.mutation.processes import in_forks
 from tests.mutation.report import Tried, score
 from tests.mutation.results import Listed, Results, Survivors
-from tests.mutation.selection import DEVICE, Kept
+from tests.mutation.selection import Kept
+from tests.mutation.targets import DEVICE
 
 SOURCE = """
 import functools
@@ -235,6 +236,15 @@ def test_a_files_own_tests_are_chosen_first_and_those_that_compare_the_code_with
     )
     assert inside == ["m/test_made.py::d", "m/test_replay_made.py::c", "m/t.py::b", "tests/contracts/t.py::a"]
     assert outside == [inside[-1], *inside[:-1]]
+
+
+def test_one_test_on_another_device_is_kept_however_many_are_quicker() -> None:
+    seconds = {f"t.py::test_{i}": 0.1 for i in range(record.MOST + 5)} | {
+        f"{DEVICE}.py::a": 3.0,
+        f"{DEVICE}.py::b": 2.0,
+    }
+    found = record.chosen(set(seconds), seconds, record.key("made.py", "f", ""))
+    assert len(found) == record.MOST + 1 and found[-1] == f"{DEVICE}.py::b"
 
 
 def test_a_part_is_recorded_again(tmp_path: Path) -> None:

@@ -55,3 +55,14 @@ def test_tracked_ones_start_with_the_first_batch_and_follow_the_others(toy: Path
     for name, value in tracked.items():
         first, second, third = (one[name].detach().double().numpy() for one in every)
         np.testing.assert_allclose(value, 0.81 * first + 0.09 * second + 0.1 * third, rtol=1e-5)
+
+
+def test_they_are_float32_where_maps_are_not(toy: Path) -> None:
+    fed = Simulation("fedavg", values_for("fedavg", toy, precision="bf16"), 3, CPU).fed
+    module, entering, found = fed.network(), list[torch.dtype](), list[torch.dtype]()
+    module.get_submodule(layers(module)[1]).register_forward_pre_hook(
+        lambda _, inputs: entering.append(inputs[0].dtype)
+    )
+    with watching(module, lambda name, mean, var: found.extend([mean.dtype, var.dtype])):
+        module(torch.rand(2, *fed.shape, generator=torch.Generator().manual_seed(0)))
+    assert entering == [torch.bfloat16] and set(found) == {torch.float32}

@@ -67,12 +67,12 @@ def test_fedprox_pulls_towards_what_was_received_and_not_before_the_first_step(t
     )
     assert same(one, fedavg_one)
     moved = {}
-    for mu in (0.0, 15.0):
+    for mu in (0.0, 1.0, 15.0):
         s, _ = simulate("fedprox", toy, 1, local_steps=10, mu=mu)
         start, end = s.fed.initial_params(), s.global_model()
         assert end is not None
         moved[mu] = sum(float((end[k] - start[k]).square().sum()) for k in end)
-    assert moved[15.0] < 0.5 * moved[0.0]
+    assert moved[15.0] < 0.5 * moved[0.0] and moved[1.0] < moved[0.0]
 
 
 @pytest.mark.parametrize("teachers", [1, 3])
@@ -135,9 +135,10 @@ def test_fedgkd_distillation_changes_training(toy: Path) -> None:
         assert losses[:2] == [row["train_loss"] for row in plain[:2]] and losses[2] != plain[2]["train_loss"]
 
 
+@pytest.mark.parametrize("least", [0.3, 0.0])
 @pytest.mark.parametrize("q", [0.0, 1e-4, 0.7, 2.0])
-def test_qffl_step_is_algorithm_2_as_printed(q: float) -> None:
-    lr, losses = 0.1, [0.3, 1.9, 0.7]
+def test_qffl_step_is_algorithm_2_as_printed(q: float, least: float) -> None:
+    lr, losses = 0.1, [least, 1.9, 0.7]
     old, models = (
         {"a": random(4, 3), "b": random(3, seed=1)},
         [{"a": random(4, 3, seed=k), "b": random(3, seed=k + 9)} for k in (2, 3, 4)],

@@ -162,6 +162,30 @@ def test_the_sum_of_a_rounds_losses_is_on_data_alone_and_keeps_no_graph(toy: Pat
     assert all(p.grad is None for p in objective.generator.parameters())
 
 
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("term", ["ce", "mse", "kl"])
+def test_each_term_of_the_local_loss_comes_with_its_weight_alone(term: str, toy: Path) -> None:
+    """0.6 times CE(D(G(z', y')), y'), mean (F(x) - G(z, y))² or KL(D(G(z, y)) ‖ f(x)) at the clients' temperature."""
+    s = Simulation("fedmdcg", values_for("fedmdcg", toy, kd_temperature_client=3.0), 3, torch.device("cpu"))
+    payload = s.method.download(s.config, s.fed, s.progress.state, 0)
+    weights = Weights(**dict.fromkeys(("ce", "mse", "kl"), 0.0) | {term: 0.6})
+    rng, module = s.fed.rng.child("stage 1"), s.fed.network().train()
+    objective = _LocalObjective(s.config, s.fed, payload, weights, rng)
+    x, y = s.data.clients[0].batch(torch.arange(5))
+    free_y = torch.multinomial(payload["label_probabilities"], 5, replacement=True, generator=rng.torch("free labels"))
+    with torch.no_grad():
+        loss, f, logits = float(objective(module, x, y)), module.features(x), module(x).numpy()
+        g = objective.generator(torch.randn(5, 8, generator=rng.torch("noise")), y)
+        free = module.head(objective.generator(torch.randn(5, 8, generator=rng.torch("free noise")), free_y))
+        taught = module.head(g).numpy()
+    terms = {
+        "ce": ce(free.numpy(), free_y.numpy()),
+        "mse": ((f - g).numpy() ** 2).mean(),
+        "kl": kl(softmax(taught, 3.0), softmax(logits, 3.0)).mean(),
+    }
+    assert loss - ce(logits, y.numpy()) == pytest.approx(0.6 * terms[term], rel=1e-9)
+
+
 def test_the_ramp_runs_over_the_planned_rounds(toy: Path) -> None:
     """A trial stopped early must have seen what a longer one sees: the plan counts, not how far it is run."""
     short, long = simulate("fedmdcg", toy, 2, rounds=4)[1], simulate("fedmdcg", toy, 2, rounds=100)[1]
