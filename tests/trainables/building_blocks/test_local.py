@@ -49,7 +49,7 @@ def test_as_many_batches_are_gathered_at_once_as_the_bound_holds_and_one_at_leas
 
 
 def test_the_loss_is_the_mean_over_the_steps_and_frozen_parameters_stay(toy: Path) -> None:
-    """Each step starts without the last one's gradient: the losses `w_1 + w_2` fall by 2 · 0.5 a step, and w_3 rests."""
+    """Each step starts without the last one's gradient: the losses `w_1 + w_2` fall by 1 a step, and w_3 rests."""
     data = Simulation("fedavg", values_for("fedavg", toy), 3, CPU).data.clients[0]
     module = nn.Linear(3, 1, bias=False).eval()
     nn.init.constant_(module.weight, 2.0)
