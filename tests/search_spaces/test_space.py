@@ -299,3 +299,10 @@ def test_a_grid_of_one_point_is_the_lower_end() -> None:
 def test_the_top_is_a_whole_number_where_low_and_step_are(low: float, high: float, step: float, top: float) -> None:
     found = reachable(low, high, step)
     assert (found, type(found)) == (top, type(top))
+
+
+def test_a_space_written_before_it_could_go_one_at_a_time_does_not() -> None:
+    kept = Space("s", "m", {}).to_json()
+    assert Space.from_json(kept | {"one_at_a_time": True}).one_at_a_time
+    del kept["one_at_a_time"]
+    assert not Space.from_json(kept).one_at_a_time
