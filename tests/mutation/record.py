@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from tests.mutation.targets import FOLDER, LAST, ROOT, TESTS, files
+from tests.mutation.targets import DEVICE, FOLDER, LAST, ROOT, TESTS, files
 
 #: What is kept, in the repository.
 KEPT = FOLDER / "tests.json"
@@ -114,7 +114,8 @@ def chosen(tests: set[str], seconds: dict[str, float], name: str) -> list[str]:
     What stands outside of functions are declarations, which the tests in `LAST` hold to their word: there they are
     first.
 
-    Each time the quickest first, and every test function once before one is asked with its second case."""
+    Each time the quickest first, and every test function once before one is asked with its second case. One on another
+    device than the processor is kept in any case."""
     file, function, _ = name.split(" | ", 2)
     last = 2 if function else -1
     turns: dict[str, int] = defaultdict(int)
@@ -124,7 +125,8 @@ def chosen(tests: set[str], seconds: dict[str, float], name: str) -> list[str]:
         turns[case_of] += 1
         rank = last if test.startswith(LAST) else 0 if _own(test, file) else 1
         order.append((rank, turns[case_of], seconds[test], test))
-    return [test for *_, test in sorted(order)[:MOST]]
+    every = [test for *_, test in sorted(order)]
+    return every[:MOST] + [test for test in every[MOST:] if test.startswith(DEVICE)][:1]
 
 
 def _own(test: str, file: str) -> bool:

@@ -1,4 +1,5 @@
-"""Which tests are asked about a mutant: those that run its statement, the quickest first."""
+"""Which tests are asked about a mutant: those that run its statement, the quickest first; where it leaves out a device,
+those on another device before them."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from pathlib import Path
 
 from tests.mutation.mutant import Mutant
 from tests.mutation.record import KEPT, key
+from tests.mutation.targets import DEVICE
 
 #: Seconds of tests that are asked at most about one mutant; one test is always asked.
 BUDGET = 20.0
@@ -38,8 +40,11 @@ class Kept:
                 break
         else:
             return []
+        group = [self.tests[place] for place in self.groups[self.statements[name]]]
+        if "device=" in mutant.old and "device=" not in mutant.new:  # on a CPU nothing differs
+            group.sort(key=lambda asked: not asked[0].startswith(DEVICE))
         found: list[tuple[str, float]] = []
-        for test, seconds in (self.tests[place] for place in self.groups[self.statements[name]]):
+        for test, seconds in group:
             if not found or sum(s for _, s in found) + seconds <= budget:
                 found.append((test, seconds))
         return found

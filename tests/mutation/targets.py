@@ -22,6 +22,8 @@ FILES = (
     "fedtune/trials/grace.py",
     "fedtune/trials/audit.py",
     "fedtune/trials/queue.py",
+    "fedtune/trials/race_queue.py",
+    "fedtune/trials/racing.py",
     "fedtune/trials/samplers.py",
     "search_spaces/dimension.py",
     "search_spaces/space.py",
@@ -41,12 +43,19 @@ TESTS = (
     "tests/fedtune/trials/test_early_stopping.py",
     "tests/fedtune/trials/test_grace.py",
     "tests/fedtune/trials/test_audit.py",
+    "tests/fedtune/trials/test_known_points.py",
     "tests/fedtune/trials/test_queue.py",
+    "tests/fedtune/trials/test_race_queue.py",
+    "tests/fedtune/trials/test_racing.py",
+    "tests/fedtune/trials/test_taken.py",
     "tests/search_spaces",
 )
 
 #: Of these, the ones that mostly compare the code with itself: they notice less, so they are asked last.
 LAST = ("tests/trainables/simulation", "tests/contracts")
+
+#: Those that run on another device than the processor.
+DEVICE = "tests/contracts/test_pretend_device"
 
 
 def files() -> list[str]:

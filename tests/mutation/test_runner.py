@@ -21,6 +21,7 @@ from tests.mutation.processes import in_forks
 from tests.mutation.report import Tried, score
 from tests.mutation.results import Listed, Results, Survivors
 from tests.mutation.selection import Kept
+from tests.mutation.targets import DEVICE
 
 SOURCE = """
 import functools
@@ -177,6 +178,19 @@ def test_tests_are_chosen_by_statement_then_function_then_file(tmp_path: Path) -
     assert kept.asked(by_change["1 → 2"], SOURCE, 10) == [("quickest", 0.1)]
 
 
+def test_a_device_left_out_is_asked_of_the_tests_on_another_device_first(tmp_path: Path) -> None:
+    source = "def f(fed):\n    return torch.zeros(2, dtype=torch.bool, device=fed.device)\n"
+    path = tmp_path / "tests.json"
+    tests = [["a.py::t", 1.0], [f"{DEVICE}.py::t", 2.0], ["b.py::t", 3.0]]
+    path.write_text(json.dumps({"tests": tests, "groups": [[0, 1, 2]], "statements": {"made.py | f | ": 0}}))
+    asked = {
+        m.change.partition(" → ")[2]: [test for test, _ in Kept.read(path).asked(m, source, 10)]
+        for m in mutants("made.py", source)
+    }
+    assert asked["torch.zeros(2, dtype=torch.bool)"] == [f"{DEVICE}.py::t", "a.py::t", "b.py::t"]
+    assert asked["torch.zeros(2, device=fed.device)"] == ["a.py::t", f"{DEVICE}.py::t", "b.py::t"]
+
+
 def test_what_ran_is_traced_by_line() -> None:
     recorder = record.Recorder()
     recorder.paths = {"/nowhere/made.py": "made.py"}
@@ -222,6 +236,15 @@ def test_a_files_own_tests_are_chosen_first_and_those_that_compare_the_code_with
     )
     assert inside == ["m/test_made.py::d", "m/test_replay_made.py::c", "m/t.py::b", "tests/contracts/t.py::a"]
     assert outside == [inside[-1], *inside[:-1]]
+
+
+def test_one_test_on_another_device_is_kept_however_many_are_quicker() -> None:
+    seconds = {f"t.py::test_{i}": 0.1 for i in range(record.MOST + 5)} | {
+        f"{DEVICE}.py::a": 3.0,
+        f"{DEVICE}.py::b": 2.0,
+    }
+    found = record.chosen(set(seconds), seconds, record.key("made.py", "f", ""))
+    assert len(found) == record.MOST + 1 and found[-1] == f"{DEVICE}.py::b"
 
 
 def test_a_part_is_recorded_again(tmp_path: Path) -> None:

@@ -269,3 +269,40 @@ def test_reachable_is_the_largest_step_below() -> None:
     assert reachable(0.0, 0.9, 0.3) == 0.9
     assert reachable(2, 9, 3) == 8
     assert reachable(0.0, 0.35, None) == 0.35
+
+
+@pytest.mark.parametrize(
+    "dimension",
+    [
+        Dimension(Parameter("a", "real", 1.0, "doc", low=0.01, high=4.0, log=True), 0.01, 4.0, log=True),
+        Dimension(Parameter("a", "real", 1.0, "doc", low=0.0, high=4.0), 0.0, 4.0, step=0.5),
+        Dimension(Parameter("a", "integer", 2, "doc", low=1, high=64, log=True), 1, 64, log=True),
+        Dimension(Parameter("a", "integer", 2, "doc", low=1, high=64), 1, 64, step=9),
+        Dimension(Parameter("a", "choice", "x", "doc", options=("x", "y")), options=("x", "y")),
+        Dimension(Parameter("a", "flag", True, "doc")),
+    ],
+)
+def test_what_is_asked_of_a_trial_is_the_dimensions_distribution(dimension: Dimension) -> None:
+    trial = optuna.create_study().ask()
+    values = dimension.suggest(trial)
+    assert trial.distributions == {"a": dimension.distribution()} and values == trial.params
+
+
+def test_a_grid_of_one_point_is_the_lower_end() -> None:
+    assert Dimension(Parameter("a", "real", 1.0, "doc", low=0.0, high=2.0), 0.0, 2.0).values(1) == (0.0,)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "step", "top"),
+    [(0, 10, 3, 9), (0, 1, 0.3, 0.9), (0.0, 10, 3, 9.0), (0.5, 2.0, 0.4, 1.7), (0, 9, 3, 9)],
+)
+def test_the_top_is_a_whole_number_where_low_and_step_are(low: float, high: float, step: float, top: float) -> None:
+    found = reachable(low, high, step)
+    assert (found, type(found)) == (top, type(top))
+
+
+def test_a_space_written_before_it_could_go_one_at_a_time_does_not() -> None:
+    kept = Space("s", "m", {}).to_json()
+    assert Space.from_json(kept | {"one_at_a_time": True}).one_at_a_time
+    del kept["one_at_a_time"]
+    assert not Space.from_json(kept).one_at_a_time

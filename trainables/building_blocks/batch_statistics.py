@@ -38,7 +38,8 @@ def watching(module: Model, watcher: Watcher) -> Iterator[None]:
 
     def look(name: str, part: nn.Module, inputs: tuple[Any, ...]) -> None:
         factor = module.scale
-        var, mean = torch.var_mean(inputs[0].float(), dim=(0, 2, 3), correction=0)
+        (x,) = inputs
+        var, mean = torch.var_mean(x.float(), dim=(0, 2, 3), correction=0)
         watcher(name, mean / factor, var / factor**2)
 
     hooks = [module.get_submodule(name).register_forward_pre_hook(partial(look, name)) for name in layers(module)]

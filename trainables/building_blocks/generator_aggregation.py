@@ -259,7 +259,7 @@ class _Teachers:
         Frozen teachers answer for several steps at once: generators in evaluation mode treat each sample by itself."""
         config, batch = self.config, self.config.server_batch_size
         noise, labels = rng.torch("noise"), rng.torch("labels")
-        local = feature_generator(self.fed, "teacher", config.noise_dim).eval().requires_grad_(False)
+        local = feature_generator(self.fed, "teacher", config.noise_dim).eval()
         at_once = max(1, _CHUNK // batch)
         for first in range(0, config.server_steps, at_once):
             samples = min(at_once, config.server_steps - first) * batch

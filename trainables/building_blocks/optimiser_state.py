@@ -15,7 +15,7 @@ def take_state(optimiser: torch.optim.Optimizer, module: nn.Module) -> dict[str,
 
     Empty before the first step."""
     return {
-        f"{name}/{quantity}": value.detach().clone()
+        f"{name}/{quantity}": value.clone()
         for name, parameter in module.named_parameters()
         for quantity, value in optimiser.state.get(parameter, {}).items()
     }

@@ -35,7 +35,7 @@ def merge(old: Tensor, valid: Tensor, own: Tensor, counts: Tensor) -> tuple[Tens
     Also returns which classes have a prototype now, given which had one (`valid`, boolean `(C,)`)."""
     counts = counts.to(own.device, torch.float64)
     total = counts.sum(dim=0)
-    mean = torch.einsum("sc,scp->cp", counts, own.double()) / total.clamp(min=1)[:, None]
+    mean = torch.einsum("sc,scp->cp", counts, own.double()) / total[:, None]  # 0/0 is not taken below
     return torch.where(total[:, None] > 0, mean.to(old.dtype), old), valid | (total > 0)
 
 
@@ -48,7 +48,7 @@ def head_losses(own: Tensor, counts: Tensor, weight: Tensor, bias: Tensor) -> Te
     share = counts / counts.sum(dim=1, keepdim=True)
     rows = []
     for prototypes, mix in zip(own.double(), share, strict=True):
-        logits = torch.einsum("jp,icp->ijc", prototypes, weight.double()) + bias.double()[:, None]
+        logits = torch.einsum("jp,icp->ijc", prototypes, weight.double()) + bias[:, None]
         rows.append((mix * -F.log_softmax(logits, dim=2).diagonal(dim1=1, dim2=2)).sum(dim=1))
     return torch.stack(rows)
 

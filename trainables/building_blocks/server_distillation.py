@@ -141,7 +141,7 @@ def label_distribution(counts: Tensor | None, clients: int, classes: int) -> Lab
         return LabelDistribution(torch.full((clients, classes), 1.0 / clients), torch.full((classes,), 1.0 / classes))
     counts = counts.double()
     total = counts.sum(dim=0)
-    weights = torch.where(total > 0, counts / total.clamp(min=1e-300), 1.0 / clients)
+    weights = torch.where(total > 0, counts / total, 1.0 / clients)
     return LabelDistribution(weights.float(), (total / total.sum()).float())
 
 

@@ -67,7 +67,7 @@ def merge(
                 grid = _grid(full, index)
                 total[grid] += share * part[name].double()
                 held[grid] += share
-        merged[name] = torch.where(held > 0, total / held.clamp(min=1e-300), full.double()).to(full.dtype)
+        merged[name] = torch.where(held > 0, total / held, full).to(full.dtype)
     return merged
 
 
@@ -92,14 +92,14 @@ def _indices(fed: Federation, chosen: Mapping[str, Tensor]) -> dict[str, tuple[T
 def _positions(base: Tensor, repeat: int, size: int) -> Tensor | None:
     if len(base) == size:
         return None
-    return base if repeat == 1 else (base[:, None] * repeat + torch.arange(repeat)).flatten()
+    return (base[:, None] * repeat + torch.arange(repeat)).flatten()
 
 
 def _cut(tensor: Tensor, index: tuple[Tensor | None, ...]) -> Tensor:
     for dimension, positions in enumerate(index):
         if positions is not None:
             tensor = tensor.index_select(dimension, positions.to(tensor.device))
-    return tensor if any(i is not None for i in index) else tensor.clone()
+    return tensor
 
 
 def _grid(tensor: Tensor, index: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:

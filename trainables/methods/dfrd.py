@@ -229,7 +229,7 @@ class _Distillation:
         self.phases = Phases(
             config, fed, fed.network(role="student"), model, state.generator, labels.probabilities, rng
         )
-        self.averaged = generator_module(config, fed, "averaged G").eval().requires_grad_(False)
+        self.averaged = generator_module(config, fed, "averaged G").eval()
         put(self.averaged, on(fed.device, state.ema))
         self.for_ema = self.phases.draws("ema")
 

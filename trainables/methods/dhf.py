@@ -244,7 +244,7 @@ def trains_global_model(config: Config, fed: Federation, round_: int) -> bool:
 def download(config: Config, fed: Federation, state: State, client: int) -> Payload:
     """The prototypes there are, the client's mixed head, and in a GME round the request for the whole model."""
     there = [j for j, valid in enumerate(state.valid.tolist()) if valid]
-    found = {f"prototype/{j}": state.prototypes[j].clone() for j in there}
+    found = {f"prototype/{j}": state.prototypes[j] for j in there}
     asked = {"request": torch.ones((), dtype=torch.bool)} if trains_global_model(config, fed, state.round + 1) else {}
     return found | pack("head", state.heads.get(client, {})) | asked
 

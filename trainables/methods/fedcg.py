@@ -224,7 +224,7 @@ class _LocalObjective:
         self.data_loss += loss.detach()
         if self.gamma > 0:
             loss = loss + self.gamma * F.mse_loss(
-                features, self.generator(draw_noise(self.config, len(y), self.noise, x.device), y).detach()
+                features, self.generator(draw_noise(self.config, len(y), self.noise, x.device), y)
             )
         return loss
 
@@ -234,9 +234,9 @@ def _train_gan(
 ) -> tuple[Params, ClientState, float]:
     """Stage 2: the trained generator, what the client keeps, and the G+D loss."""
     module = fed.network(role="frozen")
-    put(module.eval().requires_grad_(False), model)
+    put(module.eval(), model)
     generator = feature_generator(fed, "local", config.noise_dim).train().requires_grad_(True)
-    critic = discriminator(fed, "local").train()
+    critic = discriminator(fed, "local")
     put(generator, on(fed.device, start))
     put(critic, on(fed.device, client_state.discriminator))
     shared: Any = {"betas": (config.gan_beta1, 0.999), "weight_decay": config.gen_weight_decay, "fused": True}

@@ -228,7 +228,6 @@ class Fusion:
             ("noise generator", config.noise_dim),
             lambda: NoiseGenerator(fed.shape, config.noise_dim, fed.mean, fed.std),
         )
-        self.generator.train()
         if client_state is None:  # every client starts from the same θ
             models.initialise(self.generator, fed.rng.torch("init", "noise generator"))
         else:

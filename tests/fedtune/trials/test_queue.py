@@ -11,6 +11,7 @@ import optuna
 import pytest
 
 from fedtune.record.study import StudyFile
+from fedtune.trials.early_stopping import Halving, rungs
 from fedtune.trials.queue import Proposal, TrialQueue
 from fedtune.trials.samplers import SAMPLERS, make_sampler
 from tests.fedtune.conftest import space, start
@@ -129,6 +130,30 @@ def test_with_several_metrics_a_stopped_trial_has_no_values(tmp_path: Path) -> N
     found = conduct(tmp_path / "run", 2, trials=30, sampler="nsga2", metric=("val_global_accuracy", "bytes_up"))
     pruned = [values for _, state, _, values, *_ in found if state == optuna.trial.TrialState.PRUNED]
     assert pruned and all(values is None for values in pruned)
+
+
+@pytest.mark.parametrize(
+    ("metric", "sign"), [(("val_global_accuracy",), [1]), (("bytes_up",), [-1]), (("val_wlp", "bytes_up"), [1, -1])]
+)
+def test_a_rule_compares_with_what_was_measured_and_larger_is_better(
+    metric: tuple[str, ...], sign: list[int], tmp_path: Path
+) -> None:
+    queue = TrialQueue(tmp_path / "run", start(tmp_path / "run", metric=metric, sampler="random"), space())
+    curve = {r: tuple(10.0 * i + r / 4 for i in range(len(metric))) for r in range(1, 10)}
+    others: dict[int, list[tuple[float, ...]]] = {}
+    while not any(others.values()):
+        proposal = queue.propose()
+        assert proposal is not None and isinstance(proposal.rule, Halving)
+        others = {r: list(values) for r, values in proposal.rule.others.items()}
+        queue.finish(proposal.number, Ending("completed", 9, None, curve))
+    queue.close()
+    assert others == {r: [tuple(s * v for s, v in zip(sign, curve[r], strict=True))] for r in rungs(9, 1, 3)}
+
+
+def test_known_points_are_of_nsga2s_first_generation(tmp_path: Path) -> None:
+    first = ({"from": "the paper's values", "values": {"alpha": 0.5, "lambda": 0.25}},)
+    found = conduct(tmp_path / "run", 1, trials=2, sampler="nsga2", scheduler="none", first=first)
+    assert [attributes["NSGAIISampler:generation"] for *_, attributes in found] == [0, 0]
 
 
 def test_the_grid_is_walked_row_by_row(tmp_path: Path) -> None:

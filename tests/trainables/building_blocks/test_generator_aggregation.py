@@ -4,6 +4,7 @@ generators; optimiser state."""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,6 +44,9 @@ def test_kd_loss_is_fedcgs_step() -> None:
     teacher = 0.3 * rho[0].numpy() + 0.7 * rho[1].numpy()
     expected = kl(softmax(teacher, 10.0), softmax(logits.numpy(), 10.0)).mean()
     assert float(kd_loss(rho, logits, shares, 10.0)) == pytest.approx(expected, rel=1e-9)
+    rho.requires_grad_(), logits.requires_grad_()
+    kd_loss(rho, logits, shares, 10.0).backward()
+    assert rho.grad is None and logits.grad is not None  # teachers do not learn
 
 
 def test_kdc_losses_are_eqs_10_and_11() -> None:
@@ -221,3 +225,25 @@ def test_how_many_steps_the_teachers_answer_at_once_changes_nothing(toy: Path, m
         ends.append(simulate("fedcg", toy, 1, **more)[0].progress.state)
     for name, tensor in ends[0].generator.items():
         torch.testing.assert_close(ends[1].generator[name], tensor)
+
+
+@pytest.mark.parametrize(
+    ("bound", "expected"), [(1024, [24]), (16, [16, 8]), (23, [16, 8]), (8, [8] * 3), (5, [8] * 3)]
+)
+def test_teachers_answer_for_as_many_steps_as_the_bound_holds_and_for_one_at_least(
+    bound: int, expected: list[int], toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three steps of eight samples."""
+    s, uploads = uploads_of(toy, server_steps=3)
+    asked = []
+
+    def drawn(config: GeneratorAggregation, samples: int, *more: Any) -> Tensor:
+        asked.append(samples)
+        return draw_noise(config, samples, *more)
+
+    monkeypatch.setattr(generator_aggregation, "_CHUNK", bound)
+    monkeypatch.setattr(generator_aggregation, "draw_noise", drawn)
+    answers = list(generator_aggregation._Teachers(s.config, s.fed, uploads).batches(torch.full((4,), 0.25), s.fed.rng))
+    assert asked == expected
+    shapes = [(len(z), len(y), made.shape[:2], rho.shape) for z, y, made, rho in answers]
+    assert shapes == [(8, 8, (4, 8), (4, 8, 4))] * 3

@@ -12,6 +12,7 @@ from tests.contracts.test_methods import CPU, same, values_for
 from trainables.building_blocks.distillation_bases import initial_generator
 from trainables.building_blocks.server_distillation import Batch, Phases, label_distribution
 from trainables.simulation.rounds import Simulation
+from trainables.wire import Upload
 
 
 @pytest.mark.parametrize("counts", [None, torch.tensor([[1, 4, 0], [3, 0, 0]])])
@@ -19,6 +20,13 @@ def test_shares_and_label_probabilities_are_single_precision(counts: torch.Tenso
     """They are sent, and draws by them are the same whether counts were uploaded or not."""
     found = label_distribution(counts, 2, 3)
     assert found.weights.dtype == found.probabilities.dtype == torch.float32
+
+
+def test_without_any_sample_counted_all_are_equal() -> None:
+    found = label_distribution(torch.zeros(2, 4, dtype=torch.int64), 2, 4)
+    assert found.weights.tolist() == [[0.5] * 4] * 2 and found.probabilities.tolist() == [0.25] * 4
+    one = label_distribution(torch.tensor([[0, 0, 1, 0], [0, 0, 0, 0]]), 2, 4)
+    assert one.weights[:, 2].tolist() == [1.0, 0.0] and one.probabilities.tolist() == [0.0, 0.0, 1.0, 0.0]
 
 
 def test_the_first_generator_is_drawn_from_the_seed_alone(toy: Path) -> None:
@@ -39,6 +47,57 @@ def test_phases_begin_with_the_weights_they_are_given(toy: Path) -> None:
     phases = Phases(s.config, s.fed, s.fed.network(role="student"), model, generator, torch.ones(4) / 4, s.fed.rng)
     assert same(dict(phases.student.state_dict()), model)
     assert same(dict(phases.generator.state_dict()), generator)
+
+
+@pytest.mark.parametrize("name", ["dense", "dfrd", "fedftg"])
+def test_the_scaler_of_the_configuration_is_that_of_the_teachers(name: str, toy: Path) -> None:
+    values = values_for(name, toy, base="heterofl", rho=5, batch_norm="running")
+    s = Simulation(name, values, 3, CPU)
+    m, state = s.method, s.progress.state
+    uploads = [
+        Upload(i, m.client(s.config, s.fed, m.download(s.config, s.fed, state, i), None, d, s.fed.rng.child(i)).upload)
+        for i, d in enumerate(s.data.clients)
+    ]
+    ends = [m.server(replace(s.config, scaler=on), s.fed, state, uploads, s.fed.rng).generator for on in (True, False)]
+    assert not same(*ends)
+
+
+@pytest.mark.parametrize("reset", [True, False])
+def test_the_optimisers_of_a_phase_are_new_where_that_is_asked(reset: bool, toy: Path) -> None:
+    """The student's parameters ask for gradients in its own phase only."""
+    settings = {"reset_optim_each_phase": reset, "distill_momentum": 0.9, "gen_steps": 2, "distill_steps": 3}
+    s = Simulation("dfrd", values_for("dfrd", toy, **settings), 3, CPU)
+    model, generator = s.fed.initial_params(), s.progress.state.generator
+    phases = Phases(s.config, s.fed, s.fed.network(role="student"), model, generator, torch.ones(4) / 4, s.fed.rng)
+    used: list[list[object]] = [[], []]
+
+    def of_generator(batch: Batch) -> torch.Tensor:
+        used[0].append(phases.adam)
+        assert not any(p.requires_grad for p in phases.student.parameters()) and not phases.student.training
+        return phases.student(batch.seen).square().mean()
+
+    def of_student(batch: Batch) -> torch.Tensor:
+        used[1].append(phases.sgd)
+        assert all(p.requires_grad for p in phases.student.parameters()) and phases.student.training
+        return phases.student(batch.seen).square().mean()
+
+    for _ in range(2):
+        phases.generator_phase(of_generator)
+        phases.distillation_phase(of_student)
+    numbers = [[[id(one) for one in each].index(id(other)) for other in each] for each in used]
+    assert numbers == ([[0, 0, 2, 2], [0, 0, 0, 3, 3, 3]] if reset else [[0] * 4, [0] * 6])
+
+
+def test_the_phases_of_an_alternation_have_optimisers_of_their_own_where_they_are_rebuilt(toy: Path) -> None:
+    """A phase begins anew even right after another one of its kind."""
+    s = Simulation("dfrd", values_for("dfrd", toy, reset_optim_each_phase=True), 3, CPU)
+    model, generator = s.fed.initial_params(), s.progress.state.generator
+    phases = Phases(s.config, s.fed, s.fed.network(role="student"), model, generator, torch.ones(4) / 4, s.fed.rng)
+    made = [(phases.adam, phases.sgd)]
+    for phase in (phases.generator_phase, phases.distillation_phase):
+        phase(lambda batch: phases.student(batch.seen).square().mean())
+        made.append((phases.adam, phases.sgd))
+    assert len({id(adam) for adam, _ in made}) == len({id(sgd) for _, sgd in made}) == 3
 
 
 def test_the_generators_phase_leaves_the_students_statistics(toy: Path) -> None:

@@ -131,6 +131,30 @@ def test_sums_of_an_average_run_in_float64() -> None:
     assert float(submodels.merge(fed, full, parts)["head.bias"][0]) == (2**24 + 2) / 3 == 5592406
 
 
+def test_weights_and_products_of_an_average_are_float64_as_well() -> None:
+    """To the last bit, with weights that no float32 holds; one client of full width, two of half."""
+    fed = federation(widths=(1.0, 0.5, 0.5))
+    full, weights = fed.initial_params(), (0.1, 0.7, 0.3)
+    chosen = [heterofl.channels(fed, 1, client) for client in range(3)]
+    trained = [submodels.extract(fed, fed.initial_params("trained", i), c) for i, c in enumerate(chosen)]
+    merged = submodels.merge(fed, full, list(zip(chosen, trained, weights, strict=True)))["convs.0.weight"]
+    total, held = np.zeros(merged.shape), np.zeros(merged.shape)
+    for part, weight in zip(trained, weights, strict=True):
+        values = part["convs.0.weight"].numpy().astype(np.float64)
+        total[: len(values)] += weight * values
+        held[: len(values)] += weight
+    np.testing.assert_array_equal(merged.numpy(), (total / held).astype(np.float32))
+
+
+def test_rows_of_classes_belong_to_the_last_of_several_linear_layers() -> None:
+    fed = federation("lenet5", widths=(1.0, 1.0, 1.0))
+    full, chosen = fed.initial_params(), heterofl.channels(fed, 1, 0)
+    parts = [(chosen, {k: torch.full_like(v, value) for k, v in full.items()}, 1.0) for value in (2.0, 4.0)]
+    merged = submodels.merge(fed, full, parts, [torch.tensor([True, True, False, False])] * 2)
+    apart = {name for name, tensor in merged.items() if not bool((tensor == 3).all())}
+    assert apart == {"head.2.weight", "head.2.bias"}
+
+
 def test_rows_of_classes_can_be_left_to_their_owners() -> None:
     fed = federation(widths=(1.0, 1.0, 1.0))
     full = fed.initial_params()

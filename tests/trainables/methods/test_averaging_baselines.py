@@ -67,12 +67,12 @@ def test_fedprox_pulls_towards_what_was_received_and_not_before_the_first_step(t
     )
     assert same(one, fedavg_one)
     moved = {}
-    for mu in (0.0, 15.0):
+    for mu in (0.0, 1.0, 15.0):
         s, _ = simulate("fedprox", toy, 1, local_steps=10, mu=mu)
         start, end = s.fed.initial_params(), s.global_model()
         assert end is not None
         moved[mu] = sum(float((end[k] - start[k]).square().sum()) for k in end)
-    assert moved[15.0] < 0.5 * moved[0.0]
+    assert moved[15.0] < 0.5 * moved[0.0] and moved[1.0] < moved[0.0]
 
 
 @pytest.mark.parametrize("teachers", [1, 3])
@@ -112,6 +112,19 @@ def test_fedgkd_vote_sends_m_models_and_may_start_at_once(toy: Path) -> None:
     payload = s.method.download(s.config, s.fed, s.progress.state, 0)
     assert len(fedgkd.frozen_teachers(s.fed, payload)) == 2
     assert same(unpack("teacher1", payload), s.progress.state.model)
+    _, averaged = simulate("fedgkd", toy, 2, buffer=2, wait_for_buffer=False)
+    assert [row["bytes_down"] for row in averaged] == [4 * size, 8 * size]
+
+
+def test_fedgkds_teachers_evaluate_with_their_running_statistics(toy: Path) -> None:
+    s, _ = simulate("fedgkd", toy, 1, buffer=1, batch_norm="running")
+    payload = s.method.download(s.config, s.fed, s.progress.state, 0)
+    before = {key: tensor.clone() for key, tensor in payload.items()}
+    (teacher,) = fedgkd.frozen_teachers(s.fed, payload)
+    module = s.fed.network(role="by hand").eval()
+    put(module, unpack("teacher0", payload))
+    x, _ = s.data.clients[0].batch(torch.arange(5))
+    assert torch.equal(teacher(x), module(x)) and same(payload, before)
 
 
 def test_fedgkd_distillation_changes_training(toy: Path) -> None:
@@ -122,9 +135,10 @@ def test_fedgkd_distillation_changes_training(toy: Path) -> None:
         assert losses[:2] == [row["train_loss"] for row in plain[:2]] and losses[2] != plain[2]["train_loss"]
 
 
+@pytest.mark.parametrize("least", [0.3, 0.0])
 @pytest.mark.parametrize("q", [0.0, 1e-4, 0.7, 2.0])
-def test_qffl_step_is_algorithm_2_as_printed(q: float) -> None:
-    lr, losses = 0.1, [0.3, 1.9, 0.7]
+def test_qffl_step_is_algorithm_2_as_printed(q: float, least: float) -> None:
+    lr, losses = 0.1, [least, 1.9, 0.7]
     old, models = (
         {"a": random(4, 3), "b": random(3, seed=1)},
         [{"a": random(4, 3, seed=k), "b": random(3, seed=k + 9)} for k in (2, 3, 4)],

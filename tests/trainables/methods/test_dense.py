@@ -30,11 +30,11 @@ def test_adversarial_loss_counts_disagreement_only() -> None:
     """L_adv = -mean_b 1[argmax u_S ≠ argmax u_T] KL(u_T ‖ u_S)."""
     mask = STUDENT.numpy().argmax(1) != ENSEMBLE.numpy().argmax(1)
     assert 0 < mask.sum() < 6
-    expected = -(mask * kl(softmax(ENSEMBLE.numpy(), 2.0), softmax(STUDENT.numpy(), 2.0))).mean()
-    config = Config(kd_temperature=2.0)
+    expected = -(mask * kl(softmax(ENSEMBLE.numpy(), 3.0), softmax(STUDENT.numpy(), 3.0))).mean()
+    config = Config(kd_temperature=3.0)
     assert float(adversarial_loss(config, ENSEMBLE, STUDENT, Y)) == pytest.approx(expected, rel=1e-9)
     assert float(adversarial_loss(replace(config, squared_temperature=True), ENSEMBLE, STUDENT, Y)) == pytest.approx(
-        4 * expected, rel=1e-9
+        9 * expected, rel=1e-9
     )
     assert float(adversarial_loss(config, ENSEMBLE, ENSEMBLE, Y)) == 0.0
 

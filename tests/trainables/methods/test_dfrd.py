@@ -22,6 +22,7 @@ from trainables.methods.dfrd import (
     transfer_mask,
     transferability_loss,
 )
+from trainables.params import pack
 from trainables.simulation.rounds import Simulation
 from trainables.wire import Upload
 
@@ -100,6 +101,19 @@ def test_zero_momentum_makes_the_average_equal_the_generator(toy: Path) -> None:
     assert all(torch.equal(state.ema[k], state.generator[k]) for k in state.generator)
 
 
+def test_without_server_steps_the_average_goes_on_and_the_generator_stays(toy: Path) -> None:
+    """w̃ ← λ w̃ + (1 - λ) w with λ = 0.8, from an average that is not the generator."""
+    s, _ = simulate("dfrd", toy, 0, server_iters=0, **{"lambda": 0.8})
+    generator = s.progress.state.generator
+    before = replace(s.progress.state, ema={name: tensor + 1 for name, tensor in generator.items()})
+    uploads = [Upload(0, pack("model", before.model) | {"label_counts": torch.tensor([1, 0, 0, 0])})]
+    after = s.method.server(s.config, s.fed, before, uploads, s.fed.rng)
+    assert after.round == 1 and all(torch.equal(after.generator[k], generator[k]) for k in generator)
+    for name, tensor in after.ema.items():
+        if tensor.is_floating_point():
+            torch.testing.assert_close(tensor, generator[name] + 0.8)
+
+
 def test_label_law_weights_and_sampling() -> None:
     """Sec. 3.2: τ_{i,y} = n_i^y / Σ_j n_j^y, p(y) = Σ_j n_j^y / n; class 2 has no data."""
     counts = torch.tensor([[1, 4, 0], [3, 0, 0]])
@@ -129,8 +143,8 @@ def test_label_counters(toy: Path) -> None:
 
 
 def test_embedding_hinge() -> None:
-    embedded = torch.tensor([[3.0, 4.0], [0.1, 0.0]])
-    assert float(embedding_hinge(embedded, 1.0)) == pytest.approx((5 - np.sqrt(2)) / 2)
+    embedded = torch.tensor([[3.0, 4.0], [0.1, 0.0], [0.0, 0.0]])
+    assert float(embedding_hinge(embedded, 1.0)) == pytest.approx((5 - np.sqrt(2)) / 3)
 
 
 @pytest.mark.usefixtures("float64")

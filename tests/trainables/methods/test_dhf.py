@@ -17,6 +17,7 @@ from tests.contracts.test_methods import CPU, same, simulate, values_for
 from tests.trainables.building_blocks.test_losses import random, softmax
 from trainables import models
 from trainables.building_blocks import prototypes
+from trainables.local import LocalResult
 from trainables.methods import dhf
 from trainables.methods.dhf import Config, generator_loss, global_loss, objective, prototype_distance, validity_loss
 from trainables.params import put
@@ -56,14 +57,15 @@ def test_client_loss_is_eq_5(toy: Path) -> None:
     rows = [
         ((features[b] - targets[int(c)].numpy()) ** 2) if int(c) in targets else np.zeros(512) for b, c in enumerate(y)
     ]
-    config = Config(lambda_=0.7)
 
-    def loss(norm: str, found: dict[int, torch.Tensor]) -> float:
-        return objective(replace(config, proto_norm=norm), fed, found)(module, x, y).item()
+    def loss(weight: float, norm: str, found: dict[int, torch.Tensor]) -> float:
+        return objective(Config(lambda_=weight, proto_norm=norm), fed, found)(module, x, y).item()
 
-    assert loss("mse", targets) == pytest.approx(plain + 0.7 * np.mean([r.mean() for r in rows]), rel=1e-9)
-    assert loss("l2", targets) == pytest.approx(plain + 0.7 * np.mean([np.sqrt(r.sum()) for r in rows]), rel=1e-9)
-    assert loss("mse", {}) == pytest.approx(plain, rel=1e-9)
+    for weight in (0.7, 1.0):
+        near, apart = np.mean([r.mean() for r in rows]), np.mean([np.sqrt(r.sum()) for r in rows])
+        assert loss(weight, "mse", targets) == pytest.approx(plain + weight * near, rel=1e-9)
+        assert loss(weight, "l2", targets) == pytest.approx(plain + weight * apart, rel=1e-9)
+    assert loss(0.7, "mse", {}) == pytest.approx(plain, rel=1e-9)
 
 
 def test_prototypes_are_constants_and_a_distance_of_zero_has_a_gradient() -> None:
@@ -87,12 +89,32 @@ def test_class_means_are_eq_6(toy: Path) -> None:
         np.testing.assert_allclose(found[j], expected, rtol=1e-9, atol=1e-12)
 
 
+def test_prototypes_are_of_the_trained_model_whatever_the_module_holds(toy: Path) -> None:
+    """Clients that are trained as one program share a module, which holds none of their weights."""
+    s = fresh(toy)
+    payload = s.method.download(s.config, s.fed, s.progress.state, 0)
+    job = dhf.job(s.config, s.fed, payload, None, s.data.clients[0], s.fed.rng)
+    ends = []
+    for held in (job.start, {name: torch.zeros_like(tensor) for name, tensor in job.start.items()}):
+        put(job.module, held)
+        ends.append(job.finish(dict(job.start), LocalResult(0.0, torch.zeros(1, 1, dtype=torch.int64))).upload)
+    assert same(ends[0], ends[1]) and float(ends[0]["prototype/0"].abs().sum()) > 0
+
+
 def test_class_means_leave_running_statistics(toy: Path) -> None:
     s = Simulation("dhf", values_for("dhf", toy, model="cnn", deep_model="cnn", batch_norm="running"), 3, CPU)
     module = s.fed.network().train()
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
     prototypes.class_means(module, s.data.clients[0])
     assert same(dict(module.state_dict()), before)
+
+
+def test_the_first_global_model_is_drawn_from_the_seed_alone(toy: Path) -> None:
+    made = []
+    for seed, apart in ((3, 1), (3, 2), (4, 1)):
+        torch.manual_seed(apart)
+        made.append(Simulation("dhf", values_for("dhf", toy), seed, CPU).progress.state.model)
+    assert same(made[0], made[1]) and not same(made[0], made[2])
 
 
 def test_without_a_global_model_rounds_are_counted_too(toy: Path) -> None:
@@ -272,6 +294,26 @@ def test_the_ensemble_weighs_clients_by_what_they_hold_of_the_label(toy: Path) -
     np.testing.assert_allclose(
         logits, sum(t[:, None] * m(images) for t, m in zip(tau, teachers.modules, strict=True)), rtol=1e-9, atol=1e-12
     )
+
+
+def test_labels_are_drawn_alike_of_every_class_that_has_a_sample(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody holds class 3, and of class 2 there is one sample in all."""
+    s = fresh(toy, server_iters=0)
+    drawn, uploads = list[torch.Tensor](), []
+    for i in range(4):
+        gone = {f"{kind}/{j}" for kind in ("prototype", "count") for j in ("3" if i == 0 else "23")}
+        kept = {key: tensor for key, tensor in run_client(s, i).items() if key not in gone}
+        uploads.append(Upload(i, kept if i else kept | {"count/2": torch.tensor(1, dtype=torch.int32)}))
+
+    original = dhf.Phases
+
+    def phases(*given: Any) -> dhf.Phases:
+        drawn.append(given[5])
+        return original(*given)
+
+    monkeypatch.setattr(dhf, "Phases", phases)
+    dhf.server(s.config, s.fed, s.progress.state, uploads, s.fed.rng)
+    np.testing.assert_allclose(drawn[0] / drawn[0].sum(), [1 / 3, 1 / 3, 1 / 3, 0], rtol=1e-6)
 
 
 def test_the_global_model_trains_in_its_rounds_only_and_in_the_last(toy: Path) -> None:

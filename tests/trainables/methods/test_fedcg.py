@@ -116,6 +116,7 @@ def test_the_local_loss(toy: Path) -> None:
     assert float(loss) == pytest.approx(ce(logits, y.numpy()) + 3 * (1 / 4) * ((f - g) ** 2).mean(), rel=1e-9)
     loss.backward()
     assert all(p.grad is None for p in objective.generator.parameters())
+    assert not objective.data_loss.requires_grad  # a sum over a round must not keep every step's graph
     first = s.method.download(s.config, s.fed, s.method.init(s.config, s.fed, s.fed.rng), 0)
     plain = _LocalObjective(s.config, s.fed, first, s.fed.rng)(module, x, y)
     assert float(plain) == float(F.cross_entropy(module(x), y))

@@ -75,6 +75,7 @@ def test_the_local_loss(as_in_the_code: bool, toy: Path) -> None:
     assert float(loss) == pytest.approx(expected, rel=1e-9)
     loss.backward()
     assert all(p.grad is None for p in objective.generator.parameters())
+    assert not objective.data_loss.requires_grad  # a sum over a round must not keep every step's graph
     only_teacher = _LocalObjective(replace(s.config, gen_alpha=0.0), s.fed, payload, s.fed.rng.child("guide"))
     module.zero_grad()
     (only_teacher(module, x, y) - F.cross_entropy(module(x), y)).backward()
@@ -101,6 +102,8 @@ def test_guidance_starts_in_round_two_and_ends_after_its_steps(toy: Path) -> Non
 
 
 def test_labels_are_drawn_among_those_seen_or_by_their_counts(toy: Path) -> None:
+    begun, _ = simulate("fedgen", toy, 0)
+    assert begun.progress.state.label_probabilities.tolist() == [0.25] * 4  # as long as nothing is known
     seen, _ = simulate("fedgen", toy, 1, omega=0.05)
     counted, _ = simulate("fedgen", toy, 1, omega=0.05, label_draw="counts")
     probabilities = counted.progress.state.label_probabilities

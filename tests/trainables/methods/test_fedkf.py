@@ -187,6 +187,12 @@ def test_bytes_are_one_model_up_and_two_down_or_one_for_fedkf_minus(teacher: str
     assert [row["bytes_down"] for row in rows] == [3 * size] + [3 * size * models] * 2
 
 
+def test_without_weight_no_teacher_is_sent(toy: Path) -> None:
+    s, _ = simulate("fedkf", toy, 2, gamma=0.0)
+    sent = s.method.download(s.config, s.fed, s.progress.state, 0)
+    assert {key.partition("/")[0] for key in sent} == {"model"}
+
+
 def test_the_teacher_is_the_average_over_the_cache(toy: Path) -> None:
     s, _ = simulate("fedkf", toy, 3, active_clients=2)
     sent = fedkf.unpack("teacher", s.method.download(s.config, s.fed, s.progress.state, 0))
@@ -220,6 +226,7 @@ def test_equal_local_steps_count_passes_over_the_mean_client(toy: Path) -> None:
     batches = sum(s.fed.sizes) // (4 * 16)
     steps = [draw_batches(fedkf.planned(s.config, s.fed), n, 1.0, s.fed.rng).shape[0] for n in s.fed.sizes]
     assert steps == [3 * batches] * 4 and batches == 3
+    assert fedkf.planned(replace(s.config, batch_size=1000), s.fed).local_steps == 3  # one batch a pass at least
     own = fedkf.planned(replace(s.config, equal_local_steps=False), s.fed)
     assert len({draw_batches(own, n, 1.0, s.fed.rng).shape[0] for n in s.fed.sizes}) > 1
     _, passes = simulate("fedkf", toy, 2, local_epochs=3, batch_size=16, omega=0.5)

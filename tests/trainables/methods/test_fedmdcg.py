@@ -13,7 +13,7 @@ from torch import nn
 from tests.contracts.test_methods import same, simulate, untimed, values_for
 from tests.trainables.building_blocks.test_losses import random, softmax
 from tests.trainables.methods.test_dfrd import kl
-from trainables.methods.fedmdcg import Config, Weights, diversity_loss, generator_loss, model_loss
+from trainables.methods.fedmdcg import Config, Weights, _LocalObjective, diversity_loss, generator_loss, model_loss
 from trainables.simulation.rounds import Simulation
 
 Y = torch.tensor([0, 1, 2, 3, 0])
@@ -148,6 +148,44 @@ def test_round_one_is_plain_cross_entropy_for_any_weight(toy: Path) -> None:
     assert plain.global_model() is None
 
 
+def test_the_sum_of_a_rounds_losses_is_on_data_alone_and_keeps_no_graph(toy: Path) -> None:
+    s = Simulation("fedmdcg", values_for("fedmdcg", toy), 3, torch.device("cpu"))
+    payload = s.method.download(s.config, s.fed, s.progress.state, 0)
+    objective = _LocalObjective(s.config, s.fed, payload, Weights(0.7, 0.8, 0.9), s.fed.rng)
+    module = s.fed.network().train()
+    x, y = s.data.clients[0].batch(torch.arange(5))
+    on_data = ce(module(x).detach().double().numpy(), y.numpy())
+    for _ in range(2):
+        objective(module, x, y).backward()
+    assert float(objective.data_loss) == pytest.approx(2 * on_data, rel=1e-5)
+    assert not objective.data_loss.requires_grad
+    assert all(p.grad is None for p in objective.generator.parameters())
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("term", ["ce", "mse", "kl"])
+def test_each_term_of_the_local_loss_comes_with_its_weight_alone(term: str, toy: Path) -> None:
+    """0.6 times CE(D(G(z', y')), y'), mean (F(x) - G(z, y))² or KL(D(G(z, y)) ‖ f(x)) at the clients' temperature."""
+    s = Simulation("fedmdcg", values_for("fedmdcg", toy, kd_temperature_client=3.0), 3, torch.device("cpu"))
+    payload = s.method.download(s.config, s.fed, s.progress.state, 0)
+    weights = Weights(**dict.fromkeys(("ce", "mse", "kl"), 0.0) | {term: 0.6})
+    rng, module = s.fed.rng.child("stage 1"), s.fed.network().train()
+    objective = _LocalObjective(s.config, s.fed, payload, weights, rng)
+    x, y = s.data.clients[0].batch(torch.arange(5))
+    free_y = torch.multinomial(payload["label_probabilities"], 5, replacement=True, generator=rng.torch("free labels"))
+    with torch.no_grad():
+        loss, f, logits = float(objective(module, x, y)), module.features(x), module(x).numpy()
+        g = objective.generator(torch.randn(5, 8, generator=rng.torch("noise")), y)
+        free = module.head(objective.generator(torch.randn(5, 8, generator=rng.torch("free noise")), free_y))
+        taught = module.head(g).numpy()
+    terms = {
+        "ce": ce(free.numpy(), free_y.numpy()),
+        "mse": ((f - g).numpy() ** 2).mean(),
+        "kl": kl(softmax(taught, 3.0), softmax(logits, 3.0)).mean(),
+    }
+    assert loss - ce(logits, y.numpy()) == pytest.approx(0.6 * terms[term], rel=1e-9)
+
+
 def test_the_ramp_runs_over_the_planned_rounds(toy: Path) -> None:
     """A trial stopped early must have seen what a longer one sees: the plan counts, not how far it is run."""
     short, long = simulate("fedmdcg", toy, 2, rounds=4)[1], simulate("fedmdcg", toy, 2, rounds=100)[1]
@@ -201,6 +239,8 @@ def test_average_weighting_sends_no_counts_and_draws_labels_evenly(toy: Path) ->
     _, counted = simulate("fedmdcg", toy, 1)
     assert rows[0]["bytes_up"] == counted[0]["bytes_up"] - 4 * 4 * 8
     assert simulation.progress.state.label_probabilities.tolist() == [0.25] * 4
+    begun, _ = simulate("fedmdcg", toy, 0)
+    assert begun.progress.state.label_probabilities.tolist() == [0.25] * 4  # as long as nothing is known
 
 
 def test_the_gd_loss_falls_as_generators_learn_their_classifiers(toy: Path) -> None:

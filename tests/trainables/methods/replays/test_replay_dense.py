@@ -25,7 +25,7 @@ from tests.trainables.methods.replays.submodels import width
 from tests.trainables.methods.replays.test_replay_dfrd import SERVER
 
 CASES: dict[str, dict[str, Any]] = {
-    "fedrolex": {"base": "fedrolex", "rho": 3, "merge_op": "none", "squared_temperature": True},
+    "fedrolex": {"base": "fedrolex", "rho": 3, "merge_op": "none", "squared_temperature": True, "kd_temperature": 3.0},
     "none": {"base": "none", "rho": 1, "merge_op": "ncat", "bn_norm": "mean", "renormalise_synthetic": True},
     "dfdg": {"base": "heterofl", "rho": 3, "adversarial": "dfdg", "share_noise": True},
 }
