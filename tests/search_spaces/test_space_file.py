@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from optuna.distributions import FloatDistribution, IntDistribution
 
 from search_spaces import presets
 from search_spaces.errors import UserError
-from search_spaces.parameter import Parameter
+from search_spaces.parameter import Parameter, integer, parameters, real
 from search_spaces.space import Space
 
 Declared = dict[str, Parameter]
@@ -351,3 +352,24 @@ def test_whole_numbers_take_a_step_of_one_without_saying_so(
 ) -> None:
     space = load(tmp_path, f"method: m\nsearch:\n  rho: {{low: 0, high: 10, step: {step}}}\n", declared)
     assert space.search["rho"].step == kept
+
+
+@dataclass(frozen=True)
+class Plain:
+    ones: int = integer(3, low=1, high=9, step=1, doc="A whole number with a step of one.")
+    free: float = real(1.0, log=True, doc="A log-scaled number without bounds.")
+
+
+@pytest.mark.parametrize(("low", "log"), [(-2.0, False), (0.0, False), (0.5, True)])
+def test_a_declared_scale_is_logarithmic_only_above_zero(tmp_path: Path, low: float, log: bool) -> None:
+    declared = parameters(Plain)
+    dimension = load(tmp_path, f"method: m\nsearch: {{free: {{low: {low}, high: 2}}}}\n", declared).search["free"]
+    assert (dimension.log, dimension.low, dimension.high) == (log, low, 2.0)
+
+
+def test_a_declared_step_of_one_is_none_for_whole_numbers_and_a_grid_has_none(
+    tmp_path: Path, declared: Declared
+) -> None:
+    ones = load(tmp_path, "method: m\nsearch: {ones: {low: 2}}\n", parameters(Plain)).search["ones"]
+    assert (ones.step, ones.low, ones.high) == (None, 2, 9)
+    assert load(tmp_path, "method: m\nsearch: {decay: {grid: [0.05, 0.12]}}\n", declared).search["decay"].step is None

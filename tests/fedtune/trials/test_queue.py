@@ -99,6 +99,29 @@ def test_samplers_are_told_what_a_search_of_federations_needs(monkeypatch: pytes
     ]
 
 
+def test_cma_es_starts_from_the_numbers_of_taken_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without choices and without numbers that have a single value; fewer than ten are given several times."""
+    monkeypatch.setattr(optuna.samplers, "CmaEsSampler", lambda **given: given["source_trials"])
+    kinds = {
+        "a": optuna.distributions.FloatDistribution(0.0, 1.0),
+        "b": optuna.distributions.CategoricalDistribution(("x", "y")),
+        "c": optuna.distributions.FloatDistribution(2.0, 2.0),
+    }
+
+    def taken(value: float, **more: Any) -> optuna.trial.FrozenTrial:
+        params = {"a": value / 10, "b": "x", "c": 2.0, **dict.fromkeys(more, 3)}
+        return optuna.trial.create_trial(values=[value], params=params, distributions={**kinds, **more})
+
+    found: Any = make_sampler("cmaes", 0, 0, [taken(1.0), taken(4.0)])
+    assert [(t.values, t.params, list(t.distributions)) for t in found] == [
+        ([1.0], {"a": 0.1}, ["a"]),
+        ([4.0], {"a": 0.4}, ["a"]),
+    ] * 5
+    width: Any = {"kind.width": optuna.distributions.IntDistribution(1, 8)}
+    assert make_sampler("cmaes", 0, 0, [taken(1.0), taken(4.0, **width)]) is None
+    assert make_sampler("cmaes", 0, 0) is None
+
+
 def test_a_queue_that_is_closed_has_let_go_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[Path] = []
     close = StudyFile.close
