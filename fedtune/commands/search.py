@@ -24,7 +24,7 @@ fedtune search fedavg --time 2h --set clients=20 --sampler nsga2 \\
 fedtune search dfrd --space alpha_lambda --warm-start runs/first --name second
 # Random trials near the paper's values:
 fedtune search dfrd --prior paper
-# Choose from the search's own trials when stopping may begin, and measure what it costs:
+# Let the search choose when stopping may begin, and measure its cost:
 fedtune search fedavg --rounds 12 --trials 60 --grace auto --audit 0.05
 # Data of your own (a folder with one sub-folder per class works too):
 fedtune search fedavg --dataset mydata.npz --trials 10

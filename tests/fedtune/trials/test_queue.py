@@ -117,6 +117,8 @@ def test_cma_es_starts_from_the_numbers_of_taken_trials(monkeypatch: pytest.Monk
         ([1.0], {"a": 0.1}, ["a"]),
         ([4.0], {"a": 0.4}, ["a"]),
     ] * 5
+    (one, three) = ([taken(float(n)) for n in range(count)] for count in (1, 3))
+    assert [len(make_sampler("cmaes", 0, 0, several)) for several in (one, three)] == [10, 12]  # type: ignore[arg-type]
     width: Any = {"kind.width": optuna.distributions.IntDistribution(1, 8)}
     assert make_sampler("cmaes", 0, 0, [taken(1.0), taken(4.0, **width)]) is None
     assert make_sampler("cmaes", 0, 0) is None
