@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from tests.contracts.test_methods import CPU, METHODS, values_for
+from trainables import registry
 from trainables.simulation.rounds import Simulation
 
 #: The methods whose papers let clients tell the server how many samples of each class they trained on or hold.
@@ -20,10 +21,14 @@ def test_label_counts_leave_the_clients_of_the_methods_that_say_so(name: str, to
     _, results = s.exchange()
     for client, result in results.items():
         counts = {key: t for key, t in result.upload.items() if "count" in key}
-        assert bool(counts) == (name in SHARE_COUNTS)
+        assert bool(counts) == s.method.shares_label_counts
         held = torch.bincount(s.data.clients[client].y, minlength=s.fed.classes)
         assert name != "dhf" or {k: int(t) for k, t in counts.items()} == {
             f"count/{label}": int(n) for label, n in enumerate(held) if n > 0
         }
         assert all(torch.all(t <= held) for key, t in counts.items() if key == "label_counts")
-    assert ("label counts leave clients" in s.method.capabilities) == (name in SHARE_COUNTS)
+    assert ("label counts leave clients" in s.method.capabilities) == s.method.shares_label_counts
+
+
+def test_the_methods_of_these_papers_say_so() -> None:
+    assert all(registry.method(name).shares_label_counts for name in SHARE_COUNTS)
