@@ -46,6 +46,7 @@ TESTS = (
     "tests/fedtune/trials/test_known_points.py",
     "tests/fedtune/trials/test_queue.py",
     "tests/fedtune/trials/test_race_queue.py",
+    "tests/fedtune/trials/test_raced.py",
     "tests/fedtune/trials/test_racing.py",
     "tests/fedtune/trials/test_taken.py",
     "tests/search_spaces",
