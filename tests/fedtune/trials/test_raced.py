@@ -121,3 +121,12 @@ def test_a_race_takes_results_and_gives_them_further_seeds(tmp_path: Path) -> No
     own = [t for t in run.frozen if t.number >= 6]
     assert any(t.user_attrs.get("of", 6) < 6 for t in own), "a taken configuration has a further seed"
     assert budget - ROUNDS < sum(t.user_attrs["rounds"] for t in own) <= budget
+
+
+def test_where_every_cell_of_a_grid_was_taken_the_budget_goes_to_further_seeds(tmp_path: Path) -> None:
+    old = searched(tmp_path / "old", rounds=ROUNDS, seeds=(0,), sampler="grid")
+    seeds, budget = search_seeds(0, 5), 3 * ROUNDS
+    begin(tmp_path / "race", old, rounds=ROUNDS, seeds=seeds, budget=budget, sampler="grid", scheduler="none", trials=6)
+    run = play(tmp_path / "race")
+    assert len(run.frozen) == 9 and [t.values for t in run.frozen[:6]] == [t.values for t in old.frozen]
+    assert all(t.user_attrs["seed"] > 0 and t.user_attrs["of"] < 6 for t in run.frozen[6:])

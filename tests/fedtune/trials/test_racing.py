@@ -8,7 +8,8 @@ from optuna.distributions import FloatDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 from scipy import integrate, stats
 
-from fedtune.trials.racing import FIRST, further, gain, repeated
+from analysis.estimate import standing
+from fedtune.trials.racing import FIRST, _of_rivals, further, gain, of_a_new_one, repeated
 from search_spaces import run_folder
 
 
@@ -88,3 +89,64 @@ def test_what_was_stopped_comes_last_of_those_with_as_few_seeds() -> None:
     stopped.state, stopped.values, stopped.intermediate_values = TrialState.PRUNED, None, {2: 0.1}
     assert decided(stopped, running=(trial(1, 2.0, 0.2),), new=False) == 1
     assert decided(stopped, new=False) == 0
+
+
+def raised(mean: float, spread: float, other: float) -> float:
+    """E[max(N(mean, spread²), other)] - max(mean, other), by quadrature."""
+    x, weight = np.polynomial.hermite_e.hermegauss(120)
+    values = np.maximum(mean + spread * x, other)
+    return float((weight * values).sum() / weight.sum()) - max(mean, other)
+
+
+def test_what_a_further_seed_is_worth_to_every_rival() -> None:
+    """The knowledge gradient: by how much the best mean is expected to rise when one more value is known."""
+    known = [*tried(), trial(8, 5.0, 0.78, seed=1, of=1)]
+    found = standing(known, 1.0)
+    assert found is not None
+    mean, variance, noise = found.belief.mean, found.belief.variance, found.belief.own
+    gains = _of_rivals(found, known, [trial(9, 9.0, 0.8, seed=1, of=3)], most=3)
+    assert {1, 3} <= gains.keys()
+    for number, gained in gains.items():
+        i = found.numbers.index(number)
+        rest = max(m for j, m in enumerate(mean) if j != i)
+        v = float(variance[i])
+        if number == 3:  # one of its seeds is under way
+            v = v * noise / (v + noise)
+        assert gained == pytest.approx(raised(float(mean[i]), v / np.sqrt(v + noise), float(rest)), rel=0.03, abs=1e-6)
+    # Who is sure to be worse is dropped.
+    best = found.ranking[0]
+    for i, number in enumerate(found.numbers):
+        if i != best:
+            assert (number in gains) == (found.belief.better(i, best) > 0.05)
+
+
+@pytest.mark.parametrize("rounds", [(5,) * 8, (5, 2, 2, 1, 2, 1, 1, 2), (0, 0, 0, 1, 0, 0, 0, 0)])
+def test_what_a_new_configuration_is_worth_for_its_cost(rounds: tuple[int, ...]) -> None:
+    """One like the last ten, whose mean is drawn anew: by how much it is expected to beat the best, per federation."""
+    known = [*[trial(n, x, 0.6) for n, x in enumerate((0.5, 1.5, 2.5))], *tried()]
+    for n, t in enumerate(known):
+        t.number = n
+        t.user_attrs["rounds"] = 5 if n < 3 else rounds[n - 3]
+    found = standing(known, 1.0)
+    assert found is not None and found.numbers == tuple(range(11))
+    mean, variance = found.belief.mean[1:], found.belief.variance[1:]
+    cost = max((5 + 5 + sum(rounds)) / 10 / 5, 1 / 5)
+    spread = float(np.sqrt(np.mean((mean - mean.mean()) ** 2) + variance.mean()))
+    expected = raised(float(mean.mean()), spread, float(found.belief.mean.max())) / cost
+    assert of_a_new_one(found, known, 5) == pytest.approx(expected, rel=0.02)
+
+
+def test_a_new_configuration_costs_at_least_a_round() -> None:
+    known = [trial(0, 1.0, 0.3), trial(1, 2.0, 0.5), *[trial(2 + n, 3.0 + n / 10) for n in range(10)]]
+    for t in known:
+        t.user_attrs["rounds"] = 0
+    found = standing(known, 1.0)
+    assert found is not None
+    assert of_a_new_one(found, known, 5) == 0.0, "all of the last ten failed"
+    known = [trial(n, 1.0 + n, 0.3 + 0.1 * n) for n in range(4)]
+    found = standing(known, 1.0)
+    assert found is not None
+    whole = of_a_new_one(found, known, 5)
+    for t in known:
+        t.user_attrs["rounds"] = 0
+    assert whole > 0 and of_a_new_one(found, known, 5) == pytest.approx(5 * whole)
