@@ -174,12 +174,10 @@ class ProgressDisplay:
         return "  ".join(part for part in parts if part)
 
     def _counts(self) -> str:
-        e, asked = self.ended, self.experiment
-        return (
-            f"{self.spent} of {asked.budget} seed-rounds"
-            if asked.races
-            else f"{sum(e.values())} of {asked.trials} trials"
-        ) + f": {e['COMPLETE']} done, {e['PRUNED']} pruned, {e['FAIL']} failed, {len(self.running)} running"
+        e, done = self.ended, f"{sum(self.ended.values())} of {self.experiment.trials} trials"
+        if self.experiment.races:
+            done = "{} of {} seed-rounds".format(*self._rounds())
+        return f"{done}: {e['COMPLETE']} done, {e['PRUNED']} pruned, {e['FAIL']} failed, {len(self.running)} running"
 
     def _describe(self, number: int, values: Sequence[float], params: Mapping[str, Value]) -> str:
         shown = ", ".join(f"{name} {value:.4g}" for name, value in zip(self.experiment.metric, values, strict=True))

@@ -160,7 +160,7 @@ def test_a_race_is_told_by_its_rounds() -> None:
     told.started(2, {})
     told.round(2, 4, (0.1,))
     told.phase = ""
-    assert "12 of 45 seed-rounds: 1 done, 1 pruned, 0 failed, 1 running" in told.line()
+    assert "16 of 45 seed-rounds: 1 done, 1 pruned, 0 failed, 1 running" in told.line()
     told.finished(2, "PRUNED", None, None)
     assert "16 of 45 seed-rounds: 1 done, 2 pruned" in told.line()
 
