@@ -210,6 +210,8 @@ class TuneSession:
                     f"go on with `fedtune resume {quote(str(self.folder))}`."
                 )
         trial = self.queue.trials()[number]
+        # Ray tells of a trial's last round with its end only.
+        self.watch.round(number, int(trial.user_attrs.get("rounds", 0)), None)
         self.watch.finished(number, trial.state.name, trial.values, trial.user_attrs.get("error"))
 
     def _tell(self, result: Mapping[str, Any]) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from analysis import machines
 from fedtune.api.search import Result, extend, resume
+from fedtune.console import progress
 from fedtune.record import provenance, run_directory
 from fedtune.record.study import StudyFile
 from search_spaces import run_folder
@@ -44,13 +45,24 @@ def test_a_longer_search_is_an_extended_one(conduct: Conduct, tmp_path: Path) ->
 RACE = {"budget": 60, "seeds": (0, 1, 2, 3), "rounds": 5, "trials": 12}
 
 
-def test_a_race_is_the_same_whatever_runs_side_by_side(conduct: Conduct, tmp_path: Path) -> None:
+def test_a_race_is_the_same_whatever_runs_side_by_side(
+    conduct: Conduct, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[progress.ProgressDisplay] = []
+
+    class Kept(progress.ProgressDisplay):
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            shown.append(self)
+
+    monkeypatch.setattr(progress, "ProgressDisplay", Kept)
     conduct("alone", concurrency=1, **RACE)
     result = conduct("together", concurrency=4, **RACE)
     assert result.finished and frozen(tmp_path / "alone") == frozen(tmp_path / "together")
     trials = StudyFile(tmp_path / "alone").study.trials
     assert any("of" in trial.user_attrs for trial in trials)
-    assert 55 < sum(trial.user_attrs["rounds"] for trial in trials) <= 60
+    spent = sum(trial.user_attrs["rounds"] for trial in trials)
+    assert 55 < spent <= 60 and [display.spent for display in shown] == [spent, spent]
 
 
 @pytest.mark.slow
