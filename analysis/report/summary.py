@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from dataclasses import dataclass
 
 import pandas as pd
 
 from analysis import style
+from analysis.estimate import configuration
 from analysis.labels import Labels, duration, number
 from analysis.report.page import escape
 from analysis.report.values import spread, trials_named
@@ -144,7 +146,8 @@ def _budget(run: Run) -> list[Fact]:
 
 def _seeds_of_configurations(run: Run) -> Fact:
     """How many federations of a configuration a race ran to their end."""
-    counts = [len(run.federations(number)) for number in run.ranked]
+    done = Counter(configuration(trial) for trial in run.frozen if trial.state.name == "COMPLETE")
+    counts = [done[configuration(run.frozen[number])] for number in run.ranked]
     several = f"{min(counts)} to {max(counts)}" if counts and min(counts) < max(counts) else str(max(counts, default=0))
     return Fact("Seeds per configuration", several, f"a race; {len(counts)} configurations ran to their end")
 

@@ -55,7 +55,7 @@ class Best:
         trial, numbers = run.frozen[number], run.federations(number)
         params = {name.rsplit(".", 1)[-1]: value for name, value in trial.params.items()}
         ends = [run.frozen[n].values or () for n in numbers]
-        means = [statistics.fmean(several) for several in zip(*ends, strict=True)] if len(ends) > 1 else ends[0]
+        means = map(statistics.fmean, zip(*ends, strict=True))
         values = dict(zip(run.metrics, means, strict=False))
         said = run.estimate if number == run.best else None
         return cls(number, values, params, run.measured(*numbers), said, run.origin(trial))

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from analysis import machines
-from analysis.runs import Run, names, race
+from analysis.runs import Run, names
 from fedtune.planning import earlier_runs
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import machine, versions
@@ -123,7 +123,7 @@ def _take(
         values = earlier.points[number]
         if _among(values, results.points) or (grid is not None and values not in grid):
             continue
-        if run.raced and race.seeds(run.experiment, run.frozen, number)[:1] != list(experiment.first_seeds):
+        if run.raced and run.frozen[number].user_attrs.get("seed") != experiment.seeds[0]:
             continue
         found = earlier_runs.result(run, number, values, experiment)
         if found is None:

@@ -31,7 +31,7 @@ import numpy as np
 
 from analysis.estimate import Standing, configuration, standing
 from analysis.estimate.winner import RISK
-from search_spaces import run_folder
+from analysis.runs.race import first_of
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -46,7 +46,7 @@ FIRST, WINDOW = 6, 10
 
 def is_further(trial: FrozenTrial) -> bool:
     """Whether a trial is a further seed of an earlier one's configuration."""
-    return run_folder.OF in trial.user_attrs
+    return first_of(trial) is not None
 
 
 def spent(trials: Sequence[FrozenTrial], experiment: Experiment) -> int:

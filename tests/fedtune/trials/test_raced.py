@@ -79,7 +79,12 @@ def test_the_report_names_trials_and_seeds(run: Run) -> None:
     assert f"Best configuration: {named}" in html
     assert f"over {len(numbers)} seeds" in html
     text = facts(run, labels)
-    assert "Seeds per configuration" in text and f"{18 * ROUNDS} of {18 * ROUNDS} rounds run in all" in text
+    groups: dict[str, int] = {}
+    for t in run.frozen:
+        groups[str(t.params)] = groups.get(str(t.params), 0) + 1
+    several = f"{min(groups.values())} to {max(groups.values())}"
+    assert f"Seeds per configuration</dt><dd>{several}<small>a race; {len(groups)} configurations" in text
+    assert f"{18 * ROUNDS} of {18 * ROUNDS} rounds run in all" in text
     table = trials_table(run)
     of = {row["trial"]: row for row in table.rows}
     further = run.frozen[int(numbers[-1])]
