@@ -87,8 +87,9 @@ class Method:
     ClientState: type | None = None
     #: `any`: clients may train sub-models of different widths (rho > 0).
     widths: Widths = "equal"
-    #: Label counts leave the clients.
-    shares_label_counts: bool = False
+    #: Whether label counts leave the clients; a function where that depends on the configuration (see
+    #: `sends_label_counts`).
+    shares_label_counts: bool | Callable[[Any], bool] = False
     limits: tuple[Limit, ...] = ()
     #: A further check of a configuration's values that no single bound can express; returns problems.
     check: Callable[[Any, FederationConfig], list[str]] = _no_problems
@@ -120,10 +121,16 @@ class Method:
                 ("global model", self.global_model is not no_global_model),
                 ("sub-models of any width", self.widths == "any"),
                 ("clients' own architectures", self.client_network is not _client_network),
-                ("label counts leave clients", self.shares_label_counts),
+                ("label counts leave clients", self.shares_label_counts is True),
+                ("label counts leave clients in some configurations", callable(self.shares_label_counts)),
             )
             if holds
         )
+
+    def sends_label_counts(self, config: Any) -> bool:
+        """Whether label counts leave the clients under this configuration."""
+        sends = self.shares_label_counts
+        return sends(config) if callable(sends) else sends
 
 
 def executor_problems(executor: str, method: Method, config: Any) -> list[str]:

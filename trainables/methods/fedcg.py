@@ -174,6 +174,11 @@ def discriminator(fed: Federation, role: str) -> nn.Module:
     return fed.cached(("discriminator", role), lambda: models.build(fed.model, fed.shape, 1).head)
 
 
+def counts_leave(config: Config) -> bool:
+    """Whether clients send counts of the labels they drew: FedMD-CG's distillation weights the teachers by them."""
+    return config.server_agg == "kdc"
+
+
 def client(
     config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng
 ) -> ClientResult:
@@ -190,7 +195,7 @@ def client(
     generator, kept, agreement = _train_gan(config, fed, model, unpack("generator", payload), client_state, data, rng)
     counts, _ = (
         distillation_bases.label_counts(distillation_bases.LabelCounting(), data, trained, None)
-        if config.server_agg == "kdc"
+        if counts_leave(config)
         else (None, None)
     )
     upload = (
@@ -295,6 +300,7 @@ METHOD = Method(
     client=client,
     server=server,
     global_model=no_global_model,
+    shares_label_counts=counts_leave,
     virtual=True,
     limits=(
         Limit({"server_steps": 0}, equals="fedcg", other={"server_agg": "ave_star"}),
