@@ -74,7 +74,7 @@ def chosen(finished: Sequence[History], rounds: int) -> Grace:
 def candidates(rounds: int) -> list[int]:
     """Rounds that may become the grace: 1, 2, 3, 4, 6, 8, 12, … up to two thirds of `rounds`."""
     doubling = (2**k for k in range(rounds.bit_length()))
-    found = sorted({1} | {n for power in doubling for n in (power, 3 * power // 2)})
+    found = sorted({n for power in doubling for n in (power, 3 * power)})
     return [n for n in found if 3 * n <= 2 * rounds]
 
 

@@ -52,9 +52,9 @@ class Proposal:
     rule: Rule
     #: What it is simulated over.
     seeds: tuple[int, ...]
-    resumed: bool = False
+    resumed: bool
     #: Cores and GPUs it goes on with after having run out of memory; None is the search's usual share.
-    share: tuple[float, float] | None = None
+    share: tuple[float, float] | None
 
 
 class TrialQueue:

@@ -104,7 +104,6 @@ class RaceQueue(TrialQueue):
                     params=trial.params,
                     distributions=trial.distributions,
                     system_attrs=trial.system_attrs,
-                    intermediate_values=trial.intermediate_values,
                 )
             merged.append(trial)
         return super()._shown(merged)

@@ -53,9 +53,7 @@ def spent(trials: Sequence[FrozenTrial], experiment: Experiment) -> int:
     """Seed-rounds that a race's trials took; one that still runs counts with all its rounds. Results of earlier runs
     cost nothing."""
     own = [trial for trial in trials if trial.number >= experiment.taken]
-    return sum(
-        int(trial.user_attrs.get("rounds", 0)) if trial.state.is_finished() else experiment.rounds for trial in own
-    )
+    return sum(int(trial.user_attrs["rounds"]) if trial.state.is_finished() else experiment.rounds for trial in own)
 
 
 def has_budget(trials: Sequence[FrozenTrial], experiment: Experiment) -> bool:
@@ -139,8 +137,9 @@ def of_a_new_one(found: Standing, tried: Sequence[FrozenTrial], rounds: int) -> 
 def further(variance: float, noise: float, under_way: int) -> float:
     """By how much (standard deviation) a mean of that variance moves with one more value, when those under way are
     known."""
-    if variance <= 0 or noise <= 0:
-        return 0.0 if under_way else math.sqrt(max(variance, 0.0))
+    variance = max(variance, 0.0)  # rounding
+    if noise <= 0:
+        return 0.0 if under_way else math.sqrt(variance)
     rest = variance * noise / (noise + under_way * variance)
     return rest / math.sqrt(rest + noise)
 

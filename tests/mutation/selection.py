@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.mutation.mutant import Mutant
 from tests.mutation.record import KEPT, key
-from tests.mutation.targets import DEVICE
+from tests.mutation.targets import DEVICE, LAST
 
 #: Seconds of tests that are asked at most about one mutant; one test is always asked.
 BUDGET = 20.0
@@ -30,17 +30,18 @@ class Kept:
 
     def asked(self, mutant: Mutant, source: str, budget: float = BUDGET) -> list[tuple[str, float]]:
         """The tests and their seconds. What stands at module level is asked by its file, what is not known by its
-        function, then by its file."""
+        function, then by its file; of a file without functions nothing is known, and the tests in `LAST` are asked."""
         if mutant.test:
             return [(mutant.test, dict(self.tests).get(mutant.test, budget))]
         text = source.splitlines()[mutant.statement - 1]
         names = [key(mutant.file, mutant.function, text), key(mutant.file, mutant.function, "")]
         for name in [*names, key(mutant.file, "", "")] if mutant.inside else [key(mutant.file, "", "")]:
             if name in self.statements:
+                group = [self.tests[place] for place in self.groups[self.statements[name]]]
                 break
         else:
-            return []
-        group = [self.tests[place] for place in self.groups[self.statements[name]]]
+            declared = [asked for asked in self.tests if asked[0].startswith(LAST)]
+            group = [] if mutant.inside else sorted(declared, key=lambda asked: asked[1])
         if "device=" in mutant.old and "device=" not in mutant.new:  # on a CPU nothing differs
             group.sort(key=lambda asked: not asked[0].startswith(DEVICE))
         found: list[tuple[str, float]] = []

@@ -21,7 +21,7 @@ from tests.mutation.processes import in_forks
 from tests.mutation.report import Tried, score
 from tests.mutation.results import Listed, Results, Survivors
 from tests.mutation.selection import Kept
-from tests.mutation.targets import DEVICE
+from tests.mutation.targets import DEVICE, LAST
 
 SOURCE = """
 import functools
@@ -176,6 +176,13 @@ def test_tests_are_chosen_by_statement_then_function_then_file(tmp_path: Path) -
     # The nested function is not known: neither by its statement nor by its name.
     assert kept.asked(by_change["x + n → (x - n)"], SOURCE, 10) == [("quickest", 0.1)]
     assert kept.asked(by_change["1 → 2"], SOURCE, 10) == [("quickest", 0.1)]
+
+
+def test_declarations_of_a_file_without_functions_are_asked_of_the_contracts() -> None:
+    tests = [("a.py::t", 0.1), (f"{LAST[0]}/b.py::t", 2.0), (f"{LAST[1]}/c.py::t", 1.0)]
+    by_change = {m.change: m for m in mutants("made.py", SOURCE)}
+    assert Kept(tests, [], {}).asked(by_change["1 → 2"], SOURCE, 10) == [tests[2], tests[1]]
+    assert Kept(tests, [], {}).asked(by_change["x + n → (x - n)"], SOURCE, 10) == []
 
 
 def test_a_device_left_out_is_asked_of_the_tests_on_another_device_first(tmp_path: Path) -> None:

@@ -306,3 +306,7 @@ def test_a_space_written_before_it_could_go_one_at_a_time_does_not() -> None:
     assert Space.from_json(kept | {"one_at_a_time": True}).one_at_a_time
     del kept["one_at_a_time"]
     assert not Space.from_json(kept).one_at_a_time
+
+
+def test_a_space_selects_on_validation_data_unless_it_says_otherwise() -> None:
+    assert not Space("s", "fedavg", {}).select_on_test

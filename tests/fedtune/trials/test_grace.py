@@ -51,6 +51,8 @@ def test_ranks_that_agree_in_full_are_not_certain() -> None:
     assert interval(1.0, 6) == (pytest.approx(interval(1 - 6 / 210, 6)[0]), 1.0)
     assert interval(-1.0, 6) == (-1.0, pytest.approx(-interval(1.0, 6)[0]))
     assert 0.7 < interval(1.0, 6)[0] < 0.8
+    half = 1.644854 * math.sqrt((1 + (204 / 210) ** 2 / 2) / 3)
+    assert interval(1.0, 6)[0] == pytest.approx(math.tanh(math.atanh(204 / 210) - half), abs=1e-6)
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.5, 0.8])
@@ -69,6 +71,7 @@ def test_the_lower_end_is_seldom_above_the_truth(rho: float, n: int) -> None:
 def test_a_correlation_is_of_ranks() -> None:
     # The first two ranks swapped: ρ = 1 - 6 · 2 / (6 · 35).
     found = correlation(ranked([2, 1, 3, 40, 500, 6000]), 2, 6)
+    assert found.rho == 0.942857, "six decimals"
     assert found.rho == pytest.approx(1 - 12 / 210, abs=1e-6)
     assert (found.low, found.high) == pytest.approx(interval(1 - 12 / 210, 6), abs=1e-6)
 
@@ -95,6 +98,13 @@ def test_the_first_round_that_is_surely_good_is_chosen() -> None:
     assert [c.round for c in found.correlations] == [1, 2, 3, 4, 6]
     assert [c.rho for c in found.correlations] == pytest.approx([-1.0, 1 - 180 / 504, 1.0, 1.0, 1.0], abs=1e-6)
     assert chosen([History(9, {1: (-a,), 9: (a,)}) for a in order], 9).round is None
+
+
+def test_an_interval_that_only_touches_the_limit_is_not_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    lows = {1: 0.4, 2: 0.5, 3: 0.500001, 4: 0.9, 6: 0.9}
+    made = lambda trials, round_, rounds: Correlation(round_, 0.9, lows[round_], 1.0)  # noqa: E731
+    monkeypatch.setattr("fedtune.trials.grace.correlation", made)
+    assert chosen(ranked([1, 2, 3, 4, 5, 6]), 9).round == 3
 
 
 def test_a_choice_waits_for_the_first_trials_and_then_stays() -> None:

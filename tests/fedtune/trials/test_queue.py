@@ -10,6 +10,7 @@ from typing import Any
 import optuna
 import pytest
 
+from analysis.stopping import AUDITED, GRACE
 from fedtune.record.study import StudyFile
 from fedtune.trials.early_stopping import Halving, rungs
 from fedtune.trials.queue import Proposal, TrialQueue
@@ -181,6 +182,55 @@ def test_known_points_are_of_nsga2s_first_generation(tmp_path: Path) -> None:
     assert [attributes["NSGAIISampler:generation"] for *_, attributes in found] == [0, 0]
 
 
+def test_every_known_point_is_of_a_generation_and_says_where_it_comes_from(tmp_path: Path) -> None:
+    points = (("the paper's values", 0.5), ("--try", 1.5))
+    first = tuple({"from": origin, "values": {"alpha": alpha, "lambda": 0.25}} for origin, alpha in points)
+    conduct(tmp_path / "run", 1, trials=3, sampler="nsga2", scheduler="none", first=first)
+    trials = StudyFile(tmp_path / "run").study.trials
+    assert ["NSGAIISampler:generation" in trial.system_attrs for trial in trials] == [True] * 3
+    assert [trial.user_attrs.get("from") for trial in trials] == ["the paper's values", "--try", None]
+    assert "from" not in trials[2].user_attrs
+
+
+def test_a_final_run_notes_the_seed_of_every_trial(tmp_path: Path) -> None:
+    conduct(tmp_path / "run", 1, kind="run", trials=2, seeds=(5, 9), sampler="random", scheduler="none")
+    assert [trial.user_attrs["seed"] for trial in StudyFile(tmp_path / "run").study.trials] == [5, 9]
+
+
+class Asked(optuna.samplers.RandomSampler):
+    """Notes which trials it is shown."""
+
+    shown: list[list[float | None]]
+
+    def infer_relative_search_space(self, study: Any, trial: Any) -> dict[str, Any]:
+        self.shown.append([t.value for t in study.get_trials(deepcopy=False) if t.state.is_finished()])
+        return {}
+
+
+def test_whom_a_queue_asks_and_what_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cheap sampler where values are known; else the search's own, seeded by seed and number, with the trials it can
+    read: a failed one only once there is a worst of those that did not fail."""
+    made: list[tuple[str, int, int]] = []
+    monkeypatch.setattr(Asked, "shown", [], raising=False)
+
+    def make(name: str, seed: int, number: int, taken: Any = ()) -> Asked:
+        made.append((name, seed, number))
+        return Asked(seed=0)
+
+    monkeypatch.setattr("fedtune.trials.queue.make_sampler", make)
+    first = ({"from": "--try", "values": {"alpha": 0.5, "lambda": 0.25}},)
+    started = start(tmp_path / "run", trials=4, sampler="gp", scheduler="none", seed=7, first=first, lag=1)
+    queue = TrialQueue(tmp_path / "run", started, space())
+    endings = [Ending("error", 1, "impossible"), *[Ending("completed", 9, None, {9: (v,)}) for v in (0.5, 0.25, 1.0)]]
+    for ending in endings:
+        proposal = queue.propose()
+        assert proposal is not None and proposal.resumed is False
+        queue.finish(proposal.number, ending)
+    queue.close()
+    assert made == [("random", 7, 0), ("gp", 7, 1), ("gp", 7, 2), ("gp", 7, 3)]
+    assert Asked.shown == [[], [0.5, 0.5], [0.25, 0.5, 0.25]]  # a failed one as the worst of those that ended
+
+
 def test_the_grid_is_walked_row_by_row(tmp_path: Path) -> None:
     found = conduct(tmp_path / "run", 3, sampler="grid", scheduler="none", trials=6)
     assert [params for _, _, params, *_ in found] == [
@@ -301,6 +351,56 @@ def test_what_a_sampler_is_shown_of_each_ending(tmp_path: Path, sampler: str, me
             ("PRUNED", None, {}),
             ("COMPLETE", [worst], {}),
         ]
+
+
+def test_a_round_keeps_the_first_value_it_was_reported_with(tmp_path: Path) -> None:
+    queue = TrialQueue(tmp_path / "run", start(tmp_path / "run", trials=1), space())
+    assert queue.propose() is not None
+    for reached in (0.25, 0.75):
+        queue.report(0, 1, (reached,))
+    queue.report(0, 2, None)
+    assert StudyFile(tmp_path / "run").study.trials[0].intermediate_values == {1: 0.25}
+    queue.close()
+
+
+def test_what_interrupts_a_trial_is_no_error_of_it(tmp_path: Path) -> None:
+    queue = TrialQueue(tmp_path / "run", start(tmp_path / "run", trials=2), space())
+    first, second = queue.propose(), queue.propose()
+    assert first is not None and second is not None
+    queue.finish(first.number, Ending("interrupted", 1, "its worker died", {1: (0.5,)}))
+    queue.finish(second.number, Ending("completed", 9, None, {9: (0.5,)}))
+    assert all("error" not in trial.user_attrs for trial in queue.trials())
+    queue.mark(first.number, "interrupted for good")
+    kept = StudyFile(tmp_path / "run").study.trials
+    assert [t.user_attrs["stop_reason"] for t in kept] == ["interrupted for good", "completed"]
+    queue.close()
+
+
+def test_an_audit_and_a_chosen_grace_are_noted(tmp_path: Path) -> None:
+    """The grace with the first trial that may know it, from six that ran to their end; a trial that is drawn with the
+    round after which it would have been stopped."""
+    conduct(tmp_path / "run", 1, trials=16, lag=1, grace="auto", audit=1.0, sampler="random")
+    trials = StudyFile(tmp_path / "run").study.trials
+    noted = [trial.number for trial in trials if GRACE in trial.user_attrs]
+    assert noted == [6] and trials[6].user_attrs[GRACE]["round"] is not None
+    assert all(trial.state.name == "COMPLETE" for trial in trials)
+    audited = [trial.number for trial in trials if AUDITED in trial.user_attrs]
+    assert audited and min(audited) > 6
+
+
+def test_a_result_that_is_taken_twice_stays_the_first(tmp_path: Path) -> None:
+    """Two drivers, one after the other: the first is killed between the result and what waits."""
+    made = start(tmp_path / "run", trials=3, taken=2, sampler="random", scheduler="none")
+    queue = TrialQueue(tmp_path / "run", made, space())
+    first, second = queue.propose(), queue.propose()
+    assert first is not None and second is not None
+    queue.close()
+    queue = TrialQueue(tmp_path / "run", made, space())
+    for number in (0, 1):
+        queue.take(number, Ending("completed", 9, None, {9: (0.5,)}))
+    proposal = queue.propose()
+    assert proposal is not None and proposal.number == 2
+    queue.close()
 
 
 def test_seconds_are_kept_to_the_millisecond(tmp_path: Path) -> None:

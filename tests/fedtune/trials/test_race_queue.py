@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from optuna.trial import FrozenTrial
+from optuna.distributions import FloatDistribution
+from optuna.trial import FrozenTrial, create_trial
 
 from analysis.estimate import configuration
 from fedtune.record.experiment import Experiment, search_seeds
 from fedtune.record.study import StudyFile
 from fedtune.trials.early_stopping import Never
-from fedtune.trials.queue import Proposal
-from fedtune.trials.race_queue import RaceQueue
+from fedtune.trials.queue import Proposal, TrialQueue
+from fedtune.trials.race_queue import RaceQueue, queue_of
 from fedtune.trials.racing import is_further, is_over, spent
 from tests.fedtune.conftest import space, start
 from trainables.tune import Ending
@@ -186,4 +187,107 @@ def test_a_grid_of_which_every_cell_failed_ends(tmp_path: Path) -> None:
         queue.finish(proposal.number, Ending("error", 1, "impossible"))
     assert queue.finished and len(queue.trials()) >= 6
     assert len({configuration(trial) for trial in queue.trials()}) == 6
+    queue.close()
+
+
+def test_a_grid_goes_on_with_further_seeds_until_the_budget_is_spent(tmp_path: Path) -> None:
+    made, trials = raced(tmp_path / "run", sampler="grid", scheduler="none")
+    assert sum(trial.user_attrs["rounds"] for trial in trials) == made.budget
+    cells = [(trial.params["alpha"], trial.params["lambda"]) for trial in trials if not is_further(trial)]
+    assert cells == [(a, b) for a in (0.0, 1.0, 2.0) for b in (0.0, 0.5)]
+
+
+def test_a_sampler_is_asked_for_a_trial_and_known_points_for_a_configuration(tmp_path: Path) -> None:
+    """Trials are counted with further seeds and with the trials of earlier runs, configurations without the former."""
+    made = start(
+        tmp_path / "run", budget=16 * ROUNDS, seeds=search_seeds(2, 6), rounds=ROUNDS, sampler="random", taken=2
+    )
+    queue, asked = RaceQueue(tmp_path / "run", made, space()), []
+    ask = queue._asked
+    queue._asked = lambda *given: (asked.append(given[:2]), ask(*given))[1]  # type: ignore[method-assign]
+    for number, reached in enumerate((0.1, 0.2)):
+        queue.take(number, Ending("completed", ROUNDS, None, {ROUNDS: (reached,)}))
+    while (proposal := queue.propose()) is not None:
+        run(queue, proposal, 0.3)
+    new = [trial.number for trial in queue.trials() if not is_further(trial)]
+    assert asked == [(number, place) for place, number in enumerate(new)] and new[-1] > len(new) - 1
+    queue.close()
+
+
+def test_results_of_earlier_runs_are_rivals_from_the_first_trial_on(tmp_path: Path) -> None:
+    """With two that are far above the others, the race begins with a further seed of one of them."""
+    reached = (0.30, 0.80, 0.31, 0.79, 0.30, 0.32, 0.29, 0.33)
+    made = start(
+        tmp_path / "run",
+        budget=8 * ROUNDS,
+        seeds=search_seeds(2, 6),
+        rounds=ROUNDS,
+        sampler="random",
+        taken=len(reached),
+    )
+    queue = RaceQueue(tmp_path / "run", made, space())
+    for number, value_ in enumerate(reached):
+        queue.take(number, Ending("completed", ROUNDS, None, {ROUNDS: (value_,)}))
+    assert not any(is_further(trial) for trial in queue.trials())
+    assert queue.propose() is not None and queue.trials()[-1].user_attrs["of"] in (1, 3)
+    queue.close()
+
+
+def test_only_a_race_has_the_queue_of_one(tmp_path: Path) -> None:
+    race = start(tmp_path / "race", budget=8 * ROUNDS, seeds=search_seeds(2, 6), rounds=ROUNDS)
+    for made, expected in ((race, RaceQueue), (start(tmp_path / "search"), TrialQueue)):
+        queue = queue_of(tmp_path / made.name, made, space())
+        assert type(queue) is expected and queue.experiment is made
+        queue.close()
+
+
+def test_a_trial_that_still_runs_may_leave_room_for_another(tmp_path: Path) -> None:
+    """All its rounds count until it has ended, so nothing is proposed; but the race is not over."""
+    made = start(tmp_path / "run", budget=3 * ROUNDS, seeds=search_seeds(2, 6), rounds=ROUNDS, lag=2)
+    queue = RaceQueue(tmp_path / "run", made, space())
+    first = queue.propose()
+    assert first is not None
+    queue.finish(first.number, Ending("completed", ROUNDS, None, {ROUNDS: (0.5,)}))
+    second, third = queue.propose(), queue.propose()
+    assert second is not None and third is not None
+    queue.finish(second.number, Ending("completed", ROUNDS, None, {ROUNDS: (0.5,)}))
+    assert queue.propose() is None and not queue.exhausted
+    queue.finish(third.number, Ending("scheduler", 1, None, {1: (0.1,)}))
+    assert queue.exhausted and queue.finished
+    queue.close()
+
+
+def test_where_the_values_of_a_trial_come_from_is_noted(tmp_path: Path) -> None:
+    first = ({"from": "the paper's values", "values": {"alpha": 0.5, "lambda": 0.25}},)
+    made = start(tmp_path / "run", budget=3 * ROUNDS, seeds=search_seeds(2, 6), rounds=ROUNDS, first=first)
+    queue = RaceQueue(tmp_path / "run", made, space())
+    for _ in range(2):
+        proposal = queue.propose()
+        assert proposal is not None
+        run(queue, proposal, 0.0)
+    notes = [{key: trial.user_attrs.get(key) for key in ("seed", "from")} for trial in queue.trials()]
+    assert notes == [{"seed": made.seeds[0], "from": "the paper's values"}, {"seed": made.seeds[0], "from": None}]
+    assert "from" not in queue.trials()[1].user_attrs
+    queue.close()
+
+
+def test_a_configuration_keeps_what_a_sampler_noted_and_further_seeds_hide_nobody(tmp_path: Path) -> None:
+    queue = RaceQueue(tmp_path / "run", start(tmp_path / "run", budget=90, seeds=search_seeds(0, 6)), space())
+
+    def ended(number: int, alpha: float, reached: float, of: int | None = None) -> FrozenTrial:
+        found = create_trial(
+            value=reached,
+            params={"alpha": alpha, "lambda": 0.5},
+            distributions=dict.fromkeys(("alpha", "lambda"), FloatDistribution(0, 2)),
+            system_attrs={"sampler:generation": number},
+            user_attrs={} if of is None else {"of": of},
+        )
+        found.number = number
+        return found
+
+    shown = queue._shown([ended(0, 1.0, 0.5), ended(1, 1.0, 0.9, of=0), ended(2, 2.0, 0.1)])
+    assert [(t.params["alpha"], t.values, t.system_attrs) for t in shown if t] == [
+        (1.0, [pytest.approx(0.7)], {"sampler:generation": 0}),
+        (2.0, [0.1], {"sampler:generation": 2}),
+    ]
     queue.close()

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 from optuna.distributions import FloatDistribution
@@ -9,8 +15,9 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from scipy import integrate, stats
 
 from analysis.estimate import standing
-from fedtune.trials.racing import FIRST, _of_rivals, further, gain, of_a_new_one, repeated
+from fedtune.trials.racing import FIRST, MOST, WINDOW, _of_rivals, further, gain, is_over, of_a_new_one, repeated
 from search_spaces import run_folder
+from tests.fedtune.conftest import experiment
 
 
 @pytest.mark.parametrize(("mean", "spread"), [(0.0, 1.0), (-0.3, 0.2), (0.4, 0.1), (-5.0, 0.5)])
@@ -32,6 +39,7 @@ def test_how_far_one_more_value_moves_a_mean(under_way: int) -> None:
     assert further(variance, noise, under_way) == pytest.approx(np.std(shrunk[1] - shrunk[0]), rel=0.02)
     assert further(0.0, noise, under_way) == 0.0
     assert further(2.25, 0.0, 0) == 1.5 and further(2.25, 0.0, 1) == 0.0
+    assert further(1.0, 0.5, 0) == pytest.approx(1 / np.sqrt(1.5)) and further(-1e-12, noise, under_way) == 0.0
 
 
 def trial(number: int, x: float, value: float | None = None, seed: int = 0, of: int | None = None) -> FrozenTrial:
@@ -65,11 +73,62 @@ def test_a_further_seed_goes_to_one_of_the_two_that_could_win(sign: float) -> No
     assert decided(*tried(sign), sign=sign, new=False) in (1, 3)
 
 
+def test_the_numbers_of_the_guide() -> None:
+    """docs/racing.md: six configurations before any second seed, the last ten, ten seeds at most."""
+    assert (FIRST, WINDOW, MOST) == (6, 10, 10)
+
+
 def test_no_configuration_gets_a_second_seed_before_the_first_few_are_tried() -> None:
     assert decided(*tried(count=FIRST - 1)) is None
     # Where there is nothing new, the one with the fewest seeds is next, of equal ones the first.
     assert decided(*tried(count=1), new=False) == 0
     assert decided(*tried(count=1), trial(1, 0.0, 0.3, seed=1, of=0), running=(trial(2, 9.0, 0.1),), new=False) == 2
+
+
+def test_the_second_seeds_begin_with_the_first_few_tried() -> None:
+    assert decided(*tried(count=FIRST)) in (1, 3)
+
+
+def test_where_all_values_are_the_same_the_new_comes_before_the_old_and_the_first_before_the_last() -> None:
+    """Nothing promises anything then, and a further seed must promise more than a new configuration."""
+    same = [trial(n, float(n), 0.5) for n in range(FIRST + 1)]
+    assert decided(*same) is None
+    assert decided(*same, new=False) == 0
+
+
+@dataclass
+class Believed:
+    """A model of rivals whose probabilities are given: `odds[i]` that rival i is better than the best, 0."""
+
+    mean: tuple[float, ...]
+    odds: tuple[float, ...]
+    own: float = 1.0
+
+    @property
+    def variance(self) -> tuple[float, ...]:
+        return (1.0,) * len(self.mean)
+
+    def better(self, one: int, other: int) -> float:
+        return self.odds[one] if other == 0 else 0.5
+
+
+@pytest.mark.parametrize(
+    ("odds", "expected"),
+    [((0.5, 0.06, 0.05, 0.4), {0, 1, 3}), ((0.5, 0.04, 0.2), {0, 2}), ((0.5, 0.3), {0, 1}), ((0.5,), set())],
+)
+def test_who_is_surely_worse_than_the_best_is_dropped(odds: tuple[float, ...], expected: set[int]) -> None:
+    """A risk of one in twenty; a single rival has nobody to be compared with."""
+    known = [trial(n, float(n), 0.5) for n in range(len(odds))]
+    believed = Believed(tuple(0.5 - 0.1 * n for n in range(len(odds))), odds)
+    found: Any = SimpleNamespace(belief=believed, numbers=range(len(odds)), ranking=range(len(odds)))
+    assert _of_rivals(found, known, [], most=3).keys() == expected
+
+
+def test_a_search_is_over_with_its_last_trial(tmp_path: Path) -> None:
+    made = experiment(tmp_path / "run", trials=3)
+    trials = [trial(n, float(n), 0.5) for n in range(3)]
+    assert is_over(trials, made) and not is_over(trials[:2], made)
+    assert not is_over(trials[:2], dataclasses.replace(made, trials=4))
 
 
 def test_nobody_gets_more_seeds_than_there_are() -> None:

@@ -7,7 +7,13 @@ import torch
 import torch.nn.functional as F
 
 from tests.exact import assert_as_exact
-from trainables.kernels.normalisation import normalised_by, normalised_by_and_pooled, plain
+from trainables.kernels.normalisation import (
+    normalised,
+    normalised_and_followed,
+    normalised_by,
+    normalised_by_and_pooled,
+    plain,
+)
 from trainables.models.layers import BatchNorm
 
 pytestmark = pytest.mark.numeric
@@ -84,3 +90,16 @@ def test_what_is_normalised_by_given_statistics(gradients: bool, negative: bool,
         made, pooled = (by(x, mean, var, weight, bias, 0.5) for by in (normalised_by, normalised_by_and_pooled))
     assert made.dtype == dtype and torch.equal(pooled, F.max_pool2d(made, 2))
     assert_as_exact(made, expected, exact, eps=torch.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_statistics_are_followed_beside_what_is_normalised(dtype: torch.dtype) -> None:
+    norm, x = norm_and_maps((6, 5, 8, 8), True)
+    x, weight, bias = x.to(dtype), norm.weight.detach(), norm.bias.detach()
+    mean, var = torch.full((5,), 2.0), torch.full((5,), 3.0)
+    made = normalised_and_followed(x, mean, var, weight, bias, 0.5, 0.25)
+    assert made.dtype == dtype and torch.equal(made, normalised(x, weight, bias, 0.5))
+    wide = x.double()
+    torch.testing.assert_close(mean.double(), 0.75 * 2 + 0.25 * wide.mean((0, 2, 3)), rtol=1e-6, atol=1e-6)
+    expected = 0.75 * 3 + 0.25 * wide.var((0, 2, 3), correction=1)
+    torch.testing.assert_close(var.double(), expected, rtol=1e-6, atol=1e-6)

@@ -79,6 +79,13 @@ def test_values_and_gradients_of_both_orders(shape: tuple[int, ...], out: int, k
     assert_as_exact(made, results(plain, conv, x), exact)
 
 
+def test_a_layer_in_double_precision_computes_in_double_precision() -> None:
+    conv, x = layer(2, 3, 3).double(), side_by_side(draw(4, 2, 9, 8))
+    made, reference = pooled(conv, x), plain(conv, x)
+    assert made.dtype == torch.float64 and made.stride(0) == 1
+    torch.testing.assert_close(made, reference, rtol=1e-12, atol=1e-12)
+
+
 def test_among_equal_values_the_first_has_the_gradient() -> None:
     """Whole numbers: sums are exact in any order, and many values are equal."""
     conv = layer(1, 2, 3)
@@ -95,7 +102,8 @@ def test_among_equal_values_the_first_has_the_gradient() -> None:
 
 
 @pytest.mark.parametrize(
-    "shape", [(FEWEST, 1, 28, 28), (FEWEST, 1, 9, 8), (FEWEST - 1, 1, 28, 28), (FEWEST, 3, 28, 28)]
+    "shape",
+    [(FEWEST, 1, 28, 28), (FEWEST, 1, 9, 8), (FEWEST - 1, 1, 28, 28), (FEWEST, 3, 28, 28), (FEWEST, 2, 9, 8)],
 )
 def test_images_are_padded_and_laid_side_by_side_where_it_pays(shape: tuple[int, ...]) -> None:
     x = draw(*shape)

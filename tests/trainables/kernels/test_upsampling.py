@@ -20,7 +20,8 @@ PRODUCTS = [
     ((24, 5, 2), (2, 3), (4, 2, 1), "_overlapped"),
     ((80, 3, 1), (4, 4), (4, 2, 1), "_overlapped"),
     ((512, 3, 8), (4, 4), (4, 2, 1), "_overlapped"),
-    ((512, 3, 16), (4, 5), (4, 2, 1), "_overlapped"),
+    ((512, 3, 56), (4, 5), (4, 2, 1), "_overlapped"),
+    ((512, 2, 120), (4, 4), (4, 2, 1), "_overlapped"),  # 4 · 512 channels outnumber 120 · 16 pixels
     ((6, 5, 3), (4, 4), (4, 2, 1), None),
     ((40, 3, 3), (4, 4), (3, 1, 1), None),
 ]
@@ -103,3 +104,9 @@ def test_upsampling_by_other_means_rounds_no_worse(
             without = layer(x)
     assert without.dtype == made[0].dtype == dtype
     assert_as_exact([without, *made], [expected[0], *expected], [exact[0], *exact], eps=torch.finfo(dtype).eps)
+
+
+def test_on_another_device_it_is_pytorchs_own() -> None:
+    """The `meta` device, which computes shapes only."""
+    layer = Upsampling(512, 3, 4, 2, 1, bias=False).to("meta")
+    assert layer(torch.empty(8, 512, 4, 4, device="meta")).shape == (8, 3, 8, 8)
