@@ -126,17 +126,25 @@ bn() {
     local lenet="--set omega=0.1 --set model=lenet_code"
     for norm in batch running; do
         run fedavg --space omega $lenet --rounds 8 --set batch_norm=$norm --name bn-t1-fedavg-$norm
-        run fedavg --space fairness $lenet --set lr=0.05 --set batch_norm=$norm --name bn-fair-fedavg-$norm
+        # The rates that the section t1 found.
+        for rate in dense=0.01 fedftg=1 dfrd=0.03; do
+            run ${rate%=*} --space rates --set model=lenet_code --set distill_lr=${rate#*=} --set batch_norm=$norm \
+                --name bn-t1-${rate%=*}-$norm
+        done
+        for method in fedavg fedkf; do
+            run $method --space fairness $lenet --set lr=0.05 --set batch_norm=$norm --name bn-fair-$method-$norm
+        done
         run fedavg --space omega $lenet --set partition=dir_client --set batch_size=32 --rounds 10 --set batch_norm=$norm \
             --name bn-md-fedavg-$norm
         for method in lgfedavg fedmdcg; do
             run $method --space omega --set omega=0.1 --rounds 10 --set batch_norm=$norm --name bn-md-$method-$norm
         done
     done
-    for row in t1-fedavg md-fedavg md-lgfedavg md-fedmdcg; do
+    for row in t1-{fedavg,dense,fedftg,dfrd} md-{fedavg,lgfedavg,fedmdcg}; do
         compare bn-$row-batch bn-$row-running local_accuracy g_acc_virtual
     done
     compare bn-fair-fedavg-{batch,running} amp wlp
+    compare bn-fair-fedkf-{batch,running} amp wlp oca_amp oca_wlp
 }
 
 # shellcheck disable=SC2086  # SECTIONS is several words
