@@ -35,6 +35,7 @@ from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value
 
 if TYPE_CHECKING:
+    import optuna
     from optuna.samplers import BaseSampler
     from optuna.trial import FrozenTrial
 
@@ -165,8 +166,8 @@ class TrialQueue:
             self.space.suggest(asked)
             if point is not None and isinstance(view.sampler, optuna.samplers.BaseGASampler):
                 # Optuna leaves a trial whose values are given out of every generation, and so out of what is learnt.
-                view.sampler.get_trial_generation(view, view.trials[-1])
-            return view.trials[-1], "" if point is None else point.origin
+                view.sampler.get_trial_generation(view, _last(view))
+            return _last(view), "" if point is None else point.origin
 
     def _add(self, number: int, proposed: FrozenTrial, user: Mapping[str, Any]) -> None:
         """Writes trial `number`, which runs from now on."""
@@ -297,3 +298,8 @@ class TrialQueue:
     def close(self) -> None:
         """Lets go of the study's file."""
         self._study.close()
+
+
+def _last(view: optuna.Study) -> FrozenTrial:
+    """The trial that was asked for last. (`view.trials` would copy all of them, which takes longer than TPE.)"""
+    return view.get_trials(deepcopy=False)[-1]

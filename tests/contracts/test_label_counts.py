@@ -35,6 +35,7 @@ def test_label_counts_leave_the_clients_of_the_methods_that_say_so(
         }
         assert all(torch.all(t <= held) for key, t in counts.items() if key == "label_counts")
     said = {word for word in s.method.capabilities if word.startswith("label counts leave clients")}
+    assert name != "fedcg" or bool(counts) == (changes.get("server_agg") == "kdc"), "only its distillation by p(y)"
     depends = {"label counts leave clients in some configurations"}
     assert said == (depends if name == "fedcg" else {"label counts leave clients"} if counts else set())
 
