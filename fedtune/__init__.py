@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from fedtune.api.attack import attack as attack
     from fedtune.api.catalogue import datasets as datasets
     from fedtune.api.catalogue import methods as methods
+    from fedtune.api.catalogue import metrics as metrics
     from fedtune.api.catalogue import spaces as spaces
     from fedtune.api.doctor import doctor as doctor
     from fedtune.api.export import export as export
     from fedtune.api.run import run as run
+    from fedtune.api.runs import runs as runs
     from fedtune.api.search import extend as extend
     from fedtune.api.search import resume as resume
     from fedtune.api.search import search as search
@@ -37,6 +39,7 @@ _PUBLIC = {
     "extend": "fedtune.api.search",
     "export": "fedtune.api.export",
     "run": "fedtune.api.run",
+    "runs": "fedtune.api.runs",
     "status": "fedtune.api.status",
     "dashboard": "fedtune.api.status",
     "report": "analysis.report",
@@ -44,6 +47,7 @@ _PUBLIC = {
     "methods": "fedtune.api.catalogue",
     "spaces": "fedtune.api.catalogue",
     "datasets": "fedtune.api.catalogue",
+    "metrics": "fedtune.api.catalogue",
     "doctor": "fedtune.api.doctor",
     "attack": "fedtune.api.attack",
     "load_model": "trainables.zoo",

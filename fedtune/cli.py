@@ -32,6 +32,8 @@ ORDER = (
     "methods",
     "spaces",
     "datasets",
+    "metrics",
+    "runs",
     "resume",
     "extend",
     "status",

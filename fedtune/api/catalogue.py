@@ -1,4 +1,4 @@
-"""Lists of methods, search spaces and data sets, as plain data. The commands of the same names print them."""
+"""Lists of methods, search spaces, data sets and metrics, as plain data. The commands of the same names print them."""
 
 from __future__ import annotations
 
@@ -91,6 +91,27 @@ def datasets(name: str | None = None) -> list[dict[str, Any]]:
             "folder": str(cache.home() / "downloads") if source.files else "",
         }
         for source in map(data.describe, data.names() if name is None else [name])
+    ]
+
+
+def metrics() -> list[dict[str, Any]]:
+    """All metrics: name, title, direction (maximize or minimize), unit, doc, twin (`val_<name>` where the metric is
+    measured on the validation share as well, else None), needs (the parameter that must be above 0 for it to be
+    measured, else None)."""
+    from search_spaces.metrics import METRICS, twin
+
+    return [
+        {
+            "name": metric.name,
+            "title": metric.title,
+            "direction": metric.direction,
+            "unit": metric.unit,
+            "doc": metric.doc,
+            "twin": twin(metric.name) if metric.validation else None,
+            "needs": metric.needs or None,
+        }
+        for metric in METRICS.values()
+        if not metric.name.startswith("val_")
     ]
 
 

@@ -10,15 +10,30 @@ import typer
 EXAMPLES = """\
 # All methods:
 fedtune methods
-# Every parameter of DFRD: symbol, default, bounds, source:
+# Every parameter of DFRD:
 fedtune methods dfrd
+# The same with bounds and sources:
+fedtune methods dfrd --long
 """
+
+#: What is printed of a method, and of a parameter, beside its name.
+FACTS = ("family", "capabilities", "reference", "spaces")
+PARAMETER = {
+    "name": "name",
+    "symbol": "symbol",
+    "default": "default",
+    "bounds": "must be",
+    "tuned": "default search",
+    "doc": "meaning",
+    "source": "source",
+}
 
 
 def command(
     name: Annotated[
         str | None, typer.Argument(help="A method's name. Without it, all methods are listed.", show_default=False)
     ] = None,
+    long: Annotated[bool, typer.Option("--long", help="Print everything, not a line each.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """List the methods, or every parameter of one."""
@@ -29,41 +44,28 @@ def command(
     if as_json:
         tables.print_json(rows)
     elif name is None:
-        shown = [row | {"capabilities": ", ".join(row["capabilities"])} for row in rows]
-        tables.show(
-            "Methods",
-            shown,
-            {
-                "name": "name",
-                "title": "title",
-                "family": "family",
-                "capabilities": "capabilities",
-                "reference": "reference",
-                "spaces": "spaces",
-            },
-        )
+        if long:
+            tables.blocks("Methods", rows, {key: key for key in ("name", "title", *FACTS)}, whole=2)
+        else:
+            tables.brief("Methods", rows, {"name": "name", "title": "title", "family": "family"})
         tables.say("fedtune methods NAME lists a method's parameters; fedtune spaces NAME lists its search spaces.")
     else:
-        columns = {
-            "name": "name",
-            "symbol": "symbol",
-            "default": "default",
-            "bounds": "must be",
-            "tuned": "default search",
-            "doc": "meaning",
-            "source": "source",
-        }
         for group, title in (
             ("method", f"{name}: the method's parameters"),
             ("federation", "The federation, the same for every method"),
         ):
-            found = [row for row in rows if row["group"] == group]
-            shown = [
+            found = [
                 row | {"name": row["key"] if row["option"] is None else f"{row['key']} ({row['option']})"}
-                for row in found
+                for row in rows
+                if row["group"] == group
             ]
-            tables.show(title, shown, columns)
+            if long:
+                tables.blocks(title, found, PARAMETER)
+            else:
+                tables.brief(title, found, {"name": "name", "default": "default", "doc": "meaning"}, whole=2)
         tables.say(
             f"Any of them can be changed with --set name=value, for example: "
             f"fedtune search {quote(name)} --set rounds=20"
         )
+    if not (as_json or long):
+        tables.say("--long prints everything.")

@@ -10,7 +10,9 @@ import typer
 EXAMPLES = """\
 # The search spaces of all methods:
 fedtune spaces
-# Those of DFRD, for a program:
+# Those of DFRD with what they search and fix:
+fedtune spaces dfrd --long
+# For a program:
 fedtune spaces dfrd --json
 """
 
@@ -20,6 +22,7 @@ def command(
         str | None,
         typer.Argument(help="A method's name. Without it, the spaces of all methods are listed.", show_default=False),
     ] = None,
+    long: Annotated[bool, typer.Option("--long", help="Print everything, not a line each.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """List the named search spaces of one method or of all."""
@@ -30,19 +33,16 @@ def command(
     if as_json:
         tables.print_json(rows)
         return
-    shown = [row | {"search": "\n".join(f"{key} {text}" for key, text in row["search"].items())} for row in rows]
-    columns = {
-        "method": "method",
-        "name": "space",
-        "title": "title",
-        "search": "searches",
-        "cells": "grid",
-        "fix": "fixed",
-        "source": "source",
-    }
-    tables.show("Search spaces", shown, columns)
+    named = {"method": "method", "name": "space"}
+    if long:
+        facts = {"title": "title", "search": "searches", "cells": "grid points", "fix": "fixed", "source": "source"}
+        tables.blocks("Search spaces", rows, named | facts, whole=2)
+    else:
+        tables.brief("Search spaces", rows, named | {"title": "title"}, whole=2)
     example = rows[0] if rows else {"method": "METHOD", "name": "SPACE"}
     tables.say(
         f"fedtune search {quote(example['method'])} --space {quote(example['name'])} searches one of them. For a space "
         f"of your own, give --space the path of a YAML file."
     )
+    if not long:
+        tables.say("--long prints what they search and fix, and where they come from.")

@@ -25,6 +25,57 @@ def show(title: str, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, st
     _console().print(table)
 
 
+def brief(title: str, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], *, whole: int = 1) -> None:
+    """One line per row on stdout. The first `whole` columns, which a reader may copy, are bold. Where the terminal ends
+    the last column is cut with an ellipsis; nothing else is, and nothing at all where there is no terminal."""
+    from rich.cells import cell_len, set_cell_size
+    from rich.text import Text
+
+    console = _console(otherwise=10_000)
+    lines = [dict(columns), *({key: _line(row, key) for key in columns} for row in rows)]
+    widths = {key: max(cell_len(line[key]) for line in lines) for key in columns}
+    *first, last = columns
+    left = max(console.width - sum(widths[key] + 2 for key in first), 20)
+    console.print(Text(title, style="bold"))
+    for place, line in enumerate(lines):
+        cut = line[last] if cell_len(line[last]) <= left else set_cell_size(line[last], left - 1).rstrip() + "…"
+        texts = [set_cell_size(line[key], widths[key] + 2) for key in first] + [cut]
+        bold = len(texts) if place == 0 else whole
+        console.print(Text("".join(texts[:bold]), style="bold") + Text("".join(texts[bold:])), soft_wrap=True)
+        if place == 0:
+            console.print(
+                "─" * min(console.width, 100, sum(widths[key] + 2 for key in first) + min(widths[last], left))
+            )
+
+
+def blocks(title: str, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], *, whole: int = 1) -> None:
+    """Everything on stdout: the first `whole` columns of a row as a line, and below it a line per further column, which
+    goes on below itself where the terminal ends."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    console = _console()
+    console.print(Text(title, style="bold"))
+    names = list(columns)
+    indent = 2 + max(len(columns[key]) for key in names[whole:]) + 2
+    for row in rows:
+        console.print()
+        console.print(Text("  ".join(_line(row, key) for key in names[:whole]), style="bold"), soft_wrap=True)
+        for key in names[whole:]:
+            text = _line(row, key)
+            if text:
+                found = Text(text)
+                lines = found.wrap(console, max(20, console.width - indent))
+                console.print(Padding(Text(f"{columns[key]:<{indent - 2}}") + lines[0], (0, 0, 0, 2)), soft_wrap=True)
+                for line in lines[1:]:
+                    console.print(Padding(line, (0, 0, 0, indent)), soft_wrap=True)
+
+
+def _line(row: Mapping[str, Any], key: str) -> str:
+    """A cell as one printable line."""
+    return visible(" ".join(cell(row.get(key)).split()))
+
+
 def say(text: str) -> None:
     """Prints one line on stdout, without wrapping or markup."""
     _console().print(visible(text), markup=False, highlight=False, soft_wrap=True)
@@ -50,12 +101,13 @@ def cell(value: Any) -> str:
     return str(value)
 
 
-def _console() -> Any:
-    """A console as wide as the terminal; 160 columns where there is none, so that a pipe or a log is not cut to 80."""
+def _console(otherwise: int = 160) -> Any:
+    """A console as wide as the terminal; `otherwise` columns where there is none, so that a pipe or a log is not cut to
+    80."""
     import os
     import sys
 
     from rich.console import Console
 
-    wide = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else 160
+    wide = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else otherwise
     return Console(width=wide)

@@ -15,6 +15,7 @@ import fedtune
 from fedtune.cli import main
 from search_spaces import presets
 from search_spaces.errors import UserError
+from search_spaces.metrics import METRICS
 from trainables import data, registry
 
 
@@ -30,11 +31,11 @@ Cli = Callable[..., Done]
 
 @pytest.fixture
 def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """The command line in this process, 300 columns wide, so that torch is imported once."""
+    """The command line in this process, 300 columns wide unless told otherwise, so that torch is imported once."""
 
-    def call(*arguments: str) -> Done:
+    def call(*arguments: str, columns: int = 300) -> Done:
         monkeypatch.setattr(sys, "argv", ["fedtune", *arguments])
-        monkeypatch.setenv("COLUMNS", "300")
+        monkeypatch.setenv("COLUMNS", str(columns or ""))
         with pytest.raises(SystemExit) as end:
             main()
         out, err = capsys.readouterr()
@@ -73,7 +74,7 @@ def test_dfrds_own_parameters_come_first(cli: Cli) -> None:
     rows = fedtune.methods("dfrd")
     keys = [row["key"] for row in rows]
     assert keys.index("lambda") < keys.index("lr") < keys.index("omega")
-    shown = cli("methods", "dfrd").stdout
+    shown = cli("methods", "dfrd", "--long").stdout
     for text in ("λ", "a number in [0, 0.99]", "DFRD Eq. 6", "one of all, disagree, targeted"):
         assert text in shown
 
@@ -98,6 +99,44 @@ def test_datasets_says_where_files_belong(cli: Cli, tmp_path: Path, monkeypatch:
     assert data.describe("cifar10").files[0] in shown
     assert f"{tmp_path}/downloads" in shown and "--dataset cifar10 --data-dir FOLDER" in shown
     assert "there is nothing to download" in cli("datasets", "digits").stdout
+
+
+def test_metrics_lists_every_metric_but_twins(cli: Cli) -> None:
+    rows = fedtune.metrics()
+    assert {row["name"] for row in rows} | {row["twin"] for row in rows if row["twin"]} == set(METRICS)
+    assert json.loads(cli("metrics", "--json").stdout) == rows
+    shown = cli("metrics", "--long").stdout
+    assert all(row["name"] in shown and row["doc"] in shown for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rows"),
+    [
+        (("methods",), fedtune.methods),
+        (("methods", "dfrd"), lambda: fedtune.methods("dfrd")),
+        (("spaces",), fedtune.spaces),
+        (("spaces", "dfrd"), lambda: fedtune.spaces("dfrd")),
+        (("metrics",), fedtune.metrics),
+    ],
+)
+def test_at_80_columns_every_item_is_one_line(cli: Cli, arguments: tuple[str, ...], rows: Callable[[], list]) -> None:
+    """Names are whole, nothing is wider than the terminal but the hints below, and all of it stands in --long too."""
+    shown = cli(*arguments, columns=80).stdout.splitlines()
+    table = [line for line in shown if not line.startswith(("--long", "fedtune ", "Any of them", "Searches select"))]
+    assert max(map(len, table)) <= 80
+    names = [row.get("name") or row["key"] for row in rows()]
+    titles = 6 if arguments == ("methods", "dfrd") else 3
+    assert len(table) == len(names) + titles
+    words = [line.split() for line in table]
+    assert all(any(name in line[:2] for line in words) for name in names)
+    long = cli(*arguments, "--long", columns=80).stdout.splitlines()
+    assert all(any(name in line.split() for line in long) for name in names)
+    assert max(len(line) for line in long if not line.startswith(("fedtune ", "Any of them", "Searches select"))) <= 80
+
+
+def test_without_a_terminal_nothing_is_cut(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "…" in cli("methods", "dfrd", columns=80).stdout
+    assert "…" not in cli("methods", "dfrd", columns=0).stdout
 
 
 @pytest.mark.parametrize(

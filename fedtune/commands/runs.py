@@ -1,0 +1,60 @@
+"""fedtune runs [FOLDER]: the runs of a folder, how far they have come, and their best."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+EXAMPLES = """\
+# All runs below runs/:
+fedtune runs
+# For a program:
+fedtune runs --json
+"""
+
+
+def command(
+    folder: Annotated[str, typer.Argument(help="A folder with run directories.")] = "runs",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """List the runs of a folder, a line each. This reads the folder only, so it also works while runs go on."""
+    from fedtune.api.runs import runs
+    from fedtune.commands._output import shown
+    from fedtune.console import tables
+
+    rows = runs(folder)
+    if as_json:
+        tables.print_json(rows)
+        return
+    if not rows:
+        tables.say("There are no runs in it yet.")
+        return
+    columns = {"run": "run", "state": "state", "trials": "trials", "best": "estimate of the best", "what": "what"}
+    tables.brief("Runs", [_cells(row) | {"run": shown(Path(row["run"]))} for row in rows], columns)
+
+
+def _cells(row: dict[str, Any]) -> dict[str, str]:
+    """A row as it is shown."""
+    if row["problem"] is not None:
+        return {"state": "unreadable", "trials": "", "best": "", "what": row["problem"]}
+    ended = row["done"] + row["pruned"] + row["failed"]
+    final = row["kind"] == "run"
+    metric = "" if row["best"] is None or final else f", by {' and '.join(row['best']['values'])}"
+    return {
+        "state": row["state"],
+        "trials": f"{ended}" if row["seed_rounds"] else f"{ended}/{row['trials']}",
+        "best": "" if final else _best(row["best"]),
+        "what": f"{row['method']}, {'seeds of a final run' if final else row['space']}{metric}",
+    }
+
+
+def _best(best: dict[str, Any] | None) -> str:
+    """The winner's estimate with its interval, or the values of a search that has none. (Of a final run no seed is the
+    best: `fedtune compare` gives its mean.)"""
+    if best is None:
+        return ""
+    if (found := best["estimate"]) is not None:
+        return f"{found['mean']:.3g} [{found['low']:.3g}, {found['high']:.3g}]"
+    return ", ".join(f"{value:.3g}" for value in best["values"].values())

@@ -1,0 +1,51 @@
+"""The list of a folder's runs: finished, half-done and unreadable ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import fedtune
+from fedtune.cli import app
+from search_spaces import run_folder
+from search_spaces.errors import UserError
+from tests.fedtune.played import begin, searched
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished search, one that has begun, a torn one, and two things that are no runs."""
+    where = tmp_path_factory.mktemp("several") / "runs"
+    searched(where / "a-search")
+    begin(where / "begun", trials=7)
+    searched(where / "torn")
+    (where / "torn" / run_folder.EXPERIMENT).write_text("version: [")
+    (where / "notes").mkdir()
+    (where / "best.yaml").write_text("method: fedavg\n")
+    return where
+
+
+def test_every_run_has_a_row(folder: Path) -> None:
+    rows = {Path(row["run"]).name: row for row in fedtune.runs(folder)}
+    assert list(rows) == ["a-search", "begun", "torn"]
+    assert rows["a-search"] == fedtune.status(folder / "a-search") | {"problem": None}
+    assert (rows["begun"]["state"], rows["begun"]["trials"], rows["begun"]["done"]) == ("resumable", 7, 0)
+    assert rows["torn"].keys() == {"run", "problem"} and "experiment.yaml" in rows["torn"]["problem"]
+
+
+def test_they_are_shown_a_line_each(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    done = CliRunner().invoke(app, ["runs", str(folder)])
+    lines = done.stdout.splitlines()
+    assert done.exit_code == 0 and len(lines) == 3 + 3
+    assert "a-search" in lines[3] and "finished" in lines[3] and "6/6" in lines[3] and "[" in lines[3]
+    assert "begun" in lines[4] and "resumable" in lines[4] and "0/7" in lines[4]
+    assert "torn" in lines[5] and "unreadable" in lines[5]
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"There is no folder '.*none' with runs"):
+        fedtune.runs(tmp_path / "none")
+    assert fedtune.runs(tmp_path) == []
