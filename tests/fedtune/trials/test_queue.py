@@ -388,18 +388,18 @@ def test_an_audit_and_a_chosen_grace_are_noted(tmp_path: Path) -> None:
     assert audited and min(audited) > 6
 
 
-def test_a_result_that_is_taken_twice_stays_the_first(tmp_path: Path) -> None:
-    """Two drivers, one after the other: the first is killed between the result and what waits."""
+def test_a_trial_whose_result_is_taken_does_not_wait_any_longer(tmp_path: Path) -> None:
+    """The first driver was killed when two trials had begun; the second takes the result of one of them."""
     made = start(tmp_path / "run", trials=3, taken=2, sampler="random", scheduler="none")
     queue = TrialQueue(tmp_path / "run", made, space())
     first, second = queue.propose(), queue.propose()
     assert first is not None and second is not None
     queue.close()
     queue = TrialQueue(tmp_path / "run", made, space())
-    for number in (0, 1):
-        queue.take(number, Ending("completed", 9, None, {9: (0.5,)}))
-    proposal = queue.propose()
-    assert proposal is not None and proposal.number == 2
+    queue.take(0, Ending("completed", 9, None, {9: (0.5,)}))
+    for number, resumed in ((1, True), (2, False)):
+        proposal = queue.propose()
+        assert proposal is not None and (proposal.number, proposal.resumed) == (number, resumed)
     queue.close()
 
 

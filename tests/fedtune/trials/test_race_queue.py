@@ -257,6 +257,24 @@ def test_a_trial_that_still_runs_may_leave_room_for_another(tmp_path: Path) -> N
     queue.close()
 
 
+def test_the_rule_is_told_what_has_ended_and_what_may_still_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the trials before, the last lag - 1 count as running, whatever they really do."""
+    told = []
+
+    def decide(known: Any, running: Any, **more: Any) -> None:
+        told.append(([t.number for t in known], [t.number for t in running]))
+
+    monkeypatch.setattr("fedtune.trials.race_queue.repeated", decide)
+    made = start(tmp_path / "run", budget=5 * ROUNDS, seeds=search_seeds(2, 6), rounds=ROUNDS, lag=3, sampler="random")
+    queue = RaceQueue(tmp_path / "run", made, space())
+    while (proposal := queue.propose()) is not None:
+        run(queue, proposal, 0.0)
+    queue.close()
+    assert told[:5] == [([], []), ([], [0]), ([], [0, 1]), ([0], [1, 2]), ([0, 1], [2, 3])]
+
+
 def test_where_the_values_of_a_trial_come_from_is_noted(tmp_path: Path) -> None:
     first = ({"from": "the paper's values", "values": {"alpha": 0.5, "lambda": 0.25}},)
     made = start(tmp_path / "run", budget=3 * ROUNDS, seeds=search_seeds(2, 6), rounds=ROUNDS, first=first)
