@@ -25,6 +25,9 @@ def visible(text: str) -> str:
 class UserError(Exception):
     """One or more things that the user can correct. `str(error)` is what is printed, one problem per line."""
 
+    #: Of a command that ends with it.
+    exit_code = 2
+
     def __init__(self, *problems: str) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems

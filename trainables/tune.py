@@ -6,8 +6,8 @@ checkpoint goes on from there. Its rows are written by `trainables.worker.rounds
 A trial never raises. A configuration that is impossible, raises or diverges ends with `done` and a `stop_reason`; the
 process stays alive for the next trial, and Ray's retries are left for processes that really died. Every stop rule is
 asked here, after the round it concerns. What is no configuration's fault ends the trial as `interrupted`, to be
-resumed: a full disk, data that are gone or changed, other libraries; and so does memory that does not suffice, to be
-continued with a larger share of the machine.
+resumed: a full disk, data that are gone or changed, other libraries, a machine without the run directory; and so does
+memory that does not suffice, to be continued with a larger share of the machine.
 """
 
 from __future__ import annotations
@@ -146,6 +146,7 @@ class Trial(tune.Trainable):
         self._values = TrialValues(job.metrics, job.signs)
         self._seconds = 0.0
         with self._guarded():
+            job.environment.check_folder()
             job.environment.check_versions()
             self._folder = TrialFolder(Path(job.folder))
             process.set_threads(job.threads)

@@ -16,6 +16,7 @@ from analysis.runs import Run, load
 from analysis.runs.mappings import read_json
 from analysis.stopping import Audit, Grace
 from fedtune.console import progress
+from fedtune.machine.address import check_address
 from fedtune.planning.checks import seconds_of
 from fedtune.planning.pack_auto import packed
 from fedtune.planning.placed import check_placement, crowded, left_cluster
@@ -113,7 +114,10 @@ def search(
 def carry_out(
     planned: Plan, *, plain: bool = False, quiet: bool = False, simulate: Callable[..., Any] | None = None
 ) -> Result:
-    """Creates the run directory of a plan and drives it to its end."""
+    """Creates the run directory of a plan and drives it to its end.
+
+    Raises `UserError`, before anything is created, where no cluster answers at the plan's address."""
+    check_address(planned.experiment.address)
     watch = progress.ProgressDisplay(planned.experiment, progress.style(plain, quiet))
     for note in planned.notes:
         watch.say(note)
@@ -149,7 +153,8 @@ def resume(
     run's numbers cannot be changed, with one exception: `other_versions` accepts other versions of libraries, of which
     the run's record then tells.
 
-    Raises `UserError`, before anything is written, where the data set is gone or changed, or versions are others."""
+    Raises `UserError`, before anything is written, where the data set is gone or changed, versions are others, or no
+    cluster answers at `address`."""
     found = load(run)
     folder, experiment = found.path, Experiment.of(found)
     problems: list[str] = []
@@ -171,11 +176,10 @@ def resume(
     told = crowded(placed, problems, asked=concurrency if cpus_per_trial is not None else None)
     if problems:
         raise UserError(*problems)
-    notes = (
-        []
-        if is_over(found.frozen, experiment)
-        else check_unchanged(found, *_complete(folder, placed), other_versions=other_versions)
-    )
+    over = is_over(found.frozen, experiment)
+    if not over:
+        check_address(address)
+    notes = [] if over else check_unchanged(found, *_complete(folder, placed), other_versions=other_versions)
     watch = progress.ProgressDisplay(placed, progress.style(plain, quiet))
     for note in (told, left_cluster(experiment, address), *notes):
         if note:
@@ -202,6 +206,7 @@ def extend(
         raise UserError(sentence("trials", "a whole number of at least 1", trials, "--trials"))
     # Before the lock, so that a folder that is not a search, or that cannot go on, gets no lock file.
     asked = _longer(folder, trials, address)
+    check_address(address)
     notes = check_unchanged(found, *_complete(folder, asked), other_versions=other_versions)
     with lock(folder):
         longer = _longer(folder, trials, address)  # read again: another extension may just have ended

@@ -1,9 +1,10 @@
 """Starts a Ray of our own for as long as a search runs, or joins a cluster that is there already.
 
-A Ray of our own prints nothing and listens on the loopback device only. Most of the time it takes to start is spent on
-imports: two to three CPU-seconds in each process that simulates. So those processes import as soon as they start and
-only once, this process imports what it needs at the same time, and servers that nothing here asks are left out
-(`ray_patch.py`).
+A Ray of our own is alone: it listens on the loopback device only, asks for a token (`alone.py`), keeps its sockets and
+logs in a private folder (`private_folder.py`), and neither joins nor hears of a cluster that runs beside it. It prints
+nothing. Most of the time it takes to start is spent on imports: two to three CPU-seconds in each process that
+simulates. So those processes import as soon as they start and only once, this process imports what it needs at the same
+time, and servers that nothing here asks are left out (`ray_patch.py`).
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ import contextlib
 import importlib
 import logging
 import os
-import tempfile
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from fedtune.machine import resources
-from fedtune.machine.ray_patch import without_unused_servers
+from fedtune.machine.address import cannot_join
+from fedtune.machine.alone import alone, with_the_users_token
+from fedtune.machine.private_folder import RAY, private_folder
+from fedtune.machine.ray_patch import as_our_driver, on_loopback, without_unused_servers
 from fedtune.record.run_directory import absolute
 from search_spaces.errors import Shown, UserError, sentence
 
@@ -28,6 +32,7 @@ ENVIRONMENT = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # result.json, progress.csv, tensorboard files
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # we have one of our own
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     "TUNE_GLOBAL_CHECKPOINT_S": "86400",  # Ray's snapshots of the search
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
@@ -53,40 +58,29 @@ SERVERS = {"preload_python_modules": ["trainables.tune"], "prestart_worker_first
 
 
 @contextlib.contextmanager
-def joined(address: str | None, *, trials: int, cpus: float, gpus: float) -> Iterator[None]:
+def joined(address: str | None, *, trials: int, cpus: float, gpus: float) -> Iterator[Path]:
     """A Ray of our own, or the cluster at `address`, for so many `trials` at once with so many cores and GPUs each;
-    silent, without dashboard. One that was joined already stays so."""
+    silent, without dashboard. One that was joined already stays so. Gives a private folder for what Ray Tune writes."""
     os.environ.update({key: value for key, value in ENVIRONMENT.items() if key not in os.environ})
     os.environ.update({name: _absolute(os.environ[name]) for name in PATHS if name in os.environ})
     # Ray starts the process of one trial at a time unless told otherwise, and drops one that is still starting as soon
     # as another falls free: short trials would then take turns in a single process.
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(trials)
-    if address is None:
-        os.environ.setdefault("RAY_AUTH_MODE", "disabled")
-        # Despite its name this holds everywhere: Ray's servers then listen on the loopback device only, not on every
-        # network.
-        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     for name in ("ray", "ray.tune", "ray.train", "ray._private"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     import ray
 
-    mine = not ray.is_initialized()
-    # Python puts the folder in which a process starts first on its path. Ray's processes start where Ray does, so Ray
-    # is started in an empty folder and not among the user's files, which may hold an `analysis.py` of their own.
-    with tempfile.TemporaryDirectory(prefix="fedtune-ray-", ignore_cleanup_errors=True) as empty:
-        try:
-            if mine:
-                with contextlib.chdir(empty):
-                    if address is None:
-                        _start(ray, cores=max(resources.cores(), round(trials * cpus)), with_gpus=gpus > 0)
-                    else:
-                        _connect(ray, address)
-            if not mine or address is not None:
-                _check_gpus(ray, gpus)  # what a Ray of our own has was checked when the search was planned
-            yield
-        finally:
-            if mine:
-                ray.shutdown()
+    with private_folder() as folder:
+        if ray.is_initialized():
+            _check_gpus(ray, gpus)  # what a Ray of our own has was checked when the search was planned
+            yield folder
+        elif address is None:
+            with started(folder, cores=max(resources.cores(), round(trials * cpus)), with_gpus=gpus > 0):
+                yield folder
+        else:
+            with _connected(ray, address):
+                _check_gpus(ray, gpus)
+                yield folder
 
 
 def _absolute(paths: str) -> str:
@@ -94,30 +88,54 @@ def _absolute(paths: str) -> str:
     return os.pathsep.join(str(absolute(path)) for path in paths.split(os.pathsep) if path)
 
 
-def _connect(ray: Any, address: str) -> None:
-    """Joins the cluster at `address`. Raises `UserError` where none answers."""
-    try:
-        ray.init(address=address, **QUIET)
-    except Exception as error:
-        raise UserError(f"No Ray cluster answers at {address!r} (--address): {str(error).splitlines()[0]}") from error
+@contextlib.contextmanager
+def _connected(ray: Any, address: str) -> Iterator[None]:
+    """Joins the cluster at `address`. Raises `UserError` where that is not possible."""
+    with with_the_users_token():
+        try:
+            with as_our_driver():
+                ray.init(address=address, **QUIET)
+        except Exception as error:
+            raise UserError(cannot_join(address, f"{type(error).__name__}: {error}")) from error
+        try:
+            yield
+        finally:
+            ray.shutdown()
 
 
-def _start(ray: Any, *, cores: int, with_gpus: bool) -> None:
-    """Starts a Ray of our own."""
+@contextlib.contextmanager
+def started(folder: Path, *, cores: int, with_gpus: bool, **more: Any) -> Iterator[None]:
+    """Starts a Ray of our own, which keeps its files in `folder` and is given `more`. Raises `UserError` where it does
+    not start."""
+    import ray
+
     gpus: dict[str, Any] = {} if with_gpus else {"num_gpus": 0}
+    # Python puts the folder in which a process starts first on its path. Ray's processes start where Ray does, so Ray
+    # is started in an empty folder and not among the user's files, which may hold an `analysis.py` of their own.
+    empty, own = folder / "empty", folder / RAY
+    for place in (empty, own):
+        place.mkdir(mode=0o700)
     # While Ray's servers start, this process imports what it will need.
     importing = threading.Thread(target=importlib.import_module, args=("trainables.tune",))
     importing.start()
-    with without_unused_servers():
-        ray.init(
-            num_cpus=cores,
-            include_dashboard=False,
-            object_store_memory=OBJECT_STORE,
-            _system_config=SERVERS,
-            **gpus,
-            **QUIET,
-        )
-    importing.join()
+    with alone(folder):
+        try:
+            with contextlib.chdir(empty), without_unused_servers(), as_our_driver(), on_loopback():
+                ray.init(
+                    address="local",
+                    num_cpus=cores,
+                    include_dashboard=False,
+                    object_store_memory=OBJECT_STORE,
+                    _temp_dir=str(own),
+                    _system_config=SERVERS,
+                    **gpus,
+                    **more,
+                    **QUIET,
+                )
+            importing.join()
+            yield
+        finally:
+            ray.shutdown()
 
 
 def largest_machine() -> tuple[float, float]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import secrets
 import shutil
 import socket
 import time
@@ -126,6 +127,30 @@ def lock(folder: Path) -> Iterator[None]:
         file.write(f"process {os.getpid()} on {socket.gethostname()}")
         file.flush()
         yield
+
+
+@contextmanager
+def token(folder: Path) -> Iterator[tuple[Path, str]]:
+    """A file in the run directory with random content, and that content, while the block runs; by it a trial's process
+    on another machine knows that it sees this directory. Its name is new each time, as a shared disk may go on showing
+    an old file of a name it knows. The caller holds the run's lock.
+
+    Raises `UserError` where the disk refuses."""
+    for left in folder.glob(_token_name("*")):  # by a driver that was killed
+        left.unlink(missing_ok=True)
+    path, content = folder / _token_name(secrets.token_hex(8)), secrets.token_hex(16)
+    try:
+        files.replace(path, content, durable=True)
+    except OSError as error:
+        raise files.cannot_write(path, error, ELSEWHERE) from error
+    try:
+        yield path, content
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _token_name(random: str) -> str:
+    return f".session-{random}"
 
 
 def _locked(file: IO[str]) -> bool:

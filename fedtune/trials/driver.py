@@ -6,12 +6,8 @@ rule of `early_stopping.py` after every round.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,13 +16,12 @@ from fedtune.console.progress import ProgressDisplay
 from fedtune.machine import cluster
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import went_on
+from fedtune.trials.interrupts import Interrupts
+from fedtune.trials.lost import Lost
 from fedtune.trials.race_queue import queue_of
 from fedtune.trials.taken import settle
 from fedtune.trials.tune_session import TuneSession
 from search_spaces.space import Space
-
-#: Seconds that a session may take to end after SIGTERM.
-PATIENCE = 20.0
 
 
 @dataclass
@@ -48,8 +43,8 @@ def drive(
 ) -> Outcome:
     """Runs what is left of the run in `folder`, whose experiment and space these are. The caller holds the run's lock.
 
-    Raises `UserError` where the disk is full or more is asked for than the machine has. `simulate` replaces the engine
-    in tests."""
+    Raises `UserError` where the disk is full, more is asked for than the machine has, or Ray's servers die.
+    `simulate` replaces the engine in tests."""
     deadline = None if experiment.time is None else time.monotonic() + experiment.time
     queue = queue_of(folder, experiment, space)
     try:
@@ -64,15 +59,21 @@ def drive(
         elsewhere = went_on(folder)
         if elsewhere is not None:
             watch.say(elsewhere)
-        session = TuneSession(folder, experiment, queue, watch, deadline, simulate)
+        lost = Lost(folder)
         ray = cluster.joined(
             experiment.address,
             trials=experiment.concurrency,
             cpus=experiment.cpus_per_trial,
             gpus=experiment.gpus_per_trial,
         )
-        with ray, _sigterm_is_ctrl_c():
-            session.fit()
+        try:
+            with Interrupts() as interrupts, ray as scratch:
+                interrupts.hold()
+                interrupts.check()
+                session = TuneSession(folder, experiment, queue, watch, deadline, interrupts, lost, simulate)
+                session.fit(scratch)
+        finally:
+            lost.over()
         if session.failure is not None:
             raise session.failure
         return Outcome(
@@ -80,26 +81,3 @@ def drive(
         )
     finally:
         queue.close()
-
-
-@contextlib.contextmanager
-def _sigterm_is_ctrl_c() -> Iterator[None]:
-    """SIGTERM ends a session as Ctrl-C does; by itself Ray would abort.
-
-    A signal to the whole process group ends Ray's servers too, and Tune would wait for them: after a while we leave
-    without."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def end(*_: object) -> None:
-        patience = threading.Timer(PATIENCE, os._exit, (130,))
-        patience.daemon = True
-        patience.start()
-        os.kill(os.getpid(), signal.SIGINT)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

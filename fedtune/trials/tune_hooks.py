@@ -20,7 +20,8 @@ class Session(Protocol):
 
     def complete(self, trial_id: str, result: Mapping[str, Any] | None, error: bool) -> None: ...
 
-    def must_end(self) -> bool: ...
+    def must_end(self) -> bool:
+        """May raise what is to end Tune at once; it lets no `Exception` out."""
 
 
 class AskSession(Searcher):

@@ -10,10 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import shutil
-import signal
-import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -23,9 +19,12 @@ from typing import Any
 
 from fedtune.console.progress import ProgressDisplay
 from fedtune.machine import cluster, resources
+from fedtune.machine.servers import Watch, patience
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import begun_with
-from fedtune.record.run_directory import trial_folder, write_document
+from fedtune.record.run_directory import token, trial_folder, write_document
+from fedtune.trials.interrupts import Interrupts
+from fedtune.trials.lost import Lost
 from fedtune.trials.queue import Proposal, TrialQueue
 from search_spaces import run_folder
 from search_spaces.errors import UserError
@@ -33,6 +32,10 @@ from search_spaces.files import cannot_write
 
 #: How often a trial whose process died (out of memory, a lost machine) goes on from its checkpoint.
 RETRIES = 2
+
+
+class _LeaveTune(BaseException):
+    """Ends Tune at once, without its cleaning up."""
 
 
 class TuneSession:
@@ -47,16 +50,12 @@ class TuneSession:
         queue: TrialQueue,
         watch: ProgressDisplay,
         deadline: float | None,
+        interrupts: Interrupts,
+        lost: Lost,
         simulate: Callable[..., Any] | None,
     ) -> None:
-        self.folder, self.experiment, self.queue, self.watch, self.deadline, self.simulate = (
-            folder,
-            experiment,
-            queue,
-            watch,
-            deadline,
-            simulate,
-        )
+        self.folder, self.experiment, self.queue, self.watch = folder, experiment, queue, watch
+        self.deadline, self.interrupts, self.lost, self.simulate = deadline, interrupts, lost, simulate
         self.failure: BaseException | None = None
         self.out_of_time = self.interrupted = False
         self._live: dict[str, int] = {}
@@ -66,44 +65,54 @@ class TuneSession:
         self._awaited: set[int] = set()
         self._deaths: Counter[int] = Counter()
         self._largest = (experiment.cpus_per_trial, experiment.gpus_per_trial)
+        #: What each of them is simulated over.
+        self._seeds: dict[int, tuple[int, ...]] = {}
         self._environment = begun_with(folder)
 
-    def fit(self) -> None:
+    def fit(self, scratch: Path) -> None:
+        """Calls Tune, which writes its files to `scratch`. Raises `ServersLost` where Ray's servers died."""
+        self._largest = cluster.largest_machine()
+        # Leaving Tune because of a lost server needs an exception that neither Tune nor anything in it keeps.
+        with (
+            token(self.folder) as (path, content),
+            Watch(self.lost.note, patience=patience(self.experiment.address)) as self._servers,
+            contextlib.suppress(_LeaveTune),
+        ):
+            self._environment = dataclasses.replace(self._environment, token=_token(path, content))
+            self._call_tune(scratch)
+        # Tune returns from Ctrl-C as if it had finished.
+        self.interrupted = not self.queue.finished and not self.out_of_time and self.failure is None
+        if self._live or self.interrupted:
+            self._mark_interrupted()
+        self.lost.check()
+
+    def _call_tune(self, scratch: Path) -> None:
         from ray import tune
 
         from fedtune.trials.tune_hooks import AskSession, StopWithSession
         from trainables.tune import Trial, resources
 
-        self._largest = cluster.largest_machine()
-        scratch = tempfile.mkdtemp(prefix="fedtune-ray-")
-        before = signal.getsignal(signal.SIGINT)
-        try:
-            tune.Tuner(
-                tune.with_resources(Trial, resources),
-                tune_config=tune.TuneConfig(search_alg=AskSession(self), num_samples=-1, reuse_actors=True),
-                run_config=tune.RunConfig(
-                    name="trials",
-                    storage_path=scratch,
-                    verbose=0,
-                    stop=StopWithSession(self),
-                    callbacks=[],
-                    failure_config=tune.FailureConfig(max_failures=0),
-                    checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
-                ),
-            ).fit()
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
-            if threading.current_thread() is threading.main_thread():
-                signal.signal(signal.SIGINT, before)
-        # Tune returns from Ctrl-C as if it had finished.
-        self.interrupted = not self.queue.finished and not self.out_of_time and self.failure is None
-        if self._live or self.interrupted:
-            self._mark_interrupted()
+        tune.Tuner(
+            tune.with_resources(Trial, resources),
+            tune_config=tune.TuneConfig(search_alg=AskSession(self), num_samples=-1, reuse_actors=True),
+            run_config=tune.RunConfig(
+                name="trials",
+                storage_path=str(scratch),
+                verbose=0,
+                stop=StopWithSession(self),
+                callbacks=[],
+                failure_config=tune.FailureConfig(max_failures=0),
+                checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
+            ),
+        ).fit()
 
     def must_end(self) -> bool:
+        """Whether Tune is to end. Raises `_LeaveTune` where it could not."""
+        if self.lost.server is not None:
+            raise _LeaveTune
         if self.deadline is not None and time.monotonic() >= self.deadline and not self.out_of_time:
             self.out_of_time = True
-        return self.out_of_time or self.failure is not None
+        return self.out_of_time or self.failure is not None or self.interrupts.pending
 
     # What Ray calls. An exception here must not surface inside Ray, where it would be buried: it ends the session.
 
@@ -154,7 +163,7 @@ class TuneSession:
         complete = {**e.values, **proposal.values}
         folder = trial_folder(self.folder, number)
         write_document(folder / run_folder.CONFIG, complete)
-        self._shares[number] = share
+        self._shares[number], self._seeds[number] = share, proposal.seeds
         if share != self._share(None):
             self._awaited.add(number)
         return Job(
@@ -193,9 +202,11 @@ class TuneSession:
 
         self._tell(result or {})
         ending = (result or {}).get("ending")
+        if error and self._lost_server():
+            return  # no process outlives its server: the trial stays to be resumed
         if error:
             self._deaths[number] += 1
-            ending = Ending("interrupted", (result or {}).get("round", 0), "its process died", out_of_memory=True)
+            ending = Ending("interrupted", self._reached(number), "its process died", out_of_memory=True)
         if ending is None:
             return  # ended from here, by a deadline or Ctrl-C: it stays to be resumed
         del self._live[trial_id]
@@ -219,6 +230,23 @@ class TuneSession:
         if result.get("note"):
             self.watch.say(result["note"])
 
+    def _lost_server(self) -> bool:
+        """Whether a server of Ray is gone, found out now."""
+        gone = self._servers.gone()
+        if gone is not None:
+            self.lost.note(gone)
+        return gone is not None
+
+    def _reached(self, number: int) -> int:
+        """The round up to which a trial whose process died has written its rows, for all seeds."""
+        from trainables.worker.rounds_jsonl import read_rows
+
+        try:
+            rows = read_rows(self.folder / run_folder.trial_folder(number) / run_folder.ROUNDS)
+        except (OSError, ValueError):  # damaged; the trial says so when it starts again
+            return 0
+        return len(rows) // len(self._seeds[number])
+
     def _put_back(self, number: int, ending: Any, died: bool) -> bool:
         """Lets a trial that ran out of memory go on later with more of it, if there is more; one whose process died,
         which may have been for lack of memory, also without, a few times."""
@@ -240,7 +268,10 @@ class TuneSession:
 
     def _given_up(self, number: int, ending: Any, died: bool) -> Any:
         if died:
-            error = f"Its process died {self._deaths[number]} times (out of memory, or ended from outside)."
+            error = (
+                f"Its process died {self._deaths[number]} times, the last time after round {ending.round} (out of "
+                f"memory, or ended from outside)."
+            )
         else:
             had = f"{self._shares[number][1]:.3g} GPU" if self._shares[number][1] > 0 else "the whole machine"
             why = str(ending.error).rstrip(".")
@@ -275,3 +306,9 @@ class TuneSession:
             for trial in self.queue.trials():
                 if not trial.state.is_finished():
                     self.queue.mark(trial.number, "interrupted")
+
+
+def _token(path: Path, content: str) -> Any:
+    from trainables.worker.environment import Token
+
+    return Token(str(path), content)

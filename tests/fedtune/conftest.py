@@ -13,6 +13,7 @@ import pytest
 from fedtune.api.search import Result, carry_out
 from fedtune.console import progress
 from fedtune.machine import cluster
+from fedtune.machine.private_folder import private_folder
 from fedtune.planning.plan import Plan
 from fedtune.record.experiment import Experiment
 from fedtune.record.run_directory import create
@@ -31,26 +32,16 @@ def timing(key: str) -> bool:
 
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[None]:
-    """One Ray for all tests of a session; starting it takes seconds. Its two GPUs are declared only, for tests of
-    placement."""
+    """One Ray for all tests of a session, started as for a search; starting it takes seconds. Its two GPUs are declared
+    only, for tests of placement."""
     import os
 
-    os.environ.update(cluster.ENVIRONMENT | {"RAY_AUTH_MODE": "disabled"})
-    import ray
+    os.environ.update(cluster.ENVIRONMENT)
     from ray import cloudpickle
 
     cloudpickle.register_pickle_by_value(fake)
-    ray.init(
-        num_cpus=8,
-        num_gpus=2,
-        include_dashboard=False,
-        object_store_memory=cluster.OBJECT_STORE,
-        log_to_driver=False,
-        logging_level="ERROR",
-        _system_config=cluster.SERVERS,
-    )
-    yield
-    ray.shutdown()
+    with private_folder() as folder, cluster.started(folder, cores=8, with_gpus=True, num_gpus=2):
+        yield
 
 
 def space(**fix: Any) -> Space:

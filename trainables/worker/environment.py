@@ -1,5 +1,5 @@
 """What a run was begun with, as far as it decides what its trials measure: the content of its data set and the
-libraries.
+libraries; and that a trial writes to the run's own directory.
 
 A trial asks before its first round whether it still is so where the trial runs. If not, the search ends with a sentence
 and the trial stays to be resumed: a score under other conditions would be compared with those before it.
@@ -10,14 +10,46 @@ from __future__ import annotations
 import errno
 import importlib.metadata
 import socket
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from search_spaces import files
 from search_spaces.errors import EnvironmentFault
 
 #: The libraries that compute inside a trial: another version of one of them may give other numbers.
 COMPUTE = ("fedtune", "numpy", "torch")
+#: Seconds after which a shared disk shows one machine what another has written.
+SHARED = 5.0
+
+
+@dataclass(frozen=True)
+class Token:
+    """A file with random content that the driver has written into the run directory. Who can read it sees the same
+    directory as the driver."""
+
+    path: str
+    content: str
+
+    def check(self) -> None:
+        """Raises `EnvironmentFault` where this machine cannot read it."""
+        deadline = time.monotonic() + SHARED
+        while not self._is_there():
+            if time.monotonic() > deadline:
+                raise EnvironmentFault(
+                    f"The machine {socket.gethostname()} does not see the run directory {Path(self.path).parent}, so "
+                    f"what its trials write would be lost. Keep the run directory where all machines of the cluster "
+                    f"see it under the same path (--runs-dir), or leave --address out to search on one machine."
+                )
+            time.sleep(0.2)
+
+    def _is_there(self) -> bool:
+        try:
+            return files.read_text(Path(self.path)) == self.content
+        except (OSError, UnicodeDecodeError):
+            return False
 
 
 @dataclass(frozen=True)
@@ -28,6 +60,13 @@ class Environment:
     dataset: str | None = None
     #: Versions by the name of a library.
     versions: Mapping[str, str] = field(default_factory=dict)
+    #: None where nobody has written one.
+    token: Token | None = None
+
+    def check_folder(self) -> None:
+        """Raises `EnvironmentFault` where this machine does not see the run directory."""
+        if self.token is not None:
+            self.token.check()
 
     def check_versions(self) -> None:
         """Raises `EnvironmentFault` where this process has other versions."""
