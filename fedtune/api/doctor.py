@@ -52,7 +52,17 @@ class Check:
 
 def doctor() -> list[Check]:
     """Every check, in the order a person would look."""
-    return [*_python(), *_packages(), *_siblings(), *_machine(), *_torch(), *_cache(), *_here(), *_browser()]
+    return [
+        *_python(),
+        *_packages(),
+        *_siblings(),
+        *_machine(),
+        *_torch(),
+        *_ray(),
+        *_cache(),
+        *_here(),
+        *_browser(),
+    ]
 
 
 def _python() -> list[Check]:
@@ -141,6 +151,36 @@ def _torch() -> list[Check]:
             )
         )
     return checks
+
+
+def _ray() -> list[Check]:
+    """Where a Ray of our own has its folder, and the clusters that Ray would join by itself and a search does not."""
+    from fedtune.machine.private_folder import chosen_place
+    from search_spaces.errors import UserError
+
+    try:
+        place = chosen_place()
+    except UserError as error:
+        return [Check("Ray", "problem", str(error))]
+    own = f"every search starts one of its own, for your account alone, with a folder in {place}"
+    return [Check("Ray", "ok", own)] + [
+        Check("cluster", "note", f"{named} names the Ray cluster {address}, which no search joins without --address")
+        for named, address in _clusters()
+    ]
+
+
+def _clusters() -> list[tuple[str, str]]:
+    """What names a cluster on this machine, and the cluster's address. (Everybody may write Ray's own file.)"""
+    from search_spaces import files
+
+    noted = Path(os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp") / "ray" / "ray_current_cluster"
+    found = [("the environment variable RAY_ADDRESS", os.environ.get("RAY_ADDRESS", ""))]
+    try:
+        with os.fdopen(files.open_plain(noted), "rb") as file:
+            found.append((str(noted), file.read(256).decode("utf-8", "replace").strip()))
+    except OSError:
+        pass
+    return [(named, address) for named, address in found if address]
 
 
 def _cache() -> list[Check]:

@@ -21,7 +21,7 @@ from search_spaces.errors import UserError
 EVERY, ATTEMPT = 1.0, 3.0
 #: How long a server may be out of reach, in seconds. Nothing starts those of our own again; a cluster's may be started
 #: again, or its network be away for a moment.
-OWN, CLUSTER = 1.5, 15.0
+OWN, CLUSTER = 1.5, 10.0
 
 
 def patience(address: str | None) -> float:

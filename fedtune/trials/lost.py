@@ -17,7 +17,7 @@ from fedtune.machine.servers import ServersLost
 from search_spaces.errors import visible
 
 #: Seconds that the main thread has to leave Ray.
-PATIENCE = 15.0
+PATIENCE = 12.0
 
 
 class Lost:

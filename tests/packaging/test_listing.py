@@ -170,6 +170,29 @@ def test_doctor_names_a_cache_that_cannot_be_written(cli: Cli, tmp_path: Path, m
     assert "cannot be written: Not a directory" in done.stdout and "1 problem must be mended" in done.stdout
 
 
+def test_doctor_tells_of_clusters_that_no_search_joins(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", "/tmp")
+    noted = tmp_path / "ray" / "ray_current_cluster"
+    noted.parent.mkdir()
+    noted.write_text("127.0.0.1:6379\x1b[2J")
+    found = [check for check in json.loads(cli("doctor", "--json").stdout) if check["name"] in ("Ray", "cluster")]
+    assert [check["state"] for check in found] == ["ok", "note", "note"]
+    assert found[0]["text"] == "every search starts one of its own, for your account alone, with a folder in /tmp"
+    assert found[1]["text"] == (
+        "the environment variable RAY_ADDRESS names the Ray cluster 10.0.0.1:6379, which no search joins without "
+        "--address"
+    )
+    assert found[2]["text"].startswith(f"{noted} names the Ray cluster 127.0.0.1:6379")
+    assert "\x1b" not in cli("doctor").stdout
+    noted.unlink()
+    noted.symlink_to("/dev/zero")
+    assert len([check for check in json.loads(cli("doctor", "--json").stdout) if check["name"] == "cluster"]) == 1
+
+
 @pytest.mark.parametrize(
     ("compiled", "kept", "noted"), [(False, False, True), (False, True, False), (True, False, False)]
 )

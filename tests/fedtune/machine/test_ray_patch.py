@@ -7,7 +7,7 @@ import inspect
 import pytest
 import ray
 
-from fedtune.machine.ray_patch import UNUSED_SERVERS, without_unused_servers
+from fedtune.machine.ray_patch import UNUSED_SERVERS, as_our_driver, on_loopback, without_unused_servers
 
 BROKEN = (
     f"Ray {ray.__version__} does not start its monitor, API server and log monitor by ray._private.node.Node.{{}} "
@@ -37,3 +37,25 @@ def test_ray_is_changed_only_inside_the_context() -> None:
         assert all(getattr(Node, name)(object(), 1, further=2) is None for name in UNUSED_SERVERS)
         raise KeyError
     assert [getattr(Node, name) for name in UNUSED_SERVERS] == before
+
+
+def test_ray_still_takes_sigterm_and_prints_reports_by_these_functions() -> None:
+    """Otherwise SIGTERM while Ray starts raises `SystemExit` in the middle of it, and a worker's death prints lines."""
+    from ray._private import utils, worker
+
+    source = inspect.getsource(worker)
+    assert "ray._private.utils.set_sigterm_handler(" in source and "target=listen_error_messages," in source
+    before = utils.set_sigterm_handler, worker.listen_error_messages
+    with as_our_driver():
+        assert utils.set_sigterm_handler(object()) is None and worker.listen_error_messages(1, 2) is None
+    assert (utils.set_sigterm_handler, worker.listen_error_messages) == before
+
+
+def test_ray_still_decides_by_this_variable_where_it_listens() -> None:
+    from ray._private import ray_constants, services
+
+    assert "if not ray_constants.ENABLE_RAY_CLUSTER" in inspect.getsource(services.get_node_ip_address)
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    with on_loopback():
+        assert ray_constants.ENABLE_RAY_CLUSTER is False
+    assert ray_constants.ENABLE_RAY_CLUSTER is before

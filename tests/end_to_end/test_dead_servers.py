@@ -1,0 +1,94 @@
+"""Servers of Ray that are killed under a search, and signals while Ray starts: the search ends soon and says how to go
+on, and the resumed run is that of a search to which nothing happened."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from fedtune.machine.private_folder import chosen_place, leftovers
+from tests.end_to_end.cli import background, fedtune, search, wait_for_rounds
+from tests.end_to_end.test_loopback import command_line, family
+from tests.fedtune.conftest import frozen
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads Linux' /proc")]
+
+BUDGET = ("--trials", 8, "--rounds", 12, "--metric", "global_loss", "--seed", 1)
+
+
+@pytest.fixture(scope="module")
+def whole(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An uninterrupted search."""
+    cwd = tmp_path_factory.mktemp("whole")
+    done = search(toy, cwd, "whole", *BUDGET)
+    assert done.returncode == 0, done.stderr
+    return cwd / "runs" / "whole"
+
+
+def below(process: subprocess.Popen[str], word: str) -> list[int]:
+    """Processes of a search whose program has `word` in its path."""
+    return [pid for pid in family(process.pid) if word in command_line(pid).partition("\0")[0]]
+
+
+@pytest.mark.parametrize(("server", "program"), [("raylet", "/raylet/raylet"), ("GCS", "/gcs/gcs_server")])
+def test_a_server_that_dies_ends_the_search(whole: Path, toy: Path, tmp_path: Path, server: str, program: str) -> None:
+    folder = tmp_path / "runs" / "cut"
+    process = background(toy, tmp_path, "cut", *BUDGET)
+    wait_for_rounds(folder, 20, process)
+    before = time.monotonic()
+    (pid,) = below(process, program)
+    os.kill(pid, signal.SIGKILL)
+    out, err = process.communicate(timeout=60)
+    assert time.monotonic() - before < 30
+    assert process.returncode == 3 and out == ""
+    assert err.splitlines()[-2 if "trials:" in err.splitlines()[-1] else -1] == (
+        f"Ray's {server} died, and nothing runs without it. The search stopped and keeps what was written; no trial "
+        f"was scored by this. Go on with `fedtune resume {folder}`."
+    )
+    assert "Traceback" not in err and "(raylet)" not in err
+    assert fedtune("resume", folder, cwd=tmp_path).returncode == 0
+    assert not list(folder.glob(".session-*")) and not leftovers(chosen_place())
+    assert frozen(folder) == frozen(whole)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_ray_starts_ends_the_search(toy: Path, tmp_path: Path, number: signal.Signals) -> None:
+    folder = tmp_path / "runs" / "cut"
+    process = background(toy, tmp_path, "cut", "--trials", 1000, "--rounds", 20)
+    deadline = time.monotonic() + 60
+    while not below(process, "/gcs/gcs_server"):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    assert not below(process, "/raylet/raylet"), "Ray has started already"
+    (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, (out, err)
+    assert "Interrupted. Go on with: fedtune resume runs/cut" in out and "Traceback" not in err
+    status = json.loads(fedtune("status", folder, "--json", cwd=tmp_path).stdout)
+    assert status["state"] == "resumable" and status["done"] == status["failed"] == 0
+    assert not leftovers(chosen_place())
+
+
+def test_a_killed_worker_is_told_with_its_round(whole: Path, toy: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "cut"
+    process = background(toy, tmp_path, "cut", *BUDGET, "--plain", "--concurrency", 1)
+    wait_for_rounds(folder, 3, process)
+    rows = folder / "trials" / "0000" / "rounds.jsonl"
+    workers = [pid for pid in family(process.pid) if command_line(pid).startswith("ray::Trial")]
+    assert workers
+    for pid in workers:
+        os.kill(pid, signal.SIGSTOP)  # so that its rounds can be counted
+    reached = len(rows.read_text().splitlines())
+    for pid in workers:
+        os.kill(pid, signal.SIGKILL)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert f"Trial 0 stopped after round {reached}, as the process died; it goes on from its last checkpoint" in err
+    assert "(raylet)" not in out + err
+    assert frozen(folder) == frozen(whole)

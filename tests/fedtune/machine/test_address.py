@@ -1,0 +1,96 @@
+"""Addresses where no cluster can be joined: one sentence, soon, and nothing is created."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fedtune.api.search import carry_out, extend, resume
+from fedtune.machine import address
+from fedtune.machine.address import cannot_join, check_address
+from fedtune.planning.plan import Plan
+from search_spaces.errors import UserError
+from tests.fedtune.conftest import experiment, space, start
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """Something listens here and never says a word."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(8)
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+@pytest.fixture
+def refusing() -> str:
+    """Nothing listens here."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{free.getsockname()[1]}"
+
+
+def test_none_is_a_ray_of_our_own() -> None:
+    check_address(None)
+
+
+@pytest.mark.parametrize("given", ["local", "ray://127.0.0.1:10001", "somewhere", ":1", "host:0", "host:65536", "h:x"])
+def test_what_is_no_address(given: str) -> None:
+    with pytest.raises(UserError, match=r"^address must be the HOST:PORT at which .*, or auto, got .* \(--address\)"):
+        check_address(given)
+
+
+def test_where_nothing_listens(refusing: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(UserError) as told:
+        check_address(refusing)
+    assert told.value.problems == (
+        f"No Ray cluster answers at '{refusing}' (--address): Connection refused. Start one there with `ray start "
+        f"--head`, or leave --address out to search on this machine alone.",
+    )
+    assert time.monotonic() - began < 30
+
+
+def test_where_nothing_answers(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert 2 * address.CONNECT + address.JOIN <= 30
+    monkeypatch.setattr(address, "JOIN", 3.0)
+    with pytest.raises(UserError, match=rf"No Ray cluster answers at '{silent}' \(--address\): no answer within 3 s\."):
+        check_address(silent)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "AuthenticationError: InvalidAuthToken: …",
+            "asks for another token. Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN",
+        ),
+        ("RuntimeError: No node info found matching", "This machine is not part of the Ray cluster at 'h:1'"),
+        (
+            "RuntimeError: Version mismatch:\n  Ray: 2.61.\n",
+            "(--address): RuntimeError: Version mismatch: Ray: 2.61.",
+        ),
+    ],
+)
+def test_why_a_cluster_cannot_be_joined(said: str, told: str) -> None:
+    found = cannot_join("h:1", said)
+    assert told in found and "\n" not in found and found.endswith(".") and not found.endswith("..")
+
+
+def test_nothing_is_created_or_written(tmp_path: Path, refusing: str) -> None:
+    folder = tmp_path / "run"
+    asked = experiment(folder, address=refusing)
+    with pytest.raises(UserError, match="No Ray cluster answers"):
+        carry_out(Plan(folder, asked, space(), {}, (), {}), quiet=True)
+    assert list(tmp_path.iterdir()) == []
+    start(folder)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.raises(UserError, match="No Ray cluster answers"):
+        resume(folder, address=refusing, quiet=True)
+    with pytest.raises(UserError, match="No Ray cluster answers"):
+        extend(folder, trials=1, address=refusing, quiet=True)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
