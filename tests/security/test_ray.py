@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import http.client
 import os
+import signal
 import stat
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,13 +37,13 @@ print("said", GcsClient(address=sys.argv[1]).internal_kv_get(b"session_name", b"
 JOIN = """
 import pathlib, sys, ray
 ray.init(address=sys.argv[1], log_to_driver=False, logging_level="ERROR")
-ray.get(ray.remote(num_cpus=0.1)(lambda: pathlib.Path(sys.argv[2]).touch()).remote(), timeout=60)
+ray.get(ray.remote(num_cpus=0.1)(lambda path: pathlib.Path(path).touch()).remote(sys.argv[2]), timeout=60)
 """
 #: Adds a machine of one's own, to which the victim's tasks would come.
 ADD = """
 import sys
-from ray.scripts.scripts import main
-main(["start", "--address", sys.argv[1], "--num-cpus", "1"])
+from ray.scripts.scripts import cli
+cli(["start", "--block", "--address", sys.argv[1], "--num-cpus", "1", "--temp-dir", sys.argv[2]])
 """
 
 
@@ -63,15 +66,32 @@ def ours() -> Iterator[Ours]:
 
 def other(code: str, *words: object, **settings: str) -> subprocess.CompletedProcess[str]:
     """Another process, with these of Ray's settings and no others."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     return subprocess.run(
         [sys.executable, "-c", code, *map(str, words)],
-        env=clean | {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_NUM_REDIS_GET_RETRIES": "2", **settings},
+        env=clean() | settings,
         capture_output=True,
         text=True,
         timeout=180,
         check=False,
     )
+
+
+def clean() -> dict[str, str]:
+    """The environment without Ray's settings; it takes 127.0.0.1 for what it is, and gives up soon."""
+    others = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    return others | {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_NUM_REDIS_GET_RETRIES": "2"}
+
+
+def short() -> tempfile.TemporaryDirectory[str]:
+    """A place for sockets."""
+    return tempfile.TemporaryDirectory(prefix="ft", dir="/tmp", ignore_cleanup_errors=True)
+
+
+def machines() -> int:
+    """That belong to the cluster."""
+    import ray
+
+    return sum(node["Alive"] for node in ray.nodes())
 
 
 WITHOUT = [{"RAY_AUTH_MODE": "disabled"}, {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": 64 * "0"}]
@@ -83,17 +103,26 @@ def test_nobody_without_the_token_gets_an_answer(ours: Ours, tmp_path: Path, set
     assert asked.returncode != 0 and "InvalidAuthToken" in asked.stderr and "said" not in asked.stdout
     joined = other(JOIN, ours.address, tmp_path / "ran", **settings)
     assert joined.returncode != 0 and "InvalidAuthToken" in joined.stderr and not (tmp_path / "ran").exists()
-    added = other(ADD, ours.address, HOME=str(tmp_path), RAY_TMPDIR="/tmp", **settings)
-    assert added.returncode != 0
-    import ray
-
-    assert len(ray.nodes()) == 1
+    with short() as place:
+        added = other(ADD, ours.address, place, **settings)
+    assert added.returncode != 0 and "InvalidAuthToken" in added.stdout + added.stderr and machines() == 1
 
 
 def test_with_the_token_the_same_attempts_succeed(ours: Ours, tmp_path: Path) -> None:
     right = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": ours.token}
     assert "said b'session_" in other(ASK, ours.address, **right).stdout
     assert other(JOIN, ours.address, tmp_path / "ran", **right).returncode == 0 and (tmp_path / "ran").exists()
+    with short() as place:
+        added = subprocess.Popen([sys.executable, "-c", ADD, ours.address, place], env=clean() | right)
+        try:
+            deadline = time.monotonic() + 120
+            while machines() < 2:
+                assert added.poll() is None and time.monotonic() < deadline
+                time.sleep(0.5)
+        finally:
+            for pid in family(added.pid):
+                os.kill(pid, signal.SIGKILL)
+            added.wait()
 
 
 def ports(pid: int) -> set[int]:

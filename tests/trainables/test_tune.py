@@ -9,6 +9,8 @@ import json
 import math
 import os
 import re
+import socket
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,8 +23,8 @@ from search_spaces import files
 from tests.fedtune.fake import Fake
 from tests.toy import write_toy
 from trainables.tune import Ending, Job, Trial
-from trainables.worker import trial_folder
-from trainables.worker.environment import COMPUTE, Environment
+from trainables.worker import environment, trial_folder
+from trainables.worker.environment import COMPUTE, Environment, Token
 from trainables.worker.rounds_jsonl import read_rows
 from trainables.worker.trial_values import means
 
@@ -362,3 +364,34 @@ def test_a_machine_with_other_libraries_interrupts_and_is_not_scored(tmp_path: P
     ending, _ = run(Trial({"job": other}))
     assert ending.stop_reason == "interrupted" and "the search runs with numpy 1.0" in str(ending.error)
     assert not (tmp_path / "t").exists()
+
+
+def test_a_machine_without_the_run_directory_interrupts_and_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environment, "SHARED", 0.3)
+    seen, other = tmp_path / "run" / ".session-1", tmp_path / "elsewhere" / ".session-1"
+    seen.parent.mkdir()
+    seen.write_text("random")
+
+    def ending(token: Token) -> Ending:
+        asked = dataclasses.replace(job(seen.parent / "t"), environment=Environment(token=token))
+        return run(Trial({"job": asked}))[0]
+
+    for token in (Token(str(other), "random"), Token(str(seen), "of another directory")):
+        found = ending(token)
+        assert (found.stop_reason, found.round, found.out_of_memory) == ("interrupted", 0, False)
+        assert str(found.error).startswith(
+            f"The machine {socket.gethostname()} does not see the run directory {Path(token.path).parent}, so what its "
+            f"trials write would be lost. Keep the run directory where all machines of the cluster see it"
+        )
+        assert not other.parent.exists() and [path.name for path in seen.parent.iterdir()] == [seen.name]
+    assert ending(Token(str(seen), "random")).stop_reason == "completed"
+
+
+def test_a_shared_disk_may_take_its_time(tmp_path: Path) -> None:
+    path = tmp_path / "late"
+    late = threading.Timer(0.5, path.write_text, ("random",))
+    late.start()
+    Token(str(path), "random").check()
+    late.join()

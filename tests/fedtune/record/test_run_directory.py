@@ -18,6 +18,7 @@ from fedtune.api.status import status
 from fedtune.console import progress
 from fedtune.console.progress import ProgressDisplay, duration
 from fedtune.record import run_directory as record
+from fedtune.record.run_directory import token
 from fedtune.record.study import StudyFile
 from fedtune.trials.driver import Outcome
 from fedtune.trials.queue import TrialQueue
@@ -209,3 +210,21 @@ def test_the_live_panel_draws(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("seconds", "text"), [(5, "5 s"), (120, "2 min"), (9000, "2.5 h")])
 def test_durations(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_the_token_of_a_session(tmp_path: Path) -> None:
+    left, mine = tmp_path / ".session-0123456789abcdef", tmp_path / ".sessions"
+    left.touch()
+    mine.touch()
+    found = []
+    for _ in range(2):
+        with token(tmp_path) as (path, content):
+            assert path.parent == tmp_path and path.read_text() == content and not left.exists()
+            found.append((path, content))
+        assert list(tmp_path.iterdir()) == [mine]
+    assert found[0][0] != found[1][0] and found[0][1] != found[1][1] and len(content) == 32
+
+
+def test_a_token_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be written: No such file or directory"), token(tmp_path / "gone"):
+        pass

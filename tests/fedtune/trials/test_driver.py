@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import optuna
 import pytest
 
 from analysis import machines
-from fedtune.api.search import Result, extend, resume
+from fedtune.api.search import Result, carry_out, extend, resume
 from fedtune.console import progress
+from fedtune.planning.plan import Plan
 from fedtune.record import provenance, run_directory
 from fedtune.record.study import StudyFile
+from fedtune.trials import tune_session
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from tests.fedtune.conftest import experiment, frozen, space
@@ -115,11 +119,30 @@ def test_a_process_that_dies_is_replaced_and_goes_on(conduct: Conduct, tmp_path:
     ]
 
 
+def test_a_process_that_dies_is_told_with_the_round_it_reached(
+    ray_cluster: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It dies in round 3, before that is written."""
+    values = {"trouble": "die", "flag": str(tmp_path / "flag")}
+    asked = experiment(
+        tmp_path / "run", trials=1, scheduler="none", sampler="random", rounds=4, concurrency=1, values=values
+    )
+    carry_out(Plan(tmp_path / "run", asked, space(), {}, (), {}), plain=True, simulate=Fake)
+    told = [line for line in capsys.readouterr().err.splitlines() if "process died" in line]
+    assert told == [
+        "Trial 0 stopped after round 2, as the process died; it goes on from its last checkpoint as before."
+    ]
+
+
 @pytest.mark.slow
 def test_a_process_that_keeps_dying_is_one_failed_trial(conduct: Conduct, tmp_path: Path) -> None:
     result = conduct("run", trials=1, scheduler="none", sampler="random", rounds=5, values={"trouble": "die always"})
     assert result.finished and result.counts == {"FAIL": 1}
-    assert "died" in StudyFile(tmp_path / "run").study.trials[0].user_attrs["error"]
+    attributes = StudyFile(tmp_path / "run").study.trials[0].user_attrs
+    assert attributes["rounds"] == 0
+    assert attributes["error"] == (
+        "Its process died 3 times, the last time after round 0 (out of memory, or ended from outside)."
+    )
 
 
 @pytest.mark.slow
@@ -248,4 +271,30 @@ def test_a_damaged_trial_starts_again_with_a_note(
     flag.unlink()
     assert resume(folder, plain=True, simulate=Fake).counts == {"COMPLETE": 2}
     assert "Trial 0 starts again from round 0, as its checkpoint is damaged." in capsys.readouterr().err
+    assert frozen(folder) == frozen(tmp_path / "calm")
+
+
+@pytest.mark.slow
+def test_a_machine_that_does_not_see_the_run_ends_the_search(
+    conduct: Conduct, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder is another one under the same path."""
+
+    @contextlib.contextmanager
+    def elsewhere(folder: Path) -> Iterator[tuple[Path, str]]:
+        yield folder / ".session-unseen", "random"
+
+    rest = {"trials": 3, "scheduler": "none", "sampler": "random", "rounds": 2, "concurrency": 2}
+    conduct("calm", **rest)
+    with monkeypatch.context() as changed, pytest.raises(UserError) as told:
+        changed.setattr(tune_session, "token", elsewhere)
+        conduct("run", **rest)
+    folder = tmp_path / "run"
+    assert told.value.problems[0].startswith(
+        f"The machine {socket.gethostname()} does not see the run directory {folder}"
+    )
+    assert told.value.problems[0].endswith(f"Then go on with `fedtune resume {folder}`.")
+    assert {trial.state.name for trial in StudyFile(folder).study.trials} == {"RUNNING"}
+    assert not list(folder.glob("trials/*/rounds.jsonl"))
+    assert resume(folder, quiet=True, simulate=Fake).counts == {"COMPLETE": 3}
     assert frozen(folder) == frozen(tmp_path / "calm")
