@@ -6,6 +6,7 @@ reads it.
       space.json           what is searched (declared parameters with symbols, bounds, grids) and what is fixed
       provenance.json      versions, git revision, machine, device, command line, when
       driver.lock          held by the process that drives the run
+      .session-<hex>       while it is driven: read by every trial, to know that it sees this directory
       report.html          where `fedtune report` puts it
       study.db             the Optuna study: trials, states, parameters, per-round values, user attributes
       trials/0007/

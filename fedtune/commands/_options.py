@@ -9,7 +9,9 @@ import typer
 Plain = Annotated[bool, typer.Option("--plain", help="Show progress as lines of text, for log files.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Address = Annotated[str | None, typer.Option(help="The address of a running Ray cluster to join.", show_default=False)]
+Address = Annotated[
+    str | None, typer.Option(help="The HOST:PORT of a running Ray cluster to join, or auto.", show_default=False)
+]
 OtherVersions = Annotated[
     bool,
     typer.Option(

@@ -15,7 +15,7 @@ import shutil
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
 from typing import IO, Any
@@ -27,6 +27,9 @@ from fedtune.record.study import ELSEWHERE, Direction, create_study
 from fedtune.record.taken_trials import TakenTrial
 from search_spaces import files, run_folder
 from search_spaces.errors import UserError
+
+#: Random bytes in the name of a session's token.
+_RANDOM = 8
 
 
 class _WrittenOut(yaml.SafeDumper):
@@ -136,9 +139,10 @@ def token(folder: Path) -> Iterator[tuple[Path, str]]:
     an old file of a name it knows. The caller holds the run's lock.
 
     Raises `UserError` where the disk refuses."""
-    for left in folder.glob(_token_name("*")):  # by a driver that was killed
-        left.unlink(missing_ok=True)
-    path, content = folder / _token_name(secrets.token_hex(8)), secrets.token_hex(16)
+    for left in folder.glob(_token_name("?" * 2 * _RANDOM)):  # by a driver that was killed
+        with suppress(OSError):
+            left.unlink()
+    path, content = folder / _token_name(secrets.token_hex(_RANDOM)), secrets.token_hex(16)
     try:
         files.replace(path, content, durable=True)
     except OSError as error:

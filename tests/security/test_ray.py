@@ -6,6 +6,7 @@ the token alone."""
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
 import signal
@@ -41,9 +42,12 @@ ray.get(ray.remote(num_cpus=0.1)(lambda path: pathlib.Path(path).touch()).remote
 """
 #: Adds a machine of one's own, to which the victim's tasks would come.
 ADD = """
-import sys
-from ray.scripts.scripts import cli
-cli(["start", "--block", "--address", sys.argv[1], "--num-cpus", "1", "--temp-dir", sys.argv[2]])
+import sys, time
+from ray._private.node import Node
+from ray._private.parameter import RayParams
+mine = RayParams(gcs_address=sys.argv[1], node_ip_address="127.0.0.1", num_cpus=1, temp_dir=sys.argv[2])
+Node(mine, head=False, shutdown_at_exit=False, spawn_reaper=True)
+time.sleep(600)
 """
 
 
@@ -121,7 +125,8 @@ def test_with_the_token_the_same_attempts_succeed(ours: Ours, tmp_path: Path) ->
                 time.sleep(0.5)
         finally:
             for pid in family(added.pid):
-                os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             added.wait()
 
 

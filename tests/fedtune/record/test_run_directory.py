@@ -214,14 +214,15 @@ def test_durations(seconds: float, text: str) -> None:
 
 def test_the_token_of_a_session(tmp_path: Path) -> None:
     left, mine = tmp_path / ".session-0123456789abcdef", tmp_path / ".sessions"
-    left.touch()
+    left.symlink_to(mine)
     mine.touch()
+    (tmp_path / ".session-fedcba9876543210").mkdir()  # none of ours
     found = []
     for _ in range(2):
         with token(tmp_path) as (path, content):
             assert path.parent == tmp_path and path.read_text() == content and not left.exists()
             found.append((path, content))
-        assert list(tmp_path.iterdir()) == [mine]
+        assert {path.name for path in tmp_path.iterdir()} == {mine.name, ".session-fedcba9876543210"}
     assert found[0][0] != found[1][0] and found[0][1] != found[1][1] and len(content) == 32
 
 
