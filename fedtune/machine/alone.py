@@ -9,10 +9,12 @@ take another token do not hold for it; they hold for `--address`, and again when
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 TOKEN = "token"
 #: What a Ray of our own must not hear of: other clusters, their databases, ports, jobs and tokens.
@@ -46,11 +48,9 @@ def alone(folder: Path) -> Iterator[None]:
 def with_the_users_token() -> Iterator[None]:
     """Inside, a cluster that is joined is shown the user's own token, where there is one: that of RAY_AUTH_TOKEN,
     RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token. RAY_AUTH_MODE holds where it is set."""
-    from ray._raylet import AuthenticationTokenLoader
-
     _read_again()
     unset = "RAY_AUTH_MODE" not in os.environ
-    has_one = unset and AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True)
+    has_one = unset and _raylet().AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True)
     with _environment({"RAY_AUTH_MODE": "token"} if has_one else {}):
         yield
 
@@ -86,7 +86,10 @@ def _set(changes: Mapping[str, str | None]) -> None:
 def _read_again() -> None:
     """Ray keeps what it once read of these variables and of the token's file. (The variables first: a token that must
     be there and is not would end the process.)"""
-    from ray._raylet import AuthenticationTokenLoader, Config
+    _raylet().Config.initialize("")
+    _raylet().AuthenticationTokenLoader.instance().reset_cache()
 
-    Config.initialize("")
-    AuthenticationTokenLoader.instance().reset_cache()
+
+def _raylet() -> Any:
+    """Ray's compiled part, which has no types."""
+    return importlib.import_module("ray._raylet")
