@@ -35,7 +35,7 @@ RETRIES = 2
 
 
 class _LeaveTune(BaseException):
-    """Ends Tune at once, without its cleaning up."""
+    """Ends Tune at once, without its cleaning up; no `except Exception` in between keeps it."""
 
 
 class TuneSession:
@@ -71,14 +71,15 @@ class TuneSession:
 
     def fit(self, scratch: Path) -> None:
         """Calls Tune, which writes its files to `scratch`. Raises `ServersLost` where Ray's servers died."""
+        from trainables.worker.environment import Token
+
         self._largest = cluster.largest_machine()
-        # Leaving Tune because of a lost server needs an exception that neither Tune nor anything in it keeps.
         with (
             token(self.folder) as (path, content),
             Watch(self.lost.note, patience=patience(self.experiment.address)) as self._servers,
             contextlib.suppress(_LeaveTune),
         ):
-            self._environment = dataclasses.replace(self._environment, token=_token(path, content))
+            self._environment = dataclasses.replace(self._environment, token=Token(str(path), content))
             self._call_tune(scratch)
         # Tune returns from Ctrl-C as if it had finished.
         self.interrupted = not self.queue.finished and not self.out_of_time and self.failure is None
@@ -199,6 +200,7 @@ class TuneSession:
         if number is None:
             return
         from trainables.tune import Ending
+        from trainables.worker.rounds_jsonl import complete_rounds
 
         self._tell(result or {})
         ending = (result or {}).get("ending")
@@ -206,7 +208,9 @@ class TuneSession:
             return  # no process outlives its server: the trial stays to be resumed
         if error:
             self._deaths[number] += 1
-            ending = Ending("interrupted", self._reached(number), "its process died", out_of_memory=True)
+            rows = self.folder / run_folder.trial_folder(number) / run_folder.ROUNDS
+            round_ = complete_rounds(rows, len(self._seeds[number]))
+            ending = Ending("interrupted", round_, "its process died", out_of_memory=True)
         if ending is None:
             return  # ended from here, by a deadline or Ctrl-C: it stays to be resumed
         del self._live[trial_id]
@@ -232,20 +236,9 @@ class TuneSession:
 
     def _lost_server(self) -> bool:
         """Whether a server of Ray is gone, found out now."""
-        gone = self._servers.gone()
-        if gone is not None:
+        if (gone := self._servers.gone()) is not None:
             self.lost.note(gone)
         return gone is not None
-
-    def _reached(self, number: int) -> int:
-        """The round up to which a trial whose process died has written its rows, for all seeds."""
-        from trainables.worker.rounds_jsonl import read_rows
-
-        try:
-            rows = read_rows(self.folder / run_folder.trial_folder(number) / run_folder.ROUNDS)
-        except (OSError, ValueError):  # damaged; the trial says so when it starts again
-            return 0
-        return len(rows) // len(self._seeds[number])
 
     def _put_back(self, number: int, ending: Any, died: bool) -> bool:
         """Lets a trial that ran out of memory go on later with more of it, if there is more; one whose process died,
@@ -306,9 +299,3 @@ class TuneSession:
             for trial in self.queue.trials():
                 if not trial.state.is_finished():
                     self.queue.mark(trial.number, "interrupted")
-
-
-def _token(path: Path, content: str) -> Any:
-    from trainables.worker.environment import Token
-
-    return Token(str(path), content)

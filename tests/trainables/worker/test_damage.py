@@ -12,7 +12,7 @@ import pytest
 from tests.trainables.test_tune import job, run
 from trainables.tune import Job, Trial
 from trainables.worker import trial_folder
-from trainables.worker.rounds_jsonl import Damaged, first_rows
+from trainables.worker.rounds_jsonl import Damaged, complete_rounds, first_rows
 
 Damage = Callable[[Path], None]
 
@@ -163,3 +163,11 @@ def test_first_rows_of_no_rounds_need_no_file(tmp_path: Path) -> None:
     assert first_rows(tmp_path / "none", 0, (0, 1)) == []
     with pytest.raises(Damaged, match="lacks rows"):
         first_rows(tmp_path / "none", 1, (0, 1))
+
+
+def test_rounds_that_were_written_by_all_seeds(tmp_path: Path) -> None:
+    path = tmp_path / "rounds.jsonl"
+    assert complete_rounds(path, 2) == 0
+    for text, rounds in (("{}\n", 0), ("{}\n{}\n", 1), ("{}\n{}\n{}\n{}", 1), ("{}\n" * 4, 2)):
+        path.write_text(text)
+        assert complete_rounds(path, 2) == rounds
