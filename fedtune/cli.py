@@ -10,10 +10,12 @@ interrupted and resumable.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import pkgutil
 import sys
-from typing import TYPE_CHECKING
+import warnings
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -101,24 +103,87 @@ def root(
     """Hyper-parameter search for federated learning: every trial is a whole simulated federation."""
 
 
+#: What a file, a folder or a disk of the user may refuse with: no fault of ours, so it is told and not traced.
+REFUSALS = (
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG),
+    *(errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EMFILE, errno.ENFILE),
+)
+
+
 def main() -> None:
     """The console script `fedtune`."""
-    hidden = guard.problem()
-    if hidden is not None:
-        print(hidden, file=sys.stderr)
-        sys.exit(2)
-    from search_spaces.errors import UserError, visible
+    from fedtune.console import streams
 
+    hidden = streams.problem() or guard.problem()
+    if hidden is not None:
+        _refuse(hidden)
     try:
-        app()
-    except UserError as error:
-        for problem in error.problems:
-            print(visible(problem), file=sys.stderr)
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        print("Interrupted.", file=sys.stderr)
-        sys.exit(130)
+        code = _run()
+        unwritten = streams.unwritable()
     except BrokenPipeError:
         # The reader of a pipe (`| head`) has gone; writing the rest at exit would fail again.
         sys.stdout = None
         sys.exit(1)
+    if unwritten is not None:
+        _refuse(unwritten)
+    sys.exit(code)
+
+
+def _run() -> int:
+    """Carries out the command; its exit code, after every problem has been told."""
+    from fedtune.console import streams
+    from search_spaces.errors import UserError
+
+    warnings.showwarning = _warn
+    try:
+        code = app(prog_name="fedtune", standalone_mode=False)
+    except UserError as error:
+        _refuse(*error.problems, code=error.exit_code)
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        unwritten = streams.unwritable("\n") if error.filename is None else None
+        if unwritten is not None:
+            _refuse(unwritten)
+        if error.errno not in REFUSALS:
+            raise
+        _refuse(f"{error.filename or 'A file'} cannot be used: {error.strerror}.")
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        # The command line itself is wrong: typer's own errors.
+        if len(sys.argv) < 2:
+            print(error.format_message(), file=sys.stderr)  # the help
+            return 2
+        named = getattr(getattr(error, "ctx", None), "command_path", "fedtune")
+        _refuse(f"{' '.join(error.format_message().split()).rstrip('.')}. `{named} --help` shows what can be given.")
+    return code if isinstance(code, int) else 0
+
+
+def _warn(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Tells of a damaged file in its sentence, of everything else as Python does."""
+    from search_spaces.errors import DamagedFile, visible
+
+    if issubclass(category, DamagedFile):
+        print(visible(str(message)), file=sys.stderr)
+    else:
+        print(warnings.formatwarning(message, category, filename, lineno, line), file=sys.stderr, end="")
+
+
+def _refuse(*problems: str, code: int = 2) -> NoReturn:
+    """Ends with exit code `code` after telling `problems`, a line for each."""
+    from search_spaces.errors import visible
+
+    for problem in problems:
+        print(visible(" ".join(problem.splitlines())), file=sys.stderr)
+    sys.exit(code)

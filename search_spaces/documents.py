@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from search_spaces.errors import Shown, UserError, sentence
+from search_spaces.errors import Shown, UserError, sentence, short
 
 
 @dataclass(frozen=True)
@@ -62,16 +62,19 @@ def read(path: Path | str, what: str = "file") -> Document:
 
     Raises `UserError` when the file cannot be read, is not YAML, is empty or holds something other than a mapping."""
     path = Path(path)
+    shown = short(repr(str(path)))
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise UserError(f"There is no {what} {str(path)!r}.") from None
+        raise UserError(f"There is no {what} {shown}.") from None
     except IsADirectoryError:
-        raise UserError(f"{str(path)!r} is a directory, not a {what}.") from None
+        raise UserError(f"{shown} is a directory, not a {what}.") from None
     except OSError as error:
-        raise UserError(f"The {what} {str(path)!r} cannot be read: {error.strerror}.") from None
+        raise UserError(f"The {what} {shown} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError as error:
-        raise UserError(f"The {what} {str(path)!r} is not UTF-8 text (byte {error.start}).") from None
+        raise UserError(f"The {what} {shown} is not UTF-8 text (byte {error.start}).") from None
+    except ValueError as error:
+        raise UserError(f"The {what} {shown} cannot be read: {error}.") from None
     return parse(text, str(path))
 
 
@@ -151,7 +154,8 @@ def _scalar(tree: yaml.Node, name: str, problems: list[str]) -> Any:
         return constructor.construct_object(tree)
     except (yaml.YAMLError, ValueError, AttributeError, KeyError):  # PyYAML's own ways of refusing a tag's text
         problems.append(
-            f"{name}, line {tree.start_mark.line + 1}: {tree.value!r} with the tag {tree.tag!r} is not plain YAML."
+            f"{name}, line {tree.start_mark.line + 1}: {short(repr(tree.value))} with the tag "
+            f"{short(repr(tree.tag))} is not plain YAML."
         )
         return None
 
@@ -159,7 +163,7 @@ def _scalar(tree: yaml.Node, name: str, problems: list[str]) -> Any:
 def _kind(value: object) -> str:
     if isinstance(value, list):
         return "a list"
-    return f"the text {value!r}" if isinstance(value, str) else repr(value)
+    return f"the text {short(repr(value))}" if isinstance(value, str) else short(repr(value))
 
 
 def walk(node: Node) -> Iterator[Node]:

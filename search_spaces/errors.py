@@ -33,6 +33,10 @@ class UserError(Exception):
         self.problems = problems
 
 
+class DamagedFile(UserWarning):
+    """A file that a command can do without is damaged; what it says is left out."""
+
+
 class EnvironmentFault(UserError):
     """Something around a trial is not as it was when the run began: its data, its machine, its libraries. No
     configuration is to blame for it, so no trial is scored by it."""
@@ -40,9 +44,18 @@ class EnvironmentFault(UserError):
 
 def sentence(what: str, must: str, got: object, where: str = "", fix: str = "") -> str:
     """The standard sentence: `alpha must be a number in [0, 2], got 7 (best.yaml, line 3). Lower it.`"""
-    shown = got if isinstance(got, Shown) else repr(got)
+    shown = short(got if isinstance(got, Shown) else repr(got))
     text = f"{what} must be {must}, got {shown}" + (f" ({where})" if where else "") + "."
     return f"{text} {fix}" if fix else text
+
+
+#: So many characters of what a user gave are repeated to them.
+LONGEST = 200
+
+
+def short(text: str) -> str:
+    """`text`, its middle left out where it is long."""
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 4 :]}"
 
 
 class Shown(str):
@@ -58,4 +71,4 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 def unknown(kind: str, word: str, known: Iterable[str], where: str = "") -> str:
     """`Unknown method 'dfdr' (--method). Did you mean 'dfrd'?`"""
-    return f"Unknown {kind} {word!r}" + (f" ({where})" if where else "") + f". {nearest(word, known)}"
+    return f"Unknown {kind} {short(repr(word))}" + (f" ({where})" if where else "") + f". {nearest(word, known)}"

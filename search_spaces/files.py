@@ -19,7 +19,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from search_spaces.errors import UserError
+from search_spaces.errors import UserError, short
+
+
+def given(path: str | os.PathLike[str], where: str = "") -> Path:
+    """A path as a user wrote it, with `~` expanded; nothing need be there. Raises `UserError` for one that no file can
+    have: it is too long, a loop of links, or names a user who does not exist."""
+    try:
+        found = Path(path).expanduser()
+        os.stat(found)
+    except (RuntimeError, ValueError) as error:
+        reason = str(error)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENAMETOOLONG):
+            return found  # whoever opens it says what is missing
+        reason = str(error.strerror)
+    else:
+        return found
+    told = f" ({where})" if where else ""
+    raise UserError(f"The path {short(repr(os.fspath(path)))} cannot be used{told}: {reason.rstrip('.')}.")
 
 
 def replace(path: Path, content: str | bytes, *, durable: bool = False) -> None:
@@ -36,6 +54,8 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[Path]:
     The file is there already and empty: its name cannot be guessed, and it is none that somebody else made. Where the
     block raises, `path` stays as it was and the file beside it is removed. Its name begins with a dot, by which a trial
     finds and removes what a killed process left."""
+    if not path.name or (path.exists() and not path.is_symlink() and not path.is_file()):
+        raise OSError(errno.EISDIR, "it is a folder, a pipe or a device", str(path))
     temporary = path.with_name(temporary_name(path.name))
     os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666))
     try:

@@ -21,6 +21,7 @@ from fedtune.planning.checks import whole
 from fedtune.planning.request import Request, configuration
 from fedtune.record.experiment import MAX_SEED, Experiment
 from search_spaces.errors import UserError, sentence
+from search_spaces.files import given
 from search_spaces.parameter import Value
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def attack(
     whole("seed", seed, 0, MAX_SEED, problems)
     if private is not None and private not in PRIVATE:
         problems.append(sentence("private", f"one of {', '.join(PRIVATE)}", private, "--private"))
-    picture = None if output is None else Path(output).expanduser().resolve()
+    picture = None if output is None else given(output, "-o").resolve()
     if picture is not None and (picture.suffix != ".png" or picture.is_dir()):
         problems.append(sentence("output", "a file ending in .png", str(output), "-o"))
     if problems:
@@ -232,7 +233,7 @@ def shortened(method: str, values: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def _target(target: str | Path, trial: int | None, seed: int | None) -> _Target:
-    path = Path(target).expanduser()
+    path = given(target)
     if path.is_dir():
         data = export(path, trial=trial)
         folder = path.resolve()

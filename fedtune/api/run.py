@@ -26,6 +26,7 @@ from fedtune.record.experiment import MAX_SEED, MAX_SEEDS, Experiment, final_see
 from fedtune.record.run_directory import absolute
 from search_spaces import presets, run_folder
 from search_spaces.errors import UserError
+from search_spaces.files import given
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value
 from search_spaces.space import Space
@@ -212,7 +213,7 @@ def _metric(data: Mapping[str, Any], validation_fraction: float) -> str:
 
 def _free(runs_dir: str, name: str) -> str:
     """The first of `name`, `name-2`, `name-3`, … that is not taken; for a name that the user did not choose."""
-    base = Path(runs_dir).expanduser()
+    base = given(runs_dir, "--runs-dir")
     return next(found for n in range(1, 10_000) if not (base / (found := name if n == 1 else f"{name}-{n}")).exists())
 
 

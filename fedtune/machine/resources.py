@@ -17,6 +17,10 @@ from search_spaces.errors import Shown, sentence
 #: Trial n looks at trials 0 … n - LAG unless told otherwise. It follows neither from the machine nor from the length of
 #: the search, as it decides what is proposed: the same request gives the same record everywhere.
 LAG = 4
+#: Ray counts shares in steps of this.
+LEAST = 0.0001
+#: The largest concurrency and lag.
+MOST = 1_000_000
 #: Trials that share a GPU by default; small models leave most of one idle.
 TRIALS_PER_GPU = 4
 #: What --pack may be: the defaults of this module, or what `fedtune.planning.pack_auto` measures.
@@ -154,15 +158,18 @@ def _check_amounts(
     problems: list[str], *, concurrency: int | None, cpus: float | None, gpus: float | None, lag: int | None
 ) -> None:
     """Each number that was asked for, by itself."""
-    asked = (
-        ("concurrency", concurrency, 1, "a whole number of at least 1"),
-        ("cpus-per-trial", cpus, None, "a number above 0"),
-        ("gpus-per-trial", gpus, 0, "a number of at least 0"),
-        ("lag", lag, 1, "a whole number of at least 1"),
-    )
-    for name, value, least, must in asked:
-        if value is not None and not (math.isfinite(value) and (value > 0 if least is None else value >= least)):
-            problems.append(sentence(name, must, value, f"--{name}"))
+    for name, value in (("concurrency", concurrency), ("lag", lag)):
+        if value is not None and not 1 <= value <= MOST:
+            problems.append(sentence(name, f"a whole number in [1, {MOST}]", value, f"--{name}"))
+    check_shares(problems, cpus=cpus, gpus=gpus)
+
+
+def check_shares(problems: list[str], *, cpus: float | None, gpus: float | None) -> None:
+    """A trial's shares of the machine, each by itself; None was not asked for."""
+    if cpus is not None and not LEAST <= cpus < math.inf:
+        problems.append(sentence("cpus-per-trial", f"a number of at least {LEAST}", cpus, "--cpus-per-trial"))
+    if gpus is not None and not (gpus == 0 or LEAST <= gpus < math.inf):
+        problems.append(sentence("gpus-per-trial", f"0 or a number of at least {LEAST}", gpus, "--gpus-per-trial"))
 
 
 def _check_fit(here: Machine, cpus: float | None, gpus: float, problems: list[str]) -> None:

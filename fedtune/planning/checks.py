@@ -14,11 +14,12 @@ from fedtune.record.run_directory import exists
 from fedtune.trials.grace import AUTO
 from fedtune.trials.prior import WIDTHS
 from search_spaces.errors import sentence, unknown
-from search_spaces.files import cannot_write
+from search_spaces.files import cannot_write, given
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d)?")
 MOST_GRACE = 100_000
+MOST_SECONDS = 3650 * 86400
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, None: 1}
 
 
@@ -39,10 +40,12 @@ def seconds_of(time: str | float | None, problems: list[str]) -> float | None:
     if time is None:
         return None
     match = _TIME.fullmatch(str(time).strip().lower())
-    if match is None or not float(match[1]) > 0:
-        problems.append(sentence("time", "a length such as 90s, 30m, 2h or 1d", time, "--time"))
+    seconds = 0.0 if match is None else float(match[1]) * _SECONDS[match[2]]
+    if not 0 < seconds <= MOST_SECONDS:
+        must = f"a length such as 90s, 30m, 2h or 1d, of at most {MOST_SECONDS // 86400} days"
+        problems.append(sentence("time", must, time, "--time"))
         return None
-    return float(match[1]) * _SECONDS[match[2]]
+    return seconds
 
 
 def prior_width(prior: str | float, problems: list[str]) -> float:
@@ -82,7 +85,7 @@ def share(name: str, value: float, problems: list[str]) -> None:
 
 def runs_folder(runs_dir: str, name: str, problems: list[str]) -> Path:
     """The folder `runs_dir/name`. Adds a problem where it exists already or cannot be created."""
-    folder = Path(runs_dir).expanduser().resolve() / name
+    folder = given(runs_dir, "--runs-dir").resolve() / name
     if _NAME.fullmatch(name) is None:
         problems.append(
             sentence(

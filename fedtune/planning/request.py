@@ -13,6 +13,7 @@ from pathlib import Path
 
 from search_spaces import presets
 from search_spaces.errors import UserError, sentence, unknown
+from search_spaces.files import given
 from search_spaces.parameter import Parameter, Value, canonical
 from search_spaces.space import Space
 
@@ -145,16 +146,16 @@ def _assigned(request: Request, declared: Mapping[str, Parameter], problems: lis
     else:
         asked += [(*_pair(text), "--set") for text in request.set]
     found: dict[str, Value] = {}
-    for name, given, where in asked:
+    for name, wanted, where in asked:
         key = canonical(name)
         if not name:
-            problems.append(sentence("--set", "name=value", given))
+            problems.append(sentence("--set", "name=value", wanted))
             continue
         if key not in declared:
             problems.append(_stranger(name.strip(), key, declared))
             continue
         try:
-            found[key] = declared[key].convert(_dataset(str(given)) if key == "dataset" else given, where)
+            found[key] = declared[key].convert(_dataset(str(wanted)) if key == "dataset" else wanted, where)
         except UserError as error:
             problems.extend(error.problems)
     return found
@@ -176,5 +177,5 @@ def _stranger(name: str, key: str, declared: Mapping[str, Parameter]) -> str:
 def _dataset(name: str) -> str:
     """A path is kept whole, so that the run can be resumed from anywhere."""
     return (
-        str(Path(name).expanduser().resolve()) if "/" in name or name.endswith(".npz") or Path(name).is_dir() else name
+        str(given(name, "--dataset").resolve()) if "/" in name or name.endswith(".npz") or Path(name).is_dir() else name
     )

@@ -184,4 +184,4 @@ def is_driven(folder: Path) -> bool:
 
 def absolute(path: str | None) -> str | None:
     """A path that still holds from another directory."""
-    return None if path is None else str(Path(path).expanduser().resolve())
+    return None if path is None else str(files.given(path).resolve())

@@ -14,9 +14,9 @@ import importlib
 import os
 import pkgutil
 from functools import cache as memoise
-from pathlib import Path
 
 from search_spaces.errors import Shown, UserError, sentence, unknown
+from search_spaces.files import given
 from trainables.data import cache, fetch, own, readers
 from trainables.data.dataset import Dataset, Shape
 from trainables.data.source import Source
@@ -61,7 +61,7 @@ def load(name_or_path: str, data_dir: str | None = None) -> Dataset:
     cached."""
     if name_or_path in _sources():
         return _registered(_sources()[name_or_path], data_dir)
-    path = Path(name_or_path).expanduser()
+    path = given(name_or_path)
     if path.is_dir() or (path.suffix == ".npz" and path.exists()):
         return own.load(path)
     if path.exists():
@@ -86,7 +86,7 @@ def _registered(source: Source, data_dir: str | None) -> Dataset:
         return cache.prepare(
             _key(source), source.name, source.title, lambda work: fetch.read(source, cache.home() / "downloads", work)
         )
-    root = Path(data_dir).expanduser()
+    root = given(data_dir, "--data-dir")
     if not root.is_dir():
         raise UserError(sentence("--data-dir", "an existing folder", Shown(f"'{root}'")))
     if found := source.unpacked(root):

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from search_spaces.errors import Shown, UserError, sentence
+from search_spaces.files import given
 from trainables.data.dataset import Dataset, Raw, Split
 
 #: Raised when the layout of the cache changes.
@@ -36,7 +37,7 @@ _ARRAYS = ("train_x", "train_y", "test_x", "test_y")
 
 def home() -> Path:
     """The cache folder."""
-    return Path(os.environ.get("FEDTUNE_CACHE") or Path.home() / ".cache" / "fedtune").expanduser()
+    return given(os.environ.get("FEDTUNE_CACHE") or Path.home() / ".cache" / "fedtune", "FEDTUNE_CACHE")
 
 
 def key(*parts: object) -> str:

@@ -30,6 +30,8 @@ from trainables.data.dataset import Dataset, Images, Labels, Raw, Split, from_ar
 
 #: An archive may be so many times as large unpacked; beyond `SMALL` bytes more is a bomb and no images.
 UNPACKED, SMALL = 100, 64 << 20
+#: The largest label: up to here every whole number is a float.
+MOST_LABEL = 2**53
 #: Raised when the rules above change, so that older caches are not used.
 _VERSION = 1
 _WHOLE, _PARTS = ("x", "y"), ("x_train", "y_train", "x_test", "y_test")
@@ -218,6 +220,9 @@ def _whole(y: NDArray[Any], key: str, where: str) -> Labels:
     if not good:
         got = f"{y.dtype} such as {y[0] if y.dtype.kind != 'f' else y[~(np.isfinite(y) & (y == np.floor(y)))][0]!s}"
         raise UserError(sentence(key, "whole numbers", Shown(got), where))
+    large = y[np.abs(y.astype(np.float64)) > MOST_LABEL]
+    if len(large):
+        raise UserError(sentence(key, f"whole numbers in [-{MOST_LABEL}, {MOST_LABEL}]", Shown(str(large[0])), where))
     return y.astype(np.int64)
 
 

@@ -27,9 +27,17 @@ def class_folders(root: Path) -> dict[str, list[Path]]:
             Path(where) / name
             for where, _, names in os.walk(folder)
             for name in names
-            if name.lower().endswith(EXTENSIONS) and not name.startswith(".")
+            if name.lower().endswith(EXTENSIONS) and not name.startswith(".") and _is_file(Path(where) / name)
         )
     return found
+
+
+def _is_file(path: Path) -> bool:
+    """Raises `UserError` for a pipe or a device, which would keep a reader waiting."""
+    if path.exists() and not path.is_file():
+        got = Shown("a folder, a pipe, a socket or a device")
+        raise UserError(sentence("Images", "plain files", got, str(path), "Remove it."))
+    return True
 
 
 def look(path: Path) -> tuple[tuple[int, int], bool]:

@@ -145,10 +145,10 @@ def test_the_small_profile_says_how_to_get_the_papers(asked: Callable[..., Reque
         ({"audit": 0.1, "rounds": 1}, "--audit needs trials of at least 2 rounds"),
         ({"grace": 10, "rounds": 5}, "grace must be below the 5 rounds"),
         ({"concurrency": 0}, "concurrency must be"),
-        ({"cpus_per_trial": 0.0}, "cpus-per-trial must be a number above 0"),
+        ({"cpus_per_trial": 0.0}, "cpus-per-trial must be a number of at least 0.0001"),
         ({"cpus_per_trial": 10_000.0}, "cpus-per-trial must be at most"),
         ({"gpus_per_trial": 99.0}, "gpus-per-trial must be"),
-        ({"gpus_per_trial": -1.0}, "gpus-per-trial must be a number of at least 0"),
+        ({"gpus_per_trial": -1.0}, "gpus-per-trial must be 0 or a number of at least 0.0001"),
         ({"lag": 0}, "lag must be"),
         ({"lag": 2, "concurrency": 3}, "concurrency must be at most the lag, 2"),
         ({"set": ("lr",)}, "--set must be name=value, got 'lr'"),
@@ -464,7 +464,7 @@ def test_on_a_cluster_shares_are_taken_as_asked_for() -> None:
     packed, lag = resources.pack(None, problems, trials=30, lag=4, looks_back=True, cpus=2.5)
     assert (packed.concurrency, packed.cpus, packed.gpus, lag) == (4, 2.5, 0.0, 4) and not problems
     resources.pack(None, problems, trials=30, lag=4, looks_back=True, cpus=-1.0, concurrency=9)
-    assert len(problems) == 1 and "cpus-per-trial must be a number above 0" in problems[0]
+    assert len(problems) == 1 and "cpus-per-trial must be a number of at least 0.0001" in problems[0]
 
 
 @pytest.mark.parametrize(("given", "seeds", "budget"), [({}, 10, 6 * 4), ({"seeds": 3}, 3, 6 * 4 * 3)])
