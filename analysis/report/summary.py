@@ -38,7 +38,7 @@ def searched(run: Run, labels: Labels) -> str:
 
 def notices(run: Run) -> list[str]:
     """What a reader must know before looking at any number."""
-    found = []
+    found = list(run.damaged)
     if run.selects_on_test:
         found.append(
             "Trials were selected on test data, as the paper did. The best value is therefore optimistic; "

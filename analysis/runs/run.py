@@ -21,6 +21,7 @@ from analysis.estimate import Estimate, Standing, estimate, standing
 from analysis.runs import race
 from analysis.runs.mappings import read_json, read_yaml
 from analysis.runs.rounds import at_best_of, by_seed, last_values, read_rounds, readout
+from analysis.runs.shapes import each, is_plain, is_whole
 from analysis.runs.study import in_memory
 from analysis.stopping import AUDITED, Audit, Grace, audit, grace
 from search_spaces import run_folder
@@ -49,6 +50,8 @@ class Run:
     #: Names of the metrics trials were selected on, one per objective.
     metrics: tuple[str, ...]
     frozen: Sequence[FrozenTrial] = field(repr=False)
+    #: A sentence for every file that is left out, as it is damaged.
+    damaged: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -320,19 +323,20 @@ class Run:
         return dict(next(t.params for t in self.frozen if t.number == number))
 
     def config(self, number: int) -> dict[str, Any]:
-        """Every parameter of a trial, searched and fixed; from its config.yaml, else from the study and the space."""
+        """Every parameter of a trial, searched and fixed; from its config.yaml, the request and the study, of which the
+        last two are believed, as a part of a config.yaml looks like a whole one."""
         stored = read_yaml(self.path / run_folder.trial_folder(number) / run_folder.CONFIG, missing={})
         inner = stored.get("values", stored) if isinstance(stored.get("values", stored), dict) else stored
-        return self.fixed | self.parameters(number) | inner
+        known = {key: value for key, value in inner.items() if isinstance(key, str) and is_plain(value)}
+        searched = {name.rsplit(".", 1)[-1]: value for name, value in self.parameters(number).items()}
+        values = self.experiment.get("values") or {}
+        return self.fixed | known | {key: values[key] for key in values if key not in searched} | searched
 
     def partition(self, number: int) -> dict[int, np.ndarray]:
         """Samples of every class at every client, (clients, classes), by seed; empty where it was not recorded."""
         stored = read_json(self.path / run_folder.trial_folder(number) / run_folder.PARTITION, missing={})
-        return {
-            int(k): np.asarray(v, dtype=np.int64)
-            for k, v in stored.items()
-            if k.lstrip("-").isdigit() and isinstance(v, list)
-        }
+        counts = {int(k): v for k, v in stored.items() if k.isascii() and k.lstrip("-").isdigit() and _is_table(v)}
+        return {seed: np.asarray(rows, dtype=np.int64) for seed, rows in counts.items()}
 
     def value(self, key: str, default: Any = None) -> Any:
         """A setting such as `dataset` or `rounds`: of the best trial, else of the fixed values, else of the request."""
@@ -351,6 +355,14 @@ class Run:
     def peak(self, number: int, metric: str, direction: str = "maximize") -> dict[int, float]:
         """A trial's best value of the metric over rounds by seed."""
         return readout(self.rounds, number, metric, direction)
+
+
+#: Rows of equal length, of numbers of samples.
+_rows = each(each(is_whole(0), 1), 1)
+
+
+def _is_table(value: object) -> bool:
+    return _rows(value) and isinstance(value, list) and len({len(row) for row in value}) == 1
 
 
 def when(value: object) -> str:

@@ -7,15 +7,18 @@ by a driver right now. Names of files and fields are in `search_spaces.run_folde
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from analysis.runs import shapes
 from analysis.runs.mappings import read_json, read_yaml
 from analysis.runs.plain import check_plain
 from analysis.runs.run import Run
 from analysis.runs.study import read_study
-from search_spaces import run_folder
-from search_spaces.errors import UserError, sentence
+from search_spaces import files, run_folder
+from search_spaces.errors import DamagedFile, UserError, sentence, short
 
 #: One run directory or several.
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str] | Run]
@@ -24,12 +27,12 @@ Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str] | Run]
 def load(path: str | os.PathLike[str]) -> Run:
     """The run at `path`. Raises `UserError` where that is no run directory, one of a later version, or one that holds a
     symbolic link."""
-    folder = Path(path).expanduser()
+    folder = files.given(path)
     if folder.is_file() and folder.name in (run_folder.EXPERIMENT, run_folder.STUDY, run_folder.SPACE):
         folder = folder.parent
-    what = f"The run {str(path)!r}"
+    what = f"The run {short(repr(str(path)))}"
     if not folder.is_dir():
-        raise UserError(f"There is no run {str(path)!r}: that is not a directory. {_beside(folder)}")
+        raise UserError(f"There is no run {short(repr(str(path)))}: that is not a directory. {_beside(folder)}")
     check_plain(folder)
     missing = [name for name in (run_folder.EXPERIMENT, run_folder.STUDY) if not (folder / name).is_file()]
     if missing:
@@ -41,23 +44,44 @@ def load(path: str | os.PathLike[str]) -> Run:
         )
     experiment = read_yaml(folder / run_folder.EXPERIMENT)
     version = experiment.get("version", run_folder.VERSION)
-    if not isinstance(version, int) or version > run_folder.VERSION:
+    if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version <= run_folder.VERSION:
         raise UserError(
             sentence(
                 "version",
-                f"at most {run_folder.VERSION}",
+                f"a whole number in [1, {run_folder.VERSION}]",
                 version,
                 str(folder / run_folder.EXPERIMENT),
                 "It was written by a later fedtune: upgrade to read it.",
             )
         )
-    space = read_json(folder / run_folder.SPACE, missing={})
+    wrong = shapes.problems(experiment, shapes.EXPERIMENT, str(folder / run_folder.EXPERIMENT))
+    if wrong:
+        raise UserError(*wrong)
+    damaged: list[str] = []
+    space = _optional(folder / run_folder.SPACE, shapes.SPACE, damaged)
     directions, frozen = read_study(folder / run_folder.STUDY)
     metrics = experiment.get("metric") or space.get("metric") or ["val_global_accuracy"]
     metrics = [metrics] if isinstance(metrics, str) else list(metrics)
     metrics += [f"objective {i}" for i in range(len(metrics), len(directions))]
-    provenance = read_json(folder / run_folder.PROVENANCE, missing={})
-    return Run(folder.resolve(), experiment, space, provenance, directions, tuple(metrics[: len(directions)]), frozen)
+    provenance = _optional(folder / run_folder.PROVENANCE, shapes.PROVENANCE, damaged)
+    named = tuple(metrics[: len(directions)])
+    return Run(folder.resolve(), experiment, space, provenance, directions, named, frozen, tuple(damaged))
+
+
+def _optional(path: Path, shape: shapes.Shape, damaged: list[str]) -> dict[str, Any]:
+    """A file without which a run can be read; empty where it is missing, or is not what fedtune wrote, which is then
+    added to `damaged` and warned of."""
+    if not path.exists():
+        return {}
+    try:
+        found = read_json(path)
+        wrong = shapes.problems(found, shape, str(path))
+    except UserError as error:
+        found, wrong = {}, [str(error)]
+    if wrong:
+        damaged.append(f"What {path.name} says is left out, as it is damaged: {wrong[0]}")
+        warnings.warn(DamagedFile(damaged[-1]), stacklevel=3)
+    return {} if wrong else found
 
 
 def _beside(folder: Path) -> str:

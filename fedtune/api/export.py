@@ -24,7 +24,7 @@ from shlex import quote
 from typing import Any
 
 from analysis.estimate import Estimate
-from analysis.runs import Run, race
+from analysis.runs import Run, race, shapes
 from analysis.runs import load as load_run
 from fedtune.api import export_table
 from fedtune.api.export_table import ELSEWHERE
@@ -34,7 +34,7 @@ from fedtune.record.run_directory import write_document
 from search_spaces import documents, run_folder
 from search_spaces.documents import Document, Node
 from search_spaces.errors import Shown, UserError, sentence, unknown
-from search_spaces.files import cannot_write, read_text
+from search_spaces.files import cannot_write, given, read_text
 from search_spaces.parameter import Parameter, Value, canonical, convert_all
 
 VERSION = 1
@@ -70,7 +70,7 @@ def _table_target(output: str | Path | None, trial: int | None) -> Path:
 
 
 def _target(path: Path, suffixes: tuple[str, ...]) -> Path:
-    path = path.expanduser()
+    path = given(path, "-o")
     if path.suffix not in suffixes:
         several = f"{', '.join(suffixes[:-1])} or {suffixes[-1]}" if len(suffixes) > 1 else suffixes[0]
         raise UserError(sentence("output", f"a file ending in {several}", str(path), "-o"))
@@ -171,10 +171,33 @@ def load(path: str | Path) -> tuple[str, dict[str, Value], dict[str, Any]]:
         declared = registry.declared(name)
     except UserError:
         raise UserError(*problems, unknown("method", name, registry.methods(), document.at(items["method"]))) from None
+    _check_origin(document, problems)
     values = _parameters(document, parameters, declared, problems)
     if problems:
         raise UserError(*problems)
     return name, registry.resolve(name, values, document.name), dict(document.root.value)
+
+
+#: What the fields of `provenance` must be that are read again.
+_ORIGIN: shapes.Shape = {
+    "run": ("text", shapes.is_text),
+    "seeds": ("a list of whole numbers of at least 0", shapes.each(shapes.is_whole(0))),
+    "dataset": ("a mapping", shapes.none_or(lambda value: isinstance(value, dict))),
+}
+
+
+def _check_origin(document: Document, problems: list[str]) -> None:
+    """Adds a problem where what the file says of itself, beside its parameters, is of another shape."""
+    items = document.root.items
+    for key in ("metric", "provenance"):
+        node = items.get(key)
+        if node is not None and node.value is not None and not node.is_mapping:
+            problems.append(sentence(key, "a mapping", node.value, document.at(node)))
+    space = items.get("space")
+    if space is not None and not isinstance(space.value, str):
+        problems.append(sentence("space", "text", space.value, document.at(space)))
+    for key, node in items["provenance"].items.items() if "provenance" in items else ():
+        problems += shapes.problems({key: node.value}, _ORIGIN, document.at(node))
 
 
 def _unknown_format(document: Document) -> list[str]:

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from analysis.estimate import Estimate
-from analysis.runs import Run, load
+from analysis.runs import Run, load, shapes
 from analysis.runs.mappings import read_json
 from analysis.stopping import Audit, Grace
 from fedtune.console import progress
+from fedtune.machine import resources
 from fedtune.machine.address import check_address
-from fedtune.planning.checks import seconds_of
+from fedtune.planning.checks import seconds_of, whole
 from fedtune.planning.pack_auto import packed
 from fedtune.planning.placed import check_placement, crowded, left_cluster
 from fedtune.planning.plan import Plan, plan
@@ -29,7 +30,7 @@ from fedtune.record.run_directory import create, lock, write_document
 from fedtune.trials import driver
 from fedtune.trials.racing import is_over
 from search_spaces import run_folder
-from search_spaces.errors import UserError, sentence
+from search_spaces.errors import UserError
 from search_spaces.parameter import Value
 from search_spaces.space import Space
 
@@ -172,20 +173,22 @@ def resume(
             f"{folder} was begun {had}, and on other hardware its numbers would change. Leave out "
             f"--gpus-per-trial, or begin a new run."
         )
+    resources.check_shares(problems, cpus=cpus_per_trial, gpus=gpus_per_trial)
     check_placement(placed, problems)
     told = crowded(placed, problems, asked=concurrency if cpus_per_trial is not None else None)
     if problems:
         raise UserError(*problems)
+    complete = _complete(folder, placed)  # before the lock, so that a damaged run gets no lock file
     over = is_over(found.frozen, experiment)
     if not over:
         check_address(address)
-    notes = [] if over else check_unchanged(found, *_complete(folder, placed), other_versions=other_versions)
+    notes = [] if over else check_unchanged(found, *complete, other_versions=other_versions)
     watch = progress.ProgressDisplay(placed, progress.style(plain, quiet))
     for note in (told, left_cluster(experiment, address), *notes):
         if note:
             watch.say(note)
     with lock(folder):
-        return _driven(folder, *_complete(folder, placed), watch, simulate)
+        return _driven(folder, *complete, watch, simulate)
 
 
 def extend(
@@ -202,8 +205,10 @@ def extend(
     once. `address`, `other_versions` and what is raised: as for `resume`."""
     found = load(run)
     folder = found.path
-    if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
-        raise UserError(sentence("trials", "a whole number of at least 1", trials, "--trials"))
+    problems: list[str] = []
+    whole("trials", trials, 1, shapes.MOST_TRIALS - int(found.experiment.get("trials") or 0), problems)
+    if problems:
+        raise UserError(*problems)
     # Before the lock, so that a folder that is not a search, or that cannot go on, gets no lock file.
     asked = _longer(folder, trials, address)
     check_address(address)
@@ -256,7 +261,7 @@ def _complete(folder: Path, experiment: Experiment) -> tuple[Experiment, Space]:
     recorded only the values that are not declared defaults.)"""
     from trainables import registry
 
-    space = Space.from_json(read_json(folder / run_folder.SPACE))
+    space = _space(folder / run_folder.SPACE)
     declared = registry.declared(experiment.method)
     missing = {
         key: parameter.default
@@ -264,6 +269,21 @@ def _complete(folder: Path, experiment: Experiment) -> tuple[Experiment, Space]:
         if key not in experiment.values and key not in space.search
     }
     return dataclasses.replace(experiment, values={**missing, **experiment.values}), space
+
+
+def _space(path: Path) -> Space:
+    """The recorded space. Raises `UserError` where the file is missing, torn or holds something else."""
+    data = read_json(path)
+    wrong = shapes.problems(data, shapes.SPACE, str(path))
+    if wrong:
+        raise UserError(*wrong)
+    try:
+        return Space.from_json(data)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise UserError(
+            f"{path} was not written by fedtune, or was edited: {type(error).__name__}: {error}. Copy the "
+            f"run directory again."
+        ) from error
 
 
 def _driven(

@@ -1,0 +1,162 @@
+"""What the files of a run directory may hold: the one place where that is checked, for every command that reads a run.
+
+Only the fields that are there are checked, as a run of an earlier version has fewer. Who needs more says so itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from search_spaces.errors import sentence
+from search_spaces.metrics import METRICS
+
+#: A field's name, what it must be, and whether a value is that.
+Shape = Mapping[str, tuple[str, Callable[[Any], bool]]]
+#: Trials that a search may have.
+MOST_TRIALS = 1_000_000
+
+
+def problems(data: Mapping[str, Any], shape: Shape, where: str) -> list[str]:
+    """A sentence for every field of `data` that is not of its shape."""
+    return [
+        sentence(name, must, data[name], where, "Copy the run directory again or repair the file.")
+        for name, (must, fits) in shape.items()
+        if name in data and not fits(data[name])
+    ]
+
+
+def is_whole(low: int, high: int = 2**62) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
+def is_number(low: float = -math.inf, high: float = math.inf) -> Callable[[Any], bool]:
+    """A finite number in [low, high]."""
+    return lambda value: (
+        isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e300 and low <= value <= high
+    )
+
+
+def is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def is_plain(value: Any) -> bool:
+    """Whether this can be a parameter's value."""
+    return isinstance(value, (str, bool)) or is_number()(value)
+
+
+def none_or(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is None or fits(value)
+
+
+def each(fits: Callable[[Any], bool], least: int = 0) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and len(value) >= least and all(map(fits, value))
+
+
+def mapping(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, dict) and all(isinstance(k, str) and fits(v) for k, v in value.items())
+
+
+def one_of(*words: str) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, str) and value in words
+
+
+def shaped(shape: Shape, *needed: str) -> Callable[[Any], bool]:
+    """A mapping whose fields have their shapes and which has those `needed`."""
+    return lambda value: (
+        isinstance(value, dict) and all(name in value for name in needed) and not problems(value, shape, "")
+    )
+
+
+def _anything(value: Any) -> bool:
+    return True
+
+
+def _is_metric(value: Any) -> bool:
+    return isinstance(value, str) and value in METRICS
+
+
+_VALUES = ("a mapping of names to values", mapping(is_plain))
+_TEXT = ("text", is_text)
+_TEXT_OR_NOTHING = ("text or null", none_or(is_text))
+
+EXPERIMENT: Shape = {
+    **dict.fromkeys(("name", "method", "space", "profile", "sampler", "scheduler"), _TEXT),
+    **dict.fromkeys(("data_dir", "address"), _TEXT_OR_NOTHING),
+    "kind": ("search or run", one_of("search", "run")),
+    "values": _VALUES,
+    "metric": ("a list of metrics", lambda value: _is_metric(value) or each(_is_metric, 1)(value)),
+    "select_on": ("validation or test", one_of("validation", "test")),
+    "trials": (f"a whole number in [1, {MOST_TRIALS}]", is_whole(1, MOST_TRIALS)),
+    "rounds": ("a whole number of at least 1", is_whole(1)),
+    "seed": ("a whole number of at least 0", is_whole(0)),
+    "seeds": ("a list of whole numbers of at least 0", each(is_whole(0), 1)),
+    "reduction_factor": ("a whole number of at least 2", is_whole(2)),
+    "grace": ("auto or a whole number of at least 1", lambda value: value == "auto" or is_whole(1)(value)),
+    "audit": ("a number in [0, 1]", is_number(0, 1)),
+    "lag": ("a whole number of at least 1", is_whole(1)),
+    "time": ("a number of seconds or null", none_or(is_number(0))),
+    "concurrency": ("a whole number of at least 1", is_whole(1)),
+    "cpus_per_trial": ("a number of at least 0", is_number(0)),
+    "gpus_per_trial": ("a number of at least 0", is_number(0)),
+    "threads": ("a whole number of at least 1", is_whole(1, 10_000)),
+    "first": (
+        "a list of points, each with `values` and `from`",
+        each(shaped({"values": _VALUES, "from": _TEXT}, "values", "from")),
+    ),
+    "taken": ("a whole number of at least 0", is_whole(0)),
+    "prior": ("a number in [0, 1]", is_number(0, 1)),
+    "budget": ("a whole number of at least 0", is_whole(0)),
+    "source": ("a mapping", mapping(_anything)),
+}
+
+_NUMBER_OR_NOTHING = ("a number or null", none_or(is_number()))
+_TEXTS = ("a list of texts", each(is_text))
+
+
+def _dimension(value: Any) -> bool:
+    return shaped(_DIMENSION, "key")(value)
+
+
+_DIMENSION: Shape = {
+    **dict.fromkeys(("key", "kind", "label", "symbol", "doc", "source", "unit"), _TEXT),
+    **dict.fromkeys(("low", "high", "step"), _NUMBER_OR_NOTHING),
+    "log": ("true or false", lambda value: isinstance(value, bool)),
+    "options": _TEXTS,
+    "grid": ("a list of numbers or null", none_or(each(is_number()))),
+    "children": ("a mapping of lists", mapping(each(_dimension))),
+    "declared": ("a mapping", mapping(_anything)),
+}
+SPACE: Shape = {
+    **dict.fromkeys(("name", "method", "title", "source"), _TEXT),
+    "search": ("a list of parameters", each(_dimension)),
+    **dict.fromkeys(("fixed", "fix"), _VALUES),
+    "profiles": ("a mapping of mappings", mapping(mapping(is_plain))),
+    "figures": _TEXTS,
+    "published": _TEXT_OR_NOTHING,
+    "metric": ("a list of metrics", lambda value: is_text(value) or each(_is_metric)(value)),
+    **dict.fromkeys(("select_on_test", "one_at_a_time"), ("true or false", lambda value: isinstance(value, bool))),
+}
+
+_MADE: Shape = {
+    "created": _TEXT_OR_NOTHING,
+    "versions": ("a mapping of names to versions", mapping(is_text)),
+    "machine": ("a mapping", mapping(none_or(is_plain))),
+    "git": _TEXT_OR_NOTHING,
+}
+PROVENANCE: Shape = {
+    **_MADE,
+    "command": _TEXTS,
+    "device": _TEXT,
+    "method_title": _TEXT,
+    "dataset": ("a mapping of names to texts", mapping(is_text)),
+    "partition": ("a mapping of seeds to hashes", mapping(is_text)),
+    "continued": ("a list of mappings", each(shaped(_MADE))),
+    "taken": (
+        "a list of mappings",
+        each(shaped({**_MADE, "run": _TEXT, "trials": ("a list of numbers", each(is_whole(0)))}, "run", "trials")),
+    ),
+    "packing": ("a mapping", mapping(_anything)),
+}

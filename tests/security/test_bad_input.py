@@ -1,0 +1,291 @@
+"""What fuzzing found: refused in sentences with exit code 2, or answered truly, and nothing is half-written."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis.report import report
+from analysis.runs import load
+from fedtune.api.export import export
+from fedtune.api.search import extend, resume
+from fedtune.cli import main
+from fedtune.planning.checks import seconds_of
+from fedtune.record import run_directory
+from fedtune.trials.queue import TrialQueue
+from search_spaces import documents, files, run_folder
+from search_spaces.errors import DamagedFile, UserError, sentence
+from tests.fedtune.conftest import space, start
+from tests.fedtune.fake import Fake
+from tests.security.test_links import tree
+from trainables.data import own
+from trainables.tune import Ending
+from trainables.worker import rounds_jsonl
+
+FEDTUNE = str(Path(sys.executable).with_name("fedtune"))
+LONG = "n" * 5000
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a link to itself."""
+    (tmp_path / "loop").symlink_to("loop")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A finished search of two trials on the fake."""
+    folder = tmp_path / "run"
+    queue = TrialQueue(folder, start(folder, trials=2, scheduler="none", sampler="random"), space())
+    for number in range(2):
+        proposal = queue.propose()
+        assert proposal is not None
+        place = run_directory.trial_folder(folder, number)
+        values = {"rounds": 9, **proposal.values}
+        run_directory.write_document(place / run_folder.CONFIG, values)
+        rows = [{"round": 9, "seed": seed, "val_global_accuracy": 0.5 + number / 10} for seed in (0, 1)]
+        rounds_jsonl.append(place / run_folder.ROUNDS, rows)
+        queue.finish(number, Ending("completed", 9, None, {9: (0.5 + number / 10,)}))
+    queue.close()
+    return folder
+
+
+def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, str, str]:
+    monkeypatch.setattr(sys, "argv", ["fedtune", *words])
+    with pytest.raises(SystemExit) as end:
+        main()
+    out, err = capsys.readouterr()
+    return int(end.value.code or 0), out, err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["search", "fedavg", "--seeds", "999999999999"], r"seeds must be a whole number in \[1, 1000\]"),
+        (["run", "fedavg", "--seeds", "999999999999"], r"seeds must be a whole number in \[1, 1000\]"),
+        (["search", "fedavg", "--cpus-per-trial", "1e-320"], "cpus-per-trial must be a number of at least 0.0001"),
+        (["search", "fedavg", "--gpus-per-trial", "1e-320"], "gpus-per-trial must be 0 or a number of at least 0.0001"),
+        (["search", "fedavg", "--cpus-per-trial", "nan"], "cpus-per-trial must be"),
+        (["search", "fedavg", "--concurrency", "999999999999"], "concurrency must be a whole number in"),
+        (["search", "fedavg", "--lag", "999999999999"], "lag must be a whole number in"),
+        (["search", "fedavg", "--time", "9" * 400], "time must be a length"),
+        (["search", "fedavg", "--runs-dir", LONG], "The path 'nnn.* cannot be used .--runs-dir.: File name too long"),
+        (["search", "fedavg", "--runs-dir", "loop"], "The path 'loop' cannot be used .--runs-dir.: Too many levels"),
+        (["search", "fedavg", "--runs-dir", "~nobody-of-that-name"], "The path .* cannot be used"),
+        (["search", "fedavg", "--dataset", f"./{LONG}"], "cannot be used .--dataset.: File name too long"),
+        (["search", "fedavg", "--dataset", "./loop"], "cannot be used .--dataset.: Too many levels"),
+        (["search", "fedavg", "--data-dir", "loop"], "cannot be used: Too many levels"),
+        (["search", "fedavg", "--space", f"{LONG}.yaml"], "File name too long"),
+        (["report", LONG], "cannot be used: File name too long"),
+        (["status", "loop/x"], "cannot be used: Too many levels"),
+        (["run", "loop"], "cannot be read: Too many levels"),
+        (["search", "fedavg", "--seeds", "\x1b[2J"], r"`fedtune search --help`"),
+        (["search", "fedavg", "--\x1b[2J"], r"No such option.*`fedtune search --help`"),
+        (["nothing\r\nforged"], "Unknown command"),
+    ],
+    ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
+)
+def test_a_command_line_is_refused_in_a_sentence(
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    said: str,
+) -> None:
+    before = tree(here)
+    code, out, err = call(capsys, monkeypatch, *words)
+    assert (code, out) == (2, "") and re.search(said, err), err
+    assert all(len(line) < 1000 for line in err.splitlines()) and "\x1b" not in err and "Traceback" not in err
+    assert tree(here) == before
+
+
+def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-c", line], capture_output=True, text=True, env={**os.environ, "FEDTUNE": FEDTUNE, **environment}
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('"$FEDTUNE" datasets >&-', "Standard output is closed"),
+        ('"$FEDTUNE" datasets > /dev/full', "The result cannot be printed: No space left on device"),
+        ('"$FEDTUNE" methods --json > /dev/full', "The result cannot be printed: No space left on device"),
+        ('mkdir gone && cd gone && rmdir ../gone && "$FEDTUNE" datasets', "The current directory cannot be used"),
+    ],
+    ids=["closed", "full", "full and long", "gone"],
+)
+def test_surroundings_in_which_nothing_can_be_said(line: str, said: str) -> None:
+    done = shell(line)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(said) and len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def test_an_output_that_holds_ascii_only_gets_the_rest_written_out() -> None:
+    done = shell('"$FEDTUNE" datasets', PYTHONIOENCODING="ascii")
+    assert done.returncode == 0 and not done.stderr and "8\\xd78" in done.stdout
+
+
+def test_standard_error_may_be_closed() -> None:
+    done = shell('"$FEDTUNE" datasets --json 2>&- 0<&-')
+    assert done.returncode == 0 and json.loads(done.stdout)
+
+
+def test_what_is_repeated_of_a_users_text_is_short() -> None:
+    assert len(sentence("x", "short", "y" * 10_000)) < 300
+    assert sentence("x", "short", "y" * 100) == f"x must be short, got {'y' * 100!r}."
+
+
+@pytest.mark.parametrize("text", ["!!bool x", "!!bool 7", "!!timestamp 99", "!!int x", "!!float x"])
+def test_a_tag_that_does_not_fit_is_told_with_its_line(text: str) -> None:
+    with pytest.raises(UserError, match=r"space\.yaml, line 2: .*is not plain YAML"):
+        documents.parse(f"method: fedavg\ntitle: {text}\n", "space.yaml")
+
+
+@pytest.mark.parametrize("shape", ["[1]", "1", "x", "{dataset: [1]}", "{run: {a: 1}}", "{seeds: x}"])
+def test_an_exported_file_with_a_provenance_of_another_shape(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, shape: str
+) -> None:
+    (here / "best.yaml").write_text(f"fedtune: 1\nmethod: fedavg\nparameters: {{rounds: 1}}\nprovenance: {shape}\n")
+    for command in (["run", "best.yaml"], ["attack", "best.yaml"]):
+        code, out, err = call(capsys, monkeypatch, *command)
+        assert (code, out) == (2, "") and "must be" in err and "best.yaml, line 4" in err, err
+
+
+DAMAGE = {"missing": None, "torn": b'{"a": ', "empty": b"", "list": b"[1]", "number": b"1", "bytes": b"\xff\x00"}
+OTHER = {
+    run_folder.SPACE: b'{"search": 1}',
+    run_folder.PROVENANCE: b'{"versions": [1]}',
+    f"{run_folder.trial_folder(1)}/{run_folder.CONFIG}": b"alpha: {a: [1]}",
+}
+
+
+def damaged(run: Path, name: str, how: str) -> Path:
+    content = OTHER[name] if how == "another shape" else DAMAGE[how]
+    if content is None:
+        (run / name).unlink()
+    else:
+        (run / name).write_bytes(content)
+    return run
+
+
+@pytest.mark.filterwarnings("ignore::search_spaces.errors.DamagedFile")
+@pytest.mark.parametrize("how", [*DAMAGE, "another shape"])
+@pytest.mark.parametrize("name", OTHER)
+def test_a_damaged_file_changes_no_exported_value(run: Path, name: str, how: str) -> None:
+    whole = export(run)
+    found = export(damaged(run, name, how))
+    assert found["parameters"] == whole["parameters"] and found["metric"] == whole["metric"]
+    assert found["provenance"]["trial"] == whole["provenance"]["trial"]
+
+
+@pytest.mark.parametrize("how", [*DAMAGE, "another shape"])
+@pytest.mark.parametrize("command", [resume, extend])
+@pytest.mark.filterwarnings("ignore::search_spaces.errors.DamagedFile")
+def test_no_search_goes_on_without_its_space(run: Path, how: str, command: object) -> None:
+    damaged(run, run_folder.SPACE, how)
+    before = tree(run)
+    with pytest.raises(UserError, match=r"space\.json") as told:
+        if command is extend:
+            extend(run, trials=1, quiet=True, simulate=Fake)
+        else:
+            resume(run, quiet=True, simulate=Fake)
+    assert len(told.value.problems) == 1 and tree(run) == before
+
+
+@pytest.mark.parametrize("how", [*(how for how in DAMAGE if how != "missing"), "another shape"])
+@pytest.mark.parametrize("name", [run_folder.SPACE, run_folder.PROVENANCE])
+def test_what_is_left_out_as_damaged_is_said(run: Path, name: str, how: str) -> None:
+    damaged(run, name, how)
+    with pytest.warns(DamagedFile, match=f"What {name} says is left out"):
+        page = report(run).read_text()
+    assert f"What {name} says is left out, as it is damaged" in page
+
+
+def test_on_the_command_line_it_is_said_in_one_line(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    damaged(run, run_folder.PROVENANCE, "list")
+    code, out, err = call(capsys, monkeypatch, "status", "run", "--json")
+    assert code == 0 and json.loads(out)["done"] == 2
+    assert err.startswith("What provenance.json says is left out") and len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("trials", 10**12),
+        ("trials", True),
+        ("rounds", 0),
+        ("seeds", []),
+        ("seeds", [None]),
+        ("values", [1]),
+        ("values", {"a": [1]}),
+        ("metric", ["nothing"]),
+        ("lag", -1),
+        ("cpus_per_trial", float("inf")),
+        ("kind", "other"),
+        ("first", [1]),
+        ("time", "x"),
+        ("method", None),
+        ("version", 0),
+    ],
+)
+def test_a_request_of_another_shape_is_refused(run: Path, key: str, value: object) -> None:
+    path = run / run_folder.EXPERIMENT
+    run_directory.write_document(path, {**load(run).experiment, key: value})
+    with pytest.raises(UserError, match=rf"^{key} must be .*experiment\.yaml"):
+        load(run)
+
+
+@pytest.mark.parametrize("labels", [[0, 1e30], [0.0, -1e30], [0, 2**60]])
+def test_labels_that_no_number_holds_exactly(tmp_path: Path, labels: list[float]) -> None:
+    np.savez(tmp_path / "far.npz", x=np.zeros((4, 8, 8), dtype=np.uint8), y=np.resize(labels, 4))
+    with pytest.raises(UserError, match=r"y must be whole numbers in \[-9007199254740992, 9007199254740992\]"):
+        own.read_npz(tmp_path / "far.npz")
+
+
+def test_labels_of_every_kind_of_number_are_read(tmp_path: Path) -> None:
+    for kind in ("u1", "i1", "u8", "f2", "f4"):
+        np.savez(tmp_path / "a.npz", x=np.zeros((4, 8, 8), dtype=np.uint8), y=np.array([0, 1, 0, 1], dtype=kind))
+        assert own.read_npz(tmp_path / "a.npz").class_names == ("0", "1")
+
+
+def test_a_pipe_among_images_keeps_nobody_waiting(tmp_path: Path) -> None:
+    from PIL import Image
+
+    for name in "ab":
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        Image.new("L", (8, 8)).save(tmp_path / "photos" / name / "0.png")
+    os.mkfifo(tmp_path / "photos" / "a" / "1.png")
+    with pytest.raises(UserError, match="Images must be plain files, got a folder, a pipe"):
+        own.load(tmp_path / "photos")
+
+
+def test_a_path_of_a_user_is_a_path(tmp_path: Path) -> None:
+    assert files.given("~") == Path.home() and files.given("missing/file") == Path("missing/file")
+    for path in (LONG, "loop", "loop/x", "a\0b", "~nobody-of-that-name/x"):
+        with pytest.raises(UserError, match=r"^The path .* cannot be used .-o.: "):
+            files.given(path, "-o")
+
+
+def test_a_wall_clock_budget_ends_some_day() -> None:
+    for text in ("1e3h", "999999999d", "0s", "-1"):
+        problems: list[str] = []
+        assert seconds_of(text, problems) is None and len(problems) == 1
+    assert seconds_of("3650d", []) == 3650 * 86400
+
+
+def test_a_copied_run_with_no_damage_says_nothing(run: Path, tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    assert load(shutil.copytree(run, tmp_path / "copy")).damaged == ()
+    assert not [w for w in recwarn if issubclass(w.category, DamagedFile)]
