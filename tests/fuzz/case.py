@@ -1,0 +1,114 @@
+"""One input: the words of a command line, the files it finds, what standard output is."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import shutil
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+#: What standard output can be. `file` is a file; the others are the ways in which it fails people.
+OUTPUTS = ("file", "closed", "full", "ascii")
+
+
+@dataclass(frozen=True)
+class Change:
+    """Something that is done to a file before the command begins: `write` (bytes), `link` (a target), `folder`, `pipe`,
+    `remove`."""
+
+    path: str
+    do: str
+    content: bytes = b""
+
+    def apply(self, folder: Path) -> None:
+        place = folder / self.path
+        if place.is_symlink() or (place.exists() and not place.is_dir()):
+            place.unlink()
+        elif place.is_dir():
+            shutil.rmtree(place)
+        if self.do == "remove":
+            return
+        made: dict[str, Callable[[], object]] = {
+            "write": lambda: place.write_bytes(self.content),
+            "link": lambda: place.symlink_to(os.fsdecode(self.content)),
+            "folder": lambda: (place / "inner").mkdir(parents=True),
+            "pipe": lambda: os.mkfifo(place),
+        }
+        # A file that an earlier change has put in a folder's place stays.
+        with contextlib.suppress(FileExistsError, NotADirectoryError):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            made[self.do]()
+
+
+@dataclass(frozen=True)
+class Case:
+    """An input. It begins in a folder of its own with copies of `scene` (names of what `Scene` holds), changed by
+    `changes`."""
+
+    area: str
+    words: tuple[str, ...]
+    scene: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
+    output: str = "file"
+    #: Whether the folder in which the command begins is deleted before.
+    homeless: bool = False
+    #: What an accepted input must print: `parameters` of an export that nothing but a repair can change.
+    truth: bool = False
+
+    def prepare(self, folder: Path, scene: Path) -> None:
+        """Makes the folder in which the command begins."""
+        folder.mkdir(parents=True)
+        for name in self.scene:
+            if (scene / name).is_dir():
+                shutil.copytree(scene / name, folder / name, symlinks=True)
+            else:
+                copied(scene / name, folder / name)
+        for change in self.changes:
+            change.apply(folder)
+
+    def to_json(self) -> dict[str, Any]:
+        """As a violating input is kept: the files lie beside it, as they were."""
+        words = [base64.b64encode(os.fsencode(word)).decode() for word in self.words]
+        return {
+            "area": self.area,
+            "words": words,
+            "output": self.output,
+            "homeless": self.homeless,
+            "truth": self.truth,
+            "shown": [ascii(word) for word in self.words],
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Case:
+        """The case without its files."""
+        words = tuple(os.fsdecode(base64.b64decode(word)) for word in data["words"])
+        return cls(data["area"], words, output=data["output"], homeless=data["homeless"], truth=data["truth"])
+
+
+def copied(source: str | Path, target: str | Path) -> None:
+    """A file, a link, or a pipe, which is made anew."""
+    if stat.S_ISFIFO(os.lstat(source).st_mode):
+        os.mkfifo(target)
+    else:
+        shutil.copyfile(source, target, follow_symlinks=False)
+
+
+def tree(folder: Path) -> dict[str, str | bytes]:
+    """What a folder holds, by path: a file's content, a link's target, or what else it is."""
+    found: dict[str, str | bytes] = {}
+    for where, folders, names in os.walk(folder):
+        for name in (*folders, *names):
+            path = Path(where) / name
+            key = str(path.relative_to(folder))
+            if path.is_symlink():
+                found[key] = f"link to {os.readlink(path)}"
+            elif path.is_dir():
+                found[key] = "folder"
+            else:
+                found[key] = path.read_bytes() if path.is_file() else "pipe"
+    return found

@@ -1,0 +1,134 @@
+"""The small real runs, files and data sets that inputs are made from, made once.
+
+run/       a finished search: three trials of two rounds        cut/     the same, its last trial cut off in round 1
+final/     a final run over two seeds                           best.yaml, space.yaml, data.npz, images/, file
+loop       a symbolic link to itself                            pipe     a named pipe
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import zipfile
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from search_spaces import run_folder
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = ("best.yaml", "space.yaml", "data.npz", "images", "file", "loop", "pipe")
+SPACE = """\
+method: fedprox
+title: a space of a user
+search:
+  mu: {grid: [0.0, 0.01, 0.1]}
+  lr: {low: 0.001, high: 0.1, log: true}
+fix: {clients: 4, local_steps: 1}
+profiles:
+  small: {rounds: 2, trials: 3, seeds: 1}
+  paper: {rounds: 20, seeds: 2, select_on_test: true}
+figures: [heatmap]
+metric: val_global_accuracy
+"""
+#: Little work per round.
+SMALL = ("--set", "clients=4", "--set", "local_steps=1", "--set", "batch_size=4")
+
+
+def make(folder: Path, cache: Path) -> Path:
+    """Makes the scene in `folder`, which does not exist yet; the data set's cache is kept in `cache`."""
+    folder.mkdir(parents=True)
+    (folder / "space.yaml").write_text(SPACE)
+    (folder / "file").write_text("a file\n")
+    (folder / "loop").symlink_to("loop")
+    os.mkfifo(folder / "pipe")
+    _data(folder)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.fuzz.scene", str(folder)],
+        cwd=ROOT,
+        env={**os.environ, "FEDTUNE_CACHE": str(cache), "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        raise RuntimeError(f"The scene could not be made:\n{done.stderr}")
+    _cut(folder)
+    return folder
+
+
+def _runs(folder: Path) -> None:
+    """The real runs, in a process with Ray."""
+    import ray
+
+    import fedtune
+
+    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    small = [word for word in SMALL if word != "--set"]
+    where: dict[str, Any] = {"runs_dir": str(folder), "quiet": True, "set": small}
+    once = {"concurrency": 1, "cpus_per_trial": 1.0}
+    fedtune.search("fedprox", space="default", trials=3, rounds=2, name="run", scheduler="none", **where, **once)
+    fedtune.export(folder / "run", folder / "best.yaml")
+    fedtune.run("fedprox", seeds=2, rounds=1, name="final", **where, **once)
+    ray.shutdown()
+
+
+def _cut(folder: Path) -> None:
+    """The search as a kill of its driver in trial 2 left it."""
+    shutil.copytree(folder / "run", folder / "cut")
+    with closing(sqlite3.connect(folder / "cut" / run_folder.STUDY)) as study, study:
+        study.execute("UPDATE trials SET state = 'RUNNING', datetime_complete = NULL WHERE number = 2")
+        study.execute("DELETE FROM trial_values WHERE trial_id = 3")
+        study.execute("DELETE FROM trial_user_attributes WHERE trial_id = 3")
+        study.execute("DELETE FROM trial_intermediate_values WHERE trial_id = 3 AND step = 2")
+    rows = folder / "cut" / run_folder.trial_folder(2) / run_folder.ROUNDS
+    rows.write_text("".join(line for line in rows.read_text().splitlines(True) if json.loads(line)["round"] == 1))
+
+
+def _data(folder: Path) -> None:
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(0, 256, (60, 8, 8), dtype=np.uint8), np.arange(60) % 3
+    np.savez(folder / "data.npz", x=x, y=y)
+    for number, (picture, label) in enumerate(zip(x[:18], y[:18], strict=True)):
+        place = folder / "images" / f"class{label}"
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(picture).save(place / f"{number}.png")
+
+
+def documents(scene: Path) -> dict[str, Any]:
+    """The real documents that mutated ones begin from, by path."""
+    read = {name: yaml.safe_load((scene / name).read_text()) for name in ("best.yaml", "space.yaml", *_EXPERIMENTS)}
+    return read | {
+        f"{run}/{name}": json.loads((scene / run / name).read_text())
+        for run in ("run", "cut", "final")
+        for name in (run_folder.SPACE, run_folder.PROVENANCE, f"{run_folder.trial_folder(0)}/{run_folder.PARTITION}")
+    }
+
+
+_EXPERIMENTS = [
+    f"{run}/{name}"
+    for run in ("run", "cut", "final")
+    for name in (run_folder.EXPERIMENT, f"{run_folder.trial_folder(0)}/{run_folder.CONFIG}")
+]
+
+
+def npz(arrays: dict[str, bytes]) -> bytes:
+    """An archive of these members, which need be no arrays."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in arrays.items():
+            archive.writestr(name, content)
+    return out.getvalue()
+
+
+if __name__ == "__main__":
+    _runs(Path(sys.argv[1]))
