@@ -13,20 +13,24 @@
 # make tables        record learning curves for bench-search: about ten core-hours in all; Ctrl-C at any time, the same command goes on
 # make bench-search  replay searches on the recorded curves, a few minutes per table: how good is the winner, after how many rounds?
 # make bench-search-peers   the same with Syne Tune and SMAC3 beside, installed into .venv-peers (about 1.5 GB); hours
+# make fuzz    set up, try 5,000 bad inputs (INPUTS=n, SEED=n): command lines, files, data sets, damaged runs; about half an hour
+# make lock    set up, write locked.txt: the versions and hashes of all that is installed here; LOCKED=1 with any other goal installs from it
 # .ci/run      all of it, as continuous integration does
 #
-# Both set-up and re-runs: .venv/installed is newer than pyproject.toml, or everything is installed again.
+# Both set-up and re-runs: .venv/installed is newer than pyproject.toml (with LOCKED=1 .venv/installed-locked also newer than locked.txt),
+# or everything is installed again.
 
 VENV      := .venv
 BIN       := $(VENV)/bin
-INSTALLED := $(VENV)/installed
+# LOCKED=1 installs the files of locked.txt, with their hashes; the stamp is another one, so that neither is taken for the other.
+INSTALLED := $(VENV)/installed$(if $(LOCKED),-locked)
 PYTHON    ?= python3
 HEARTBEAT := $(PYTHON) scripts/heartbeat.py
 # The tests of one file share what takes long to make, so a file stays in one process.
 PARALLEL  := -n auto --maxprocesses 4 --dist loadfile
-export PYTHON
+export PYTHON LOCKED
 
-.PHONY: demo test test-slow test-processors mutants lint docs bench bench-peers bench-gpu tables bench-search bench-search-peers install clean
+.PHONY: demo test test-slow test-processors mutants fuzz lock lint docs bench bench-peers bench-gpu tables bench-search bench-search-peers install clean
 
 demo: $(INSTALLED)
 	@scripts/demo.sh
@@ -48,6 +52,14 @@ test-processors: $(INSTALLED)
 SEED ?= 14
 mutants: $(INSTALLED)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation run $(if $(SAMPLE),--sample $(SAMPLE) --seed $(SEED)) $(if $(WRITTEN),--written) $(KEEP) $(FILES)
+
+# Violating inputs are kept in .fuzz; `python -m tests.fuzz again .fuzz/0000` tries one again.
+INPUTS ?= 5000
+fuzz: $(INSTALLED)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz run --inputs $(INPUTS) $(if $(filter command environment,$(origin SEED)),--seed $(SEED))
+
+lock: $(INSTALLED)
+	@$(HEARTBEAT) "Locking" $(BIN)/python scripts/lock.py
 
 lint: $(INSTALLED)
 	@$(BIN)/ruff check .
@@ -85,9 +97,9 @@ bench-search-peers: $(INSTALLED)
 
 install: $(INSTALLED)
 
-$(INSTALLED): pyproject.toml
+$(INSTALLED): pyproject.toml $(if $(LOCKED),$(wildcard locked.txt))
 	@$(HEARTBEAT) --watch $(VENV) "Installing" scripts/install.sh
-	@touch $@
+	@touch $(VENV)/installed $@
 
 clean:
-	rm -rf $(VENV) .venv-peers .mutants bench site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-peers .mutants .fuzz bench site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
