@@ -168,7 +168,7 @@ def _call(case: Case) -> int:
     try:
         main()
     except _Reached:
-        sys.stdout = io.StringIO() if sys.stdout is None else sys.stdout
+        sys.stdout = io.StringIO()  # what was printed so far is no result yet
         print(REACHED, file=sys.stderr)
         _read(set(_runs()) - before)
     except SystemExit as end:

@@ -279,6 +279,19 @@ def test_a_path_of_a_user_is_a_path(tmp_path: Path) -> None:
             files.given(path, "-o")
 
 
+@pytest.mark.parametrize("target", ["", ".", "folder", "pipe"])
+def test_only_a_file_is_replaced(
+    run: Path, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    (here / "folder").mkdir()
+    os.mkfifo(here / "pipe")
+    before = {path: path.stat().st_mode for path in here.rglob("*") if not path.is_symlink()}
+    for command in (["report", "run", "-o"], ["compare", "run", "run", "--figure"]):
+        code, out, err = call(capsys, monkeypatch, *command, target)
+        assert (code, out) == (2, "") and "cannot be written: it is a folder, a pipe or a device" in err, err
+    assert {path: path.stat().st_mode for path in here.rglob("*") if not path.is_symlink()} == before
+
+
 def test_a_wall_clock_budget_ends_some_day() -> None:
     for text in ("1e3h", "999999999d", "0s", "-1"):
         problems: list[str] = []
