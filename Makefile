@@ -4,6 +4,8 @@
 # make mutants   set up, make small wrong steps in the code one by one: some test must fail for each; hours on two idle cores
 # make mutants SAMPLE=60   the same for a seeded sample, and for the list of wrong steps that replays must notice; a few minutes
 # make mutants WRITTEN=1   that list alone; two minutes
+# make faults  set up, kill, fill, cut and damage searches in every way of docs/faults.md; less than 15 minutes on two idle cores
+# make faults SEED=7   the same random moments again; ONLY="killed" tries the faults whose names hold a word
 # make test-processors   set up, run the tests that depend on rounding as on processors with fewer instructions: AVX2, and then not even AVX; a few minutes each
 # make lint    style, format, types, layers
 # make docs    set up, build the documentation site into site/; a broken link fails
@@ -30,7 +32,7 @@ HEARTBEAT := $(PYTHON) scripts/heartbeat.py
 PARALLEL  := -n auto --maxprocesses 4 --dist loadfile
 export PYTHON LOCKED
 
-.PHONY: demo test test-slow test-processors mutants fuzz lock lint docs bench bench-peers bench-gpu tables bench-search bench-search-peers install clean
+.PHONY: demo test test-slow test-processors mutants faults fuzz lock lint docs bench bench-peers bench-gpu tables bench-search bench-search-peers install clean
 
 demo: $(INSTALLED)
 	@scripts/demo.sh
@@ -49,14 +51,17 @@ test-processors: $(INSTALLED)
 	@ONEDNN_MAX_CPU_ISA=SSE41 ATEN_CPU_CAPABILITY=default $(HEARTBEAT) "Testing as without AVX" $(BIN)/python -m pytest $(PARALLEL) -m "numeric and not slow" $(TESTS)
 
 # FILES=trainables/methods/dfrd.py tries those of a file, KEEP=--keep again only what survived before the tests changed.
-SEED ?= 14
 mutants: $(INSTALLED)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation run $(if $(SAMPLE),--sample $(SAMPLE) --seed $(SEED)) $(if $(WRITTEN),--written) $(KEEP) $(FILES)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation run $(if $(SAMPLE),--sample $(SAMPLE) --seed $(or $(SEED),14)) $(if $(WRITTEN),--written) $(KEEP) $(FILES)
+
+# Without SEED the moments are others every time; the seed is printed first. SHORT=1 tries a few faults of each kind.
+faults: $(INSTALLED)
+	@$(BIN)/python -m tests.faults run $(if $(SEED),--seed $(SEED)) $(if $(SHORT),--short) $(ONLY)
 
 # Violating inputs are kept in .fuzz; `python -m tests.fuzz again .fuzz/0000` tries one again.
 INPUTS ?= 5000
 fuzz: $(INSTALLED)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz run --inputs $(INPUTS) $(if $(filter command environment,$(origin SEED)),--seed $(SEED))
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz run --inputs $(INPUTS) $(if $(SEED),--seed $(SEED))
 
 lock: $(INSTALLED)
 	@$(HEARTBEAT) "Locking" $(BIN)/python scripts/lock.py

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from search_spaces import leftovers
 from search_spaces.errors import UserError, short
 
 
@@ -52,12 +52,12 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[Path]:
     the umask gives to new files. Where `path` is a symbolic link, the link is replaced and not followed.
 
     The file is there already and empty: its name cannot be guessed, and it is none that somebody else made. Where the
-    block raises, `path` stays as it was and the file beside it is removed. Its name begins with a dot, by which a trial
-    finds and removes what a killed process left."""
+    block raises, `path` stays as it was and the file beside it is removed. One that was to become `path` and that a
+    killed process left is removed too (`search_spaces.leftovers`)."""
     if not path.name or (path.exists() and not path.is_symlink() and not path.is_file()):
         raise OSError(errno.EISDIR, "it is a folder, a pipe or a device", str(path))
-    temporary = path.with_name(temporary_name(path.name))
-    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666))
+    leftovers.clear(path.parent, lambda name: name == path.name)
+    held, temporary = leftovers.new_file(path)
     try:
         yield temporary
         if durable:
@@ -67,11 +67,8 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[Path]:
         with suppress(OSError):
             temporary.unlink()
         raise
-
-
-def temporary_name(name: str) -> str:
-    """The name of what will become `name`; it cannot be guessed."""
-    return f".{name}.{secrets.token_hex(8)}.tmp"
+    finally:
+        os.close(held)
 
 
 def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:

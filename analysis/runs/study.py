@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sqlite3
 import tempfile
@@ -58,6 +59,10 @@ def _read(path: Path, mode: str) -> tuple[tuple[str, ...], list[FrozenTrial]]:
             f"file:{quote(str(path.resolve()))}?{mode}", uri=True, timeout=30, check_same_thread=False
         )
 
+    with contextlib.closing(connect()) as connection:
+        # SQLite reads what it needs and no more: damage elsewhere would be found when the run goes on, or never.
+        if (found := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+            raise sqlite3.DatabaseError(f"it is damaged ({' '.join(found.split())})")
     storage = RDBStorage(
         "sqlite://", engine_kwargs={"creator": connect, "poolclass": NullPool}, skip_compatibility_check=True
     )

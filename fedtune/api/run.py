@@ -18,6 +18,7 @@ from analysis.runs import load as load_run
 from fedtune.api.export import load
 from fedtune.api.search import Result, carry_out
 from fedtune.machine import resources
+from fedtune.machine.limits import check_limits
 from fedtune.planning.checks import runs_folder, whole
 from fedtune.planning.plan import Plan, device_of, placement
 from fedtune.planning.preflight import preflight
@@ -93,6 +94,7 @@ def run(
     values.
 
     Raises `UserError`, before anything is created, with every problem of the file and the request."""
+    check_limits()
     request = Request(
         str(best),
         space,

@@ -18,6 +18,7 @@ from analysis.stopping import Audit, Grace
 from fedtune.console import progress
 from fedtune.machine import resources
 from fedtune.machine.address import check_address
+from fedtune.machine.limits import check_limits
 from fedtune.planning.checks import seconds_of, whole
 from fedtune.planning.pack_auto import packed
 from fedtune.planning.placed import check_placement, crowded, left_cluster
@@ -28,6 +29,7 @@ from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import provenance
 from fedtune.record.run_directory import create, lock, write_document
 from fedtune.trials import driver
+from fedtune.trials.damaged import damaged
 from fedtune.trials.racing import is_over
 from search_spaces import run_folder
 from search_spaces.errors import UserError
@@ -102,6 +104,7 @@ def search(
 
     Progress goes to stderr, the run directory to `runs_dir/name`. Raises `UserError`, before anything is created, with
     every problem of the request. Ctrl-C ends it cleanly, and `resume` goes on."""
+    check_limits()
     metrics = (metric,) if isinstance(metric, str) else tuple(metric or ())
     strangers = sorted(options.keys() - {item.name for item in dataclasses.fields(Request)})
     if strangers:
@@ -147,7 +150,8 @@ def resume(
     quiet: bool = False,
     simulate: Callable[..., Any] | None = None,
 ) -> Result:
-    """Goes on with an interrupted run; every trial continues from its last checkpoint. A finished run is left as it is.
+    """Goes on with an interrupted run; every trial continues from its last checkpoint. A finished run is left as it is,
+    but for trials whose rows are damaged: those are computed again.
 
     A new time budget may be given, and another placement (concurrency, shares). It runs on this machine, or on the Ray
     cluster at `address`; the address that the run was begun with is not taken from its record. What would change the
@@ -156,6 +160,7 @@ def resume(
 
     Raises `UserError`, before anything is written, where the data set is gone or changed, versions are others, or no
     cluster answers at `address`."""
+    check_limits()
     found = load(run)
     folder, experiment = found.path, Experiment.of(found)
     problems: list[str] = []
@@ -179,7 +184,7 @@ def resume(
     if problems:
         raise UserError(*problems)
     complete = _complete(folder, placed)  # before the lock, so that a damaged run gets no lock file
-    over = is_over(found.frozen, experiment)
+    over = is_over(found.frozen, experiment) and not damaged(folder, experiment, found.frozen)
     if not over:
         check_address(address)
     notes = [] if over else check_unchanged(found, *complete, other_versions=other_versions)
@@ -203,6 +208,7 @@ def extend(
 ) -> Result:
     """Adds `trials` further trials to a search; the result equals that of a search which had asked for all of them at
     once. `address`, `other_versions` and what is raised: as for `resume`."""
+    check_limits()
     found = load(run)
     folder = found.path
     problems: list[str] = []

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.runs import Run
+from analysis.runs.mappings import read_json
 from fedtune.planning.plan import device_of, middle_values
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import NUMBERS, versions
@@ -24,10 +25,13 @@ OPTION = "--other-versions"
 
 
 def check_unchanged(run: Run, experiment: Experiment, space: Space, *, other_versions: bool = False) -> list[str]:
-    """Raises one `UserError` with everything that is not as it was when `run` began. `experiment`, placed on this
-    machine, and `space` are the run's, complete; `other_versions` accepts other versions of the libraries.
+    """Raises one `UserError` with everything that is not as it was when `run` began, or where its record of that is
+    torn. `experiment`, placed on this machine, and `space` are the run's, complete; `other_versions` accepts other
+    versions of the libraries.
 
     Returns a sentence for what could not be checked, as it was not recorded."""
+    if (recorded := run.path / run_folder.PROVENANCE).exists():
+        read_json(recorded)  # torn, it must not pass for the record of an earlier version, which says less
     problems: list[str] = []
     if not other_versions:
         problems += _versions(run)

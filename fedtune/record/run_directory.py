@@ -22,10 +22,11 @@ from typing import IO, Any
 
 import yaml
 
+from analysis.runs.plain import FILES
 from fedtune.record import taken_trials
 from fedtune.record.study import ELSEWHERE, Direction, create_study
 from fedtune.record.taken_trials import TakenTrial
-from search_spaces import files, run_folder
+from search_spaces import files, leftovers, run_folder
 from search_spaces.errors import UserError
 
 #: Random bytes in the name of a session's token.
@@ -67,11 +68,11 @@ def create(
 
     Raises `UserError` where the folder exists or the disk refuses."""
     temporary: Path | None = None
+    held: int | None = None
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        made = folder.with_name(files.temporary_name(folder.name))
-        made.mkdir()
-        temporary = made
+        leftovers.clear(folder.parent, lambda name: True, folders=_is_begun)
+        held, temporary = leftovers.new_folder(folder)
         (temporary / run_folder.TRIALS).mkdir()
         write_document(temporary / run_folder.EXPERIMENT, experiment)
         write_document(temporary / run_folder.SPACE, space)
@@ -85,10 +86,21 @@ def create(
             raise exists(folder)
         temporary.rename(folder)
     except OSError as error:
+        if folder.exists():  # another search of this name was a moment faster
+            raise exists(folder) from error
         raise files.cannot_write(folder, error, ELSEWHERE) from error
     finally:
         if temporary is not None and temporary.exists():
             shutil.rmtree(temporary, ignore_errors=True)
+        if held is not None:
+            os.close(held)
+
+
+def _is_begun(folder: Path) -> bool:
+    """Whether `folder` holds nothing but what `create` puts there."""
+    begun = {run_folder.EXPERIMENT, run_folder.SPACE, run_folder.PROVENANCE, run_folder.STUDY, run_folder.TRIALS}
+    names = {leftovers.becomes(path.name) or path.name for path in folder.iterdir()}
+    return names <= begun | {f"{run_folder.STUDY}-journal"}
 
 
 def exists(folder: Path) -> UserError:
@@ -111,7 +123,9 @@ def trial_folder(folder: Path, number: int) -> Path:
 
 @contextmanager
 def lock(folder: Path) -> Iterator[None]:
-    """Held by the one process that drives the run; the system releases it when that process ends, however it ends."""
+    """Held by the one process that drives the run; the system releases it when that process ends, however it ends.
+
+    Removes what killed processes were writing beside the run's own files."""
     try:
         file = os.fdopen(files.open_plain(folder / run_folder.LOCK, os.O_RDWR | os.O_CREAT | os.O_APPEND), "a+")
     except OSError as error:
@@ -126,9 +140,15 @@ def lock(folder: Path) -> Iterator[None]:
             )
         if os.fstat(file.fileno()).st_nlink > 1:
             raise UserError(f"{folder / run_folder.LOCK} has a second name elsewhere, so it is not emptied. Delete it.")
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}")
-        file.flush()
+        try:
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {socket.gethostname()}")
+            file.flush()
+        except OSError as error:
+            with suppress(OSError):  # closing it would try to write once more
+                file.close()
+            raise files.cannot_write(folder / run_folder.LOCK, error, ELSEWHERE) from error
+        leftovers.clear(folder, lambda name: name in FILES)
         yield
 
 

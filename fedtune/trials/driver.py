@@ -16,6 +16,7 @@ from fedtune.console.progress import ProgressDisplay
 from fedtune.machine import cluster
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import went_on
+from fedtune.trials.damaged import damaged
 from fedtune.trials.interrupts import Interrupts
 from fedtune.trials.lost import Lost
 from fedtune.trials.race_queue import queue_of
@@ -50,8 +51,11 @@ def drive(
     try:
         if experiment.taken:
             settle(queue, folder, experiment)
+        again = damaged(folder, experiment, queue.trials())
         for trial in queue.trials():
-            if trial.state.is_finished():
+            if trial.number in again:
+                queue.again(trial.number, None)
+            elif trial.state.is_finished():
                 own = trial.user_attrs.get("rounds", 0) if trial.number >= experiment.taken else 0
                 watch.past(trial.number, trial.state.name, trial.values, space.values(trial.params), own)
         if queue.finished:

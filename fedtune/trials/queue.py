@@ -280,8 +280,8 @@ class TrialQueue:
 
     def again(self, number: int, share: tuple[float, float] | None) -> None:
         """Puts a trial that could not go on back in front of those to come, with `share` of the machine (None: as
-        before). The study never sees a failure."""
-        if share is not None:
+        before). The study never sees a failure; and of one that had ended, and is computed again, nothing at all."""
+        if share is not None and not self._trials[number].state.is_finished():
             self._study.set_attribute(number, "share", list(share))
             self._remember(number)
         self._waiting = sorted({*self._waiting, number})

@@ -20,7 +20,7 @@ from fedtune.cli import main
 from fedtune.record import provenance, run_directory
 from fedtune.trials.driver import Outcome
 from fedtune.trials.queue import TrialQueue
-from search_spaces import files, run_folder
+from search_spaces import files, leftovers, run_folder
 from search_spaces.errors import UserError
 from tests.fedtune.conftest import experiment, space, start
 from tests.fedtune.fake import Fake
@@ -80,7 +80,7 @@ LINKS = {
     "trials/0000/rounds.jsonl": "file",
     "trials/0001/checkpoint": "file",
     "trials/0001/log.txt": "file",
-    "trials/0001/.checkpoint.4711.tmp": "file",
+    "trials/0001/.checkpoint.0123456789abcdef.tmp": "file",
 }
 COMMANDS: dict[str, Callable[[Path], object]] = {
     "resume": lambda folder: resume(folder, quiet=True, simulate=Fake),
@@ -186,10 +186,19 @@ def test_the_driver_writes_into_no_linked_trial(prepared: Path, elsewhere: Path)
 
 def test_only_what_fedtune_was_writing_is_cleared_away(tmp_path: Path) -> None:
     (tmp_path / "t").mkdir()
-    for name in (".mine", ".checkpoint.0123.tmp", "..checkpoint.01.tmp.02.tmp", ".config.yaml.01.tmp"):
+    hexed = "0123456789abcdef.tmp"
+    for name in (
+        f".checkpoint.{hexed}",
+        f"..checkpoint.{hexed}.{hexed}",
+        f".config.yaml.{hexed}",
+        f".model-0.json.{hexed}",
+    ):
+        (tmp_path / "t" / name).write_text("x")
+    alike = {".mine", ".checkpoint.mine", ".checkpoint.0123.tmp", f".mine.{hexed}"}
+    for name in alike:
         (tmp_path / "t" / name).write_text("x")
     run(Trial({"job": job(tmp_path / "t")}))
-    assert [path.name for path in (tmp_path / "t").glob(".*")] == [".mine"]
+    assert {path.name for path in (tmp_path / "t").glob(".*")} == alike
 
 
 def test_a_linked_target_is_replaced_and_not_followed(tmp_path: Path, elsewhere: Path) -> None:
@@ -212,7 +221,7 @@ def test_names_of_temporary_files_cannot_be_guessed(tmp_path: Path) -> None:
 def test_a_temporary_file_is_none_that_was_there(
     tmp_path: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files.secrets, "token_hex", lambda count: "guessed")
+    monkeypatch.setattr(leftovers.secrets, "token_hex", lambda count: "guessed")
     (tmp_path / ".file.guessed.tmp").symlink_to(elsewhere / "file")
     before = tree(elsewhere)
     with pytest.raises(FileExistsError):

@@ -18,7 +18,6 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -26,6 +25,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from search_spaces import files, leftovers
 from search_spaces.errors import Shown, UserError, sentence
 from search_spaces.files import given
 from trainables.data.dataset import Dataset, Raw, Split
@@ -60,9 +60,8 @@ def content(paths: Iterable[Path]) -> str:
                 digest.update(block)
     with writable():
         note.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=note.parent, delete=False) as out:
-            out.write(digest.hexdigest())
-        os.replace(out.name, note)
+        leftovers.clear(note.parent, lambda name: True)
+        files.replace(note, digest.hexdigest())
     return digest.hexdigest()
 
 
@@ -85,7 +84,7 @@ def prepare(folder_key: str, name: str, title: str, read: Callable[[Path], Raw])
             with writable():
                 stack.enter_context(FileLock(f"{folder}.lock"))
             if not exists(folder_key):
-                with _scratch(folder.parent) as scratch:
+                with _scratch(folder) as scratch:
                     (scratch / "work").mkdir()
                     raw = read(scratch / "work")
                     (scratch / "out").mkdir()
@@ -202,13 +201,16 @@ def _header(stream: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...]) -> N
 
 
 @contextlib.contextmanager
-def _scratch(parent: Path) -> Iterator[Path]:
+def _scratch(becomes: Path) -> Iterator[Path]:
+    """A folder on the cache's disk in which the folder `becomes` is made. Removes those of killed processes."""
     with writable():
-        folder = Path(tempfile.mkdtemp(dir=parent, prefix="unfinished-"))
+        leftovers.clear(becomes.parent, lambda name: True, folders=lambda folder: True)
+        held, folder = leftovers.new_folder(becomes)
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        os.close(held)
 
 
 @contextlib.contextmanager

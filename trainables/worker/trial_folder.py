@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from search_spaces import files
+from search_spaces import files, leftovers
 from search_spaces.run_folder import CHECKPOINT, CONFIG, LOG, PARTITION, ROUNDS
 from trainables.wire import Params
 from trainables.worker import rounds_jsonl
@@ -66,9 +66,7 @@ class TrialFolder:
         up to it.
 
         Raises `Damaged` where the folder does not hold what was written to it. Then `simulation` is of no more use."""
-        for left in self.path.glob(".*"):
-            if left.name.lstrip(".").startswith(_WRITTEN):  # a killed process was writing it
-                left.unlink()
+        leftovers.clear(self.path, lambda name: name.startswith(_WRITTEN))
         checkpoint = self.path / CHECKPOINT
         rows: list[Row] = []
         if checkpoint.exists():

@@ -19,7 +19,9 @@ from fedtune.record import provenance, run_directory
 from fedtune.record.study import StudyFile
 from fedtune.trials.queue import TrialQueue
 from search_spaces import run_folder
+from search_spaces.errors import UserError
 from tests.toy import write_toy
+from trainables.worker import rounds_jsonl
 
 
 class Begun:
@@ -157,7 +159,21 @@ def test_a_finished_run_needs_no_data(begun: Begun, monkeypatch: pytest.MonkeyPa
     made = Experiment.from_yaml({**begun.experiment.to_yaml(), "trials": 1}, "")
     run_directory.write_document(begun.folder / run_folder.EXPERIMENT, made.to_yaml())
     queue = TrialQueue(begun.folder, made, begun.space)
-    queue.finish(0, Ending("completed", 9, None, {9: (0.5,)}))
+    queue.finish(0, Ending("completed", 1, None, {1: (0.5,)}))
     queue.close()
+    rows = begun.folder / run_folder.trial_folder(0) / run_folder.ROUNDS
+    rows.parent.mkdir(exist_ok=True)
+    rounds_jsonl.append(rows, [{"round": 1, "seed": seed} for seed in made.seeds])
     gone(begun, monkeypatch)
     assert resume(begun.folder, quiet=True).finished
+    rows.unlink()  # then there is something to compute
+    with pytest.raises(UserError, match="cannot go on"):
+        resume(begun.folder, quiet=True)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[1]"])
+def test_a_torn_record_is_no_old_one(begun: Begun, content: str) -> None:
+    """An old version recorded less, and what it did not record is not checked; a torn record is refused."""
+    (begun.folder / run_folder.PROVENANCE).write_text(content)
+    with pytest.raises(UserError, match=run_folder.PROVENANCE):
+        begun.notes()

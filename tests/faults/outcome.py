@@ -1,0 +1,99 @@
+"""What came of a fault, read from exit code, messages and files."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from search_spaces import run_folder
+from tests.faults.registry import EQUAL, REFUSED
+from tests.fedtune.conftest import frozen
+
+#: Exit codes of a command that could not do what it was asked for: the user can mend it, or Ray's servers died.
+TOLD = (2, 3)
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command that has ended; `code` is None where it had to be ended, as it hung."""
+
+    code: int | None
+    out: str
+    err: str
+
+
+def state(folder: Path) -> dict[str, str]:
+    """Everything in a folder: kind, mode, and content of every name in it; but not of the lock. Empty where there is no
+    folder."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.name == run_folder.LOCK and path.is_file() and not path.is_symlink():
+            continue  # it only names the last process that held it
+        mode = f"{path.lstat().st_mode:o}"
+        if path.is_symlink():
+            content = os.readlink(path)
+        elif path.is_file():
+            content = hashlib.blake2b(path.read_bytes()).hexdigest()
+        else:
+            content = ""
+        found[str(path.relative_to(folder))] = f"{mode} {content}"
+    return found
+
+
+def record(run: Path) -> list[dict[str, Any]]:
+    """All that a run says of its trials, but timings and on how much of the machine they ran."""
+    return [
+        {**trial, "attributes": {key: value for key, value in trial["attributes"].items() if key != "share"}}
+        for trial in frozen(run)
+    ]
+
+
+def told(done: Done) -> str | None:
+    """None where a command ended with one sentence; else what it did instead."""
+    lines = done.err.strip().splitlines()
+    if done.code is None:
+        return "hung"
+    if "Traceback" in done.err:
+        return f"traceback, {lines[-1]}"
+    if done.code not in TOLD:
+        return f"exit code {done.code}, {lines[-1] if lines else 'no message'}"
+    # A file with several faults, a sentence for each.
+    if not lines or not all(line.endswith(".") for line in lines):
+        return f"no sentence: {done.err.strip()!r}"
+    return None
+
+
+def refused(done: Done, folder: Path, before: dict[str, str]) -> str:
+    """`REFUSED` where a command ended with one sentence and left `folder` as it was."""
+    if (other := told(done)) is not None:
+        return other
+    after = state(folder)
+    changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    return REFUSED if not changed else f"refused, but changed {', '.join(changed)}"
+
+
+def equal(done: Done, run: Path, whole: list[dict[str, Any]]) -> str:
+    """`EQUAL` where a command ended well and the record of `run` is `whole`, with nothing beside it."""
+    if done.code is None:
+        return "hung"
+    if done.code != 0 or "Traceback" in done.err:
+        return told(done) or f"refused: {done.err.strip()}"
+    left = sorted(str(path.relative_to(run)) for path in run.rglob(".*"))
+    if left:
+        return f"left behind {', '.join(left)}"
+    try:
+        found = record(run)
+    except (OSError, ValueError) as error:
+        return f"no record: {error}"
+    if found == whole:
+        return EQUAL
+    other = [str(a["number"]) for a, b in zip(found, whole, strict=False) if a != b]
+    return f"{len(found)} of {len(whole)} trials; another trial {', '.join(other)}"
+
+
+def either(done: Done, run: Path, before: dict[str, str], whole: list[dict[str, Any]]) -> str:
+    """Whichever of the two it was."""
+    return equal(done, run, whole) if done.code == 0 else refused(done, run, before)
