@@ -41,7 +41,8 @@ _DECLARED = (
         "local_accuracy",
         "maximize",
         "Local accuracy",
-        "Each client's model after local training on its even share of the test set, weighted by client size.",
+        "Each client's model after local training (or fine-tuning, where a method measures that) on its even share of "
+        "the test set, weighted by client size.",
         validation=True,
     ),
     Metric(

@@ -70,6 +70,21 @@ def _always(config: Any) -> bool:
 
 
 @dataclass(frozen=True)
+class Personal:
+    """What clients make, for measurement alone, of the model they would be sent next: a step of fine-tuning.
+
+    It runs whenever models are measured, for the clients of the round, after the server, on a client's training data.
+    Nothing of it reaches the next round, and no bytes are counted: what it starts from is sent anyway.
+
+    training: the configuration (the method's own Config) of this training; None where there is none under these values,
+    and the model that the client has trained is measured. job: as `Method.job`, called with that configuration and with
+    what `download` would send now; the `model` of its result is measured."""
+
+    training: Callable[[Any], Any]
+    job: Callable[[Any, Federation, Payload, Any, ClientData, Rng], LocalJob]
+
+
+@dataclass(frozen=True)
 class Method:
     """One federated method; a file in `trainables/methods` assigns one of these to `METHOD`."""
 
@@ -99,6 +114,9 @@ class Method:
     job: Callable[[Any, Federation, Payload, Any, ClientData, Rng], LocalJob] | None = None
     #: Whether clients do no more than `job` under a configuration.
     job_applies: Callable[[Any], bool] = _always
+    #: How clients fine-tune the server's model before their local accuracy is measured. None: what is measured is the
+    #: `model` of the round's `ClientResult`.
+    personal: Personal | None = None
     #: The names of the models that are trained (`auto` has batch normalisation).
     architectures: Callable[[Any, FederationConfig], tuple[str, ...]] = _the_federations
     #: The module of a client's complete local model, and of the global model, where they are not the federation's own.
@@ -120,7 +138,8 @@ class Method:
             for word, holds in (
                 ("global model", self.global_model is not no_global_model),
                 ("sub-models of any width", self.widths == "any"),
-                ("clients' own architectures", self.client_network is not _client_network),
+                ("clients' own architectures", self.architectures is not _the_federations),
+                ("fine-tuned before it is measured", self.personal is not None),
                 ("label counts leave clients", self.shares_label_counts is True),
                 ("label counts leave clients in some configurations", callable(self.shares_label_counts)),
             )

@@ -25,7 +25,7 @@ from trainables.federation import ClientData, Federation, FederationConfig
 from trainables.method import Method
 from trainables.params import average, count_bytes, equal, put
 from trainables.rng import Rng
-from trainables.simulation import attack, evaluation, executors, federated_data
+from trainables.simulation import attack, evaluation, executors, federated_data, personal
 from trainables.simulation.checkpoint import from_tree, to_tree
 from trainables.simulation.cuda_graphs import Graphs
 from trainables.simulation.executors import Task, train_stacked
@@ -92,7 +92,7 @@ class Simulation:
         served = _now(self.fed.device)
         t = self.progress.round
         if t % self.settings.eval_every == 0 or t == self.settings.rounds:
-            row |= self._evaluate({c: r.model for c, r in results.items() if r.model is not None})
+            row |= self._evaluate({c: r.model for c, r in results.items() if r.model is not None}, list(results))
         if t == self.settings.rounds and self.settings.attack_images:
             row["psnr"] = attack.mean_psnr(self.leaks(self.settings.attack_images))
         row |= self._rounds_to_target(t, row)
@@ -176,7 +176,9 @@ class Simulation:
             for name in names
         }
 
-    def _evaluate(self, models: Mapping[int, Params]) -> Row:
+    def _evaluate(self, models: Mapping[int, Params], cohort: Sequence[int]) -> Row:
+        """Metrics of the global model and of the local ones. `models` are what the clients of the `cohort` have
+        trained."""
         row: Row = {}
         model = self.global_model()
         if model is not None:
@@ -188,9 +190,11 @@ class Simulation:
                 row |= {
                     key: value for metric, value in metrics.items() if (key := _of_readout(name, metric)) in METRICS
                 }
-        if models:
+        tuned = self._fine_tuned(cohort)
+        measured = models if tuned is None else tuned
+        if measured:
             metrics, row["local_accuracies"] = evaluation.local_metrics(
-                self.fed, self.data, {c: partial(self._loaded, m, c) for c, m in models.items()}
+                self.fed, self.data, {c: partial(self._loaded, m, c) for c, m in measured.items()}
             )
             row |= metrics
         if models and self.method.virtual:
@@ -206,6 +210,14 @@ class Simulation:
             else:
                 row |= evaluation.accuracy(self._loaded(virtual, min(models)), self.data, "g_acc_virtual")
         return row
+
+    def _fine_tuned(self, cohort: Sequence[int]) -> dict[int, Params] | None:
+        """What the clients of the cohort make of the server's model to be measured; None: no more than they have
+        trained."""
+        now, clients = self.progress, [self.data.clients[c] for c in cohort]
+        return personal.measured(
+            self.method, self.config, self.fed, now.round, now.state, now.client_states, clients, self.executor
+        )
 
     def _loaded(self, params: Params, client: int | None = None) -> nn.Module:
         """The module of the global model, or of that client's, holding `params`."""
