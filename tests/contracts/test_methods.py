@@ -87,6 +87,7 @@ LENGTHS = (
     "server_batch_size",
     "noise_dim",
     "batch_size",
+    "finetune_epochs",
 )
 
 

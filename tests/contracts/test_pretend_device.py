@@ -217,9 +217,9 @@ def test_a_state_loaded_to_the_wrong_device_is_caught(
 
 #: Where a round waits for the device, how often at most, and why. A place that is not here has no business to wait:
 #: make it ask once for all, or enter it with its reason. By place: the most, and for each `client` of the cohort, for
-#: each measured `part` (validation, test) of each client, or of each `model` (the global one and its readouts).
+#: each `training` of a client (one more where models are fine-tuned before they are measured), for each measured `part` (validation, test) of each client, or of each `model` (the global one and its readouts).
 WAITS: dict[str, tuple[int, str, str]] = {
-    "local.train": (1, "client", "the mean loss of its steps, asked for once all are under way"),
+    "local.train": (1, "training", "the mean loss of its steps, asked for once all are under way"),
     "executors._train_group": (1, "client", "the same of all clients of one shape at once"),
     "evaluation.local_metrics": (1, "client part", "predictions; right ones are counted on the processor"),
     "evaluation.global_metrics": (2, "model part", "predictions, from which every client's accuracy follows; the loss"),
@@ -270,7 +270,14 @@ def test_a_round_waits_where_it_is_declared_and_a_step_does_not(name: str, execu
         for n in (1, 2)
     )
     (seen, measured), clients, parts = short, SMALL["clients"], 2
-    times = {"round": 1, "client": clients, "client part": clients * parts, "model part": measured * parts}
+    trainings = clients * (1 if registry.method(name).personal is None else 2)
+    times = {
+        "round": 1,
+        "client": clients,
+        "training": trainings,
+        "client part": clients * parts,
+        "model part": measured * parts,
+    }
     for place, waits in seen.waits.items():
         assert place in WAITS, f"{place} waits {waits} times for the device in a round: {seen.noted}"
         most, per, _ = WAITS[place]

@@ -8,7 +8,6 @@ losses.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -70,7 +69,7 @@ class _Program:
 
     def __init__(self, config: LocalTraining, job: LocalJob, x: Tensor, y: Tensor, record: Recorder) -> None:
         self._job, self._module = job, job.module
-        self._x, self._y, self._given = x.clone(), y.clone(), copy.deepcopy(job.given)
+        self._x, self._y, self._given = x.clone(), y.clone(), _own(job.given)
         self._optimiser = sgd(config, [p for p in job.module.parameters() if p.requires_grad])
         self._total = torch.zeros((), device=x.device)
         put(job.module, job.start)
@@ -100,6 +99,15 @@ class _Program:
             self._y.copy_(y)
             self._replay()
         return LocalResult(float(self._total) / len(drawn), drawn)
+
+
+def _own(value: Any) -> Any:
+    """The same nest with tensors of its own: one that stands in it twice becomes two, as the next job's may differ."""
+    if isinstance(value, Tensor):
+        return value.clone()
+    if isinstance(value, dict):
+        return {key: _own(item) for key, item in value.items()}
+    return type(value)(_own(item) for item in value)
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:

@@ -133,3 +133,11 @@ def test_on_a_gpu_the_records_are_those_of_the_loop(executor: str, toy: Path) ->
             (row, ours), (expected, theirs) = other.exchange(), loop.exchange()
             assert any(assert_clients_as_exact(ours, theirs, exact))
             assert counts(other._measured(row, ours)) == counts(loop._measured(expected, theirs))
+
+
+def test_a_tensor_that_is_given_twice_may_be_two_tensors_for_the_next_client() -> None:
+    """A recorded step reads tensors of its own, each at a place of its own."""
+    one = torch.arange(3.0)
+    first, nest = cuda_graphs._own((one, {"again": [one]}))
+    first.zero_()
+    assert nest["again"][0].tolist() == one.tolist() == [0.0, 1.0, 2.0]
