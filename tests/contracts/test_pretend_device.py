@@ -217,7 +217,8 @@ def test_a_state_loaded_to_the_wrong_device_is_caught(
 
 #: Where a round waits for the device, how often at most, and why. A place that is not here has no business to wait:
 #: make it ask once for all, or enter it with its reason. By place: the most, and for each `client` of the cohort, for
-#: each `training` of a client (one more where models are fine-tuned before they are measured), for each measured `part` (validation, test) of each client, or of each `model` (the global one and its readouts).
+#: each `training` of a client (one more where models are fine-tuned before they are measured), for each measured `part`
+#: (validation, test) of each client, or of each `model` (the global one and its readouts).
 WAITS: dict[str, tuple[int, str, str]] = {
     "local.train": (1, "training", "the mean loss of its steps, asked for once all are under way"),
     "executors._train_group": (1, "client", "the same of all clients of one shape at once"),

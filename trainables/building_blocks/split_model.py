@@ -68,3 +68,27 @@ def initial_generator(fed: Federation, noise_dim: int, hidden: tuple[int, ...] =
     module = feature_generator(fed, "initial", noise_dim, hidden)
     initialise(module, fed.rng.torch("init", "feature generator"))
     return take(module)
+
+
+def body_module(fed: Federation, role: str) -> models.Model:
+    """The extractor F of the federation's architecture alone, called as a module: images `(B, ch, H, W)` to features
+    `(B, p)`. Its parameters are those of `body_of`."""
+
+    def build() -> models.Model:
+        module = fed.built(fed.model)
+        module.head = nn.Identity()
+        return module
+
+    return fed.cached(("body", role), build)
+
+
+def partly_trained(fed: Federation, part: str) -> models.Model:
+    """The federation's architecture, of which local training moves only this part: `full`, `head` or `body`."""
+
+    def build() -> models.Model:
+        module = fed.built(fed.model)
+        for name, parameter in module.named_parameters():
+            parameter.requires_grad_(name.startswith(HEAD) == (part == "head"))
+        return module
+
+    return fed.network() if part == "full" else fed.cached(("trains", part), build)

@@ -25,7 +25,11 @@ REPLAYS = {
     "dense": "dense::test_dense[fedrolex]",
     "dfrd": "dfrd::test_dfrd[fedavg]",
     "dhf": "dhf::test_dhf[always]",
+    "ditto": "adapted::test_ditto",
+    "fedadam": "servers::test_adaptive_servers[fedadam]",
     "fedavg": "averages::test_fedavg[skip]",
+    "fedavgm": "servers::test_fedavgm",
+    "fedbabu": "adapted::test_fedbabu[head-full]",
     "fedcg": "fedcg::test_fedcg[kd]",
     "feddropout": "submodels::test_methods_with_submodels[feddropout]",
     "fedftg": "fedftg::test_fedftg[fedavg]",
@@ -33,13 +37,19 @@ REPLAYS = {
     "fedgkd": "averages::test_fedgkd[average-True-teacher_first]",
     "fedkf": "fedkf::test_fedkf[oca]",
     "fedmdcg": "fedmdcg::test_fedmdcg[kdc]",
+    "fednova": "servers::test_fednova[0.5]",
     "fedper": "personal::test_personal_models[fedper]",
     "fedprox": "averages::test_fedprox",
+    "fedrod": "adapted::test_fedrod",
     "fedrolex": "submodels::test_methods_with_submodels[fedrolex]",
+    "fedyogi": "servers::test_adaptive_servers[fedyogi]",
     "heterofl": "submodels::test_methods_with_submodels[heterofl]",
     "lgfedavg": "personal::test_personal_models[lgfedavg]",
     "local": "personal::test_personal_models[local]",
+    "moon": "drift::test_moon",
+    "perfedavg": "adapted::test_perfedavg[fo]",
     "qffl": "averages::test_qffl",
+    "scaffold": "drift::test_scaffold",
 }
 
 #: By replay and file: what is wrong, the piece, what is written in its place.
@@ -293,6 +303,77 @@ _TABLE = {
     ],
     ("personal::test_personal_models[local]", "local.py"): [
         ("the model starts anew every round", "client_state.model if client_state is not None else ", ""),
+    ],
+    ("drift::test_scaffold", "scaffold.py"): [
+        ("the correction has the wrong sign", "common[name] - own[name] for", "own[name] - common[name] for"),
+        ("the control starts anew every round", "client_state.control if client_state is not None else ", ""),
+        ("controls are averaged over the round's clients", "len(uploads) / fed.clients", "1.0"),
+        ("the server weighs clients by size", '"model", u.payload), 1.0)', '"model", u.payload), fed.sizes[u.client])'),
+        ("the control forgets the server's", "own[name] - common[name] + (", "own[name] + ("),
+    ],
+    ("drift::test_moon", "moon.py"): [
+        ("near and far are swapped", "dim=1)[:, 0]", "dim=1)[:, 1]"),
+        ("the temperature is forgotten", "dim=1) / tau", "dim=1)"),
+        ("the received model stands in for the previous one", "client_state.previous))", "body_of(received)))"),
+    ],
+    ("adapted::test_perfedavg[fo]", "perfedavg.py"): [
+        ("both gradients are of one part", "inner), xs[1], ys[1])", "inner), xs[0], ys[0])"),
+        (
+            "the step to the adapted model goes uphill",
+            "moved(w, -config.alpha, inner)",
+            "moved(w, config.alpha, inner)",
+        ),
+        ("the measured model is adapted at the other rate", "lr=config.alpha, ", ""),
+    ],
+    ("adapted::test_perfedavg[hf]", "perfedavg.py"): [
+        ("the Hessian's product is added", "g[name] - factor *", "g[name] + factor *"),
+        ("the difference is not halved", "(2 * config.delta)", "config.delta"),
+    ],
+    ("adapted::test_fedbabu[head-full]", "fedbabu.py"): [
+        ("the head is trained", '"body" if config.frozen == "head" else "full"', '"full"'),
+        (
+            "fine-tuning moves the body alone",
+            "partly_trained(fed, config.finetune_part)",
+            'partly_trained(fed, "body")',
+        ),
+    ],
+    ("adapted::test_fedbabu[head-full]", "personal.py"): [
+        ("fine-tuning repeats the round's batches", '"personal", data.client', '"client", data.client'),
+    ],
+    ("adapted::test_ditto", "ditto.py"): [
+        ("the personal model starts anew every round", "client_state.model if client_state is not None else ", ""),
+        ("the distance is not halved", "lambda_ / 2 *", "lambda_ *"),
+        ("the personal model is sent", 'pack("model", shared)', 'pack("model", own)'),
+        ("the personal model is held near itself", "anchor = [received[name]", "anchor = [own[name]"),
+    ],
+    ("adapted::test_fedrod", "fedrod.py"): [
+        ("the personal head starts anew every round", "client_state.head if client_state is not None else ", ""),
+        ("the softmax is not balanced", "F.cross_entropy(generic + prior, y)", "F.cross_entropy(generic, y)"),
+        ("the body learns from the personal head", "personal(features.detach())", "personal(features)"),
+        ("the generic head learns from the personal loss", "generic.detach() + own", "generic + own"),
+    ],
+    ("servers::test_fedavgm", "fedavgm.py"): [
+        ("the velocity is not scaled by the rate", "- rate * c for", "- c for"),
+        (
+            "the velocity keeps only what is new",
+            "c + (state.model[name] - mean[name])",
+            "state.model[name] - mean[name]",
+        ),
+    ],
+    ("servers::test_adaptive_servers[fedadam]", "fedadam.py"): [
+        ("v is a sum", "beta2 * v + (1 - beta2) * squared", "v + (1 - beta2) * squared"),
+    ],
+    ("servers::test_adaptive_servers[fedyogi]", "fedyogi.py"): [
+        ("v never falls", "(v - squared).sign()", "-1"),
+    ],
+    ("servers::test_adaptive_servers[fedadam]", "server_optimiser.py"): [
+        ("τ is under the root", "(v[name].sqrt() + config.tau)", "(v[name] + config.tau**2).sqrt()"),
+        ("clients are weighed alike", "fed.sizes[u.client])", "1)"),
+    ],
+    ("servers::test_fednova[0.5]", "fednova.py"): [
+        ("momentum does not count as work", "len(trained.drawn), config.momentum", "len(trained.drawn), 0"),
+        ("the old model has no share", "(old, total - sum(shares))", "(old, 0.0)"),
+        ("the mean work weighs clients alike", "sum(n * (a - first)", "sum(total / len(sizes) * (a - first)"),
     ],
 }
 

@@ -1,0 +1,147 @@
+"""FedAvgM, FedAdam, FedYogi, FedNova: the server's equations in NumPy, and where they meet FedAvg."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.contracts.test_executors import exact_round, wide
+from tests.contracts.test_methods import same, simulate, values_for
+from tests.exact import assert_as_exact
+from tests.float64 import to_float64
+from tests.trainables.building_blocks.test_losses import random
+from trainables.building_blocks import server_optimiser
+from trainables.method import Upload
+from trainables.methods import fedadam, fedavgm, fednova, fedyogi
+from trainables.params import average, pack
+from trainables.rng import Rng
+
+FED: Any = SimpleNamespace(sizes=(1, 3))
+ROUNDS = (([0.0, 4.0], [2.0, 0.0]), ([1.0, 1.0], [3.0, -1.0]), ([1.5, -2.0], [2.5, -1.0]))
+
+
+def uploads(a: list[float], b: list[float]) -> list[Upload]:
+    return [Upload(0, {"model/w": torch.tensor(a)}), Upload(1, {"model/w": torch.tensor(b)})]
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.3])
+def test_fedavgm(rate: float) -> None:
+    config = fedavgm.Config(server_momentum=0.5, server_lr=rate)
+    state = fedavgm.State({"w": torch.tensor([1.0, 2.0])}, {"w": torch.zeros(2)})
+    w, v = np.array([1.0, 2.0]), np.zeros(2)
+    for a, b in ROUNDS:
+        state = fedavgm.server(config, FED, state, uploads(a, b), Rng(0))
+        v = 0.5 * v + (w - (np.array(a) + 3 * np.array(b)) / 4)
+        w = w - rate * v
+        np.testing.assert_allclose(state.model["w"].numpy(), w, rtol=1e-6)
+        np.testing.assert_allclose(state.velocity["w"].numpy(), v, rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", [fedadam, fedyogi], ids=["adam", "yogi"])
+def test_adaptive_steps(method: Any) -> None:
+    config = method.Config(server_lr=0.1, beta1=0.5, beta2=0.75, tau=0.25)
+    state = method.State(
+        {"w": torch.tensor([1.0, 2.0])}, {"w": torch.zeros(2)}, {"w": torch.full((2,), 0.25**2, dtype=torch.float32)}
+    )
+    w, m, v = np.array([1.0, 2.0]), np.zeros(2), np.full(2, 0.25**2)
+    for a, b in ROUNDS:
+        state = method.METHOD.server(config, FED, state, uploads(a, b), Rng(0))
+        delta = (np.array(a) + 3 * np.array(b)) / 4 - w
+        m = 0.5 * m + 0.5 * delta
+        if method is fedadam:
+            v = 0.75 * v + 0.25 * delta**2
+        else:
+            v = v - 0.25 * delta**2 * np.sign(v - delta**2)
+        w = w + 0.1 * m / (np.sqrt(v) + 0.25)
+        np.testing.assert_allclose(state.model["w"].numpy(), w, rtol=1e-6)
+        np.testing.assert_allclose(state.first["w"].numpy(), m, rtol=1e-6)
+        np.testing.assert_allclose(state.second["w"].numpy(), v, rtol=1e-6)
+
+
+def test_yogi_falls_slowly_where_adam_forgets() -> None:
+    """After a large step and a small one: 0.01·v less of Adam's second moment, 0.01·Δ² less of Yogi's."""
+    v, small = torch.tensor(100.0), torch.tensor(1.0)
+    assert float(fedadam.second(0.99, v, small)) == pytest.approx(99.01)
+    assert float(fedyogi.second(0.99, v, small)) == pytest.approx(99.99)
+
+
+def test_moments_start_at_zero_and_at_tau_squared_and_leave_statistics_out(toy: Path) -> None:
+    s, _ = simulate("fedadam", toy, 0, tau=0.5, batch_norm="running")
+    state = s.progress.state
+    assert {bool((m == 0).all()) for m in state.first.values()} == {True}
+    assert {float(v) for tensor in state.second.values() for v in tensor.flatten()} == {0.25}
+    left = state.model.keys() - state.first.keys()
+    assert left and all("running_" in name for name in left)
+
+
+@pytest.mark.parametrize("name", ["fedavgm", "fedadam", "fedyogi", "fednova", "scaffold"])
+def test_running_statistics_are_averaged_whatever_the_step(name: str, toy: Path) -> None:
+    s, _ = simulate(name, toy, 0, batch_norm="running")
+    state, rng = s.progress.state, s.fed.rng.child("round", 1)
+    results = {
+        i: s.method.client(s.config, s.fed, s.method.download(s.config, s.fed, state, i), None, data, rng.child(i))
+        for i, data in enumerate(s.data.clients)
+    }
+    after = s.method.server(s.config, s.fed, state, [Upload(i, r.upload) for i, r in results.items()], rng)
+    equal = name == "scaffold"
+    mean = average((r.model or {}, 1.0 if equal else s.fed.sizes[i]) for i, r in results.items())
+    found = {key: value for key, value in after.model.items() if "running_" in key}
+    assert found and same(found, {key: mean[key] for key in found})
+
+
+@pytest.mark.numeric
+@pytest.mark.parametrize("name", ["fedadam", "fedyogi"])
+def test_a_plain_adaptive_step_is_fedavgs_up_to_rounding(name: str, toy: Path) -> None:
+    """β₁ = 0 takes Δ itself, β₂ = 1 leaves √v = τ, and η_s = 2τ divides it by what it is multiplied with."""
+    values = {"server_lr": 0.5, "tau": 0.25, "beta1": 0.0, "beta2": 1.0}
+    adaptive, plain = (simulate(n, toy, 1, **v)[0] for n, v in ((name, values), ("fedavg", {})))
+    exact = wide("fedavg", values_for("fedavg", toy))
+    exact.load(to_float64(simulate("fedavg", toy, 0)[0].save()))
+    exact_round(exact)
+    assert_as_exact(adaptive.global_model(), plain.global_model(), exact.global_model(), decided=False)
+
+
+def test_fednovas_step_is_the_papers() -> None:
+    old = {"w": random(4, 3, seed=1)}
+    models = [{"w": random(4, 3, seed=k)} for k in (2, 3, 4)]
+    sizes, work = [10, 30, 60], [2.0, 5.0, 11.0]
+    w, p = old["w"].numpy(), np.array(sizes) / 100
+    direction = sum(p[i] * (w - models[i]["w"].numpy()) / work[i] for i in range(3))
+    expected = w - (p * work).sum() * direction
+    np.testing.assert_allclose(fednova.normalised_average(old, models, sizes, work)["w"].numpy(), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("steps", "momentum"), [(1, 0.9), (7, 0.5), (20, 0.999), (5, 0.0)])
+def test_fednovas_work_is_the_sum_of_the_gradients_weights(steps: int, momentum: float) -> None:
+    """Gradient s is in the velocities of all later steps: Σ_s Σ_(k≥s) ρ^(k-s)."""
+    expected = sum(momentum ** (k - s) for s in range(steps) for k in range(s, steps))
+    assert fednova.accumulated(steps, momentum) == pytest.approx(expected, rel=1e-9)
+
+
+def test_fednova_undoes_what_more_steps_weigh(toy: Path) -> None:
+    """Two clients of one size that go the same way, one in four times the steps: the longer way counts no more."""
+    fed: Any = SimpleNamespace(sizes=(10, 10), clients=2)
+    old = {"w": torch.zeros(2)}
+    sent = [
+        Upload(i, pack("model", {"w": torch.tensor(way)}) | {"work": torch.tensor(steps, dtype=torch.float64)})
+        for i, (way, steps) in enumerate((([1.0, 0.0], 1.0), ([0.0, 4.0], 4.0)))
+    ]
+    after = fednova.server(fednova.Config(), fed, fednova.fedavg.State(old), sent, Rng(0)).model["w"]
+    np.testing.assert_allclose(after.numpy(), [1.25, 1.25], rtol=1e-6)
+    s, rows = simulate("fednova", toy, 1, local_epochs=2)
+    plain, others = simulate("fedavg", toy, 1, local_epochs=2)
+    assert rows[0]["train_loss"] == others[0]["train_loss"] and not same(s.global_model(), plain.global_model())
+    assert rows[0]["bytes_up"] == others[0]["bytes_up"] + 4 * 8  # one number for each client
+
+
+def test_towards_is_exact_at_one_and_moves_weights_only() -> None:
+    old = {"w": torch.tensor([0.1, 0.7]), "n.running_mean": torch.tensor([5.0])}
+    mean = {"w": torch.tensor([0.3, 1e-9]), "n.running_mean": torch.tensor([7.0])}
+    assert same(server_optimiser.towards(old, mean, 1.0), mean)
+    half = server_optimiser.towards(old, mean, 0.5)
+    assert half["w"].tolist() == pytest.approx([0.2, 0.35]) and half["n.running_mean"].tolist() == [7.0]
