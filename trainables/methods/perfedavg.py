@@ -25,12 +25,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value
 
 from search_spaces.parameter import choice, integer, real
+from trainables.building_blocks.added_gradient import added
 from trainables.federation import ClientData, Federation
 from trainables.local import LocalJob, LocalTraining, Objective, client_of
 from trainables.method import Limit, Method, Personal
@@ -93,12 +93,10 @@ def meta_objective(config: Config) -> Objective:
     """A loss with the value L(w'; B₂) and the variant's direction as its gradient."""
 
     def objective(module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-        w = {name: parameter.detach() for name, parameter in module.named_parameters()}
+        parameters = dict(module.named_parameters())
+        w = {name: parameter.detach() for name, parameter in parameters.items()}
         direction, loss = meta_direction(config, partial(_gradient, module), w, x, y)
-        # The gradient is known: a linear term carries it.
-        terms = [(parameter * direction[name]).sum() for name, parameter in module.named_parameters()]
-        linear = torch.stack(terms).sum()
-        return loss + (linear - linear.detach())
+        return added(loss.detach(), list(parameters.values()), [direction[name] for name in parameters])
 
     return objective
 

@@ -27,6 +27,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from search_spaces.parameter import flag, real
+from trainables.building_blocks.added_gradient import added
 from trainables.building_blocks.server_optimiser import towards, weights
 from trainables.federation import ClientData, Federation
 from trainables.local import LocalJob, LocalResult, LocalTraining, Objective, client_of
@@ -110,10 +111,7 @@ def corrected_cross_entropy(correction: Sequence[Tensor]) -> Objective:
     """The cross-entropy, of which every gradient has `c - c_i` added: parameters and `correction` paired in order."""
 
     def objective(module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-        # A linear term has the correction as its gradient; less itself it adds nothing to the loss that is recorded.
-        terms = [(w * c).sum() for w, c in zip(module.parameters(), correction, strict=True)]
-        linear = torch.stack(terms).sum()
-        return F.cross_entropy(module(x), y) + (linear - linear.detach())
+        return added(F.cross_entropy(module(x), y), list(module.parameters()), correction)
 
     return objective
 
