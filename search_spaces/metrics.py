@@ -140,7 +140,11 @@ _DECLARED = (
 )
 
 #: Parts of the traffic a method may have counted separately.
-TRAFFIC = {"pma": "personal models", "gme": "the global model"}
+TRAFFIC = {"pma": "personal models", "gme": "the global model", "peers": "other clients' models"}
+
+#: Models that clients may have beside the one that local accuracy measures.
+LOCAL_MODELS = {"shared": "the shared model"}
+_OF_LOCAL_MODELS = ("local_accuracy", "p_acc")
 
 #: Readouts a method may give beside its main global model, and what is measured of each.
 READOUTS = {"aca": "ACA", "oca": "OCA"}
@@ -153,6 +157,17 @@ _ALL = (
         for prefix, title in READOUTS.items()
         for m in _DECLARED
         if m.name in _OF_READOUTS
+    ),
+    *(
+        replace(
+            m,
+            name=f"{prefix}_{m.name}",
+            title=f"{m.title} of {title}",
+            doc=f"As {m.name}, of {title} as each client's own training leaves it.",
+        )
+        for prefix, title in LOCAL_MODELS.items()
+        for m in _DECLARED
+        if m.name in _OF_LOCAL_MODELS
     ),
     *(
         replace(m, name=f"{m.name}_{part}", title=f"{m.title} for {title}", doc=f"{m.doc[:-1]}, for {title} alone.")

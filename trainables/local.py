@@ -80,6 +80,8 @@ class LocalJob:
     finish: Callable[[Params, LocalResult], ClientResult]
     objective: Callable[..., Objective] = plain
     given: tuple[Any, ...] = ()
+    #: What is trained on, where the client keeps some of its samples for something else; None: all of them.
+    data: ClientData | None = None
 
 
 #: `(config, fed, payload, client_state, data, rng) -> LocalJob`, with the arguments of a method's `client`.
@@ -94,7 +96,7 @@ def client_of(job: JobOf) -> Callable[[Any, Federation, Payload, Any, ClientData
     ) -> ClientResult:
         own = job(config, fed, payload, client_state, data, rng)
         put(own.module, own.start)
-        trained = train(config, own.module, data, rng, own.objective(*own.given))
+        trained = train(config, own.module, own.data or data, rng, own.objective(*own.given))
         return own.finish(take(own.module), trained)
 
     return client

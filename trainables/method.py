@@ -122,6 +122,9 @@ class Method:
     #: The module of a client's complete local model, and of the global model, where they are not the federation's own.
     client_network: Callable[[Any, Federation, int], nn.Module] = _client_network
     global_network: Callable[[Any, Federation], nn.Module] = _global_network
+    #: Where clients have two models: by name, the module of what `ClientResult.others` holds beside the client's main
+    #: one. Measured as `<name>_local_accuracy` and `<name>_p_acc` (names are declared in `search_spaces.metrics`).
+    other_networks: Mapping[str, Callable[[Any, Federation, int], nn.Module]] = field(default_factory=dict)
     #: Further global models measured beside the main one, by name; their metrics are recorded as `<name>_<metric>`.
     readouts: Callable[[Any, Federation, Any], Mapping[str, Params]] | None = None
     #: Parts of the traffic that are counted separately as well: by name, how the entries that belong to it begin.

@@ -18,6 +18,7 @@ class ClientResult:
 
     `upload` crosses the wire. `client_state` stays on the client until its next round (None: nothing).
     `model` is the complete local model after training, read only to measure local accuracy (None: there is none).
+    `others` are further complete models of the client by name (`Method.other_networks`), measured beside it.
     `loss` is the mean training loss over the round's steps, None where nothing was trained.
     `metrics` are further numbers of the client's round by name (declared in `search_spaces.metrics`); the record holds
     their mean weighted by client size."""
@@ -25,6 +26,7 @@ class ClientResult:
     upload: Payload
     client_state: Any = None
     model: Params | None = None
+    others: Mapping[str, Params] = field(default_factory=dict)
     loss: float | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from search_spaces.errors import UserError
-from search_spaces.metrics import METRICS, READOUTS, TRAFFIC
+from search_spaces.metrics import LOCAL_MODELS, METRICS, READOUTS, TRAFFIC
 from search_spaces.parameter import Value
 
 if TYPE_CHECKING:
@@ -104,6 +104,11 @@ def _unmeasured(declared: Method, metric: Sequence[str], *, has_global: bool) ->
             found.append(
                 f"{name} counts the traffic for {TRAFFIC[part]}, which {method} does not count separately. Select by "
                 f"--metric {whole}."
+            )
+        elif (own := plain.partition("_")[0]) in LOCAL_MODELS and own not in declared.other_networks:
+            found.append(
+                f"{name} is measured of {LOCAL_MODELS[own]} that clients train beside a model of their own, and "
+                f"{method} has no such. Select by --metric {plain.removeprefix(f'{own}_')}."
             )
         elif plain == "g_acc_virtual" and not declared.virtual:
             found.append(f"{name} is not measured for {method}. Select by --metric local_accuracy or global_accuracy.")

@@ -93,6 +93,7 @@ class Simulation:
         t = self.progress.round
         if t % self.settings.eval_every == 0 or t == self.settings.rounds:
             row |= self._evaluate({c: r.model for c, r in results.items() if r.model is not None}, list(results))
+            row |= self._evaluate_others(results)
         if t == self.settings.rounds and self.settings.attack_images:
             row["psnr"] = attack.mean_psnr(self.leaks(self.settings.attack_images))
         row |= self._rounds_to_target(t, row)
@@ -219,13 +220,24 @@ class Simulation:
             self.method, self.config, self.fed, now.round, now.state, now.client_states, clients, self.executor
         )
 
-    def _loaded(self, params: Params, client: int | None = None) -> nn.Module:
-        """The module of the global model, or of that client's, holding `params`."""
-        module = (
-            self.method.global_network(self.config, self.fed)
-            if client is None
-            else self.method.client_network(self.config, self.fed, client)
-        )
+    def _evaluate_others(self, results: Mapping[int, ClientResult]) -> Row:
+        """The local metrics of what clients have beside their main model."""
+        row: Row = {}
+        for name in self.method.other_networks:
+            models = {c: partial(self._loaded, r.others[name], c, name) for c, r in results.items() if name in r.others}
+            if models:
+                metrics, _ = evaluation.local_metrics(self.fed, self.data, models)
+                row |= {_of_readout(name, metric): value for metric, value in metrics.items()}
+        return row
+
+    def _loaded(self, params: Params, client: int | None = None, other: str | None = None) -> nn.Module:
+        """The module of the global model, or of that client's model or its `other` one, holding `params`."""
+        if client is None:
+            module = self.method.global_network(self.config, self.fed)
+        elif other is None:
+            module = self.method.client_network(self.config, self.fed, client)
+        else:
+            module = self.method.other_networks[other](self.config, self.fed, client)
         put(module, params)
         return module
 
@@ -299,9 +311,8 @@ def _now(device: torch.device) -> float:
 
 def _task(method: Method, call: _ClientCall) -> Task:
     assert method.job is not None
-    return Task(
-        method.job(call.config, call.fed, call.payload, call.client_state, call.data, call.rng), call.data, call.rng
-    )
+    job = method.job(call.config, call.fed, call.payload, call.client_state, call.data, call.rng)
+    return Task(job, job.data or call.data, call.rng)
 
 
 def _client(method: Method, call: _ClientCall, graphs: Graphs | None) -> ClientResult:

@@ -191,6 +191,11 @@ def test_the_small_profile_says_how_to_get_the_papers(asked: Callable[..., Reque
             "--metric bytes_up.",
         ),
         ({"metric": ("bytes_down_gme",)}, "Select by --metric bytes_down."),
+        (
+            {"metric": ("shared_local_accuracy",)},
+            "val_shared_local_accuracy is measured of the shared model that clients train beside a model of their own, "
+            "and fedavg has no such. Select by --metric local_accuracy.",
+        ),
         ({"metric": ("gd_loss",)}, "gd_loss is not measured for fedavg with these values"),
         ({"metric": ("oca_amp",)}, "val_oca_amp is not measured for fedavg with these values"),
         ({"method": "fedprox", "metric": ("g_acc_virtual",)}, "val_g_acc_virtual is not measured for fedprox"),
