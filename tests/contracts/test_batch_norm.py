@@ -13,13 +13,15 @@ from search_spaces.errors import UserError
 from tests.contracts.test_methods import CPU, METHODS, same, simulate, values_for
 from trainables import registry
 from trainables.models import is_statistic
-from trainables.simulation import evaluation
+from trainables.simulation import attack, evaluation
 from trainables.simulation.rounds import Simulation
 
-#: DHF's own clients have no normalisation.
-NORMALISED: dict[str, dict[str, Any]] = {"dhf": {"model": "cnn", "deep_model": "cnn"}}
-#: What a client uploads of its model: the whole, the extractor, or neither.
-HEAD_ONLY = {"fedcg", "fedmdcg", "lgfedavg", "local"}
+#: DHF's clients, and those of methods in its federation, have models without normalisation by default.
+NORMALISED: dict[str, dict[str, Any]] = {
+    name: {key: "cnn" for key in ("model", "deep_model", "shared_model") if key in registry.declared(name)}
+    for name in METHODS
+    if "deep_model" in registry.declared(name)
+}
 
 
 def widths_of(name: str) -> dict[str, Any]:
@@ -61,6 +63,8 @@ def test_clients_train_as_without_and_are_measured_by_what_they_kept(
 
     monkeypatch.setattr(evaluation, "local_metrics", watched)
     more = {"stragglers": 0.0} | NORMALISED.get(name, {})
+    if "predict" in registry.declared(name):
+        more["predict"] = "head"  # by prototypes the toy is as well as solved either way
     batch, (without,) = simulate(name, toy, 1, **more)
     running, (row,) = simulate(name, toy, 1, batch_norm="running", **more)
     assert row["train_loss"] == without["train_loss"]
@@ -77,6 +81,8 @@ def test_statistics_go_where_the_extractor_goes_and_are_counted(name: str, toy: 
         s = Simulation(name, values_for(name, toy, **more), 3, CPU)
         row, results = s.exchange()
         uploads = [result.upload for result in results.values()]
+        networks = [s.method.client_network(s.config, s.fed, i) for i in results]
+        shared = [attack.sent(network, upload) for network, upload in zip(networks, uploads, strict=True)]
         sent[batch_norm] = {key for upload in uploads for key in upload}
         bytes_up[batch_norm] = row["bytes_up"]
         model = [r.model for r in results.values() if r.model is not None]
@@ -84,7 +90,9 @@ def test_statistics_go_where_the_extractor_goes_and_are_counted(name: str, toy: 
     new = sent["running"] - sent["batch"]
     assert all(is_statistic(key) for key in new) and sent["batch"] <= sent["running"]
     assert sum(kept) > 0  # of the models of `running`, the last ones above
-    assert bytes_up["running"] - bytes_up["batch"] == (0 if name in HEAD_ONLY else sum(kept))
+    extractors = {"features" in parts for parts in shared}  # what each method shares is held by the attack's tests
+    assert len(extractors) == 1
+    assert bytes_up["running"] - bytes_up["batch"] == (sum(kept) if extractors == {True} else 0)
 
 
 @pytest.mark.parametrize(("name", "more"), [("fedavg", {"model": "lenet5"}), ("fedkf", {"model": "resnet8"})])

@@ -21,6 +21,7 @@ import torch
 from torch import nn
 
 import trainables
+from tests.contracts.test_batch_norm import NORMALISED
 from tests.contracts.test_executors import NEEDED, STACKED, assert_clients_as_exact, start_alike, wide
 from tests.contracts.test_methods import CPU, METHODS, own_parameters, same, untimed, values_for
 from tests.pretend_device import AVAILABLE, DEVICE, MixedDevices, Seen, pretending
@@ -131,7 +132,8 @@ def test_every_option(name: str, key: str, value: Any, toy: Path, tmp_path: Path
     narrow = value in ("heterofl", "feddropout", "fedrolex") or "base" not in registry.declared(name)
     rho = 5 if registry.method(name).widths == "any" and narrow else 0
     pfl = {"client_test_fraction": 0.25} if value == "dir_pfl" else {}
-    assert_as_on_a_cpu(name, values_for(name, toy, **SMALL | {"rho": rho, key: value} | pfl), tmp_path)
+    models_ = NORMALISED.get(name, {}) if key == "batch_norm" else {}
+    assert_as_on_a_cpu(name, values_for(name, toy, **SMALL | {"rho": rho, key: value} | pfl | models_), tmp_path)
 
 
 def large(name: str) -> Any:

@@ -1,4 +1,5 @@
-"""Class prototypes and what DHF's server makes of them: global prototypes, and heads mixed by how they serve a client.
+"""Class prototypes: a client's own, how they cross the wire, prediction by the nearest one; and what DHF's server makes
+of them, global prototypes and heads mixed by how they serve a client. Numbers of equations are DHF's.
 
 Tables over the round's S clients and C classes: `own` prototypes `(S, C, p)`, `counts` `(S, C)` of samples (0: the
 client does not hold the class; its prototype is then ignored). Sums run in float64. Nothing here has a gradient.
@@ -6,26 +7,90 @@ client does not hold the class; its prototype is then ignored). Sums run in floa
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from trainables.federation import ClientData
 from trainables.models import Model
+from trainables.params import average, unpack
+from trainables.wire import Params, Payload
 
 _BATCH = 1024
 
 
-@torch.no_grad()
 def class_means(module: Model, data: ClientData) -> Tensor:
     """`C_k^j = 1/|D_k^j| Σ φ_k(x)` over a client's samples of class j, in evaluation mode: `(C, p)`, 0 for classes it
     lacks (Eq. 6)."""
+    return _means(module, module.features, module.feature_width, data)
+
+
+def class_logits(module: Model, data: ClientData) -> Tensor:
+    """The mean of the model's logits over a client's samples of each class, in evaluation mode: `(C, C)`, rows of
+    classes it lacks 0."""
+    return _means(module, module, data.classes, data)
+
+
+@torch.no_grad()
+def _means(module: Model, run: Callable[[Tensor], Tensor], width: int, data: ClientData) -> Tensor:
     module.eval()
-    total = torch.zeros(data.classes, module.feature_width, dtype=torch.float64, device=data.device)
+    total = torch.zeros(data.classes, width, dtype=torch.float64, device=data.device)
     for chosen in torch.arange(len(data)).tensor_split(-(-len(data) // _BATCH)):
         x, y = data.batch(chosen)
-        total += F.one_hot(y, data.classes).T.double() @ module.features(x).double()
+        total += F.one_hot(y, data.classes).T.double() @ run(x).double()
     return (total / data.label_counts().clamp(min=1).to(total)[:, None]).float()
+
+
+def owned(prefix: str, rows: Tensor, counts: Tensor) -> Payload:
+    """The rows `(C, ...)` of the classes that a client holds (`counts` `(C,)` above 0), as entries `prefix/j` of its
+    upload."""
+    return {f"{prefix}/{j}": rows[j].clone() for j in counts.nonzero().flatten().tolist()}
+
+
+def by_class(prefix: str, payload: Mapping[str, Tensor]) -> dict[int, Tensor]:
+    """The entries `prefix/j` of a payload by class j."""
+    return {int(j): row for j, row in unpack(prefix, payload).items()}
+
+
+def pooled(reports: Sequence[Mapping[int, Tensor]], weights: Sequence[Mapping[int, float]]) -> dict[int, Tensor]:
+    """For every class that somebody reports: the mean of its reports, weighted by the reporters' `weights` of that
+    class."""
+    found = {}
+    for j in sorted({j for report in reports for j in report}):
+        many = [({"": r[j]}, w[j]) for r, w in zip(reports, weights, strict=True) if j in r]
+        found[j] = average(many)[""]
+    return found
+
+
+class NearestPrototype(nn.Module):
+    """A model that predicts the class whose prototype lies nearest to its features; `valid` says which classes have
+    one."""
+
+    prototypes: Tensor
+    valid: Tensor
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.model = model
+        self.register_buffer("prototypes", torch.zeros(model.classes, model.feature_width))
+        self.register_buffer("valid", torch.zeros(model.classes, dtype=torch.bool))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`-‖φ(x) - C^j‖` as logits `(B, C)`; a class without a prototype is never predicted."""
+        apart = torch.cdist(self.model.features(x), self.prototypes, compute_mode="donot_use_mm_for_euclid_dist")
+        return (-apart).masked_fill(~self.valid, -torch.inf)
+
+
+def with_prototypes(model: Params, known: Mapping[int, Tensor], classes: int) -> Params:
+    """The state of a `NearestPrototype` of a model with these weights and the prototypes `(p,)` that are `known`."""
+    absent = torch.zeros_like(next(iter(known.values())))
+    return {
+        **{f"model.{name}": tensor for name, tensor in model.items()},
+        "prototypes": torch.stack([known.get(j, absent) for j in range(classes)]),
+        "valid": torch.tensor([j in known for j in range(classes)]),
+    }
 
 
 def merge(old: Tensor, valid: Tensor, own: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:

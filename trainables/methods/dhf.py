@@ -43,6 +43,14 @@ from trainables import models
 from trainables.building_blocks import prototypes
 from trainables.building_blocks.distillation_bases import initial_generator
 from trainables.building_blocks.losses import diversity, kd_kl, kl_rows
+from trainables.building_blocks.mixed_architectures import (
+    WIDE,
+    MixedArchitectures,
+    client_network,
+    initial_model,
+    name_of,
+    network,
+)
 from trainables.building_blocks.server_distillation import (
     Batch,
     Phases,
@@ -50,23 +58,19 @@ from trainables.building_blocks.server_distillation import (
     Teachers,
     label_distribution,
 )
-from trainables.data.partition import RECIPES
 from trainables.federation import ClientData, Federation, FederationConfig
 from trainables.generators import MERGE_OPS
-from trainables.local import LocalJob, LocalResult, LocalTraining, Objective, client_of
+from trainables.local import LocalJob, LocalResult, Objective, client_of
 from trainables.method import Limit, Method
 from trainables.models import Model
 from trainables.params import pack, put, take, unpack
 from trainables.rng import Rng
 from trainables.wire import ClientResult, Params, Payload, Upload
 
-#: Models with features of width 512 and one linear layer as head, which is what lets heads and prototypes be exchanged.
-WIDE = ("cnn", "cnn2", "cnn3", "resnet10")
-
 
 @dataclass(frozen=True)
-class Config(ServerDistillation, LocalTraining):
-    """DHF's weights, networks and the paper's own federation."""
+class Config(ServerDistillation, MixedArchitectures):
+    """DHF's weights and networks, in the paper's own federation."""
 
     lambda_: float = real(
         1.0,
@@ -118,11 +122,6 @@ class Config(ServerDistillation, LocalTraining):
         source="DHF Eq. 16",
         tune=(1e-3, 10),
     )
-    nu: float = real(
-        0.5, low=0.0, high=1.0, symbol="ν", doc="Share of the clients with the deep model.", source="DHF Sec. 5"
-    )
-    model: str = choice("cnn2", WIDE, doc="The model of the other clients.", source="DHF Sec. 5")
-    deep_model: str = choice("cnn3", WIDE, doc="The deep clients' model.", source="DHF Sec. 5")
     server_model: str = choice("resnet10", (*WIDE, "resnet18"), doc="The global model.", source="DHF Sec. 5")
     head_mixing: bool = flag(True, doc="Clients start from their mixed head; else from their own.", source="DHF Eq. 10")
     proto_norm: str = choice(
@@ -130,35 +129,6 @@ class Config(ServerDistillation, LocalTraining):
     )
     gme_interval: int = integer(
         10, low=0, high=100_000, doc="Rounds between trainings of the global model; 0: there is none."
-    )
-    partition: str = choice(
-        "dir_pfl",
-        tuple(RECIPES),
-        doc="How samples are dealt to clients; dir_pfl deals training and test set.",
-        source="DHF Sec. 5",
-    )
-    client_test_fraction: float = real(
-        0.25, low=0.05, high=0.5, doc="Share of its own samples a client keeps for testing.", source="DHF Sec. 5"
-    )
-    lr: float = real(
-        0.005, low=1e-6, high=10.0, log=True, symbol="η", doc="Learning rate of the clients' SGD.", tune=(1e-4, 0.1)
-    )
-    local_epochs: int = integer(
-        1,
-        low=0,
-        high=1000,
-        symbol="E",
-        doc="Passes over the client's data per round; 0 uses local_steps.",
-        source="DHF Sec. 5",
-    )
-    batch_size: int = integer(
-        10,
-        low=1,
-        high=4096,
-        log=True,
-        symbol="B",
-        doc="Mini-batch size (at most the client's samples).",
-        source="DHF Sec. 5",
     )
     kd_temperature: float = real(
         1.0,
@@ -199,13 +169,6 @@ class ClientState:
     model: Params
 
 
-def client_network(config: Config, fed: Federation, client: int, role: str = "") -> Model:
-    """The module of a client's architecture. The deep clients are spread evenly over the numbers, as partitions follow
-    them."""
-    deep = int((client + 1) * config.nu + 1e-9) > int(client * config.nu + 1e-9)
-    return _network(fed, config.deep_model if deep else config.model, role)
-
-
 def architectures(config: Config, federation: FederationConfig) -> tuple[str, ...]:
     """The clients' two models and the server's."""
     return config.model, config.deep_model, config.server_model
@@ -213,13 +176,7 @@ def architectures(config: Config, federation: FederationConfig) -> tuple[str, ..
 
 def global_network(config: Config, fed: Federation, role: str = "") -> Model:
     """The module of the global model ω."""
-    return _network(fed, config.server_model, role)
-
-
-def _network(fed: Federation, name: str, role: str) -> Model:
-    if name == fed.model:
-        return fed.network(role=role)
-    return fed.cached(("network", name, role), lambda: fed.built(name))
+    return network(fed, config.server_model, role)
 
 
 def init(config: Config, fed: Federation, rng: Rng) -> State:
@@ -255,19 +212,16 @@ def job(
     """Trains the client's own model near the prototypes; uploads its prototypes, their counts and the head, and the
     rest if asked."""
     module = client_network(config, fed, data.client)
-    if client_state is None:
-        models.initialise(module, fed.rng.torch("init"))
-    own_model = take(module) if client_state is None else client_state.model
+    own_model = initial_model(fed, name_of(config, data.client)) if client_state is None else client_state.model
     start = own_model | {f"head.{name}": tensor for name, tensor in unpack("head", payload).items()}
     targets = {int(j): prototype for j, prototype in unpack("prototype", payload).items()}
 
     def finish(model: Params, trained: LocalResult) -> ClientResult:
         put(module, model)
         own, counts = prototypes.class_means(module, data), data.label_counts()
-        owned = counts.nonzero().flatten().tolist()
         upload = (
-            {f"prototype/{j}": own[j].clone() for j in owned}
-            | {f"count/{j}": counts[j].to(torch.int32) for j in owned}
+            prototypes.owned("prototype", own, counts)
+            | prototypes.owned("count", counts.to(torch.int32), counts)
             | pack("head", _head(model))
         )
         if "request" in payload:

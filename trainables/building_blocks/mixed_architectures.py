@@ -1,0 +1,94 @@
+"""Clients of two architectures, as in DHF's Table 2: a share ν of them has the deep model, the others the federation's.
+
+    client i has deep_model   where ⌊(i+1) ν⌋ > ⌊i ν⌋,   else model                   ν  nu
+
+All models here have features of width 512 and one linear layer as head, so that prototypes and heads can be exchanged.
+With ν = 0 all clients have `model`, as in DHF's Table 1. Data, lengths and rates default to DHF's own federation, so
+that methods which allow any architecture are compared in one setting.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from search_spaces.parameter import choice, integer, real
+from trainables import models
+from trainables.data.partition import RECIPES
+from trainables.federation import Federation, FederationConfig
+from trainables.local import LocalTraining
+from trainables.models import Model
+from trainables.params import take
+from trainables.wire import Params
+
+#: Models with features of width 512 and one linear layer as head, which is what lets heads and prototypes be exchanged.
+WIDE = ("cnn", "cnn2", "cnn3", "resnet10")
+
+
+@dataclass(frozen=True)
+class MixedArchitectures(LocalTraining):
+    """Who has which model, and DHF's federation."""
+
+    nu: float = real(
+        0.5, low=0.0, high=1.0, symbol="ν", doc="Share of the clients with the deep model.", source="DHF Sec. 5"
+    )
+    model: str = choice("cnn2", WIDE, doc="The model of the other clients.", source="DHF Sec. 5")
+    deep_model: str = choice("cnn3", WIDE, doc="The deep clients' model.", source="DHF Sec. 5")
+    partition: str = choice(
+        "dir_pfl",
+        tuple(RECIPES),
+        doc="How samples are dealt to clients; dir_pfl deals training and test set.",
+        source="DHF Sec. 5",
+    )
+    client_test_fraction: float = real(
+        0.25, low=0.05, high=0.5, doc="Share of its own samples a client keeps for testing.", source="DHF Sec. 5"
+    )
+    lr: float = real(
+        0.005, low=1e-6, high=10.0, log=True, symbol="η", doc="Learning rate of the clients' SGD.", tune=(1e-4, 0.1)
+    )
+    local_epochs: int = integer(
+        1,
+        low=0,
+        high=1000,
+        symbol="E",
+        doc="Passes over the client's data per round; 0 uses local_steps.",
+        source="DHF Sec. 5",
+    )
+    batch_size: int = integer(
+        10,
+        low=1,
+        high=4096,
+        log=True,
+        symbol="B",
+        doc="Mini-batch size (at most the client's samples).",
+        source="DHF Sec. 5",
+    )
+
+
+def name_of(config: MixedArchitectures, client: int) -> str:
+    """The name of a client's model. The deep clients are spread evenly over the numbers, as partitions follow them."""
+    deep = int((client + 1) * config.nu + 1e-9) > int(client * config.nu + 1e-9)
+    return config.deep_model if deep else config.model
+
+
+def network(fed: Federation, name: str, role: str = "") -> Model:
+    """The module of the model `name`, to be loaded with `params.put` before use. Two at once need two roles."""
+    if name == fed.model:
+        return fed.network(role=role)
+    return fed.cached(("network", name, role), lambda: fed.built(name))
+
+
+def client_network(config: MixedArchitectures, fed: Federation, client: int, role: str = "") -> Model:
+    """The module of a client's architecture."""
+    return network(fed, name_of(config, client), role)
+
+
+def architectures(config: MixedArchitectures, federation: FederationConfig) -> tuple[str, ...]:
+    """The clients' two models."""
+    return config.model, config.deep_model
+
+
+def initial_model(fed: Federation, name: str) -> Params:
+    """The first weights of the model `name`, drawn from the seed: the same for all clients that have it."""
+    module = network(fed, name)
+    models.initialise(module, fed.rng.torch("init"))
+    return take(module)
