@@ -12,7 +12,7 @@ from trainables import registry
 from trainables.simulation.rounds import Simulation
 
 #: The methods whose papers let clients tell the server how many samples of each class they trained on or hold.
-SHARE_COUNTS = {"dfrd", "dhf", "fedftg", "fedgen", "fedmdcg"}
+SHARE_COUNTS = {"dfrd", "dhf", "fedftg", "fedgen", "fedmdcg", "fedproto"}
 
 
 #: Every method as it is, and FedCG with each of its aggregations.

@@ -68,7 +68,17 @@ def test_what_is_sent_is_read_off_the_upload() -> None:
 
 
 #: What the methods' papers say leaves a client, of the network's two parts.
-SHARES = {"local": set(), "lgfedavg": {"head"}, "fedcg": {"head"}, "fedmdcg": {"head"}, "fedper": {"features"}}
+SHARES: dict[str, set[str]] = {
+    "local": set(),
+    "lgfedavg": {"head"},
+    "fedcg": {"head"},
+    "fedmdcg": {"head"},
+    "fedper": {"features"},
+    "fedproto": set(),
+    "feddistill": set(),
+    "fedgh": set(),
+    "fedtgp": set(),
+}
 
 
 @pytest.mark.parametrize("name", METHODS)

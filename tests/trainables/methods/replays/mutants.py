@@ -31,6 +31,7 @@ REPLAYS = {
     "fedavgm": "servers::test_fedavgm",
     "fedbabu": "adapted::test_fedbabu[head-full]",
     "fedcg": "fedcg::test_fedcg[kd]",
+    "feddistill": "prototypes::test_feddistill[True]",
     "feddropout": "submodels::test_methods_with_submodels[feddropout]",
     "fedftg": "fedftg::test_fedftg[fedavg]",
     "fedgen": "fedgen::test_fedgen[full]",
@@ -39,6 +40,7 @@ REPLAYS = {
     "fedmdcg": "fedmdcg::test_fedmdcg[kdc]",
     "fednova": "servers::test_fednova[0.5]",
     "fedper": "personal::test_personal_models[fedper]",
+    "fedproto": "prototypes::test_fedproto[samples-mse-prototypes]",
     "fedprox": "averages::test_fedprox",
     "fedrod": "adapted::test_fedrod",
     "fedrolex": "submodels::test_methods_with_submodels[fedrolex]",
@@ -248,6 +250,16 @@ _TABLE = {
             "generator, model, merged, counts,",
             "generator, model, state.prototypes, counts,",
         ),
+    ],
+    ("prototypes::test_fedproto[samples-mse-prototypes]", "fedproto.py"): [
+        ("clients weigh alike though their counts are sent", "j: float(count) for j, count", "j: 1.0 for j, count"),
+        ("own prototypes predict where global ones are known", ", own) | received", ", own) or received"),
+        ("a class that nobody reports loses its prototype", "state.prototypes | merged", "merged"),
+    ],
+    ("prototypes::test_feddistill[True]", "feddistill.py"): [
+        ("a client learns from its own logits too", "and k == client)", "and k < 0)"),
+        ("reports of clients that were not drawn are forgotten", "state.reports | {u.client:", "{u.client:"),
+        ("samples of classes without logits are taught as well", "valid[y])", "valid[y] * 0 + 1)"),
     ],
     ("fedftg::test_fedftg[fedavg]", "fedftg.py"): [
         ("τ is given to the wrong clients", "labels.weights.to(", "labels.weights.roll(1, 0).to("),
