@@ -117,7 +117,7 @@ def options() -> Iterator[tuple[str, str, Any]]:
     for name in METHODS:
         for p in own_parameters(name):
             owner = next(c for c in reversed(registry.method(name).Config.__mro__) if p.name in vars(c))
-            if p.kind in ("choice", "flag") and p.key not in ("model", "deep_model", "server_model"):
+            if p.kind in ("choice", "flag") and p.key not in ("model", "deep_model", "server_model", "shared_model"):
                 for option in p.options if p.kind == "choice" else (True, False):
                     if option != p.default and (owner, p.key, option) not in found:
                         found.add((owner, p.key, option))
@@ -220,13 +220,18 @@ def test_a_state_loaded_to_the_wrong_device_is_caught(
 #: Where a round waits for the device, how often at most, and why. A place that is not here has no business to wait:
 #: make it ask once for all, or enter it with its reason. By place: the most, and for each `client` of the cohort, for
 #: each `training` of a client (one more where models are fine-tuned before they are measured), for each measured `part`
-#: (validation, test) of each client, or of each `model` (the global one and its readouts).
+#: (validation, test) of each model of a client, or of each `model` (the global one, its readouts).
 WAITS: dict[str, tuple[int, str, str]] = {
     "local.train": (1, "training", "the mean loss of its steps, asked for once all are under way"),
     "executors._train_group": (1, "client", "the same of all clients of one shape at once"),
     "evaluation.local_metrics": (1, "client part", "predictions; right ones are counted on the processor"),
     "evaluation.global_metrics": (2, "model part", "predictions, from which every client's accuracy follows; the loss"),
     "evaluation.accuracy": (1, "model part", "predictions"),
+    "low_rank.compressed": (
+        2,
+        "client",
+        "how many singular values are sent, of all tensors at once; server and client",
+    ),
     "params.equal": (1, "round", "a virtual average that is the global model is not measured a second time"),
     "dhf.download": (1, "client", "which classes have a prototype says what is sent"),
     "fedcg.client": (1, "client", "the share of cross-entropy in the loss is a metric"),
@@ -252,8 +257,8 @@ LENGTHS = ("local_steps", "server_iters", "server_steps", "gen_steps", "distill_
 MOST_BY_STEP = 4
 
 
-def second_round(name: str, values: dict[str, Any]) -> tuple[Seen, int]:
-    """What a second round waits for, and how many models it measures."""
+def second_round(name: str, values: dict[str, Any]) -> tuple[Seen, int, int]:
+    """What a second round waits for, and how many models it measures: of the server, of each client."""
     with pretending():
         trial = started(name, values, DEVICE)
         trial.step()
@@ -261,7 +266,7 @@ def second_round(name: str, values: dict[str, Any]) -> tuple[Seen, int]:
             trial.step()
         (s,) = trial.simulations
         readouts = {} if s.method.readouts is None else s.method.readouts(s.config, s.fed, s.progress.state)
-    return seen, 1 + len(readouts)
+    return seen, 1 + len(readouts), 1 + len(s.method.other_networks)
 
 
 @pytest.mark.parametrize(
@@ -272,13 +277,13 @@ def test_a_round_waits_where_it_is_declared_and_a_step_does_not(name: str, execu
         second_round(name, values_for(name, toy, executor=executor, **SMALL | dict.fromkeys(LENGTHS, n)))
         for n in (1, 2)
     )
-    (seen, measured), clients, parts = short, SMALL["clients"], 2
+    (seen, measured, own), clients, parts = short, SMALL["clients"], 2
     trainings = clients * (1 if registry.method(name).personal is None else 2)
     times = {
         "round": 1,
         "client": clients,
         "training": trainings,
-        "client part": clients * parts,
+        "client part": clients * own * parts,
         "model part": measured * parts,
     }
     for place, waits in seen.waits.items():

@@ -23,6 +23,8 @@ from trainables.simulation.rounds import Simulation
 
 pytestmark = pytest.mark.numeric
 EPS = torch.finfo(torch.bfloat16).eps
+#: How much these methods send hangs on the values: singular values up to a share of the energy.
+BY_VALUE = {"fedkd"}
 
 
 @pytest.fixture
@@ -132,7 +134,7 @@ def test_what_is_kept_or_minimised_stays_float32(name: str, toy: Path, monkeypat
         assert not {t.dtype for t in tensors(to_tree(s.progress))} & {torch.bfloat16, torch.float16}
     assert losses == {torch.float32}
     for full, low in zip(rows["fp32"], rows["bf16"], strict=True):
-        assert full.keys() == low.keys() and full["bytes_up"] == low["bytes_up"]
+        assert full.keys() == low.keys() and (name in BY_VALUE or full["bytes_up"] == low["bytes_up"])
     # Later rounds start from different weights; the first one compares the same steps.
     exact = wide(name, values_for(name, toy))
     with in_float64():

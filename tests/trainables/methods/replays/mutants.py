@@ -36,6 +36,7 @@ REPLAYS = {
     "fedftg": "fedftg::test_fedftg[fedavg]",
     "fedgen": "fedgen::test_fedgen[full]",
     "fedgkd": "averages::test_fedgkd[average-True-teacher_first]",
+    "fedkd": "mutual::test_fedkd",
     "fedkf": "fedkf::test_fedkf[oca]",
     "fedmdcg": "fedmdcg::test_fedmdcg[kdc]",
     "fednova": "servers::test_fednova[0.5]",
@@ -45,6 +46,7 @@ REPLAYS = {
     "fedrod": "adapted::test_fedrod",
     "fedrolex": "submodels::test_methods_with_submodels[fedrolex]",
     "fedyogi": "servers::test_adaptive_servers[fedyogi]",
+    "fml": "mutual::test_fml",
     "heterofl": "submodels::test_methods_with_submodels[heterofl]",
     "lgfedavg": "personal::test_personal_models[lgfedavg]",
     "local": "personal::test_personal_models[local]",
@@ -260,6 +262,35 @@ _TABLE = {
         ("a client learns from its own logits too", "and k == client)", "and k < 0)"),
         ("reports of clients that were not drawn are forgotten", "state.reports | {u.client:", "{u.client:"),
         ("samples of classes without logits are taught as well", "valid[y])", "valid[y] * 0 + 1)"),
+    ],
+    ("mutual::test_fml", "fml.py"): [
+        ("both models learn by α", "mutual_loss(config.beta,", "mutual_loss(config.alpha,"),
+        ("clients' copies are weighed by size", "payload), 1.0)", "payload), fed.sizes[u.client])"),
+        ("the own model starts anew every round", "if client_state is not None", "if client_state is None"),
+    ],
+    ("mutual::test_fml", "mutual_pair.py"): [
+        ("the shared model does not learn", "other - other.detach()", "other.detach() * 0"),
+    ],
+    ("mutual::test_fedkd", "fedkd.py"): [
+        ("the mentee learns at the mentor's rate", "config.mentee_lr / config.lr", "1.0"),
+        (
+            "the server forgets to truncate",
+            "low_rank.compressed(mean, energy(config, fed, state.round + 1))",
+            'pack("model", mean)',
+        ),
+        (
+            "the map starts anew every round",
+            "client_state.model, client_state.map",
+            "client_state.model, take(module.map)",
+        ),
+        (
+            "a client that missed a round is sent the update alone",
+            "if client in state.current else",
+            "if state.current else",
+        ),
+    ],
+    ("mutual::test_fedkd", "low_rank.py"): [
+        ("one singular value too few is kept", "return 1 + (", "return 0 + ("),
     ],
     ("fedftg::test_fedftg[fedavg]", "fedftg.py"): [
         ("τ is given to the wrong clients", "labels.weights.to(", "labels.weights.roll(1, 0).to("),

@@ -1,0 +1,194 @@
+"""FML and FedKD: their losses against NumPy, what crosses the wire, and who holds which model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.contracts.test_methods import CPU, same, simulate, values_for
+from tests.trainables.building_blocks.test_losses import random, softmax
+from trainables.building_blocks import low_rank, mutual_pair
+from trainables.methods import fedkd, fml
+from trainables.params import average, count_bytes, unpack
+from trainables.simulation.rounds import Simulation, choose_cohort
+
+B, C, P = 5, 4, 6
+U, V, H, WH = random(B, C), random(B, C, seed=1), random(B, P, seed=2), random(B, P, seed=3)
+Y = torch.tensor([0, 3, 1, 2, 2])
+
+
+def ce(logits: torch.Tensor) -> float:
+    return float(-np.log(softmax(logits.numpy())[np.arange(B), Y.numpy()]).mean())
+
+
+def kl(target: torch.Tensor, other: torch.Tensor) -> float:
+    p, q = softmax(target.numpy()), softmax(other.numpy())
+    return float((p * (np.log(p) - np.log(q))).sum(axis=1).mean())
+
+
+def fresh(name: str, toy: Path, **more: Any) -> Simulation:
+    return Simulation(name, values_for(name, toy, **more), 3, CPU)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_mutual_loss_mixes_labels_and_the_other_model(share: float) -> None:
+    expected = share * ce(U) + (1 - share) * kl(V, U)
+    assert fml.mutual_loss(share, U, V, Y).item() == pytest.approx(expected, rel=1e-9)
+
+
+def test_mentoring_losses_are_divided_by_both_cross_entropies() -> None:
+    apart = float(((H.numpy() - WH.numpy()) ** 2).mean())
+    of_own, of_shared = fedkd.mentoring_losses(0.7, H, WH, U, V, Y)
+    c = ce(U) + ce(V)
+    assert of_own.item() == pytest.approx(ce(U) + 0.7 * (kl(V, U) + apart) / c, rel=1e-9)
+    assert of_shared.item() == pytest.approx(ce(V) + 0.7 * (kl(U, V) + apart) / c, rel=1e-9)
+
+
+def test_every_loss_moves_its_own_model_alone() -> None:
+    inputs = [t.clone().requires_grad_() for t in (H, WH, U, V)]
+    of_own, of_shared = fedkd.mentoring_losses(0.7, *inputs, Y)
+    own = torch.autograd.grad(of_own, inputs, allow_unused=True)
+    shared = torch.autograd.grad(of_shared, inputs, allow_unused=True)
+    assert [g is None for g in own] == [False, True, False, True]
+    assert [g is None for g in shared] == [True, False, True, False]
+    u, v = U.clone().requires_grad_(), V.clone().requires_grad_()
+    gradients = torch.autograd.grad(fml.mutual_loss(0.5, u, v, Y), [u, v], allow_unused=True)
+    assert gradients[0] is not None and gradients[1] is None
+
+
+def test_the_pair_has_the_value_of_one_loss_and_the_gradients_of_both() -> None:
+    a, b = torch.tensor(2.0, requires_grad=True), torch.tensor(5.0, requires_grad=True)
+    joint = mutual_pair.both(a**2, b**3, 0.25)
+    assert joint.item() == 4.0
+    joint.backward()
+    assert (a.grad, b.grad) == (torch.tensor(4.0), torch.tensor(0.25 * 3 * 25.0))
+
+
+def test_without_distillation_fml_is_local_training_beside_an_equally_weighted_fedavg(toy: Path) -> None:
+    """α = β = 1: the copies of g are what plain training makes of it, and g is their plain mean, bit for bit."""
+    s = fresh("fml", toy, alpha=1.0, beta=1.0, nu=0.0, shared_model="cnn2", omega=0.3)
+    plain = fresh("fedavg", toy, model="cnn2", partition="dir_pfl", client_test_fraction=0.25, omega=0.3)
+    assert same(s.fed.sizes, plain.fed.sizes) and len(set(s.fed.sizes)) > 1
+    start = s.progress.state.model
+    plain.progress = type(plain.progress)(0, plain.method.State(start), {})
+    (_, ours), (_, theirs) = s.exchange(), plain.exchange()
+    assert all(same(ours[i].others["shared"], theirs[i].model) for i in range(4))
+    assert same(s.global_model(), average((unpack("model", r.upload), 1.0) for r in ours.values()))
+    assert not same(ours[0].model, ours[0].others["shared"])  # of two draws
+
+
+def test_fml_sends_the_shared_model_and_keeps_the_other(toy: Path) -> None:
+    s = fresh("fml", toy, model="cnn2", deep_model="cnn3", shared_model="cnn3")
+    shared = 4 * sum(p.numel() for p in s.fed.built("cnn3").parameters())
+    row = s.run_round()
+    assert (row["bytes_up"], row["bytes_down"]) == (4 * shared, 4 * shared)
+    assert {"shared_local_accuracy", "shared_p_acc", "global_accuracy", "p_acc"} <= row.keys()
+
+
+@pytest.mark.parametrize("energy", [0.3, 0.9, 0.99])
+def test_the_fewest_singular_values_that_keep_the_energy_are_sent(energy: float) -> None:
+    """A matrix of known singular values 8, 4, 2, 1, …, a convolution, and what cannot be made smaller."""
+    q, r = np.linalg.qr(random(24, 24, seed=4).numpy())[0], np.linalg.qr(random(30, 30, seed=5).numpy())[0]
+    values = 8.0 * 0.5 ** np.arange(24)
+    matrix = torch.from_numpy(q @ np.diag(values) @ r[:24])
+    kernel = torch.outer(random(16, 1, seed=6)[:, 0], random(45, 1, seed=7)[:, 0]).view(16, 5, 3, 3)
+    full, bias = torch.eye(20, dtype=torch.float64), random(9, 1)[:, 0]
+    params = {"m": matrix, "k": kernel, "f": full, "b": bias}
+    payload = low_rank.compressed(params, energy)
+    kept = int(np.argmax(np.cumsum(values**2) >= energy * (values**2).sum())) + 1
+    assert payload["u/m"].shape == (24, kept) and payload["v/m"].shape == (kept, 30)
+    np.testing.assert_allclose(payload["s/m"].numpy(), values[:kept], rtol=1e-9)
+    assert payload["s/k"].shape == (1,) and "model/b" in payload
+    assert ("model/f" in payload) is (energy > 0.5)  # 20 equal values: up to 9 of them are fewer numbers than 400
+    back = low_rank.expanded(payload, params)
+    np.testing.assert_allclose(back["m"].numpy(), q[:, :kept] @ np.diag(values[:kept]) @ r[:kept], atol=1e-12)
+    np.testing.assert_allclose(back["k"].numpy(), kernel.numpy(), atol=1e-12)
+    assert torch.equal(back["b"], bias)
+    lost = float((back["m"] - matrix).square().sum() / matrix.square().sum())
+    assert lost <= 1 - energy
+    assert count_bytes(payload) < count_bytes(params)
+
+
+def test_factors_have_one_sign_and_nothing_is_a_factor_of_nothing() -> None:
+    matrix = random(12, 3, seed=1) @ random(3, 14, seed=2)
+    one, other = low_rank.compressed({"w": matrix}, 0.999), low_rank.compressed({"w": -matrix}, 0.999)
+    np.testing.assert_allclose(one["u/w"].numpy(), other["u/w"].numpy(), atol=1e-12)
+    np.testing.assert_allclose(one["v/w"].numpy(), -other["v/w"].numpy(), atol=1e-12)
+    nothing = low_rank.compressed({"w": torch.zeros(12, 14)}, 0.9)
+    assert torch.equal(low_rank.expanded(nothing, {"w": torch.zeros(12, 14)})["w"], torch.zeros(12, 14))
+    assert low_rank.compressed({"b": torch.ones(3)}, 0.9).keys() == {"model/b"}
+
+
+def test_energy_follows_the_planned_rounds(toy: Path) -> None:
+    s = fresh("fedkd", toy, energy_start=0.5, energy_end=0.9, rounds=4)
+    assert [fedkd.energy(s.config, s.fed, t) for t in (1, 2, 3, 4)] == pytest.approx([0.5, 0.6, 0.7, 0.8])
+    for t in (1, 2):
+        payload = s.method.download(s.config, s.fed, s.progress.state, 0)
+        assert float(payload["energy"]) == fedkd.energy(s.config, s.fed, t)
+        s.run_round()
+
+
+def test_every_party_holds_the_same_mentee_and_less_energy_is_fewer_bytes(toy: Path) -> None:
+    """Clients that add the truncated update to what they received hold the server's g bit for bit; who missed a round
+    is sent the whole."""
+    sent = []
+    for energy in (0.3, 1.0):
+        s = fresh("fedkd", toy, energy_start=energy, energy_end=energy, active_clients=3, rounds=6)
+        whole = 4 * sum(p.numel() for p in s.fed.built("cnn2").parameters()) + 8
+        last, down = set[int](), []
+        for t in range(1, 6):
+            before = s.progress.state.model
+            cohort = choose_cohort(s.settings, s.fed.rng, t).clients
+            payloads = {i: s.method.download(s.config, s.fed, s.progress.state, i) for i in cohort}
+            assert all(("update" if i in last else "whole") == kind(payloads[i]) for i in cohort)
+            row, results = s.exchange()
+            for result in results.values():
+                assert same(result.client_state.received, before)
+            down.append(row["bytes_down"])
+            last = set(cohort)
+        assert down[0] == 3 * whole
+        sent.append(row["bytes_up"])
+    assert sent[0] < 0.5 * sent[1]
+
+
+def kind(payload: dict[str, torch.Tensor]) -> str:
+    return "whole" if any(key.startswith("whole/") for key in payload) else "update"
+
+
+def test_at_full_energy_nothing_is_lost(toy: Path) -> None:
+    s = fresh("fedkd", toy, energy_start=1.0, energy_end=1.0)
+    before = s.progress.state.model
+    _, results = s.exchange()
+    for result in results.values():
+        shared = result.others["shared"]
+        back = low_rank.expanded(result.upload, before)
+        for name, tensor in shared.items():
+            np.testing.assert_allclose(back[name].numpy(), (tensor - before[name]).numpy(), atol=1e-6)
+
+
+def test_the_mentee_and_the_map_learn_at_their_own_rate(toy: Path) -> None:
+    """One step at twice the rate is twice as far; the mentor's is the same."""
+    ends = {}
+    for rate in (0.01, 0.02):
+        s = fresh("fedkd", toy, mentee_lr=rate, local_steps=1)
+        begun = s.progress.state.model
+        _, results = s.exchange()
+        ends[rate] = begun, results[0]
+    (begun, slow), (_, fast) = ends.values()
+    assert same(slow.model, fast.model)
+    for name, start in begun.items():
+        once, twice = slow.others["shared"][name] - start, fast.others["shared"][name] - start
+        np.testing.assert_allclose(twice.numpy(), 2 * once.numpy(), atol=1e-6)
+    assert not same(slow.client_state.map, fast.client_state.map)
+
+
+def test_both_models_are_kept_from_round_to_round(toy: Path) -> None:
+    for name in ("fml", "fedkd"):
+        s, _ = simulate(name, toy, 1)
+        first = s.progress.client_states[1].model
+        s.run_round()
+        assert not same(first, s.progress.client_states[1].model)
