@@ -252,7 +252,7 @@ MOVED_BY_STEPS = {
     "fedkf.Fusion.__call__": DRAWN,
     "fedmdcg._LocalObjective.__call__": DRAWN,
 }
-LENGTHS = ("local_steps", "server_iters", "server_steps", "gen_steps", "distill_steps")
+LENGTHS = ("local_steps", "server_iters", "server_steps", "server_epochs", "gen_steps", "distill_steps")
 #: Tensors that go to the device for one client or for the server in one step.
 MOST_BY_STEP = 4
 

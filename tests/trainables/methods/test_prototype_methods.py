@@ -12,7 +12,8 @@ import torch
 from tests.contracts.test_methods import CPU, same, values_for
 from tests.trainables.building_blocks.test_losses import random, softmax
 from trainables.building_blocks import prototypes
-from trainables.methods import feddistill, fedproto
+from trainables.building_blocks.prototype_training import PrototypePasses, labelled, passes
+from trainables.methods import feddistill, fedgh, fedproto, fedtgp
 from trainables.rng import Rng
 from trainables.simulation.rounds import Simulation
 from trainables.wire import Upload
@@ -135,3 +136,69 @@ def test_mean_logits_are_those_of_the_trained_model_by_class(toy: Path) -> None:
     for j in range(C):
         expected = logits[y.numpy() == j].mean(axis=0) if (y == j).any() else np.zeros(C)
         np.testing.assert_allclose(found[j], expected, rtol=1e-9, atol=1e-12)
+
+
+def test_fedgh_sends_prototypes_up_and_a_header_down(toy: Path) -> None:
+    """No counts; the header is 512·4 weights and 4 biases, from round 1 on."""
+    s = fresh("fedgh", toy)
+    held = classes_held(s)
+    rows = [s.run_round(), s.run_round()]
+    assert [row["bytes_up"] for row in rows] == [sum(n * 4 * P for n in held)] * 2
+    assert [row["bytes_down"] for row in rows] == [4 * 4 * (P * C + C)] * 2
+
+
+def test_fedtgp_sends_prototypes_of_all_classes_once_they_are_trained(toy: Path) -> None:
+    s = fresh("fedtgp", toy)
+    held = classes_held(s)
+    rows = [s.run_round(), s.run_round()]
+    assert [row["bytes_up"] for row in rows] == [sum(n * 4 * P for n in held)] * 2
+    assert [row["bytes_down"] for row in rows] == [0, 4 * C * 4 * P]
+
+
+def test_every_pass_visits_every_prototype_once_in_an_order_of_its_own() -> None:
+    fed: Any = type("Fed", (), {"device": CPU})
+    config = PrototypePasses(server_epochs=5, server_batch_size=4)
+    steps = [step.tolist() for step in passes(config, 10, fed, Rng(1))]
+    assert [len(step) for step in steps] == [4, 4, 2] * 5
+    rounds = [steps[k] + steps[k + 1] + steps[k + 2] for k in range(0, 15, 3)]
+    assert all(sorted(order) == list(range(10)) for order in rounds) and len(set(map(tuple, rounds))) == 5
+    assert list(passes(PrototypePasses(server_epochs=0), 10, fed, Rng(1))) == []
+    rows, labels = labelled([{"prototype/2": torch.ones(3)}, {"prototype/0": torch.zeros(3)}], fed)
+    assert labels.tolist() == [2, 0] and rows.tolist() == [[1.0] * 3, [0.0] * 3]
+
+
+@pytest.mark.parametrize("name", ["fedgh", "fedtgp"])
+def test_a_server_that_makes_no_pass_learns_nothing(name: str, toy: Path) -> None:
+    s = fresh(name, toy, server_epochs=0)
+    before = s.progress.state
+    s.run_round()
+    after = s.progress.state
+    assert same(before.head, after.head) if name == "fedgh" else same(before.network, after.network)
+
+
+def test_the_header_is_trained_on_the_cross_entropy_of_prototypes() -> None:
+    head = torch.nn.Linear(P, C).double()
+    rows, labels = random(B, P), torch.tensor([0, 3, 3, 1, 2])
+    logits = rows.numpy() @ head.weight.detach().numpy().T + head.bias.detach().numpy()
+    expected = -np.log(softmax(logits))[np.arange(B), labels.numpy()].mean()
+    assert fedgh.header_loss(head, rows, labels).item() == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_margin_is_the_largest_distance_to_a_nearest_neighbour() -> None:
+    """Of points on a line at 0, 1, 5 and 12 the nearest neighbours are 1, 1, 4 and 7 away."""
+    means = torch.tensor([[0.0], [1.0], [5.0], [12.0]], dtype=torch.float64) * torch.tensor([[3.0, 4.0]]) / 5.0
+    assert fedtgp.adaptive_margin(means, 100.0).item() == pytest.approx(7.0, rel=1e-6)
+    assert fedtgp.adaptive_margin(means, 2.5).item() == 2.5
+    assert fedtgp.adaptive_margin(means[:1], 2.5).item() == 2.5
+
+
+def test_the_contrastive_loss_moves_the_own_class_away_by_the_margin() -> None:
+    rows, made, labels = random(B, 6), random(C, 6, seed=1), torch.tensor([0, 3, 3, 1, 2])
+    apart = np.linalg.norm(rows.numpy()[:, None] - made.numpy()[None], axis=2)
+    apart[np.arange(B), labels.numpy()] += 1.5
+    expected = -np.log(softmax(-apart))[np.arange(B), labels.numpy()].mean()
+    margin = torch.tensor(1.5, dtype=torch.float64)
+    assert fedtgp.contrastive_loss(rows, labels, made, margin).item() == pytest.approx(expected, rel=1e-9)
+    watched = made.clone().requires_grad_()
+    fedtgp.contrastive_loss(made[labels], labels, watched, margin).backward()  # distances of 0
+    assert watched.grad is not None and bool(watched.grad.isfinite().all())

@@ -35,6 +35,7 @@ REPLAYS = {
     "feddropout": "submodels::test_methods_with_submodels[feddropout]",
     "fedftg": "fedftg::test_fedftg[fedavg]",
     "fedgen": "fedgen::test_fedgen[full]",
+    "fedgh": "prototypes::test_fedgh",
     "fedgkd": "averages::test_fedgkd[average-True-teacher_first]",
     "fedkd": "mutual::test_fedkd",
     "fedkf": "fedkf::test_fedkf[oca]",
@@ -46,6 +47,7 @@ REPLAYS = {
     "fedrod": "adapted::test_fedrod",
     "fedrolex": "submodels::test_methods_with_submodels[fedrolex]",
     "fedyogi": "servers::test_adaptive_servers[fedyogi]",
+    "fedtgp": "prototypes::test_fedtgp[0.01]",
     "fml": "mutual::test_fml",
     "heterofl": "submodels::test_methods_with_submodels[heterofl]",
     "lgfedavg": "personal::test_personal_models[lgfedavg]",
@@ -291,6 +293,22 @@ _TABLE = {
     ],
     ("mutual::test_fedkd", "low_rank.py"): [
         ("one singular value too few is kept", "return 1 + (", "return 0 + ("),
+    ],
+    ("prototypes::test_fedgh", "fedgh.py"): [
+        ("clients keep their own header", 'own | unpack("head", payload)', "own"),
+        ("every round trains the first header", "put_head(head, state.head)", "put_head(head, fed.initial_params())"),
+        ("labels do not follow the order of prototypes", "labels[chosen])", "labels[: len(chosen)])"),
+    ],
+    ("prototypes::test_fedtgp[0.01]", "fedtgp.py"): [
+        (
+            "every round trains the first vectors",
+            "put(module, state.network)",
+            "put(module, init(config, fed, rng).network)",
+        ),
+        ("the margin draws the own class near", "+ margin *", "- margin *"),
+    ],
+    ("prototypes::test_fedtgp[100.0]", "fedtgp.py"): [
+        ("the margin is the least distance", ".min(dim=1).values.max()", ".min(dim=1).values.min()"),
     ],
     ("fedftg::test_fedftg[fedavg]", "fedftg.py"): [
         ("τ is given to the wrong clients", "labels.weights.to(", "labels.weights.roll(1, 0).to("),

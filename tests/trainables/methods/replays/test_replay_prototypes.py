@@ -22,7 +22,16 @@ from tests.trainables.methods.replays.actual import (
     world,
 )
 from tests.trainables.methods.replays.networks import CLASSES, head
-from tests.trainables.methods.replays.plain import Params, Sgd, ce, drawn_batches, held_counts, sgd_steps
+from tests.trainables.methods.replays.plain import (
+    Params,
+    Sgd,
+    ce,
+    drawn_batches,
+    gradients,
+    held_counts,
+    sgd_steps,
+    watched,
+)
 from tests.trainables.methods.replays.test_replay_dhf import by_name, features, initial_model
 
 #: Every second client has the deep model; one pass over the data.
@@ -160,3 +169,91 @@ def test_feddistill(exclude_own: bool, toy: Path) -> None:
         assert played.after.reports.keys() == reports.keys()
         for i, rows in reports.items():
             assert_equal(by_name(played.after.reports[i]), by_name(rows), f"report of {i}", 1e-2)
+
+
+def orders(played: World, round_: Round, pairs: int) -> list[list[int]]:
+    """The places of the server's steps: every pass in an order of its own, cut into batches."""
+    random, size = played.server_rng(round_.number).torch("prototypes"), played.config.server_batch_size
+    found = []
+    for _ in range(played.config.server_epochs):
+        order = torch.randperm(pairs, generator=random).tolist()
+        found += [order[k : k + size] for k in range(0, pairs, size)]
+    return found
+
+
+def test_fedgh(toy: Path) -> None:
+    gh = world("fedgh", toy, **MIXED, server_lr=0.3, server_epochs=3, server_batch_size=4)
+    own = first_models(gh)
+    header = {name: value for name, value in own[0].items() if name.startswith("head.")}
+    for played in gh.play(COHORTS):
+        pairs: list[tuple[Tensor, int]] = []
+        for i, result in played.results.items():
+            assert_equal(unpacked("head", played.payloads[i]), header, f"header sent to {i}")
+            own[i] = trained(gh, played, i, own[i] | header, lambda p, found, logits, y: ce(logits, y))
+            assert_equal(result.model or {}, own[i], f"model of {i}")
+            means = by_class(gh, i, features(own[i], everything(gh, i)))
+            assert_equal(result.upload, {f"prototype/{j}": t for j, t in means.items()}, f"upload of {i}", 1e-2)
+            pairs += [(means[j], j) for j in sorted(means)]
+        before, header = header, dict(header)
+        sgd = Sgd(0.3)
+        for places in orders(gh, played, len(pairs)):
+            rows, labels = torch.stack([pairs[k][0] for k in places]), torch.tensor([pairs[k][1] for k in places])
+            here = watched(header)
+            sgd.step(header, gradients(ce(head(here, rows), labels), here))
+        assert_step(played.after.head, header, before, f"header after round {played.number}")
+
+
+@pytest.mark.parametrize("cap", [0.01, 100.0])
+def test_fedtgp(cap: float, toy: Path) -> None:
+    """The first vectors are drawn from N(0, I), then the two layers; the margin is the cap, or below it."""
+    server = {"server_lr": 0.2, "server_epochs": 3, "server_batch_size": 4, "margin_cap": cap}
+    tgp = world("fedtgp", toy, **MIXED, **{"lambda": 1.2}, **server)
+    own, made, sent = first_models(tgp), dict(tgp.start.network), Rows()
+    random = tgp.fed.rng.torch("init", "prototypes")
+    assert torch.equal(made["embeddings.weight"], torch.empty(CLASSES, 512).normal_(0.0, 1.0, generator=random))
+    for played in tgp.play(COHORTS):
+        reports = dict[int, Rows]()
+        for i, result in played.results.items():
+            assert_equal(played.payloads[i], {f"prototype/{j}": t for j, t in sent.items()}, f"sent to {i}", 1e-2)
+
+            def loss(p: Params, found: Tensor, logits: Tensor, y: Tensor, now: Rows = sent) -> Tensor:
+                return ce(logits, y) + 1.2 * distance_to(now, found, y, "mse")
+
+            own[i] = trained(tgp, played, i, own[i], loss)
+            reports[i] = by_class(tgp, i, features(own[i], everything(tgp, i)))
+            assert_equal(result.upload, {f"prototype/{j}": t for j, t in reports[i].items()}, f"upload of {i}", 1e-2)
+            assert_predicts_by_prototypes(tgp, played, i, own[i], reports[i] | sent)
+        margin = margin_of(reports, cap)
+        assert (margin == cap) is (cap < 1)
+        pairs = [(rows[j], j) for rows in reports.values() for j in sorted(rows)]
+        before, made, sgd = made, dict(made), Sgd(0.2)
+        for places in orders(tgp, played, len(pairs)):
+            here = watched(made)
+            targets = trained_prototypes(here)
+            logits = []
+            for k in places:
+                row, label = pairs[k]
+                apart = [torch.sqrt(((row - target) ** 2).sum()) for target in targets]
+                logits.append(torch.stack([-(d + margin * (j == label)) for j, d in enumerate(apart)]))
+            labels = torch.tensor([pairs[k][1] for k in places])
+            sgd.step(made, gradients(ce(torch.stack(logits), labels), here))
+        assert_step(played.after.network, made, before, f"e and F after round {played.number}")
+        sent = dict(enumerate(trained_prototypes(made)))
+        assert_equal(by_name(played.after.prototypes), by_name(sent), "prototypes", 1e-2)
+
+
+def trained_prototypes(p: Params) -> Tensor:
+    """F(e^j) of all classes."""
+    hidden = torch.relu(p["embeddings.weight"] @ p["layers.0.weight"].t() + p["layers.0.bias"])
+    return hidden @ p["layers.2.weight"].t() + p["layers.2.bias"]
+
+
+def margin_of(reports: dict[int, Rows], cap: float) -> float:
+    """δ."""
+    held = sorted({j for rows in reports.values() for j in rows})
+    means = {
+        j: sum(rows[j] for rows in reports.values() if j in rows) / sum(j in rows for rows in reports.values())
+        for j in held
+    }
+    nearest = [min(float(torch.sqrt(((means[j] - means[k]) ** 2).sum())) for k in held if k != j) for j in held]  # type: ignore[operator]
+    return min(max(nearest), cap)
