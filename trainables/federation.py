@@ -154,6 +154,8 @@ class Federation:
     model: str
     widths: tuple[float, ...]
     rounds: int
+    #: Clients drawn for each round.
+    active: int = 0
     device: torch.device = torch.device("cpu")
     #: Arithmetic of the passes of all modules, see `trainables.models.precision`.
     precision: str = "fp32"

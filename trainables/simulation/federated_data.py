@@ -119,6 +119,7 @@ def _federation(
         model=resolve_model(config.model, source.shape),
         widths=budgets(config.clients, config.rho, config.sigma),
         rounds=config.rounds,
+        active=config.active_clients or config.clients,
         device=device,
         precision=config.precision,
         batch_norm=config.batch_norm,

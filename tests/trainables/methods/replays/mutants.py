@@ -27,6 +27,7 @@ REPLAYS = {
     "dhf": "dhf::test_dhf[always]",
     "ditto": "adapted::test_ditto",
     "fedadam": "servers::test_adaptive_servers[fedadam]",
+    "fedamp": "models::test_fedamp",
     "fedavg": "averages::test_fedavg[skip]",
     "fedavgm": "servers::test_fedavgm",
     "fedbabu": "adapted::test_fedbabu[head-full]",
@@ -43,6 +44,7 @@ REPLAYS = {
     "fednova": "servers::test_fednova[0.5]",
     "fedper": "personal::test_personal_models[fedper]",
     "fedproto": "prototypes::test_fedproto[samples-mse-prototypes]",
+    "fedphp": "models::test_fedphp[mmd]",
     "fedprox": "averages::test_fedprox",
     "fedrod": "adapted::test_fedrod",
     "fedrolex": "submodels::test_methods_with_submodels[fedrolex]",
@@ -309,6 +311,24 @@ _TABLE = {
     ],
     ("prototypes::test_fedtgp[100.0]", "fedtgp.py"): [
         ("the margin is the least distance", ".min(dim=1).values.max()", ".min(dim=1).values.min()"),
+    ],
+    ("models::test_fedamp", "fedamp.py"): [
+        ("the penalty is λ/2 and not λ/(2α)", "config.lambda_ / config.alpha", "config.lambda_"),
+        ("clouds are handed to the wrong clients", "many[place].clone()", "many[place - 1].clone()"),
+        ("clients that were not drawn lose their cloud", "state.clouds | fresh", "fresh"),
+        ("a client pays attention to itself by distance", "torch.diag(1.0 - xi.sum(dim=1))", "torch.diag(xi[0])"),
+    ],
+    ("models::test_fedphp[mmd]", "fedphp.py"): [
+        ("the private model is measured after the next round's start", "model=memory,", "model=model,"),
+        ("momentum does not grow", "min(1.0, times / expected)", "1.0"),
+        (
+            "memory and model are swapped",
+            "share * memory[name] + (1.0 - share)",
+            "(1.0 - share) * memory[name] + share",
+        ),
+    ],
+    ("models::test_fedphp[kd]", "fedphp.py"): [
+        ("soft labels are not softened", "said / config.kd_temperature", "said"),
     ],
     ("fedftg::test_fedftg[fedavg]", "fedftg.py"): [
         ("τ is given to the wrong clients", "labels.weights.to(", "labels.weights.roll(1, 0).to("),

@@ -1,0 +1,113 @@
+"""FedAMP, FedPHP and FedFomo, three rounds: clients of one architecture, each with a model of its own."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.trainables.methods.replays.actual import (
+    Round,
+    World,
+    assert_close,
+    assert_equal,
+    assert_step,
+    client_state,
+    unpacked,
+    world,
+)
+from tests.trainables.methods.replays.networks import cnn, cnn_features
+from tests.trainables.methods.replays.plain import Loss, Params, Sgd, ce, drawn_batches, kl, sgd_steps, weighted_mean
+
+COHORTS = ((0, 2, 3), (0, 1, 3), (1, 2, 3))
+
+
+def trained(played: World, round_: Round, i: int, start: Params, loss_of: Loss) -> Params:
+    """The client's model after its steps, compared in its loss and what is measured."""
+    c, data = played.config, played.clients[i]
+    drawn = drawn_batches(data, c.local_steps, c.batch_size, played.client_rng(round_.number, i).torch("batches"))
+    model, losses = sgd_steps(start, data, drawn, loss_of, Sgd(c.lr, c.momentum, c.weight_decay))
+    assert_close(round_.results[i].loss or 0.0, sum(losses) / len(losses), f"loss of {i}")
+    return model
+
+
+def squared_distance(a: Params, b: Params) -> float:
+    return sum(float(((a[name] - b[name]) ** 2).sum()) for name in a)
+
+
+def test_fedamp(toy: Path) -> None:
+    """Attention is large enough that a client's row is scaled, and small enough that another one's is not."""
+    amp = world("fedamp", toy, alpha=6.0, sigma=5.0, **{"lambda": 2.4})
+    initial, clouds = amp.fed.initial_params(), dict[int, Params]()
+    sums = []
+    for played in amp.play(COHORTS):
+        now: dict[int, Params] = {}
+        for i, result in played.results.items():
+            u = clouds.get(i)
+            assert_equal(unpacked("model", played.payloads[i]), u or {}, f"cloud model sent to {i}")
+
+            def loss(p: Params, x: torch.Tensor, y: torch.Tensor, u: Params | None = u) -> torch.Tensor:
+                near = sum(((p[name] - u[name]) ** 2).sum() for name in p) if u else 0.0
+                return ce(cnn(p, x), y) + 2.4 / (2 * 6.0) * near
+
+            now[i] = trained(amp, played, i, u or initial, loss)
+            assert_step(unpacked("model", result.upload), now[i], u or initial, f"upload of {i}")
+            assert_step(result.model or {}, now[i], u or initial, f"model of {i}")
+        for i, own in now.items():
+            others = [j for j in now if j != i]
+            xi = {j: 6.0 * math.exp(-squared_distance(own, now[j]) / 5.0) / 5.0 for j in others}
+            sums.append(sum(xi.values()))
+            xi = {j: value / max(1.0, sums[-1]) for j, value in xi.items()}
+            rest = 1 - sum(xi.values())
+            clouds[i] = {n: rest * own[n] + sum(xi[j] * now[j][n] for j in others) for n in own}  # type: ignore[misc]
+        assert played.after.clouds.keys() == clouds.keys()
+        for i, cloud in clouds.items():
+            assert_equal(played.after.clouds[i], cloud, f"cloud model of {i}", 1e-2)
+        assert amp.method.global_model(amp.config, amp.fed, played.after) is None
+    assert min(sums) < 1 < max(sums)
+
+
+def maximum_mean_discrepancy(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Of rows, with the sum of four Gaussian kernels."""
+
+    def kernel(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        apart = ((one.unsqueeze(1) - other.unsqueeze(0)) ** 2).sum(dim=2)
+        return sum(torch.exp(-0.5 * apart / s) for s in (10, 15, 20, 50))  # type: ignore[return-value]
+
+    return (kernel(a, a) + kernel(b, b) - 2 * kernel(a, b)).sum() / len(a) ** 2
+
+
+@pytest.mark.parametrize("transfer", ["mmd", "kd"])
+def test_fedphp(transfer: str, toy: Path) -> None:
+    more = {"lambda": 0.3, "mu": 0.8, "transfer": transfer, "kd_temperature": 3.0, "rounds": 4, "active_clients": 3}
+    php = world("fedphp", toy, **more)
+    shared, memories, times = php.fed.initial_params(), dict[int, Params](), dict[int, int]()
+    for played in php.play(COHORTS):
+        now: dict[int, Params] = {}
+        for i, result in played.results.items():
+            assert_equal(unpacked("model", played.payloads[i]), shared, f"sent to {i}")
+            h = memories.get(i)
+
+            def loss(p: Params, x: torch.Tensor, y: torch.Tensor, h: Params | None = h) -> torch.Tensor:
+                if h is None:
+                    return ce(cnn(p, x), y)
+                if transfer == "mmd":
+                    near = maximum_mean_discrepancy(cnn_features(p, x), cnn_features(h, x))
+                else:
+                    near = kl(cnn(h, x) / 3.0, cnn(p, x))
+                return 0.7 * ce(cnn(p, x), y) + 0.3 * near
+
+            now[i] = trained(php, played, i, shared, loss)
+            times[i] = times.get(i, 0) + 1
+            mu = 0.8 * min(1.0, times[i] / (4 * 3 / 4))
+            memories[i] = now[i] if h is None else {n: mu * h[n] + (1 - mu) * now[i][n] for n in h}
+            assert_step(unpacked("model", result.upload), now[i], shared, f"upload of {i}")
+            assert_step(dict(result.others["shared"]), now[i], shared, f"trained model of {i}")
+            assert_step(result.model or {}, memories[i], h or shared, f"private model of {i}")
+            assert_equal(client_state(result).model, memories[i], f"memory of {i}", 1e-2)
+            assert client_state(result).times == times[i]
+        before, shared = shared, weighted_mean(list(now.values()), [len(php.clients[i].y) for i in now])
+        assert_step(played.after.model, shared, before, f"w after round {played.number}")
+        assert_equal(php.method.global_model(php.config, php.fed, played.after) or {}, shared, "global model")
