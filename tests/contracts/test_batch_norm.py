@@ -62,7 +62,7 @@ def test_clients_train_as_without_and_are_measured_by_what_they_kept(
         return local_metrics(fed, data, models)
 
     monkeypatch.setattr(evaluation, "local_metrics", watched)
-    more = {"stragglers": 0.0} | NORMALISED.get(name, {})
+    more = {"stragglers": 0.0, "local_steps": 5} | NORMALISED.get(name, {})
     if "predict" in registry.declared(name):
         more["predict"] = "head"  # by prototypes the toy is as well as solved either way
     batch, (without,) = simulate(name, toy, 1, **more)

@@ -235,6 +235,7 @@ WAITS: dict[str, tuple[int, str, str]] = {
     "params.equal": (1, "round", "a virtual average that is the global model is not measured a second time"),
     "dhf.download": (1, "client", "which classes have a prototype says what is sent"),
     "fedcg.client": (1, "client", "the share of cross-entropy in the loss is a metric"),
+    "fedfomo._raised": (1, "client", "how well other models served says which ones are sent next"),
     "fedgen.client": (1, "client", "the share of cross-entropy in the loss is a metric"),
     "fedmdcg.client": (1, "client", "the share of cross-entropy in the loss is a metric"),
     "generator_aggregation.gd_loss": (1, "client", "how well a head knows what its generator makes is a metric"),

@@ -34,6 +34,7 @@ REPLAYS = {
     "fedcg": "fedcg::test_fedcg[kd]",
     "feddistill": "prototypes::test_feddistill[True]",
     "feddropout": "submodels::test_methods_with_submodels[feddropout]",
+    "fedfomo": "models::test_fedfomo",
     "fedftg": "fedftg::test_fedftg[fedavg]",
     "fedgen": "fedgen::test_fedgen[full]",
     "fedgh": "prototypes::test_fedgh",
@@ -329,6 +330,11 @@ _TABLE = {
     ],
     ("models::test_fedphp[kd]", "fedphp.py"): [
         ("soft labels are not softened", "said / config.kd_temperature", "said"),
+    ],
+    ("models::test_fedfomo", "fedfomo.py"): [
+        ("models are judged by what is trained on", "training, validation = split(", "validation, training = split("),
+        ("worse models push the own one away", "served.clamp(min=0.0)", "served.abs()"),
+        ("affinities are forgotten", "known.get(int(m), 0.0) + value", "value"),
     ],
     ("fedftg::test_fedftg[fedavg]", "fedftg.py"): [
         ("τ is given to the wrong clients", "labels.weights.to(", "labels.weights.roll(1, 0).to("),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from tests.trainables.methods.replays.actual import (
+    DoubleData,
     Round,
     World,
     assert_close,
@@ -111,3 +113,59 @@ def test_fedphp(transfer: str, toy: Path) -> None:
         before, shared = shared, weighted_mean(list(now.values()), [len(php.clients[i].y) for i in now])
         assert_step(played.after.model, shared, before, f"w after round {played.number}")
         assert_equal(php.method.global_model(php.config, php.fed, played.after) or {}, shared, "global model")
+
+
+def test_fedfomo(toy: Path) -> None:
+    """The random choice of peers is the method's own; that the best ones of those left are among them is replayed."""
+    fomo = world("fedfomo", toy, peers=2, val_ratio=0.3, epsilon=0.0, omega=2.0)
+    own = dict.fromkeys(range(4), fomo.fed.initial_params())
+    parts = {i: halves(fomo, i) for i in range(4)}
+    known, affinity = dict[int, Params](), {i: dict[int, float]() for i in range(4)}
+    moves = []
+    for played in fomo.play(COHORTS):
+        now: dict[int, Params] = {}
+        told: dict[int, dict[int, float]] = {}
+        for i, result in played.results.items():
+            training, validation = parts[i]
+            peers = {int(key.partition("/")[0][4:]) for key in played.payloads[i]}
+            assert i not in peers and len(peers) == min(2, len(known.keys() - {i}))
+            scores = sorted((affinity[i].get(m, 0.0) for m in known.keys() - {i}), reverse=True)
+            assert sorted((affinity[i].get(m, 0.0) for m in peers), reverse=True) == pytest.approx(scores[: len(peers)])
+            for m in peers:
+                assert_equal(unpacked(f"peer{m}", played.payloads[i]), known[m], f"model of {m} sent to {i}", 1e-2)
+            x, y = validation.batch(torch.arange(len(validation.y)))
+            before = float(ce(cnn(own[i], x), y))
+            told[i] = {
+                m: (before - float(ce(cnn(known[m], x), y))) / (math.sqrt(squared_distance(known[m], own[i])) + 1e-5)
+                for m in peers
+            }
+            better = {m: rho for m, rho in told[i].items() if rho > 0}
+            moves.append(len(better))
+            start = {
+                name: value + sum(rho / sum(better.values()) * (known[m][name] - value) for m, rho in better.items())
+                for name, value in own[i].items()
+            }
+            part = replace(fomo, clients=tuple(training if k == i else data for k, data in enumerate(fomo.clients)))
+            now[i] = trained(part, played, i, start, lambda p, x, y: ce(cnn(p, x), y))  # type: ignore[arg-type]
+            assert_step(unpacked("model", result.upload), now[i], own[i], f"upload of {i}")
+            assert_step(result.model or {}, now[i], own[i], f"model of {i}")
+            assert_step(client_state(result).model, now[i], own[i], f"model kept by {i}")
+            sent = {int(m): float(rho) for m, rho in unpacked("affinity", result.upload).items()}
+            assert sent == pytest.approx(told[i], rel=1e-6)
+        own, known = own | now, known | now
+        for i, heard in told.items():
+            affinity[i] |= {m: affinity[i].get(m, 0.0) + rho for m, rho in heard.items()}
+            assert played.after.affinity[i] == pytest.approx(affinity[i], rel=1e-6)
+        for i, model in known.items():
+            assert_equal(played.after.models[i], model, f"model of {i} on the server", 1e-2)
+    assert any(moves) and not all(moves[3:])  # some clients move, and some find nothing better
+
+
+def halves(played: World, i: int) -> tuple[DoubleData, DoubleData]:
+    """A client's training and validation samples: 0.3 of them, by a permutation of the client's own."""
+    data = played.clients[i]
+    order = played.fed.rng.child("fedfomo").numpy("validation", i).permutation(len(data.y))
+    held = round(0.3 * len(data.y))
+    cut = [torch.tensor(sorted(part.tolist())) for part in (order[held:], order[:held])]
+    training, validation = (replace(data, indices=data.indices[at], y=data.y[at]) for at in cut)
+    return training, validation
