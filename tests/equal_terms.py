@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from trainables.building_blocks.mixed_architectures import MixedArchitectures
 from trainables.building_blocks.partial_training import PartialTraining
 from trainables.building_blocks.server_distillation import ServerDistillation
 from trainables.federation import FederationConfig
@@ -25,6 +26,8 @@ def _declared(*configs: Any) -> frozenset[str]:
 LOCAL = _declared(FederationConfig, LocalTraining)
 #: Server-side distillation: lengths, rates, batches, temperature, noise, merge operator, and the sub-models' settings.
 SERVER = _declared(ServerDistillation, PartialTraining)
+#: Who has which model where clients have two architectures.
+MIXED = _declared(MixedArchitectures)
 #: Generators of features, as FedMD-CG's App. E.1 sets them for all methods.
 FEATURES = frozenset(
     {"noise", "noise_dim", "gen_lr", "gen_weight_decay", "server_lr", "server_steps", "server_batch_size"}
@@ -74,7 +77,18 @@ TABLES = (
         LOCAL | FEATURES,
     ),
     Table("FedMD-CG, Table 3", ("fedcg/aggregation", "fedmdcg/aggregation"), "", LOCAL | FEATURES),
-    Table("DHF, Table 1", (), r"p-.*-(pathological|dir_pfl)", LOCAL),
+    Table(
+        "DHF, Table 1",
+        tuple(f"{m}/partition" for m in ("fedamp", "fedphp", "fedfomo")),
+        r"p-.*-(pathological|dir_pfl)",
+        LOCAL,
+    ),
+    Table(
+        "DHF, Table 2",
+        tuple(f"{m}/partition" for m in ("feddistill", "fml", "fedkd", "fedgh", "fedtgp")),
+        "",
+        LOCAL | MIXED,
+    ),
     Table("FedMD-CG, Table 2", (), r"leak-.*-(random|searched)", LOCAL),
 )
 

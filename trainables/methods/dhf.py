@@ -33,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -238,7 +239,17 @@ def _head(model: Params) -> Params:
     return {name.removeprefix("head."): tensor for name, tensor in model.items() if name.startswith("head.")}
 
 
-def objective(config: Config, fed: Federation, targets: Mapping[int, Tensor]) -> Objective:
+class NearPrototypes(Protocol):
+    """What `objective` reads of a configuration: λ, and the distance that it weighs."""
+
+    @property
+    def lambda_(self) -> float: ...
+
+    @property
+    def proto_norm(self) -> str: ...
+
+
+def objective(config: NearPrototypes, fed: Federation, targets: Mapping[int, Tensor]) -> Objective:
     """L_k, Eq. (5), with the prototypes `(p,)` of the classes that have one."""
     if config.lambda_ == 0 or not targets:
         return lambda module, x, y: F.cross_entropy(module(x), y)

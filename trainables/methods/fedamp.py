@@ -7,7 +7,7 @@ Huang, Chu, Zhou, Wang, Liu, Pei, Zhang: Personalized Cross-Silo Federated Learn
     client   w_i ← u_i;  I_c times:  w_i ← w_i - η ∇ [ CE(f(x; w_i), y) + λ/(2α) ‖w_i - u_i‖² ]
 
     w_i   client i's personal model       α   alpha, step of the message passing      λ   lambda
-    u_i   its cloud model, on the server  σ   sigma, reach of the attention           η   lr
+    u_i   its cloud model, on the server  σ   reach of the attention                  η   lr
 
 Each client is sent its own u_i; where it has none yet, it starts from the common initial model, which costs nothing, as
 everybody draws it from the seed, and without the second term. There is no global model.
@@ -53,7 +53,7 @@ class Config(LocalTraining):
         source="FedAMP Eq. 3; PFLlib",
         tune=(1e-3, 1e4),
     )
-    sigma: float = real(
+    reach: float = real(
         1.0,
         low=1e-6,
         high=1e6,
@@ -128,7 +128,7 @@ def squared_distances(received: Sequence[Params]) -> Tensor:
 
 def attention(config: Config, apart: Tensor) -> Tensor:
     """The weights of the models in each u_i, `(S, S)`, row i: ξ_ij, and on the diagonal what is left of 1."""
-    xi = config.alpha * torch.exp(-apart / config.sigma) / config.sigma
+    xi = config.alpha * torch.exp(-apart / config.reach) / config.reach
     xi = xi * (1.0 - torch.eye(len(xi), dtype=xi.dtype, device=xi.device))
     xi = xi / xi.sum(dim=1, keepdim=True).clamp(min=1.0)
     return xi + torch.diag(1.0 - xi.sum(dim=1))
@@ -151,5 +151,5 @@ METHOD = Method(
     job=job,
     server=server,
     global_model=no_global_model,
-    limits=(Limit({"sigma": 1e-6, "lambda": 0}, equals="local"),),
+    limits=(Limit({"reach": 1e-6, "lambda": 0}, equals="local"),),
 )

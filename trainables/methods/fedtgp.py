@@ -134,7 +134,7 @@ def server(config: Config, fed: Federation, state: State, uploads: Sequence[Uplo
         contrastive_loss(rows[chosen], labels[chosen], module(), margin).backward()
         optimiser.step()
     with torch.no_grad():
-        made = module()
+        made: Tensor = module()
     return State(state.round + 1, take(module), {j: made[j].clone() for j in range(fed.classes)})
 
 

@@ -41,7 +41,7 @@ def test_a_cloud_model_is_the_attentive_mixture(alpha: float) -> None:
     """With a large α the weights of the others are scaled to sum to 1, and a client's own model has none."""
     models, sigma = some_models(3), 25.0
     uploads = [Upload(k, {f"model/{n}": t for n, t in m.items()}) for k, m in zip((0, 2, 5), models, strict=True)]
-    state = fedamp.server(fedamp.Config(alpha=alpha, sigma=sigma), FED, fedamp.State(0, {}), uploads, Rng(0))
+    state = fedamp.server(fedamp.Config(alpha=alpha, reach=sigma), FED, fedamp.State(0, {}), uploads, Rng(0))
     w = np.stack([flat(m) for m in models])
     for i, client in enumerate((0, 2, 5)):
         xi = np.array([alpha * np.exp(-((w[i] - w[j]) ** 2).sum() / sigma) / sigma for j in range(3)])
@@ -55,13 +55,13 @@ def test_a_cloud_model_is_the_attentive_mixture(alpha: float) -> None:
 def test_attention_to_itself_alone_gives_every_client_its_own_model_back() -> None:
     models = some_models(3)
     uploads = [Upload(k, {f"model/{n}": t for n, t in m.items()}) for k, m in enumerate(models)]
-    state = fedamp.server(fedamp.Config(sigma=1e-6), FED, fedamp.State(0, {}), uploads, Rng(0))
+    state = fedamp.server(fedamp.Config(reach=1e-6), FED, fedamp.State(0, {}), uploads, Rng(0))
     assert all(same(state.clouds[k], models[k]) for k in range(3))
 
 
 def test_without_attention_a_client_is_held_near_its_own_last_model(toy: Path) -> None:
     """Local training with FedProx's term around where the round began: bit for bit as a client of FedProx trains."""
-    s, _ = simulate("fedamp", toy, 1, sigma=1e-6, alpha=2.0, **{"lambda": 0.6})
+    s, _ = simulate("fedamp", toy, 1, reach=1e-6, alpha=2.0, **{"lambda": 0.6})
     prox = fresh("fedprox", toy, mu=0.3)
     own = dict(s.progress.state.clouds)
     _, ours = s.exchange()

@@ -41,7 +41,7 @@ def squared_distance(a: Params, b: Params) -> float:
 
 def test_fedamp(toy: Path) -> None:
     """Attention is large enough that a client's row is scaled, and small enough that another one's is not."""
-    amp = world("fedamp", toy, alpha=6.0, sigma=5.0, **{"lambda": 2.4})
+    amp = world("fedamp", toy, alpha=6.0, reach=5.0, **{"lambda": 2.4})
     initial, clouds = amp.fed.initial_params(), dict[int, Params]()
     sums = []
     for played in amp.play(COHORTS):
