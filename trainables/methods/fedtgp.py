@@ -134,7 +134,7 @@ def server(config: Config, fed: Federation, state: State, uploads: Sequence[Uplo
         contrastive_loss(rows[chosen], labels[chosen], module(), margin).backward()
         optimiser.step()
     with torch.no_grad():
-        made: Tensor = module()
+        made = module()
     return State(state.round + 1, take(module), {j: made[j].clone() for j in range(fed.classes)})
 
 
@@ -147,7 +147,8 @@ def _means(uploads: Sequence[Upload]) -> Tensor:
 def distances(rows: Tensor, others: Tensor) -> Tensor:
     """Euclidean distances `(n, m)` of rows `(n, p)` and `(m, p)`, of differences formed explicitly: the gradient of a
     distance of 0 is 0."""
-    return torch.linalg.vector_norm(rows[:, None] - others[None], dim=2)
+    apart: Tensor = torch.linalg.vector_norm(rows[:, None] - others[None], dim=2)
+    return apart
 
 
 def adaptive_margin(means: Tensor, cap: float) -> Tensor:
