@@ -15,7 +15,7 @@ Zhang, Sapra, Fidler, Yeung, Alvarez: Personalized Federated Learning with First
 The other clients' models are counted as what they cost, apart as well: bytes_down_peers. The client's model and its ρ
 go up. In round 1 nothing is sent, everybody starts from the common initial model. There is no global model.
 
-Differs from the paper: ε falls by a fixed amount per round, as in the authors' options; M places are drawn one by one;
+Differs from the paper: ε falls by a fixed amount per round and places are drawn one by one, as in the authors' code;
 where no other model is better (all ρ ≤ 0) the client goes on from its own; with val_ratio 0 L_i is of the samples that
 are trained on.
 """

@@ -10,14 +10,14 @@ Li, Zhan, Shao, Li, Song: FedPHP: Federated Personalization with Inherited Priva
 
     h_i   client i's inherited private model, its memory, never sent       λ    lambda      transfer   which R
     w     global model                                                     μ    mu          T_h        kd_temperature
-    z_i   rounds that client i took part in, this one included             c    share of the clients drawn per round
+    z_i   earlier rounds that client i took part in                        c    share of the clients drawn per round
     T     planned rounds                                                   n_i  training samples of client i
 
-Local accuracy is that of h_i, shared_local_accuracy that of w_i after its training. In its first round a client has
-nothing to inherit: R is left out, with its weight, and h_i ← w_i.
+Local accuracy is that of h_i, shared_local_accuracy that of w_i after its training. h_i begins as the common initial
+model, which is drawn from the seed; after a client's first round it is w_i.
 
-Differs from the paper: the bandwidths s are PFLlib's, the first round is ours, and z_i counts by client where PFLlib
-counts the rounds of the federation.
+Differs from the paper: the bandwidths s are PFLlib's, z_i counts the client's own rounds, as in the authors' code, and
+kd is the KL where that code has the cross-entropy, of the same gradient.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Config(LocalTraining):
         low=0.0,
         high=0.999,
         symbol="μ",
-        doc="Momentum of the private model after all planned rounds; it grows from 0 with the client's rounds.",
+        doc="Momentum of the private model in the last planned round; it grows from 0 with the client's rounds.",
         source="FedPHP code",
         tune=(0.0, 0.99),
     )
@@ -129,29 +129,30 @@ def job(
 ) -> LocalJob:
     """Trains the received model near the private one, which follows it."""
 
+    known = client_state if client_state is not None else ClientState(fed.initial_params(), 0)
+
     def finish(model: Params, trained: LocalResult) -> ClientResult:
-        times = 1 if client_state is None else client_state.times + 1
-        memory = model if client_state is None else follow(client_state.model, model, momentum(config, fed, times))
+        memory = follow(known.model, model, momentum(config, fed, known.times))
         return ClientResult(
             upload=pack("model", model),
-            client_state=ClientState(memory, times),
+            client_state=ClientState(memory, known.times + 1),
             model=memory,
             others={"shared": model},
             loss=trained.loss,
         )
 
     received = unpack("model", payload)
-    if client_state is None or config.lambda_ == 0:
+    if config.lambda_ == 0:
         return LocalJob(fed.network(), received, finish)
     _inherited(config, fed)  # built now: nothing may be drawn within a vectorised program
-    return LocalJob(fed.network(), received, finish, partial(objective, config, fed), (client_state.model,))
+    return LocalJob(fed.network(), received, finish, partial(objective, config, fed), (known.model,))
 
 
 client = client_of(job)
 
 
 def momentum(config: Config, fed: Federation, times: int) -> float:
-    """μ_i of a client's round number `times` (1, 2, ...)."""
+    """μ_i of a client that took part in so many rounds before (0, 1, ...)."""
     expected = max(1.0, fed.rounds * fed.active / fed.clients)
     return config.mu * min(1.0, times / expected)
 

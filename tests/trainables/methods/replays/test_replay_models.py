@@ -85,16 +85,15 @@ def maximum_mean_discrepancy(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 def test_fedphp(transfer: str, toy: Path) -> None:
     more = {"lambda": 0.3, "mu": 0.8, "transfer": transfer, "kd_temperature": 3.0, "rounds": 4, "active_clients": 3}
     php = world("fedphp", toy, **more)
-    shared, memories, times = php.fed.initial_params(), dict[int, Params](), dict[int, int]()
+    shared, times = php.fed.initial_params(), dict.fromkeys(range(4), 0)
+    memories = dict.fromkeys(range(4), shared)
     for played in php.play(COHORTS):
         now: dict[int, Params] = {}
         for i, result in played.results.items():
             assert_equal(unpacked("model", played.payloads[i]), shared, f"sent to {i}")
-            h = memories.get(i)
+            h = memories[i]
 
-            def loss(p: Params, x: torch.Tensor, y: torch.Tensor, h: Params | None = h) -> torch.Tensor:
-                if h is None:
-                    return ce(cnn(p, x), y)
+            def loss(p: Params, x: torch.Tensor, y: torch.Tensor, h: Params = h) -> torch.Tensor:
                 if transfer == "mmd":
                     near = maximum_mean_discrepancy(cnn_features(p, x), cnn_features(h, x))
                 else:
@@ -102,12 +101,12 @@ def test_fedphp(transfer: str, toy: Path) -> None:
                 return 0.7 * ce(cnn(p, x), y) + 0.3 * near
 
             now[i] = trained(php, played, i, shared, loss)
-            times[i] = times.get(i, 0) + 1
             mu = 0.8 * min(1.0, times[i] / (4 * 3 / 4))
-            memories[i] = now[i] if h is None else {n: mu * h[n] + (1 - mu) * now[i][n] for n in h}
+            times[i] += 1
+            memories[i] = {n: mu * h[n] + (1 - mu) * now[i][n] for n in h}
             assert_step(unpacked("model", result.upload), now[i], shared, f"upload of {i}")
             assert_step(dict(result.others["shared"]), now[i], shared, f"trained model of {i}")
-            assert_step(result.model or {}, memories[i], h or shared, f"private model of {i}")
+            assert_step(result.model or {}, memories[i], h, f"private model of {i}")
             assert_equal(client_state(result).model, memories[i], f"memory of {i}", 1e-2)
             assert client_state(result).times == times[i]
         before, shared = shared, weighted_mean(list(now.values()), [len(php.clients[i].y) for i in now])
