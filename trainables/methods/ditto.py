@@ -3,7 +3,7 @@
 Li, Hu, Beirami, Smith: Ditto: Fair and Robust Federated Learning Through Personalization, ICML 2021, Algorithm 1.
 
     client   w_i ← w;  I_c times:  w_i ← w_i - η ∇ CE(f(x; w_i), y)                        the global track
-             I_c times:            v_i ← v_i - η ∇ [ CE(f(x; v_i), y) + λ/2 ‖v_i - w‖² ]   the personal track     (4)
+             I_c times:            v_i ← v_i - η ∇ [ CE(f(x; v_i), y) + λ/2 ‖v_i - w‖² ]   the personal track
     server   w ← Σ_i n_i w_i / Σ_i n_i                       over the round's clients
 
     v_i   client i's personal model, kept from round to round and never sent; its accuracy is the local one
@@ -12,8 +12,8 @@ Li, Hu, Beirami, Smith: Ditto: Fair and Robust Federated Learning Through Person
 Personal models start from the federation's common initial model. With λ = 0 they are Local Training's. The loss that is
 recorded is the personal one.
 
-Differs from the paper: both tracks make the same number of steps, on the same batches (s = I_c; the paper draws them
-apart).
+Differs from the paper: both tracks make the same number of steps, on the same batches (s = I_c; the paper and PFLlib
+draw them apart, which changes no equation).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Config(LocalTraining):
         log=True,
         symbol="λ",
         doc="Weight of the personal model's distance to the global one.",
-        source="Ditto Eq. 4; its code",
+        source="Ditto Alg. 1; its code",
         tune=(1e-2, 10.0),
     )
 
@@ -99,7 +99,8 @@ def _shared_and_kept(model: Params, trained: LocalResult) -> ClientResult:
 
 
 def both_tracks(lambda_: float, anchor: Sequence[Tensor]) -> Objective:
-    """The cross-entropy of a `Pair`'s shared model, and Eq. (4) of its own one, whose value it has."""
+    """The cross-entropy of a `Pair`'s shared model, and the personal track's loss of its own one, whose
+    value it has."""
 
     def objective(module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         assert isinstance(module, Pair)

@@ -14,7 +14,7 @@ with that head. A client fine-tunes the server's new θ on its training data whe
 that reaches the next round. finetune_epochs 0 leaves it out, and measures what the client has trained.
 
 Differs from the paper: fine-tuning runs at every measurement, so that searches can stop early (the paper does it once,
-after the last round); clients are weighed by size.
+after the last round). It starts from the average, as in the paper; PFLlib starts from what each client trained last.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Config(LocalTraining):
     """Local training of the body, and the fine-tuning."""
 
     frozen: str = choice(
-        "head", ("head", "none"), doc="What clients leave as it is while they train together.", source="FedBABU Sec. 4"
+        "head", ("head", "none"), doc="What clients leave as it is while they train together.", source="FedBABU Alg. 1"
     )
     finetune_epochs: int = integer(
         5,
@@ -47,14 +47,14 @@ class Config(LocalTraining):
         high=100,
         symbol="E_f",
         doc="Passes over the client's data before its model is measured; 0 measures the trained one.",
-        source="FedBABU Sec. 4.2",
+        source="FedBABU, personalisation",
         tune=(1, 20),
     )
     finetune_part: str = choice(
         "full",
         ("full", "head", "body"),
         doc="What fine-tuning moves.",
-        source="FedBABU Sec. 4.2",
+        source="FedBABU, personalisation",
         tune=("full", "head"),
     )
 

@@ -50,7 +50,7 @@ class Config(LocalTraining):
         high=1000,
         symbol="E",
         doc="Passes over the client's data per round; 0 uses local_steps, the same for all, which is FedAvg.",
-        source="FedNova Sec. 5",
+        source="FedNova, experiments",
         tune=(1, 5),
     )
 

@@ -52,7 +52,7 @@ class Config(LocalTraining):
         high=10.0,
         symbol="γ",
         doc="Strength of the balanced softmax; 0 is the plain one.",
-        source="FedRoD Sec. 4.3",
+        source="FedRoD, balanced risk; its code",
         tune=(0.0, 2.0),
     )
 

@@ -13,7 +13,8 @@ Li, He, Song: Model-Contrastive Federated Learning, CVPR 2021, Algorithm 1.
 ℓ_con is a mean over the batch. In a client's first round it is log 2 and moves nothing: it is counted, not computed.
 
 Differs from the paper: features are those that the classifier reads (as in PFLlib; the paper adds a projection of two
-layers to the network). Clients are weighed by their size among the round's.
+layers to the network). A client that is first drawn late has nothing to be held off; in PFLlib that is the initial
+model. Frozen models are in evaluation mode, which matters with running statistics only.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class Config(LocalTraining):
         log=True,
         symbol="δ",
         doc="Length of the difference that stands for the Hessian's product (hf).",
-        source="Per-FedAvg Eq. 13",
+        source="Per-FedAvg Sec. 5",
     )
     adapt_steps: int = integer(
         1, low=1, high=100, doc="Steps that adapt the model before it is measured.", source="Per-FedAvg Sec. 5"

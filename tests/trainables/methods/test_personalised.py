@@ -24,7 +24,7 @@ from trainables.simulation.rounds import Simulation
 # -- Ditto -------------------------------------------------------------------------------------------------------------
 
 
-def test_dittos_objective_is_eq_4_beside_a_plain_cross_entropy() -> None:
+def test_dittos_objective_beside_a_plain_cross_entropy() -> None:
     module = ditto.Pair(torch.nn.Linear(3, 4).double(), torch.nn.Linear(3, 4).double())
     anchor = [random(4, 3, seed=1), random(4, seed=2)]
     x, y = random(5, 3), torch.tensor([0, 1, 2, 3, 0])
