@@ -6,7 +6,8 @@ Li, Hu, Beirami, Smith: Ditto: Fair and Robust Federated Learning Through Person
              I_c times:            v_i ← v_i - η ∇ [ CE(f(x; v_i), y) + λ/2 ‖v_i - w‖² ]   the personal track
     server   w ← Σ_i n_i w_i / Σ_i n_i                       over the round's clients
 
-    v_i   client i's personal model, kept from round to round and never sent; its accuracy is the local one
+    v_i   client i's personal model, kept from round to round and never sent; its accuracy is the local one, that of w_i
+          is recorded as shared_local_accuracy
     w     global model, as received      λ   lambda      η   lr      I_c   local_steps
 
 Personal models start from the federation's common initial model. With λ = 0 they are Local Training's. The loss that is
@@ -95,7 +96,18 @@ def _shared_and_kept(model: Params, trained: LocalResult) -> ClientResult:
         {name.removeprefix(f"{track}."): tensor for name, tensor in model.items() if name.startswith(f"{track}.")}
         for track in (SHARED, OWN)
     )
-    return ClientResult(upload=pack("model", shared), client_state=ClientState(own), model=own, loss=trained.loss)
+    return ClientResult(
+        upload=pack("model", shared),
+        client_state=ClientState(own),
+        model=own,
+        others={SHARED: shared},
+        loss=trained.loss,
+    )
+
+
+def shared_network(config: Config, fed: Federation, client: int) -> nn.Module:
+    """The module of a client's model on the global track."""
+    return fed.network(role=SHARED)
 
 
 def both_tracks(lambda_: float, anchor: Sequence[Tensor]) -> Objective:
@@ -127,5 +139,6 @@ METHOD = Method(
     job=job,
     server=fedavg.server,
     global_model=fedavg.global_model,
+    other_networks={SHARED: shared_network},
     limits=(Limit({"lambda": 0}, equals="local"),),
 )

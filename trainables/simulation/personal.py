@@ -47,7 +47,9 @@ def measured(
         for data in clients
     ]
     if executor == "vmap":
-        results = train_stacked(training, [Task(own.job(*call), call[4], call[5]) for call in calls])
+        jobs = [own.job(*call) for call in calls]
+        tasks = [Task(job, job.data or call[4], call[5]) for job, call in zip(jobs, calls, strict=True)]
+        results = train_stacked(training, tasks)
     else:
         train = client_of(own.job)
         results = [train(*call) for call in calls]

@@ -52,6 +52,8 @@ def test_dittos_global_track_is_fedavg_whatever_lambda(lambda_: float, toy: Path
     assert same(s.global_model(), plain.global_model())
     assert [r["client_accuracy"] for r in rows] == [r["client_accuracy"] for r in others]
     assert [r["bytes_up"] for r in rows] == [r["bytes_up"] for r in others]
+    # What the global track's clients trained is measured beside the personal models.
+    assert [r["shared_local_accuracy"] for r in rows] == [r["local_accuracy"] for r in others]
 
 
 def test_lambda_holds_dittos_personal_model_near_the_global_one(toy: Path) -> None:
