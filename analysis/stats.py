@@ -135,12 +135,12 @@ def paired_power(effect: float, n: int, level: float = 0.05) -> float:
 def seeds_needed(difference: float, std: float, level: float = 0.05, power: float = 0.8) -> int | None:
     """The fewest pairs, at least two, with which a two-sided paired t test at `level` sees a `difference` of this
     standard deviation in the share `power` of repetitions; None where one of the two is not finite, the difference is
-    zero, or the deviation is not above zero.
+    zero or nothing but rounding (below a billionth of the deviation), or the deviation is not above zero.
 
     It takes both for the true ones. Estimated from three seeds, the answer is a rough one."""
     from scipy.stats import norm
 
-    if not (math.isfinite(difference) and math.isfinite(std)) or difference == 0 or std <= 0:
+    if not (math.isfinite(difference) and math.isfinite(std)) or std <= 0 or abs(difference) <= 1e-9 * std:
         return None
     effect = abs(difference) / std
     # A normal test needs fewer pairs than a t test: the count to begin at. The t test needs two or three more.

@@ -140,8 +140,11 @@ bn() {
             run $method --space omega --set omega=0.1 --rounds 10 --set batch_norm=$norm --name bn-md-$method-$norm
         done
     done
-    for row in t1-{fedavg,dense,fedftg,dfrd} md-{fedavg,lgfedavg,fedmdcg}; do
-        compare bn-$row-batch bn-$row-running local_accuracy g_acc_virtual
+    for method in fedavg dense fedftg dfrd; do
+        compare bn-t1-$method-{batch,running} global_accuracy local_accuracy
+    done
+    for method in fedavg lgfedavg fedmdcg; do
+        compare bn-md-$method-{batch,running} local_accuracy g_acc_virtual
     done
     compare bn-fair-fedavg-{batch,running} amp wlp
     compare bn-fair-fedkf-{batch,running} amp wlp oca_amp oca_wlp

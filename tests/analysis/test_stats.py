@@ -122,6 +122,13 @@ def test_without_a_difference_or_a_spread_no_number_of_seeds_is_said(difference:
     assert seeds_needed(difference, std) is None
 
 
+def test_differences_that_cancel_up_to_rounding_need_no_number_of_seeds() -> None:
+    images = {0: 306, 1: 304, 2: 308}
+    found = paired({k: n / 360 for k, n in images.items()}, {0: 310 / 360, 1: 304 / 360, 2: 304 / 360})
+    assert 0 < abs(found.difference) < 1e-15 and found.std > 0.005
+    assert found.seeds_needed is None
+
+
 def test_holm_multiplies_by_the_tests_that_are_left_and_never_falls() -> None:
     # By hand: 0.01·5, 0.02·4, 0.03·3, then 0.04·2 = 0.08 and 0.05·1, both raised to the 0.09 before them.
     assert holm([0.03, 0.01, 0.05, 0.02, 0.04]) == pytest.approx([0.09, 0.05, 0.09, 0.08, 0.09])
