@@ -113,6 +113,29 @@ def beside(values: Mapping[str, Any]) -> Unit:
     return Beside(values)
 
 
+class ClientPhases:
+    """A round of every trial in turn within one process, see `Beside`. `trials` has a method and its values by name;
+    `describe` the seconds of their client phases."""
+
+    def __init__(self, trials: Mapping[str, Sequence[Any]]) -> None:
+        from trainables.simulation.replicates import Replicates
+
+        self.trials = {name: Replicates(method, values, (0,)) for name, (method, values) in trials.items()}
+        self.seconds: dict[str, list[float]] = {name: [] for name in trials}
+
+    def run(self) -> None:
+        for name, trial in self.trials.items():
+            self.seconds[name].append(trial.step()[0]["seconds_client"])
+
+    def describe(self) -> dict[str, Any]:
+        return {"seconds": self.seconds}
+
+
+def client_phases(trials: Mapping[str, Sequence[Any]]) -> Unit:
+    """What a client phase costs under each method."""
+    return ClientPhases(trials)
+
+
 class BareTrials:
     """Stand-in trials one after the other, without anything around them."""
 

@@ -1,5 +1,15 @@
 """The cases, in the order in which `make bench` runs them. Each module has `TITLE` and `run(quick) -> Case`."""
 
-ORDER = ("client_round", "server_phase", "methods", "two_cores", "search", "reports", "variants", "scaling")
+ORDER = (
+    "client_round",
+    "server_phase",
+    "methods",
+    "client_passes",
+    "two_cores",
+    "search",
+    "reports",
+    "variants",
+    "scaling",
+)
 #: What the page shows after these, if it was measured: `make bench-peers` and `make bench-gpu`.
 OTHERS = ("peers", "gpu")
