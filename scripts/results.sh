@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH="$PWD/.venv/bin:$PATH"
 RUNS=${RUNS:-runs}
-SECTIONS="avg t1 t2 rolex kf md dhf bn leak"
+SECTIONS="avg t1 t2 rolex kf md dhf personal mixed bn leak"
 DATASET=${DATASET:-}
 PREFIX=${DATASET:+$DATASET-}
 
@@ -17,10 +17,10 @@ run() { # a method, or an exported configuration, and options of `fedtune run`, 
         --seeds 3 --runs-dir "$RUNS" --plain ${OPTIONS:-}
 }
 
-tune() { # a method and options of `fedtune search` in its space of rates, --name last; NAME.yaml is what it finds best
+tune() { # a method, one of its spaces, and options of `fedtune search`, --name last; NAME.yaml is what it finds best
     local name=$PREFIX${*: -1}
     # shellcheck disable=SC2086  # OPTIONS is several words
-    [ -e "$RUNS/$name" ] || fedtune search "$1" --space rates "${@:2:$#-3}" ${DATASET:+--dataset "$DATASET"} --name "$name" \
+    [ -e "$RUNS/$name" ] || fedtune search "$1" --space "$2" "${@:3:$#-4}" ${DATASET:+--dataset "$DATASET"} --name "$name" \
         --runs-dir "$RUNS" --plain ${OPTIONS:-}
     [ -e "$RUNS/$name.yaml" ] || fedtune export "$RUNS/$name" -o "$RUNS/$name.yaml"
 }
@@ -44,7 +44,7 @@ t1() {
     run fedavg --space omega --set omega=0.1 $lenet --name t1-fedavg
     for method in dense fedftg dfrd; do
         for base in fedavg none; do
-            tune $method --set base=$base $lenet --name t1-rates-$base-$method
+            tune $method rates --set base=$base $lenet --name t1-rates-$base-$method
             run "$RUNS/${PREFIX}t1-rates-$base-$method.yaml" --name t1-$base-$method
         done
     done
@@ -54,7 +54,7 @@ t1() {
 
 t2() {
     for method in dense fedftg dfrd; do
-        tune $method --set base=fedrolex --set rho=10 --rounds 6 --name t2-rates-$method
+        tune $method rates --set base=fedrolex --set rho=10 --rounds 6 --name t2-rates-$method
     done
     for base in heterofl feddropout fedrolex; do
         run $base --space rho --set rho=10 --rounds 6 --name t2-$base
@@ -109,6 +109,36 @@ dhf() {
         done
         compare p-{local,fedavg,fedper,lgfedavg,dhf-0.5,dhf-20}-$partition p_acc
         compare p-fedavg-$partition p_acc_global
+    done
+}
+
+trained() { # a section, a method, its name in the section, and options of its search, which is on the practical partition; then runs on both
+    tune "$2" personal "${@:4}" --name "$1-space-$3"
+    for partition in pathological dir_pfl; do
+        run "$RUNS/$PREFIX$1-space-$3.yaml" --set partition=$partition --rounds 15 --name "$1-$3-$partition"
+    done
+}
+
+personal() {
+    for method in local fedavg fedprox fedgen scaffold moon perfedavg fedfomo fedrod fedbabu ditto fedamp fedphp; do
+        trained personal $method $method
+    done
+    for method in fedproto dhf; do
+        trained personal $method $method --set nu=0
+    done
+    for partition in pathological dir_pfl; do
+        compare personal-{local,perfedavg,fedfomo,fedrod,fedbabu,ditto,fedamp,fedphp,fedproto,dhf}-$partition p_acc
+        compare personal-{fedavg,fedprox,fedgen,scaffold,moon}-$partition p_acc_global
+    done
+}
+
+mixed() {
+    trained mixed fedproto local --set lambda=0 # FedProto without its pull is Local Training
+    for method in fedproto feddistill fml fedkd fedgh fedtgp dhf; do
+        trained mixed $method $method
+    done
+    for partition in pathological dir_pfl; do
+        compare mixed-{local,fedproto,feddistill,fml,fedkd,fedgh,fedtgp,dhf}-$partition p_acc
     done
 }
 

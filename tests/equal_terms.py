@@ -35,6 +35,13 @@ FEATURES = frozenset(
 )
 
 
+#: The methods of DHF's Tables 1 and 2 that can be tuned on the same terms, and Local Training.
+PERSONAL = (
+    *("local", "fedavg", "fedprox", "fedgen", "scaffold", "moon", "perfedavg", "fedfomo", "fedrod", "fedbabu", "ditto"),
+    *("fedamp", "fedphp", "fedproto", "dhf", "feddistill", "fml", "fedkd", "fedgh", "fedtgp"),
+)
+
+
 @dataclass(frozen=True)
 class Table:
     """One table of a paper: the named spaces behind it, the runs of docs/results.md behind ours (a pattern of names,
@@ -88,6 +95,12 @@ TABLES = (
         tuple(f"{m}/partition" for m in ("feddistill", "fml", "fedkd", "fedgh", "fedtgp")),
         "",
         LOCAL | MIXED,
+    ),
+    Table(
+        "DHF, Tables 1 and 2, every method tuned",
+        tuple(f"{m}/personal" for m in PERSONAL),
+        r"(personal|mixed)-space-.*",
+        LOCAL,
     ),
     Table("FedMD-CG, Table 2", (), r"leak-.*-(random|searched)", LOCAL),
 )
