@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from analysis.compare import seed_values
 from analysis.runs import load
 from analysis.stats import Paired, holm, paired
 from search_spaces.errors import Shown, UserError, sentence
+from trainables import registry
 
 LEVEL = 0.05
 
@@ -158,7 +159,38 @@ def dhf() -> list[Ordering]:
     ]
 
 
-SECTIONS: dict[str, Callable[[], list[Ordering]]] = {f.__name__: f for f in (t1, t2, rolex, kf, md, dhf)}
+def personal() -> list[Ordering]:
+    """DHF's Table 1 after tuning: DHF before everybody. One global model is scored on the clients' tests."""
+    own = ["local", "perfedavg", "fedfomo", "fedrod", "fedbabu", "ditto", "fedamp", "fedphp", "fedproto"]
+    return before_all("personal", dict.fromkeys(own, "p_acc")) + before_all(
+        "personal", dict.fromkeys(["fedavg", "fedprox", "fedgen", "scaffold", "moon"], "p_acc_global")
+    )
+
+
+def mixed() -> list[Ordering]:
+    """DHF's Table 2 after tuning: DHF before everybody."""
+    return before_all(
+        "mixed", dict.fromkeys(["local", "fedproto", "feddistill", "fml", "fedkd", "fedgh", "fedtgp"], "p_acc")
+    )
+
+
+def before_all(section: str, others: Mapping[str, str]) -> list[Ordering]:
+    """DHF's own models before the `others`, each scored by its metric."""
+    return [
+        Ordering(
+            f"DHF − {registry.method(name).title}",
+            part,
+            Side(f"{section}-dhf-{partition}", "p_acc"),
+            Side(f"{section}-{name}-{partition}", metric),
+        )
+        for part, partition in (("pathological", "pathological"), ("practical", "dir_pfl"))
+        for name, metric in others.items()
+    ]
+
+
+SECTIONS: dict[str, Callable[[], list[Ordering]]] = {
+    f.__name__: f for f in (t1, t2, rolex, kf, md, dhf, personal, mixed)
+}
 
 
 def tested(orderings: Sequence[Ordering], runs: Path, prefix: str) -> list[tuple[Ordering, Paired, float]]:

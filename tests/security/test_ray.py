@@ -21,14 +21,23 @@ from pathlib import Path
 
 import pytest
 
-from fedtune.machine import cluster
 from fedtune.machine.alone import TOKEN
-from fedtune.machine.private_folder import private_folder
 from tests.end_to_end.cli import search
 from tests.end_to_end.test_loopback import LISTEN, family
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads Linux' /proc")]
 
+#: The victim: a search's Ray. Its address and folder are printed first, then for every line read how many machines it
+#: has.
+OURS = """
+import sys, ray
+from fedtune.machine import cluster
+from fedtune.machine.private_folder import private_folder
+with private_folder() as folder, cluster.started(folder, cores=2, with_gpus=False):
+    print(ray.get_runtime_context().gcs_address, folder, flush=True)
+    for line in sys.stdin:
+        print(sum(node["Alive"] for node in ray.nodes()), flush=True)
+"""
 #: Asks the server of the cluster's state, and then joins and runs a task, as the other process can.
 ASK = """
 import sys
@@ -53,19 +62,30 @@ time.sleep(600)
 
 @dataclass
 class Ours:
-    """A Ray as a search starts it."""
+    """A Ray as a search starts it, in a process of its own: Ray reads its settings once for a process, and that of the
+    tests may have another one."""
 
+    process: subprocess.Popen[str]
     address: str
     folder: Path
     token: str
 
+    def machines(self) -> int:
+        """That belong to the cluster."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return int(self.process.stdout.readline())
+
 
 @pytest.fixture(scope="module")
 def ours() -> Iterator[Ours]:
-    import ray
-
-    with private_folder() as folder, cluster.started(folder, cores=2, with_gpus=False):
-        yield Ours(ray.get_runtime_context().gcs_address, folder, (folder / TOKEN).read_text())
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", OURS], env=clean(), stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdout is not None
+        address, folder = process.stdout.readline().split()
+        yield Ours(process, address, Path(folder), (Path(folder) / TOKEN).read_text())
+        process.communicate(timeout=60)
 
 
 def other(code: str, *words: object, **settings: str) -> subprocess.CompletedProcess[str]:
@@ -91,13 +111,6 @@ def short() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="ft", dir="/tmp", ignore_cleanup_errors=True)
 
 
-def machines() -> int:
-    """That belong to the cluster."""
-    import ray
-
-    return sum(node["Alive"] for node in ray.nodes())
-
-
 WITHOUT = [{"RAY_AUTH_MODE": "disabled"}, {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": 64 * "0"}]
 
 
@@ -109,7 +122,7 @@ def test_nobody_without_the_token_gets_an_answer(ours: Ours, tmp_path: Path, set
     assert joined.returncode != 0 and "InvalidAuthToken" in joined.stderr and not (tmp_path / "ran").exists()
     with short() as place:
         added = other(ADD, ours.address, place, **settings)
-    assert added.returncode != 0 and "InvalidAuthToken" in added.stdout + added.stderr and machines() == 1
+    assert added.returncode != 0 and "InvalidAuthToken" in added.stdout + added.stderr and ours.machines() == 1
 
 
 def test_with_the_token_the_same_attempts_succeed(ours: Ours, tmp_path: Path) -> None:
@@ -120,7 +133,7 @@ def test_with_the_token_the_same_attempts_succeed(ours: Ours, tmp_path: Path) ->
         added = subprocess.Popen([sys.executable, "-c", ADD, ours.address, place], env=clean() | right)
         try:
             deadline = time.monotonic() + 120
-            while machines() < 2:
+            while ours.machines() < 2:
                 assert added.poll() is None and time.monotonic() < deadline
                 time.sleep(0.5)
         finally:
@@ -144,7 +157,7 @@ def ports(pid: int) -> set[int]:
 def test_no_port_answers_a_browser_or_a_script(ours: Ours) -> None:
     """Ray's agents take commands over HTTP as well."""
     answers = {}
-    for port in ports(os.getpid()):
+    for port in ports(ours.process.pid):
         for method, path in (("GET", "/"), ("POST", "/api/job_agent/jobs/"), ("POST", "/get_or_create_runtime_env")):
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
             try:
@@ -167,7 +180,7 @@ def test_a_cluster_that_is_named_is_shown_the_user_s_token(
 ) -> None:
     monkeypatch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # it listens on the loopback device
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"):
-        monkeypatch.delenv(name)
+        monkeypatch.delenv(name, raising=False)
     asked = ("named", "--trials", 1, "--rounds", 1, "--address", ours.address)
     monkeypatch.setenv("RAY_AUTH_TOKEN", 64 * "0")
     refused = search(toy, tmp_path, *asked)
@@ -188,7 +201,7 @@ def test_no_other_cluster_is_joined(ours: Ours, toy: Path, tmp_path: Path, monke
     noted.write_text("127.0.0.1:1")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"):
-        monkeypatch.delenv(name)
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("RAY_ADDRESS", ours.address)
     monkeypatch.setenv("RAY_REDIS_ADDRESS", "127.0.0.1:1")
     done = search(toy, tmp_path, "alone", "--trials", 1, "--rounds", 1)
