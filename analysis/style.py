@@ -162,7 +162,8 @@ def panels(
     which the page scrolls it sideways."""
     base(figure)
     wide = _patch(titles, columns, height, bars, legend, left, gap, below, width=1000)
-    narrow = _patch(titles, 1, min(height, 280), bars, legend, min(left, 60), gap, below, width=340)
+    broken = [title.replace(" · ", "<br>", 1) for title in titles]
+    narrow = _patch(broken, 1, min(height, 280), bars, legend, min(left, 60), gap, below, width=340)
     # Assigned, not updated: an update would merge these into the annotations a figure already has, one by one.
     figure.layout.annotations = [
         {
@@ -193,7 +194,7 @@ def _patch(
     rows = -(-count // columns)
     bar = 62 if bars else 0
     lines = 0 if not legend else (1 + (legend - 1) // 5 if width > 600 else -(-legend // 2))
-    margin = {"l": left, "r": 16 + bar, "t": 34 if any(titles) else 14, "b": below + 24 * lines}
+    margin = {"l": left, "r": 16 + bar, "t": _above(titles), "b": below + 24 * lines}
     inner = width - margin["l"] - margin["r"]
     across = (left + 14 + bar) / inner if columns > 1 else 0.0
     wide = (1 - across * (columns - 1)) / columns
@@ -210,6 +211,7 @@ def _patch(
             f"yaxis{n}.domain": y,
             f"annotations[{i}].x": max(0.0, x[0]),
             f"annotations[{i}].y": y[1],
+            f"annotations[{i}].text": f"<b>{titles[i]}</b>",
         }
         if bars:
             patch |= {
@@ -218,6 +220,11 @@ def _patch(
                 f"coloraxis{n}.colorbar.len": y[1] - y[0],
             }
     return patch
+
+
+def _above(titles: list[str]) -> int:
+    """Pixels above the first row of panels: room for titles of no, one or two lines."""
+    return 14 if not any(titles) else 50 if any("<br>" in title for title in titles) else 34
 
 
 def _assign(figure: go.Figure, path: str, value: Any) -> None:

@@ -1,6 +1,17 @@
 """Which configuration of a search is the best, and how sure that is."""
 
+from analysis.estimate.unseen import Unseen, unseen, unseen_sentence
 from analysis.estimate.winner import Estimate, Standing, configuration, estimate, standing
 from analysis.estimate.words import sentences
 
-__all__ = ["Estimate", "Standing", "configuration", "estimate", "sentences", "standing"]
+__all__ = [
+    "Estimate",
+    "Standing",
+    "Unseen",
+    "configuration",
+    "estimate",
+    "sentences",
+    "standing",
+    "unseen",
+    "unseen_sentence",
+]

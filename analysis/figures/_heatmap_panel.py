@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 
 from analysis import style
 from analysis.labels import Labels
+from search_spaces.parameter import Value
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,8 @@ class Panel:
     #: Keys of the parameters on the axes.
     x: str
     y: str
+    #: All values of the two that were asked for, run or not.
+    planned: tuple[Sequence[Value], Sequence[Value]] = ((), ())
 
     @property
     def done(self) -> pd.DataFrame:
@@ -36,6 +40,15 @@ class Panel:
         return f"coloraxis{'' if self.number == 1 else self.number}"
 
     @property
+    def at(self) -> str:
+        """The number that the panel's axes carry in their names: none for the first."""
+        return "" if self.number == 1 else str(self.number)
+
+    @property
     def hover(self) -> str:
         """The two lines of a hover text that say where the pointer is."""
         return f"{self.labels.symbol(self.x)} = %{{x}}<br>{self.labels.symbol(self.y)} = %{{y}}<br>"
+
+    def where(self, x: str, y: str) -> str:
+        """The same two lines for given values."""
+        return f"{self.labels.symbol(self.x)} = {x}<br>{self.labels.symbol(self.y)} = {y}"

@@ -36,6 +36,8 @@ def draw_surface(figure: go.Figure, panel: Panel, *, interpolated: bool) -> tupl
         )
     figure.add_trace(_stopped(panel))
     figure.add_trace(_completed(panel, done))
+    if done["tied"].any():
+        figure.add_trace(_tied(panel, done[done["tied"]]))
     figure.add_trace(_chosen(panel, done))
     return _axis(labels, panel.x, panel.part["x"]), _axis(labels, panel.y, panel.part["y"])
 
@@ -68,6 +70,19 @@ def _completed(panel: Panel, done: pd.DataFrame) -> go.Scatter:
         },
         customdata=np.stack([done["trial"], done["value"]], axis=-1) if len(done) else None,
         hovertemplate=f"trial %{{customdata[0]}}<br>{panel.hover}%{{customdata[1]:.2f}}<extra></extra>",
+        mode="markers",
+        showlegend=False,
+        **panel.axes,
+    )
+
+
+def _tied(panel: Panel, tied: pd.DataFrame) -> go.Scatter:
+    """A square around every trial that cannot be told from the chosen one."""
+    return go.Scatter(
+        x=_plain(tied["x"]),
+        y=_plain(tied["y"]),
+        marker={"symbol": "square-open", "size": 16, "color": style.ON_BRIGHT, "line": {"width": 2}},
+        hoverinfo="skip",
         mode="markers",
         showlegend=False,
         **panel.axes,

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
 from analysis import style
+from analysis.estimate import configuration
 from analysis.figure import Figure
 from analysis.figures._common import metric_rows, two_keys
-from analysis.figures._heatmap_cells import draw_cells
+from analysis.figures._heatmap_cells import MARKS, PLANNED, draw_cells
 from analysis.figures._heatmap_panel import Panel
 from analysis.figures._heatmap_surface import draw_surface
 from analysis.labels import Labels
 from analysis.runs import Run
+from search_spaces.parameter import Value
 
 #: `grid` where trials lie on a lattice, `surface` where numbers were sampled freely, `points` where that cannot be
 #: interpolated.
@@ -33,6 +35,11 @@ class Drawing:
     x: str
     y: str
     mode: Mode
+    #: Every value of the two that a grid was asked for, whether it has been run or not; empty for other samplers.
+    planned: tuple[Sequence[Value], Sequence[Value]]
+    #: The standard deviation by which one seed moves a configuration against the others, in the unit of the metric that
+    #: was selected on, as far as the search knows it.
+    noise: float | None
     #: Panels side by side.
     columns: int
     note: str
@@ -50,8 +57,10 @@ def needs(runs: Sequence[Run]) -> str | None:
 
 def data(runs: Sequence[Run]) -> Drawing:
     """One row per trial and metric: trial, x, y (parameter values), metric, value (last round, mean over seeds),
-    state, best (whether it is the chosen trial)."""
+    state, best (whether it is the chosen trial), tied (whether its configuration cannot be told from the chosen
+    one)."""
     run = runs[0]
+    tied = _tied(run)
     x, y, note = two_keys(run)
     last = run.finals
     rows = metric_rows(runs, lambda m: m in last.columns and bool(last[m].notna().any()))
@@ -65,14 +74,61 @@ def data(runs: Sequence[Run]) -> Drawing:
             "value": last[metric].get(t["number"], np.nan),
             "state": t["state"],
             "best": t["number"] == run.best,
+            "tied": t["number"] in tied,
         }
         for t in trials[["number", x, y, "state"]].to_dict("records")
         for row in rows
         for metric in row
     ]
-    table = pd.DataFrame(found, columns=["trial", "x", "y", "metric", "value", "state", "best"])
+    table = pd.DataFrame(found, columns=["trial", "x", "y", "metric", "value", "state", "best", "tied"])
     mode = _mode(table, run, x, y)
-    return Drawing(table, x, y, mode, max((len(r) for r in rows), default=1), f"{note}{_note(table, mode)}".strip())
+    planned = _planned(run, x, y) if mode == "grid" else ((), ())
+    noise = None if run.estimate is None else run.estimate.paired_noise
+    columns = max((len(r) for r in rows), default=1)
+    said = f"{note}{_note(table, mode)}{_noted(run, table, mode)}".strip()
+    return Drawing(table, x, y, mode, planned, noise, columns, said)
+
+
+def _tied(run: Run) -> set[int]:
+    """The trials of configurations that cannot be told from the chosen one, that one left out."""
+    if run.estimate is None:
+        return set()
+    known = {trial.number: configuration(trial) for trial in run.frozen}
+    keys = {known[number] for number in run.estimate.tied} - {known[run.estimate.trial]}
+    return {number for number, key in known.items() if key in keys}
+
+
+def _planned(run: Run, x: str, y: str) -> tuple[Sequence[Value], Sequence[Value]]:
+    """All values of the two parameters in a grid that is walked cell by cell."""
+    if run.sampler != "grid":
+        return (), ()
+    items = {item["key"]: item for item in run.searched}
+    across, up = (_values(items[key]) for key in (x, y))
+    return (across, up) if across and up else ((), ())
+
+
+def _values(item: Mapping[str, Any]) -> tuple[Value, ...]:
+    """The values that were listed for a parameter."""
+    listed = {"choice": item.get("options"), "flag": [False, True]}.get(str(item.get("kind")), item.get("grid"))
+    return tuple(listed or ())
+
+
+def _noted(run: Run, table: pd.DataFrame, mode: Mode) -> str:
+    """How far a grid has come, what its marks mean, and what is not told from the chosen configuration."""
+    note = ""
+    asked, ended = run.experiment.get("trials"), int(run.trials["state"].isin(["COMPLETE", "PRUNED", "FAIL"]).sum())
+    if mode == "grid" and isinstance(asked, int) and not run.raced and ended < asked:
+        note += f" {ended} of {asked} trials have ended."
+    marks = [f"{mark} {words}" for state, (mark, words) in MARKS.items() if (table["state"] == state).any()]
+    if mode == "grid" and run.sampler == "grid" and isinstance(asked, int) and len(run.trials) < asked:
+        marks.append(f"{PLANNED} planned, not run yet")
+    if mode == "grid" and marks:
+        note += f" Cells without a value: {', '.join(marks)}."
+    if table["tied"].any() and mode == "grid":
+        note += " Hatched cells hold a configuration that cannot be told from the chosen one."
+    elif table["tied"].any():
+        note += " Dots in a square cannot be told from the chosen configuration."
+    return note
 
 
 def _completed(table: pd.DataFrame) -> pd.DataFrame:
@@ -114,7 +170,9 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
     for n, (metric, part) in enumerate(drawing.table.groupby("metric", sort=False), start=1):
         name = str(metric)
         titles.append(labels.metric(name, split=True) + (" · selected on" if name in labels.selected else ""))
-        panel = Panel(n, part.assign(value=part["value"] * labels.scale(name)), labels, x, y)
+        if drawing.noise is not None and name in labels.selected:
+            titles[-1] += f" · one seed: ± {drawing.noise * labels.scale(name):.2g}"
+        panel = Panel(n, part.assign(value=part["value"] * labels.scale(name)), labels, x, y, drawing.planned)
         values = panel.done["value"]
         style.colour_axis(figure, n, float(values.min()), float(values.max()))
         kinds = (
@@ -131,7 +189,8 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
 FIGURE = Figure(
     title="Two parameters against accuracy",
     read=(
-        "Brighter is better within a panel; each panel has its own scale.",
+        "Brighter is a larger value within a panel; each panel has its own scale, and what one seed alone changes "
+        "stands in the title of the panel that was selected on.",
         "The configuration that was chosen carries the orange frame or star, in every panel.",
     ),
     needs=needs,

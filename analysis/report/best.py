@@ -6,9 +6,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.estimate import sentences
 from analysis.labels import Labels, number
-from analysis.report.page import Page, command, definition, escape, html_table
+from analysis.report.page import Page, command, definition, html_table
 from analysis.report.values import one_line, trials_named
 from analysis.runs import Run
 from analysis.stats import summarise
@@ -22,14 +21,14 @@ def best(page: Page, run: Run, labels: Labels, prefix: str) -> None:
     measured = _measured(run)
     seeds = len(run.over_seeds(measured[0])) if measured else 0
     over = f"mean{' ± standard deviation' if seeds > 1 else ''} over {seeds} seed{'s' if seeds != 1 else ''}"
-    results = f'<p class="small">Last round, {over}</p>{_results(run, labels, measured)}{_estimated(run, labels)}'
+    results = f'<p class="small">Last round, {over}</p>{_results(run, labels, measured)}'
     settings = _searched(run, run.best, labels) + _fixed(run, run.best)
     columns = f'<div class="two"><div>{settings}</div><div>{results}</div></div>'
     if run.kind == "run":
         title = "Configuration"
     else:
         title = f"{'Best' if len(run.directions) == 1 else 'A best'} configuration: {trials_named(run)}"
-    page.card(f"{prefix}best", title, columns + _front(run) + _again(run), "Best" if not prefix else "")
+    page.card(f"{prefix}best", title, columns + _again(run), "Best" if not prefix else "")
 
 
 def rerun_command(run: Run, seeds: int = 3) -> str:
@@ -99,22 +98,6 @@ def _results(run: Run, labels: Labels, measured: Sequence[str]) -> str:
         value = summarise(list(run.over_seeds(metric).values())).shown(scale, 2 if scale == 100 else 4)
         rows.append((labels.metric(metric, split=True) + selected, value))
     return definition(rows)
-
-
-def _estimated(run: Run, labels: Labels) -> str:
-    """How sure the search is."""
-    if run.estimate is None:
-        return ""
-    said = sentences(run.estimate, lambda value: labels.shown(run.metrics[0], value))
-    return "<h3>How sure that is</h3>" + "".join(f"<p>{escape(line)}</p>" for line in said)
-
-
-def _front(run: Run) -> str:
-    """Which trials are Pareto-optimal, where there are several objectives."""
-    if len(run.directions) == 1:
-        return ""
-    trials = ", ".join(map(str, run.front))
-    return f'<p class="small">Trials {trials} are Pareto-optimal: no other one is better in every objective.</p>'
 
 
 def _again(run: Run) -> str:

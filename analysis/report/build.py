@@ -9,6 +9,7 @@ from pathlib import Path
 from analysis.labels import Labels
 from analysis.report import sections, summary
 from analysis.report.anonymous import anonymous as without_names
+from analysis.report.answer import answer
 from analysis.report.best import best
 from analysis.report.comparison import side_by_side
 from analysis.report.page import Page, escape, write
@@ -66,6 +67,7 @@ def _run(page: Page, run: Run, name: str, prefix: str) -> None:
     )
     for text in summary.notices(run):
         page.add(f'<p class="notice">{escape(text)}</p>')
+    answer(page, run, labels, prefix)
     page.add(summary.facts(run, labels))
     best(page, run, labels, prefix)
     stopping(page, run, labels, prefix)

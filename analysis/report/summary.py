@@ -58,7 +58,6 @@ def notices(run: Run) -> list[str]:
 def facts(run: Run, labels: Labels) -> str:
     """The facts as HTML."""
     found = [
-        *_estimate(run, labels),
         *_results(run, labels),
         _trials(run),
         *_budget(run),
@@ -73,21 +72,6 @@ def _html(fact: Fact) -> str:
     small = f"<small>{escape(fact.small)}</small>" if fact.small else ""
     title, value = escape(fact.title), escape(fact.value)
     return f'<div class="fact{" key" if fact.key else ""}"><dt>{title}</dt><dd>{value}{small}</dd></div>'
-
-
-def _estimate(run: Run, labels: Labels) -> list[Fact]:
-    """How good the winner is, and how sure that is."""
-    found = run.estimate
-    if found is None:
-        return []
-    metric = run.metrics[0]
-    title = f"{labels.metric(metric, split=True, unit=False)}, estimated"
-    small = (
-        f"{100 * found.level:.0f} % interval {labels.shown(metric, found.low)} to {labels.shown(metric, found.high)}"
-    )
-    tied, of = len(found.tied), found.configurations
-    sure = Fact("Not told from the best", f"{tied} of {of}", "configurations, the best one included", key=tied > 1)
-    return [Fact(title, labels.shown(metric, found.mean), small, key=True), *([sure] if of > 1 else [])]
 
 
 def _results(run: Run, labels: Labels) -> list[Fact]:
@@ -122,12 +106,14 @@ def _result(labels: Labels, metric: str, text: str, small: str, key: bool) -> Fa
 
 
 def _trials(run: Run) -> Fact:
-    """How many trials, and how they ended."""
+    """How many trials of those asked for have ended, and how."""
     endings = [style.outcome(s, r) for s, r in zip(run.trials["state"], run.trials["stop_reason"], strict=True)]
     kinds = pd.Series(endings, dtype=object).value_counts()
     counted = ", ".join(f"{kinds[k]} {style.OUTCOMES[k][2]}" for k in style.OUTCOMES if k in kinds)
     taken = f"; {run.taken} of them with results of earlier runs" if run.taken else ""
-    return Fact("Trials", str(len(run.trials)), counted + taken)
+    asked, ended = run.experiment.get("trials"), int(run.trials["state"].isin(["COMPLETE", "PRUNED", "FAIL"]).sum())
+    of = asked if isinstance(asked, int) and not run.raced and asked > ended else len(run.trials)
+    return Fact("Trials", f"{ended} of {of}" if of > ended else str(ended), counted + taken)
 
 
 def _budget(run: Run) -> list[Fact]:

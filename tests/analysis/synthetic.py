@@ -173,10 +173,16 @@ def write(
     seed: int = 3,
     published: str | None = "dfrd_fig5",
     figures: tuple[str, ...] = ("heatmap",),
+    cells: int | None = None,
+    source: dict[str, Any] | None = None,
 ) -> Path:
     """Writes one run. With `failures`, trials 3, 5 and 7 are pruned, 8 diverged, 9 raised and the last one is still
-    running (not for grids)."""
+    running (not for whole grids). `cells`: of a grid, how many trials have begun; `source`: the exported configuration
+    of a final run, whose parameters it has."""
     folder.mkdir(parents=True)
+    grid = [{"alpha": a, "lambda": b} for a in ALPHA for b in LAMBDA] if sampler == "grid" else []
+    trials = len(grid) or trials
+    begun = cells or trials
     fixed = FIXED | {"rounds": rounds} | (fixed or {})
     search = [SEARCH[k] for k in keys]
     (folder / run_folder.EXPERIMENT).write_text(
@@ -197,6 +203,7 @@ def write(
                 "seed": seed,
                 "lag": 4,
             }
+            | ({"source": source, "values": dict(source["parameters"])} if source else {})
         )
     )
     (folder / run_folder.SPACE).write_text(
@@ -235,16 +242,17 @@ def write(
         study_name=folder.name,
         directions=["maximize" if "accuracy" in m else "minimize" for m in metric],
     )
-    grid = [{"alpha": a, "lambda": b} for a in ALPHA for b in LAMBDA] if sampler == "grid" else []
     distributions = {k: distribution(SEARCH[k]) for k in keys}
     made: list[FrozenTrial] = []
-    for n in range(len(grid) or (len(seeds) if kind == "run" else trials)):
+    for n in range(len(seeds) if kind == "run" else begun):
         params = (
             made[0].params if made and kind == "run" else grid[n] if grid else {k: _draw(rng, SEARCH[k]) for k in keys}
         )
+        if source:
+            params = {}
         mine = [seeds[n]] if kind == "run" else list(seeds)
         planned, state, reason, error = rounds, TrialState.COMPLETE, "completed", None
-        if failures and not grid:
+        if failures and (cells or not grid):
             if n in (3, 5, 7) or (n > 12 and n % 3 == 1):
                 planned, state, reason = 1 + 2 * (n % 2), TrialState.PRUNED, "scheduler"
             elif n == 8:
@@ -261,9 +269,9 @@ def write(
                     "error",
                     "RuntimeError: <b>out of memory</b> while building the generator.",
                 )
-            elif n == trials - 1:
+            elif n == begun - 1:
                 planned, state, reason = 4, TrialState.RUNNING, ""
-        lines = rows(params, mine, planned, shift)
+        lines = rows(source["parameters"] if source else params, mine, planned, shift)
         trial_folder = folder / run_folder.trial_folder(n)
         trial_folder.mkdir(parents=True)
         (trial_folder / run_folder.CONFIG).write_text(yaml.safe_dump(fixed | params))

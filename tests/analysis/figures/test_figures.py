@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -97,6 +98,41 @@ def test_a_grid_shows_every_cell_with_its_value_and_marks_the_chosen_one(loaded:
         narrow["xaxis.domain"] == narrow["xaxis2.domain"] == [0.0, 1.0]
         and narrow["yaxis.domain"][0] > narrow["yaxis2.domain"][1]
     )
+
+
+def test_a_half_finished_grid_shows_what_is_planned_what_ended_otherwise_and_the_noise(tmp_path: Path) -> None:
+    run = load(synthetic.write(tmp_path / "part", sampler="grid", rounds=3, seeds=(0,), cells=21))
+    drawing = heatmap.data([run])
+    assert "20 of 30 trials have ended." in drawing.note
+    picture = heatmap.plot(drawing, Labels.of([run]))
+    values = next(t for t in picture.data if isinstance(t, go.Heatmap))
+    assert np.asarray(values.z).shape == (5, 6)
+    marks = next(t for t in picture.data if isinstance(t, go.Scatter) and "○" in (t.text or ()))
+    by_cell = {(x, y): mark for x, y, mark in zip(marks.x, marks.y, marks.text, strict=True)}
+    cells = [(a, b) for a in range(6) for b in range(5)]
+    for number, cell in enumerate(cells):
+        state = run.frozen[number].state.name if number < 21 else "planned"
+        expected = {"PRUNED": "×", "FAIL": "!", "RUNNING": "…", "planned": "○", "COMPLETE": None}[state]
+        assert by_cell.get(cell) == expected, (number, state)
+    assert run.estimate is not None
+    assert f"one seed: ± {100 * run.estimate.paired_noise:.2g}" in picture.layout.annotations[0].text
+
+
+def test_cells_that_cannot_be_told_from_the_best_are_hatched(loaded: dict[str, Run]) -> None:
+    run = loaded["grid"]
+    assert run.estimate is not None
+    estimate = replace(run.estimate, tied=(run.estimate.trial, 3, 22))
+    table = heatmap.data([run]).table
+    tied = set(table.loc[table["tied"], "trial"])
+    assert tied == set(run.estimate.tied) - {run.estimate.trial}
+    run.__dict__["estimate"], before = estimate, run.estimate
+    try:
+        picture = heatmap.plot(heatmap.data([run]), Labels.of([run]))
+    finally:
+        run.__dict__["estimate"] = before
+    lines = [t for t in picture.data if isinstance(t, go.Scatter) and t.mode == "lines" and t.xaxis in (None, "x")]
+    drawn = {(round(x), round(y)) for t in lines for x, y in zip(t.x, t.y, strict=True) if x is not None}
+    assert drawn == {(3 // 5, 3 % 5), (22 // 5, 22 % 5)}
 
 
 def test_free_samples_give_a_surface_that_says_it_is_interpolated(loaded: dict[str, Run]) -> None:

@@ -1,0 +1,186 @@
+"""The first screen of a search's report: which configuration won, how sure that is, and what to do next."""
+
+from __future__ import annotations
+
+import math
+import os
+import shlex
+from collections.abc import Sequence
+
+from analysis.estimate import sentences, unseen, unseen_sentence
+from analysis.labels import Labels, number
+from analysis.report.page import Page, command, escape
+from analysis.report.strip import strip
+from analysis.report.values import spread, trials_named
+from analysis.runs import Run
+from analysis.runs.final_runs import FinalRun, final_runs
+from analysis.stats import summarise
+from analysis.stopping import audit_sentences
+from search_spaces.metrics import twin
+
+#: So many trials are named one by one.
+NAMED = 8
+
+
+def answer(page: Page, run: Run, labels: Labels, prefix: str) -> None:
+    """Adds the card, where a trial of a search has run to its end."""
+    if run.kind == "run" or run.best is None:
+        return
+    finals = final_runs(run)
+    head = f'<p class="winner">{_configuration(run, labels)}</p>{_value(run, labels)}'
+    rows = [
+        ("How sure that is", [*_sure(run, labels), *_ties(run, labels)]),
+        ("On fresh seeds", _fresh(run, labels, finals)),
+        ("Stopped early", _stopped(run, labels)),
+    ]
+    told = "".join(f"<dt>{title}</dt><dd>{_paragraphs(lines)}</dd>" for title, lines in rows if lines)
+    step, why = next_step(run, finals)
+    inner = f'{head}<dl class="told">{told}<dt>Next</dt><dd><p>{escape(why)}</p>{command(step)}</dd></dl>'
+    title = f"{'Winner' if len(run.directions) == 1 else 'A Pareto-optimal configuration'}: {trials_named(run)}"
+    page.card(f"{prefix}answer", title, inner, "Answer" if not prefix else "")
+
+
+def next_step(run: Run, finals: Sequence[FinalRun]) -> tuple[str, str]:
+    """The command that a reader should give next, and why."""
+    at = shlex.quote(run.shown)
+    if run.trials["state"].isin(["RUNNING", "WAITING"]).any() or _planned(run) > len(run.trials):
+        return f"fedtune resume {at}", "Trials of this search are unfinished; this goes on with them."
+    mine = [final for final in finals if final.trial == run.best]
+    if not mine:
+        return (
+            f"fedtune run {at} --seeds 5",
+            "A search flatters its winner. Final numbers come from seeds that it never saw.",
+        )
+    final = mine[0].run.shown
+    if run.method == "fedavg":
+        return (
+            f"fedtune report {shlex.quote(final)}",
+            "The winner has been trained on fresh seeds; this is their report.",
+        )
+    folder = os.path.dirname(final) or "."
+    where = "" if folder == "runs" else f" --runs-dir {shlex.quote(folder)}"
+    other = shlex.quote(os.path.join(folder, "fedavg-final"))
+    return (
+        f"fedtune run fedavg --seeds {len(mine[0].run.chosen)}{where} && fedtune compare {shlex.quote(final)} {other}",
+        "The winner has been trained on fresh seeds. Beside another method on the same seeds it can be argued about.",
+    )
+
+
+def _planned(run: Run) -> int:
+    """How many trials were asked for; 0 where a race counts rounds instead."""
+    asked = run.experiment.get("trials")
+    return asked if isinstance(asked, int) and not run.raced else 0
+
+
+def _paragraphs(lines: Sequence[str]) -> str:
+    return "".join(f"<p>{escape(line)}</p>" for line in lines)
+
+
+def _configuration(run: Run, labels: Labels) -> str:
+    """`α = 0.27   λ = 0.87`, as HTML."""
+    assert run.best is not None
+    values = run.parameters(run.best)
+    shown = [f"{labels.symbol(key)} = {number(values[key])}" for key in run.keys if key in values]
+    return "".join(f"<span>{escape(one)}</span>" for one in shown)
+
+
+def _value(run: Run, labels: Labels) -> str:
+    """The estimate in large with its interval, and where it lies among all trials; without one, the winner's values."""
+    metric, found = run.metrics[0], run.estimate
+    if found is None:
+        means = [(name, spread(labels, name, run.over_seeds(name))) for name in run.metrics]
+        shown = ", ".join(f"{labels.metric(name, split=True, unit=False)} {value}" for name, value in means)
+        return f'<p class="estimate"><b>{escape(shown)}</b></p>'
+    interval = f"{labels.shown(metric, found.low)} to {labels.shown(metric, found.high)}"
+    title = labels.metric(metric, split=True, unit=False)
+    done = run.trials[(run.trials["state"] == "COMPLETE") & run.trials["value"].notna()]["value"]
+    return (
+        f'<p class="estimate"><b>{escape(labels.shown(metric, found.mean))}</b> <span>{escape(title)}, estimated mean '
+        f"over all seeds; {100 * found.level:.0f} % interval {escape(interval)}</span></p>"
+        + strip(found, done.tolist(), lambda value: labels.shown(metric, value))
+    )
+
+
+def _sure(run: Run, labels: Labels) -> list[str]:
+    """What cannot be told from the winner, and why."""
+    found = run.estimate
+    if found is None:
+        if len(run.directions) == 1:
+            return ["There is no estimate yet: it needs two trials that ran to their end."]
+        front = ", ".join(map(str, run.front))
+        return [f"{len(run.front)} trials are Pareto-optimal, as no other one is better in every objective: {front}."]
+    said = sentences(found, lambda value: labels.shown(run.metrics[0], value))[1:]
+    if len(found.tied) > 1:
+        named = ", ".join(map(str, found.tied[:NAMED]))
+        more = f" and {len(found.tied) - NAMED} more" if len(found.tied) > NAMED else ""
+        said.append(f"Those are, the best estimate first, trials {named}{more}.")
+    return said
+
+
+def _ties(run: Run, labels: Labels) -> list[str]:
+    """Says where several trials share the highest value, and why one of them is named."""
+    if len(run.directions) > 1:
+        return []
+    done = run.trials[(run.trials["state"] == "COMPLETE") & run.trials["value"].notna()]
+    top = done["value"].max() if run.maximise else done["value"].min()
+    same = done.loc[done["value"] == top, "number"].tolist()
+    if len(same) < 2:
+        return []
+    named = ", ".join(map(str, same[:NAMED])) + (f" and {len(same) - NAMED} more" if len(same) > NAMED else "")
+    why = (
+        "the estimate, which knows their neighbours and the noise, decides"
+        if run.estimate is not None
+        else "the first of them is named"
+    )
+    return [f"A tie: trials {named} ended at the same best value, {labels.shown(run.metrics[0], top)}; {why}."]
+
+
+def _fresh(run: Run, labels: Labels, finals: Sequence[FinalRun]) -> list[str]:
+    """The search's own score against that on fresh seeds: how optimistic it was."""
+    if not finals:
+        return ["Not tried yet. The value of a winner on the seeds that chose it is optimistic."]
+    lines = []
+    for final in finals:
+        for metric in run.metrics:
+            name = next((m for m in (metric, twin(metric)) if final.over_seeds(m) and run.last(final.trial, m)), None)
+            if name is not None:
+                lines.append(_optimism(run, labels, final, name))
+    return lines or ["The final runs beside this search did not measure what it selected on."]
+
+
+def _optimism(run: Run, labels: Labels, final: FinalRun, metric: str) -> str:
+    fresh = final.over_seeds(metric)
+    found, searched = summarise(list(fresh.values())), summarise(list(run.last(final.trial, metric).values())).mean
+    apart = (1 if run.maximise else -1) * (searched - found.mean)
+    size = labels.shown(metric, abs(apart)).replace(" %", " points")
+    verdict = f"{size} too good" if apart > 0 else f"{size} too bad" if apart < 0 else "right"
+    title = labels.metric(metric, split=True, unit=False)
+    several = f"{len(fresh)} fresh seeds" if len(fresh) > 1 else "one fresh seed"
+    line = (
+        f"{title} of trial {final.trial}: {labels.shown(metric, searched)} in the search, "
+        f"{spread(labels, metric, fresh)} on {several} ({final.run.name}). The search's value was {verdict}."
+    )
+    estimate = run.estimate
+    if estimate is None or final.trial != estimate.trial or metric != run.metrics[0] or not math.isfinite(found.mean):
+        return line
+    inside = estimate.low <= found.mean <= estimate.high
+    return f"{line} The mean on fresh seeds lies {'inside' if inside else 'outside'} the interval."
+
+
+def _stopped(run: Run, labels: Labels) -> list[str]:
+    """How many trials were stopped, what that saved, and what it probably cost."""
+    stopped = run.trials[run.trials["state"] == "PRUNED"]
+    if stopped.empty:
+        return []
+    rounds = run.experiment.get("rounds")
+    said = f"{len(stopped)} of {len(run.trials)} trials were stopped early"
+    if isinstance(rounds, int) and not isinstance(rounds, bool):
+        saved = int((rounds - stopped["rounds"]).clip(lower=0).sum())
+        said += f", which saved {saved} rounds of {len(run.trials) * rounds}"
+    lines = [f"{said}."]
+    if run.audit is not None and run.audit.trials:
+        return lines + audit_sentences(run.audit, lambda value: labels.shown(run.metrics[0], value))
+    believed = None if run.standing is None else unseen(run.standing)
+    if believed is not None:
+        lines.append(unseen_sentence(believed) + " Searches with --audit measure what stopping costs.")
+    return lines

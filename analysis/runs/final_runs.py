@@ -1,0 +1,70 @@
+"""Which final runs belong to a search: those that stand beside it and trained one of its configurations.
+
+A final run's experiment holds, under `source`, the exported configuration it began with, and that names the search and
+the trial. A folder that is called like the search and holds another one's trials is told by the parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from analysis.runs.run import Run
+from analysis.runs.run_directory import load
+from search_spaces import run_folder
+from search_spaces.errors import UserError
+from search_spaces.files import read_text
+
+
+@dataclass(frozen=True)
+class FinalRun:
+    """A final run, and the search's trial whose configuration it trained."""
+
+    run: Run
+    trial: int
+
+    def over_seeds(self, metric: str) -> dict[int, float]:
+        """The metric's last value by fresh seed."""
+        return self.run.over_seeds(metric)
+
+
+def final_runs(search: Run) -> list[FinalRun]:
+    """The final runs of a search, by name, as far as a seed of theirs ran to its end. A neighbour that cannot be read
+    says nothing about this search and is passed over."""
+    found: list[FinalRun] = []
+    if search.kind == "run":
+        return found
+    for folder in sorted(search.path.parent.iterdir()):
+        path = folder / run_folder.EXPERIMENT
+        try:
+            # Reading YAML takes long; a search's own request is told from a final run's without it.
+            if not path.is_file() or "kind: run" not in read_text(path):
+                continue
+            run = load(folder)
+        except (UserError, OSError, ValueError):
+            continue
+        trial = _trial(search, run.experiment)
+        if run.kind == "run" and run.chosen and trial is not None:
+            found.append(FinalRun(run, trial))
+    return found
+
+
+def _trial(search: Run, experiment: Mapping[str, Any]) -> int | None:
+    """The trial of `search` whose exported configuration a final run's `experiment` trained, unchanged; None where it
+    trained something else."""
+    source = experiment.get("source")
+    origin = source.get("provenance") if isinstance(source, Mapping) else None
+    if not isinstance(source, Mapping) or not isinstance(origin, Mapping):
+        return None
+    parameters, trained = source.get("parameters"), experiment.get("values") or {}
+    known = {trial.number: trial.params for trial in search.frozen}
+    number = origin.get("trial")
+    if origin.get("run") != search.name or source.get("method") != search.method or number not in known:
+        return None
+    if not isinstance(parameters, Mapping) or any(
+        trained.get(key, value) != value for key, value in parameters.items()
+    ):
+        return None
+    same = all(parameters.get(name.rsplit(".", 1)[-1]) == value for name, value in known[number].items())
+    return int(number) if same else None

@@ -1,0 +1,172 @@
+"""The first screen: the winner, how sure that is, what early stopping and chance did, and the next command."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from analysis.labels import Labels
+from analysis.report.answer import answer, next_step
+from analysis.report.page import Page
+from analysis.runs import Run, load
+from analysis.runs.final_runs import final_runs
+from search_spaces import run_folder
+from tests.analysis import synthetic
+
+Final = Callable[..., Path]
+
+
+def screen(run: Run) -> str:
+    """The card's text without its tags."""
+    page = Page("x")
+    answer(page, run, Labels.of([run], markup=False), "")
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", "".join(page.sections))).split())
+
+
+@pytest.fixture(scope="module")
+def one_seed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return synthetic.write(tmp_path_factory.mktemp("runs") / "one", trials=14, seeds=(0,), failures=False)
+
+
+@pytest.fixture
+def search(one_seed: Path, tmp_path: Path) -> Path:
+    """A search of one seed that is over."""
+    return Path(shutil.copytree(one_seed, tmp_path / "one"))
+
+
+@pytest.fixture
+def final(search: Path) -> Final:
+    """Writes a final run of the search's winner beside it."""
+
+    def write(name: str = "one-final", **changed: Any) -> Path:
+        run = load(search)
+        assert run.best is not None
+        source: dict[str, Any] = {
+            "method": run.method,
+            "parameters": run.config(run.best),
+            "provenance": {"run": "one", "trial": run.best},
+        } | changed
+        return synthetic.write(
+            search.parent / name, keys=(), seeds=(1000, 1001, 1002), kind="run", failures=False, source=source
+        )
+
+    return write
+
+
+def test_it_names_the_winner_its_interval_and_what_cannot_be_told_from_it(loaded: dict[str, Run]) -> None:
+    run = loaded["tpe"]
+    found = run.estimate
+    assert found is not None and run.best is not None
+    text = screen(run)
+    assert f"Winner: trial {run.best}" in text and f"α = {run.parameters(run.best)['alpha']:.4g}" in text
+    assert f"{100 * found.mean:.2f} % Global accuracy, validation, estimated mean over all seeds" in text
+    assert f"90 % interval {100 * found.low:.2f} % to {100 * found.high:.2f} %" in text
+    assert f"{len(found.tied)} of {found.configurations} configurations, itself included, cannot be told" in text
+    assert f"trials {', '.join(map(str, found.tied))}." in text
+
+
+def test_it_counts_what_was_stopped_and_what_that_saved(loaded: dict[str, Run]) -> None:
+    run = loaded["tpe"]
+    stopped = [t for t in run.frozen if t.state.name == "PRUNED"]
+    saved = sum(9 - t.user_attrs["rounds"] for t in stopped)
+    text = screen(run)
+    assert f"{len(stopped)} of 24 trials were stopped early, which saved {saved} rounds of {24 * 9}." in text
+    assert "By the search's own model" in text and "--audit measure" in text
+    assert "Stopped early" not in screen(loaded["grid"])
+
+
+def test_the_search_is_held_against_fresh_seeds(search: Path, final: Final) -> None:
+    assert "On fresh seeds Not tried yet." in screen(load(search))
+    folder = final()
+    run = load(search)
+    assert run.best is not None
+    rows = [
+        json.loads(line)
+        for path in sorted(folder.glob(f"trials/*/{run_folder.ROUNDS}"))
+        for line in path.read_text().splitlines()
+    ]
+    fresh = [100 * row["val_global_accuracy"] for row in rows if row["round"] == 9]
+    searched = 100 * run.frozen[run.best].values[0]
+    apart = searched - np.mean(fresh)
+    text = screen(run)
+    assert (
+        f"Global accuracy, validation of trial {run.best}: {searched:.2f} % in the search, {np.mean(fresh):.2f} ± "
+        f"{np.std(fresh, ddof=1):.2f} % on 3 fresh seeds (one-final). The search's value was "
+        f"{abs(apart):.2f} points too {'good' if apart > 0 else 'bad'}."
+    ) in text
+    assert "fedtune compare" in text
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"provenance": {"run": "two", "trial": 0}}, {"method": "fedavg"}, {"parameters": {"alpha": 9.0, "lambda": 0.1}}],
+    ids=["another search", "another method", "other values"],
+)
+def test_a_final_run_of_something_else_is_not_taken_for_it(search: Path, final: Final, changed: dict[str, Any]) -> None:
+    final(**changed)
+    assert final_runs(load(search)) == []
+
+
+def test_a_final_run_with_changed_settings_is_not_taken_for_it(search: Path, final: Final) -> None:
+    path = final() / run_folder.EXPERIMENT
+    assert len(final_runs(load(search))) == 1
+    content = yaml.safe_load(path.read_text())
+    path.write_text(yaml.safe_dump(content | {"values": content["values"] | {"clients": 3}}))
+    assert final_runs(load(search)) == []
+
+
+def test_a_damaged_neighbour_does_not_stop_the_report(search: Path, final: Final) -> None:
+    (final() / run_folder.STUDY).write_bytes(b"kind: run")
+    assert "On fresh seeds Not tried yet." in screen(load(search))
+
+
+def test_the_next_command_follows_from_what_was_done(
+    search: Path, final: Final, loaded: dict[str, Run], tmp_path: Path
+) -> None:
+    assert next_step(loaded["tpe"], [])[0].startswith("fedtune resume ")
+    part = load(synthetic.write(tmp_path / "part", sampler="grid", rounds=3, cells=10, failures=False))
+    assert next_step(part, [])[0] == f"fedtune resume {part.path}"
+    run = load(search)
+    assert next_step(run, [])[0] == f"fedtune run {search} --seeds 5"
+    folder = final()
+    assert next_step(run, final_runs(run))[0] == (
+        f"fedtune run fedavg --seeds 3 --runs-dir {tmp_path} && fedtune compare {folder} {tmp_path}/fedavg-final"
+    )
+
+
+def test_a_tie_is_said(tmp_path: Path) -> None:
+    """Every accuracy is cut to one digit, so that several trials end at the same one."""
+    folder = synthetic.write(tmp_path / "tie", trials=14, seeds=(0,), failures=False)
+    run = load(folder)
+    for trial in run.frozen:
+        trial.values = [round(trial.values[0], 1)]
+    top = max(trial.values[0] for trial in run.frozen)
+    same = [trial.number for trial in run.frozen if trial.values[0] == top]
+    assert len(same) > 1, "the test would show nothing"
+    named = ", ".join(map(str, same[:8]))
+    assert f"A tie: trials {named}" in screen(run) and f"ended at the same best value, {100 * top:.2f} %;" in screen(
+        run
+    )
+    assert "A tie" not in screen(load(folder))
+
+
+def test_several_objectives_have_a_front_and_no_estimate(loaded: dict[str, Run]) -> None:
+    run = loaded["pareto"]
+    text = screen(run)
+    assert "A Pareto-optimal configuration" in text
+    assert f"{len(run.front)} trials are Pareto-optimal" in text and "estimated mean" not in text
+
+
+def test_a_final_run_and_a_run_without_a_result_have_no_such_card(loaded: dict[str, Run], tmp_path: Path) -> None:
+    assert screen(loaded["final"]) == ""
+    begun = load(synthetic.write(tmp_path / "begun", sampler="grid", rounds=3, cells=1))
+    assert begun.best is None and screen(begun) == ""
