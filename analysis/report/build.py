@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from analysis.labels import Labels
@@ -18,41 +18,54 @@ from analysis.report.trials import trials_html, trials_table
 from analysis.runs import Paths, Run, load_all, names
 from search_spaces import run_folder
 
+#: Called with a few words on what is being done.
+Tell = Callable[[str], object]
 
-def build(run: Paths, output: str | os.PathLike[str] | None = None, *, anonymous: bool = False) -> Path:
+
+def build(
+    run: Paths,
+    output: str | os.PathLike[str] | None = None,
+    *,
+    anonymous: bool = False,
+    tell: Tell = lambda doing: None,
+) -> Path:
     """Writes the report of one run (or of several, one below the other, after a comparison) and returns its path.
 
-    With `anonymous` it names neither the machine nor its system, the command line, addresses or paths.
+    With `anonymous` it names neither the machine nor its system, the command line, addresses or paths. `tell` is called
+    with a few words before every step.
 
     Without `output` it is `report.html` in the run directory; for several runs, in the folder that holds the first.
     Raises `UserError` where a path is no run directory or the page cannot be written."""
+    tell("reading the run")
     runs = load_all(run)
     target = (
         Path(output)
         if output is not None
         else (runs[0].path if len(runs) == 1 else runs[0].path.parent) / run_folder.REPORT
     )
-    return write(target, document([without_names(one) for one in runs] if anonymous else runs))
+    return write(target, document([without_names(one) for one in runs] if anonymous else runs, tell))
 
 
 #: `fedtune.report`.
 report = build
 
 
-def document(runs: Sequence[Run]) -> str:
+def document(runs: Sequence[Run], tell: Tell = lambda doing: None) -> str:
     """The report's HTML."""
     page = Page(f"{names(runs)[0]} · fedtune" if len(runs) == 1 else f"{len(runs)} runs · fedtune")
     if len(runs) > 1:
+        tell("comparing the runs")
         side_by_side(page, runs)
     for i, (run, name) in enumerate(zip(runs, names(runs), strict=True)):
-        _run(page, run, name, "" if len(runs) == 1 else f"r{i + 1}-")
+        _run(page, run, name, "" if len(runs) == 1 else f"r{i + 1}-", tell)
+    tell("writing the page")
     versions = runs[0].provenance.get("versions") or {}
     return page.html(
         f"Made by fedtune {versions.get('fedtune', '')} from {', '.join(names(runs))}. This page needs no network."
     )
 
 
-def _run(page: Page, run: Run, name: str, prefix: str) -> None:
+def _run(page: Page, run: Run, name: str, prefix: str, tell: Tell) -> None:
     labels = Labels.of([run], markup=False)
     first = prefix == ""
     source = run.space.get("source")
@@ -67,11 +80,12 @@ def _run(page: Page, run: Run, name: str, prefix: str) -> None:
     )
     for text in summary.notices(run):
         page.add(f'<p class="notice">{escape(text)}</p>')
+    tell(f"estimating the winner of {name}")
     answer(page, run, labels, prefix)
     page.add(summary.facts(run, labels))
     best(page, run, labels, prefix)
     stopping(page, run, labels, prefix)
-    skipped = sections.figure_cards(page, run, labels, prefix)
+    skipped = sections.figure_cards(page, run, prefix, tell)
     sections.published(page, run, prefix)
     page.tables[f"{prefix}trials"] = trials_table(run)
     page.card(f"{prefix}trials", "All trials", trials_html(run, f"{prefix}trials"), "Trials" if first else "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from analysis import style
 from analysis.figures import figures
@@ -15,13 +15,15 @@ from analysis.tables import Column, Table
 from search_spaces import run_folder
 
 
-def figure_cards(page: Page, run: Run, labels: Labels, prefix: str) -> list[tuple[str, str]]:
-    """Draws every figure that can be drawn, those the space names first; returns (title, reason) of the others."""
+def figure_cards(page: Page, run: Run, prefix: str, tell: Callable[[str], object]) -> list[tuple[str, str]]:
+    """Draws every figure that can be drawn, those the space names first, and calls `tell` with each; returns (title,
+    reason) of the others."""
     known = {n: f for n, f in figures().items() if not f.many}
     asked = [n for n in run.space.get("figures") or [] if n in known]
     skipped = []
     for name in dict.fromkeys([*asked, *known]):
         figure = known[name]
+        tell(f"drawing {figure.title}")
         reason = figure.needs([run])
         if reason is not None:
             skipped.append((figure.title, reason))

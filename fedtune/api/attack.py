@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from analysis.runs import load as load_run
 from fedtune.api.export import export, load
 from fedtune.console import progress
+from fedtune.console.busy import busy
 from fedtune.planning.checks import whole
 from fedtune.planning.request import Request, configuration
 from fedtune.record.experiment import MAX_SEED, Experiment
@@ -116,7 +117,7 @@ def attack(
         problems.append(sentence("output", "a file ending in .png", str(output), "-o"))
     if problems:
         raise UserError(*problems)
-    with progress.busy(progress.style(plain, quiet)) as say:
+    with busy(progress.style(plain, quiet)) as say:
         say("reading the configuration")
         found = _target(target, trial, seed)
         changes = {"attack_steps": steps, "attack_private": private}

@@ -30,7 +30,7 @@ from fedtune.api import export_table
 from fedtune.api.export_table import ELSEWHERE
 from fedtune.api.search import Best
 from fedtune.record.experiment import Experiment
-from fedtune.record.run_directory import write_document
+from fedtune.record.run_directory import as_yaml, write_document
 from search_spaces import documents, run_folder
 from search_spaces.documents import Document, Node
 from search_spaces.errors import Shown, UserError, sentence, unknown
@@ -153,9 +153,23 @@ def _plain(found: Estimate) -> dict[str, Any]:
 def load(path: str | Path) -> tuple[str, dict[str, Value], dict[str, Any]]:
     """An exported file: the method's name, its parameters, and all it says. Raises one `UserError` with every
     problem."""
+    return _loaded(documents.read(path, "exported configuration"))
+
+
+def winner_of(run: str | Path) -> tuple[str, dict[str, Value], dict[str, Any]]:
+    """The best configuration of the search in a run directory, as `load` returns an exported file of it."""
+    found = load_run(run)
+    if found.kind == "run":
+        raise UserError(
+            f"{found.path} is a final run, which has no winner. Give the search that it belongs to, or the file that "
+            f"it was begun with; with another --seed `fedtune run` draws other fresh seeds."
+        )
+    return _loaded(documents.parse(as_yaml(_describe(found, Best.of(found, _number(found, None)))), str(run)))
+
+
+def _loaded(document: Document) -> tuple[str, dict[str, Value], dict[str, Any]]:
     from trainables import registry
 
-    document = documents.read(path, "exported configuration")
     items = document.root.items
     problems = _unknown_format(document)
     if problems:

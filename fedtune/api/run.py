@@ -1,4 +1,5 @@
-"""`fedtune.run`: one configuration trained on seeds that no search has seen: an exported one, or a method's own.
+"""`fedtune.run`: one configuration trained on seeds that no search has seen: an exported one, a search's winner, or a
+method's own.
 
 The record is a run directory like a search's (`kind: run`): trial i is the configuration on seed i, with its best
 global model by the validation metric as `model-<seed>.safetensors` beside its rounds.
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.runs import load as load_run
-from fedtune.api.export import load
+from fedtune.api.export import load, winner_of
 from fedtune.api.search import Result, carry_out
 from fedtune.machine import resources
 from fedtune.machine.limits import check_limits
@@ -89,9 +90,9 @@ def run(
 ) -> Final:
     """Trains the exported configuration `best` on `seeds` fresh seeds for all its planned rounds.
 
-    `best` may also be a method's name. Then `space` and `paper` say which fixed values and which profile are used, and
-    a parameter that this space would search has its default. In both cases `dataset`, `rounds` and `set` change single
-    values.
+    `best` may also be the run directory of a search, whose winner is trained, or a method's name. For a method `space`
+    and `paper` say which fixed values and which profile are used, and a parameter that this space would search has its
+    default. In all cases `dataset`, `rounds` and `set` change single values.
 
     Raises `UserError`, before anything is created, with every problem of the file and the request."""
     check_limits()
@@ -116,7 +117,8 @@ def run(
 
 
 def _plan(request: Request, count: int) -> Plan:
-    """The plan of a final run over `count` seeds. `request.method` is an exported file's path, or a method's name."""
+    """The plan of a final run over `count` seeds. `request.method` is an exported file's path, a run directory, or a
+    method's name."""
     problems: list[str] = []
     whole("seeds", count, 1, MAX_SEEDS, problems)
     whole("seed", request.seed, 0, MAX_SEED, problems)
@@ -165,12 +167,13 @@ def _plan(request: Request, count: int) -> Plan:
 
 
 def _configuration(request: Request, problems: list[str]) -> tuple[str, dict[str, Value], dict[str, Any]]:
-    """Method, every parameter, and the exported file's content (empty for a method's own configuration)."""
+    """Method, every parameter, and the exported configuration (empty for a method's own)."""
     from trainables import registry
 
     if request.method in registry.methods():
         return request.method, configuration(request, problems), {}
-    method, values, data = load(request.method)
+    is_folder = Path(request.method).expanduser().is_dir()
+    method, values, data = winner_of(request.method) if is_folder else load(request.method)
     if request.paper or request.space != "default":
         problems.append(
             "--paper and --space belong to a method's own run; an exported configuration is complete. Leave them out."

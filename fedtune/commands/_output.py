@@ -36,12 +36,16 @@ def shown(path: Path) -> str:
 def result(found: Result, as_json: bool) -> None:
     """Prints how a search, a resumed or an extended run ended, and what to do next. For a final run that was resumed it
     prints the table of `final`."""
-    if found.finished and Experiment.read(found.folder).kind == "run":
+    experiment = Experiment.read(found.folder)
+    if found.finished and experiment.kind == "run":
         final(report(found), as_json)
         return
     folder = shown(found.folder)
     if as_json:
         tables.print_json(found.to_json())
+    elif experiment.kind == "run":
+        tables.say(f"{folder}: {found.counts.get('COMPLETE', 0)} of {experiment.trials} seeds trained.")
+        _go_on(found, folder)
     else:
         counts = found.counts
         tables.say(
@@ -70,11 +74,16 @@ def result(found: Result, as_json: bool) -> None:
         if found.finished and found.best is not None:
             tables.say(f"Next: fedtune report {quote(folder)}   fedtune export {quote(folder)} -o best.yaml")
         elif not found.finished:
-            tables.say(
-                f"{'Out of time' if found.out_of_time else 'Interrupted'}. Go on with: fedtune resume {quote(folder)}"
-                + (" --time 10m" if found.out_of_time else "")
-            )
+            _go_on(found, folder)
     _leave(found)
+
+
+def _go_on(found: Result, folder: str) -> None:
+    """How a run that was interrupted is continued."""
+    tables.say(
+        f"{'Out of time' if found.out_of_time else 'Interrupted'}. Go on with: fedtune resume {quote(folder)}"
+        + (" --time 10m" if found.out_of_time else "")
+    )
 
 
 def _estimated(found: Estimated | None) -> None:

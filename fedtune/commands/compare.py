@@ -47,15 +47,19 @@ def command(
     """Set runs side by side: mean ± std over seeds, paired tests against the first, and the settings that differ.
 
     Of a search its best trial is compared, by the metric that the search selected on; of a final run, all seeds are."""
-    from analysis.compare import compare
-    from analysis.report.comparison import write_figure
     from fedtune.console import tables
+    from fedtune.console.busy import busy
+    from fedtune.console.progress import style
     from search_spaces.errors import UserError, visible
 
     if sum((csv, latex, as_json)) > 1:
         raise UserError("Only one of --csv, --latex, --json may be given, as each prints the whole result.")
-    found = compare(runs, metrics=metric or (), readout=readout)
-    written = write_figure(found, figure) if figure is not None else None
+    with busy(style(), "comparing the runs"):
+        from analysis.compare import compare
+        from analysis.report.comparison import write_figure
+
+        found = compare(runs, metrics=metric or (), readout=readout)
+        written = write_figure(found, figure) if figure is not None else None
     if as_json:
         tables.print_json(found.to_json())
     elif csv:

@@ -42,17 +42,23 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the paths as JSON.")] = False,
 ) -> None:
     """Write a run's report: one HTML page that needs no network."""
-    from analysis.report import build
-    from analysis.report.files import check_images, write_images, write_tables
     from fedtune.commands._output import shown
     from fedtune.console import tables
+    from fedtune.console.busy import busy
+    from fedtune.console.progress import style
 
-    if images is not None:
-        check_images(images)
-    page = build(run, output, anonymous=anonymous)
-    further = [path for kind, wanted in (("csv", csv), ("latex", latex)) if wanted for path in write_tables(run, kind)]
-    if images is not None:
-        further += write_images(run, images)
+    with busy(style(), "loading what draws figures") as tell:
+        from analysis.report import build
+        from analysis.report.files import check_images, write_images, write_tables
+
+        if images is not None:
+            check_images(images)
+        page = build(run, output, anonymous=anonymous, tell=tell)
+        tell("writing tables and images")
+        wanted = [kind for kind, asked in (("csv", csv), ("latex", latex)) if asked]
+        further = [path for kind in wanted for path in write_tables(run, kind)]
+        if images is not None:
+            further += write_images(run, images)
     if as_json:
         tables.print_json({"report": str(page), "files": [str(path) for path in further]})
     else:

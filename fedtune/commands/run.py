@@ -1,4 +1,4 @@
-"""fedtune run best.yaml --seeds K, fedtune run METHOD --set …: one configuration on fresh seeds."""
+"""fedtune run best.yaml, fedtune run RUN_DIR, fedtune run METHOD --set …: one configuration on fresh seeds."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from fedtune.commands._options import Address, AsJson, DataDir, Plain, Quiet, Ru
 EXAMPLES = """\
 # A configuration that `fedtune export` kept, on five fresh seeds:
 fedtune run best.yaml --seeds 5
+# The winner of a search, straight from its run directory:
+fedtune run runs/dfrd-alpha_lambda --seeds 5
 # A method without a search:
 fedtune run fedprox --set mu=0.01 --rounds 20 --name fedprox-20
 # The paper's data set, model and rounds instead of the small profile:
@@ -20,7 +22,12 @@ fedtune run dfrd --space alpha_lambda --paper
 
 def command(
     best: Annotated[
-        str, typer.Argument(help="A configuration written by `fedtune export`, or a method's name.", show_default=False)
+        str,
+        typer.Argument(
+            help="A configuration written by `fedtune export`, the run directory of a search, whose winner is "
+            "trained, or a method's name.",
+            show_default=False,
+        ),
     ],
     space: Annotated[
         str, typer.Option(help="For a method: the search space whose fixed values and profile are used.")
@@ -75,7 +82,7 @@ def command(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train one configuration on fresh seeds: an exported one, or a method's own.
+    """Train one configuration on fresh seeds: an exported one, a search's winner, or a method's own.
 
     Prints mean ± std over the seeds on the test set, and keeps the trained models."""
     from fedtune.api.run import run

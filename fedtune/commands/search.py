@@ -188,6 +188,8 @@ def command(
     """Search the hyper-parameters of a method."""
     from fedtune.api.search import carry_out
     from fedtune.commands import _output
+    from fedtune.console.busy import busy
+    from fedtune.console.progress import style
     from fedtune.planning.estimate import estimate
     from fedtune.planning.pack_auto import packed
     from fedtune.planning.plan import plan
@@ -228,6 +230,8 @@ def command(
     )
     planned = packed(planned, plain=plain, quiet=quiet)
     if dry_run:
-        _output.estimate(estimate(planned), as_json)
+        with busy(style(plain, quiet), "timing a few rounds"):
+            measured = estimate(planned)
+        _output.estimate(measured, as_json)
     else:
         _output.result(carry_out(planned, plain=plain, quiet=quiet), as_json)

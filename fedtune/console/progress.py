@@ -6,12 +6,12 @@ while a round is long.
 
 from __future__ import annotations
 
+import statistics
 import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -61,6 +61,8 @@ class ProgressDisplay:
     spent: int = 0
     running: dict[int, Running] = field(default_factory=dict)
     best: tuple[int, tuple[float, ...], Mapping[str, Value]] | None = None
+    #: The values of all trials that ran to their end.
+    values: list[tuple[float, ...]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._started = time.monotonic()
@@ -110,7 +112,7 @@ class ProgressDisplay:
             self.spent += trial.round if trial else 0
             self._consider(number, state, values, trial.values if trial else {})
         if error and state == "FAIL":
-            self.say(f"Trial {number} failed: {error}")
+            self.say(f"{self._named(number).capitalize()} failed: {error}")
 
     def say(self, text: str) -> None:
         """Prints a line on stderr that stays."""
@@ -124,6 +126,7 @@ class ProgressDisplay:
     def _consider(self, number: int, state: str, values: Sequence[float] | None, params: Mapping[str, Value]) -> None:
         if state != "COMPLETE" or not values:
             return
+        self.values.append(tuple(values))
         sign = self.experiment.signs[0]
         # Of two equal trials the earlier one is the best, in whichever order they ended.
         if self.best is None or (sign * values[0], -number) > (sign * self.best[1][0], -self.best[0]):
@@ -160,24 +163,49 @@ class ProgressDisplay:
             print(visible(self.line()), file=sys.stderr, flush=True)
 
     def line(self) -> str:
-        """One line: `12.3 s  4 of 30 done, 1 pruned, 0 failed, 2 running  best …  3.1 rounds/s  about 2 min left`."""
+        """One line with the best value first, so that a narrow terminal shows it: `12.3 s  best 0.81 (trial 7)  4 of 30
+        trials: 3 done, 1 pruned, 0 failed, 2 running  3.1 rounds/s  at most 2 min left`."""
         with self._lock:
-            parts = [f"{time.monotonic() - self._started:6.1f} s", self._counts()]
+            parts = [f"{time.monotonic() - self._started:6.1f} s"]
             if self.phase:
-                return "  ".join([parts[0], self.phase])
-            if self.best is not None:
-                # The configuration is shown only when it is new; a log does not need it in every line.
-                number, values, params = self.best
-                parts.append(f"best {self._describe(number, values, params if number != self._told else {})}")
-                self._told = number
-            parts.append(self._speed())
+                return "  ".join([*parts, self.phase])
+            parts += [self._short_best(), self._counts(), self._speed()]
+            if self.best is not None and not self._is_final and self.best[0] != self._told:
+                # What it is is told only when it is new; a log does not need it in every line.
+                self._told = self.best[0]
+                parts.append(f"new best: {self._describe(*self.best)}")
         return "  ".join(part for part in parts if part)
 
+    @property
+    def _is_final(self) -> bool:
+        """Whether trials are the seeds of one configuration, of which none is the best."""
+        return self.experiment.kind == "run"
+
     def _counts(self) -> str:
-        e, done = self.ended, f"{sum(self.ended.values())} of {self.experiment.trials} trials"
+        e, all_ended = self.ended, sum(self.ended.values())
+        if self._is_final:
+            of = f"{all_ended} of {self.experiment.trials} seeds"
+            return f"{of}: {e['COMPLETE']} done, {e['FAIL']} failed, {len(self.running)} running"
+        done = f"{all_ended} of {self.experiment.trials} trials"
         if self.experiment.races:
             done = "{} of {} seed-rounds".format(*self._rounds())
         return f"{done}: {e['COMPLETE']} done, {e['PRUNED']} pruned, {e['FAIL']} failed, {len(self.running)} running"
+
+    def _short_best(self) -> str:
+        """`best 0.81 (trial 7)`; of a final run `mean 0.71 ± 0.02`, over the seeds that have ended."""
+        if self._is_final and self.values:
+            means = [statistics.fmean(column) for column in zip(*self.values, strict=True)]
+            spread = [statistics.stdev(column) for column in zip(*self.values, strict=True)] if self.values[1:] else []
+            return "mean " + ", ".join(
+                f"{mean:.4g}" + (f" ± {spread[i]:.2g}" if spread else "") for i, mean in enumerate(means)
+            )
+        if self._is_final or self.best is None:
+            return ""
+        return f"best {', '.join(f'{value:.4g}' for value in self.best[1])} (trial {self.best[0]})"
+
+    def _named(self, number: int) -> str:
+        """`trial 7`, or of a final run `seed 1000000007`."""
+        return f"seed {self.experiment.seeds[number]}" if self._is_final else f"trial {number}"
 
     def _describe(self, number: int, values: Sequence[float], params: Mapping[str, Value]) -> str:
         shown = ", ".join(f"{name} {value:.4g}" for name, value in zip(self.experiment.metric, values, strict=True))
@@ -225,63 +253,27 @@ class ProgressDisplay:
                 return Group(head, Text(f"{self.phase} …", "dim"))
             done, total = self._rounds()
             table = Table(box=None, padding=(0, 1), show_header=bool(self.running))
-            for title in ("trial", "round", *[METRICS[name].title for name in e.metric], "configuration"):
+            for title in (
+                "seed" if self._is_final else "trial",
+                "round",
+                *[METRICS[name].title for name in e.metric],
+                "configuration",
+            ):
                 table.add_column(
                     title, style="dim" if title == "configuration" else "", overflow="ellipsis", no_wrap=True
                 )
             for number, trial in sorted(self.running.items())[:20]:
                 shown = [f"{value:.4g}" for value in trial.metrics] if trial.metrics else [""] * len(e.metric)
                 table.add_row(
-                    str(number),
+                    self._named(number).split()[1],
                     f"{trial.round}/{e.rounds}",
                     *shown,
                     Text(visible(", ".join(f"{k}={_short(v)}" for k, v in trial.values.items()))),
                 )
-            best = Text(visible(f"best: {self._describe(*self.best)}"), "green") if self.best is not None else Text("")
+            best = Text(self._short_best(), "green")
+            if self.best is not None and not self._is_final:
+                best = Text(visible(f"best: {self._describe(*self.best)}"), "green")
             return Group(head, ProgressBar(total=total, completed=done, width=60), best, table)
-
-
-@contextmanager
-def busy(style: Style, doing: str = "starting") -> Iterator[Callable[..., None]]:
-    """Shows on stderr what is being done while there are no trials to report on.
-
-    Gives a function `say(text, at_once=False)` that sets what is shown. A terminal shows it immediately. Where there is
-    none it is printed as a line every few seconds, and with `at_once` immediately as well."""
-    started, stop = time.monotonic(), threading.Event()
-    live: Any = None
-    thread: threading.Thread | None = None
-
-    def line() -> None:
-        print(f"{time.monotonic() - started:6.1f} s  {doing}", file=sys.stderr, flush=True)
-
-    def say(text: str, at_once: bool = False) -> None:
-        nonlocal doing
-        doing = text
-        if live is not None:
-            live.update(f"{text} …")
-        elif at_once and style == "plain":
-            line()
-
-    def lines() -> None:
-        while not stop.wait(HEARTBEAT / 2):
-            line()
-
-    if style == "live":
-        from rich.console import Console
-
-        live = Console(stderr=True).status(f"{doing} …")
-        live.start()
-    elif style == "plain":
-        thread = threading.Thread(target=lines, daemon=True)
-        thread.start()
-    try:
-        yield say
-    finally:
-        stop.set()
-        if live is not None:
-            live.stop()
-        if thread is not None:
-            thread.join()
 
 
 def duration(seconds: float) -> str:

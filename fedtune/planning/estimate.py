@@ -9,6 +9,8 @@ from fedtune.planning.timed_federations import typical
 
 #: How many seconds an estimate counts for starting Ray and the first workers.
 START_UP = 10.0
+#: After so many seconds of rounds no further one is timed.
+PATIENCE = 5.0
 
 
 @dataclass(frozen=True)
@@ -22,8 +24,8 @@ class Estimate:
 
 
 def estimate(planned: Plan) -> Estimate:
-    """Times a few rounds of one configuration in the middle of the space, for one seed. Work that is not done in every
-    round counts in proportion (`fedtune.planning.timed_federations.typical`)."""
+    """Times a few rounds of one configuration in the middle of the space, for one seed; only one where rounds are long.
+    Work that is not done in every round counts in proportion (`fedtune.planning.timed_federations.typical`)."""
     import torch
 
     from trainables.simulation.replicates import Replicates
@@ -37,7 +39,7 @@ def estimate(planned: Plan) -> Estimate:
             simulation = Replicates(
                 e.method, {**planned.middle, "rounds": 2}, e.seeds[:1], device=device, data_dir=e.data_dir
             )
-            seconds, _ = typical(simulation, planned.middle)
+            seconds, _ = typical(simulation, planned.middle, PATIENCE)
     finally:
         torch.set_num_threads(before)
     whole = e.seed_rounds // (e.rounds * e.each)

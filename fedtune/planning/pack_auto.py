@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from fedtune.console import progress
+from fedtune.console.busy import busy
 from fedtune.machine import resources
 from fedtune.planning.plan import Plan
 from fedtune.planning.timed_federations import MIB, Federations, Footprint, OutOfMemory
@@ -72,9 +73,9 @@ def packed(planned: Plan, *, plain: bool = False, quiet: bool = False) -> Plan:
     per_core = cores if asked.cpus_per_trial is None else max(1, int(cores / asked.cpus_per_trial + 1e-9))
     wanted = None if asked.concurrency is None else math.ceil(asked.concurrency / gpus)
     bounds = Bounds(cores, min(per_core, math.ceil(room / gpus)), threads, wanted)
-    busy = os.getloadavg()[0]
+    load = os.getloadavg()[0]
     with (
-        progress.busy(progress.style(plain, quiet), "starting a federation") as say,
+        busy(progress.style(plain, quiet), "starting a federation") as say,
         Federations(
             e.method,
             planned.middle,
@@ -97,7 +98,7 @@ def packed(planned: Plan, *, plain: bool = False, quiet: bool = False) -> Plan:
     if wanted is not None and table[-1].trials < wanted:
         raise UserError(sentence("concurrency", f"as many as fit ({full})", asked.concurrency, "--concurrency"))
     best = pick(table, bounds.trials)
-    return _settled(planned, best, table, footprint, full, gpus=gpus if on_gpu else 0, cores=here.cores, busy=busy)
+    return _settled(planned, best, table, footprint, full, gpus=gpus if on_gpu else 0, cores=here.cores, load=load)
 
 
 def explore(ask: Callable[[int, int], Sample], bounds: Bounds, fit: Callable[[], int]) -> tuple[list[Sample], str]:
@@ -173,7 +174,7 @@ def _settled(
     *,
     gpus: int,
     cores: int,
-    busy: float,
+    load: float,
 ) -> Plan:
     """The plan with `best` as its packing, and the reasons in its notes and in the record."""
     e, asked = planned.experiment, planned.request
@@ -199,7 +200,7 @@ def _settled(
         f"Measured on {cores} cores" + (f" and one of {gpus} GPU{'s' * (gpus > 1)}" if gpus else "") + ":",
         *_table(table, best, footprint),
         f"Slots: {at_once} × ({each}). {_why(best, table, full)}",
-        *_warnings(experiment, cores, busy, chosen=asked.concurrency is None),
+        *_warnings(experiment, cores, load, chosen=asked.concurrency is None),
     ]
     chosen = {
         "concurrency": at_once,
@@ -208,7 +209,7 @@ def _settled(
         "gpus_per_trial": share,
         "why": _why(best, table, full),
     }
-    facts = {**planned.facts, "packing": chosen | _measured(table, footprint) | {"load_before": round(busy, 2)}}
+    facts = {**planned.facts, "packing": chosen | _measured(table, footprint) | {"load_before": round(load, 2)}}
     return dataclasses.replace(planned, experiment=experiment, facts=facts, notes=(*planned.notes, *lines))
 
 
@@ -222,16 +223,16 @@ def _measured(table: list[Sample], footprint: Footprint) -> dict[str, Any]:
     }
 
 
-def _warnings(e: Experiment, cores: int, busy: float, *, chosen: bool) -> list[str]:
+def _warnings(e: Experiment, cores: int, load: float, *, chosen: bool) -> list[str]:
     """Warnings about a packing. `chosen`: how many trials run at once was measured, not asked for."""
     found = (
         [resources.held_back(e.concurrency, e.threads, cores, lag=e.lag, trials=e.to_run)]
         if e.looks_back and chosen
         else []
     )
-    if busy > cores / 4:
+    if load > cores / 4:
         found.append(
-            f"Other programs were running (load {busy:.1f} on {cores} cores when this began), so these figures "
+            f"Other programs were running (load {load:.1f} on {cores} cores when this began), so these figures "
             "may be wrong. Override them with --concurrency and --cpus-per-trial."
         )
     found.append(resources.crowding(e.concurrency, e.threads, cores))

@@ -45,14 +45,16 @@ def write_document(path: Path, data: Mapping[str, Any]) -> None:
 
     It is replaced at once: a reader sees the old or the new content, never a part. Raises `UserError` where the disk
     refuses."""
-    if path.suffix == ".json":
-        text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
-    else:
-        text = yaml.dump(dict(data), Dumper=_WrittenOut, sort_keys=False, allow_unicode=True, width=120)
+    text = json.dumps(data, indent=2, ensure_ascii=False) + "\n" if path.suffix == ".json" else as_yaml(data)
     try:
         files.replace(path, text, durable=True)
     except OSError as error:
         raise files.cannot_write(path, error, ELSEWHERE) from error
+
+
+def as_yaml(data: Mapping[str, Any]) -> str:
+    """The text of a YAML file that holds `data`, every value written out."""
+    return str(yaml.dump(dict(data), Dumper=_WrittenOut, sort_keys=False, allow_unicode=True, width=120))
 
 
 def create(

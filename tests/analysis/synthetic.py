@@ -197,6 +197,8 @@ def write(
                 "sampler": sampler,
                 "scheduler": "none" if sampler == "grid" else "asha",
                 "metric": list(metric),
+                "select_on": "validation" if metric[0].startswith("val_") else "test",
+                "values": fixed,
                 "trials": trials,
                 "rounds": rounds,
                 "seeds": list(seeds),

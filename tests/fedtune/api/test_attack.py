@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import fedtune
 from fedtune.api.attack import facts, progress, shortened
 from fedtune.cli import app
+from fedtune.console.busy import busy
 from fedtune.planning.plan import plan
 from fedtune.planning.request import Request
 from fedtune.record.run_directory import write_document
@@ -194,7 +195,7 @@ def test_progress_is_never_silent_for_long(capfd: pytest.CaptureFixture[str], mo
     monkeypatch.setattr(progress, "HEARTBEAT", 0.1)
     import time
 
-    with progress.busy("plain") as say:
+    with busy("plain") as say:
         say("thinking")
         time.sleep(0.4)
     assert capfd.readouterr().err.count("thinking") >= 3

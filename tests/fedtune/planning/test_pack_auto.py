@@ -158,6 +158,16 @@ def test_a_round_costs_what_it_does_on_average(interval: int, eval_every: int, r
     assert typical(Costly(interval, eval_every), values)[0] == pytest.approx(expected / rounds)
 
 
+@pytest.mark.parametrize(
+    ("patience", "rounds", "cost"), [(200.0, 3, None), (105.0, 2, 1.0 + 9.0 + 0.5), (50.0, 1, 101.0 + 0.5)]
+)
+def test_where_rounds_are_long_few_are_timed(patience: float, rounds: int, cost: float | None) -> None:
+    """The first round takes 101.5 s, the second 10.5 s."""
+    simulation, values = Costly(0 if cost is None else 10, 1), {"gme_interval": 10, "eval_every": 1, "rounds": 30}
+    found = typical(simulation, values, patience)
+    assert simulation.round == rounds and (cost is None or found == (cost, cost))
+
+
 @pytest.mark.parametrize("trials", range(1, 65))
 def test_parts_of_a_gpu_fit_as_often_as_they_say(trials: int) -> None:
     share = resources.part(trials)

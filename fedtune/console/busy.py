@@ -1,0 +1,56 @@
+"""What is being done while there are no trials to report on, told on stderr wherever something takes seconds."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from fedtune.console import progress
+from fedtune.console.progress import Style
+
+
+@contextmanager
+def busy(style: Style, doing: str = "starting") -> Iterator[Callable[..., None]]:
+    """Shows on stderr what is being done while there are no trials to report on.
+
+    Gives a function `say(text, at_once=False)` that sets what is shown. A terminal shows it immediately. Where there is
+    none it is printed as a line every few seconds, and with `at_once` immediately as well."""
+    started, stop = time.monotonic(), threading.Event()
+    live: Any = None
+    thread: threading.Thread | None = None
+
+    def line() -> None:
+        print(f"{time.monotonic() - started:6.1f} s  {doing}", file=sys.stderr, flush=True)
+
+    def say(text: str, at_once: bool = False) -> None:
+        nonlocal doing
+        doing = text
+        if live is not None:
+            live.update(f"{text} …")
+        elif at_once and style == "plain":
+            line()
+
+    def lines() -> None:
+        while not stop.wait(progress.HEARTBEAT / 2):
+            line()
+
+    if style == "live":
+        from rich.console import Console
+
+        live = Console(stderr=True).status(f"{doing} …")
+        live.start()
+    elif style == "plain":
+        thread = threading.Thread(target=lines, daemon=True)
+        thread.start()
+    try:
+        yield say
+    finally:
+        stop.set()
+        if live is not None:
+            live.stop()
+        if thread is not None:
+            thread.join()
