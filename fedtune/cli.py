@@ -41,6 +41,7 @@ ORDER = (
     "extend",
     "status",
     "dashboard",
+    "completion",
     "doctor",
 )
 
@@ -112,8 +113,10 @@ REFUSALS = (
 
 def main() -> None:
     """The console script `fedtune`."""
-    from fedtune.console import streams
+    from fedtune.console import completing, streams
 
+    if completing.is_asked():
+        completing.answer(app)
     hidden = streams.problem() or guard.problem()
     if hidden is not None:
         _refuse(hidden)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from fedtune.commands import _complete
 from fedtune.commands._options import AsJson, DataDir, Plain, Quiet
 
 EXAMPLES = """\
@@ -25,6 +26,7 @@ def command(
             metavar="CONFIG_OR_RUN",
             help="A run directory, a file written by `fedtune export`, or a method's name.",
             show_default=False,
+            autocompletion=_complete.methods_and_runs,
         ),
     ],
     images: Annotated[

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from fedtune.commands import _complete
+
 EXAMPLES = """\
 # Two methods, tested seed by seed:
 fedtune compare runs/fedavg-final runs/dfrd-final
@@ -22,13 +24,18 @@ fedtune compare runs/fedavg-final runs/dfrd-final --figure curves.html
 def command(
     runs: Annotated[
         list[str],
-        typer.Argument(help="Run directories; the others are tested against the first.", show_default=False),
+        typer.Argument(
+            help="Run directories; the others are tested against the first.",
+            show_default=False,
+            autocompletion=_complete.runs,
+        ),
     ],
     metric: Annotated[
         list[str] | None,
         typer.Option(
             help="The metric to compare; may be given more than once.  [default: global_accuracy, local_accuracy]",
             show_default=False,
+            autocompletion=_complete.metrics,
         ),
     ] = None,
     readout: Annotated[

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from fedtune.commands._complete import RunDir
+
 EXAMPLES = """\
 # optuna-dashboard at http://127.0.0.1:8080:
 fedtune dashboard runs/dfrd-alpha_lambda
@@ -15,7 +17,7 @@ fedtune dashboard runs/dfrd-alpha_lambda --port 9000
 
 
 def command(
-    run: Annotated[str, typer.Argument(help="A run directory.", show_default=False)],
+    run: RunDir,
     port: Annotated[int, typer.Option(help="The port on this machine at which the dashboard answers.")] = 8080,
 ) -> None:
     """Open optuna-dashboard on a copy of a run's study; Ctrl-C ends it. It has no log-in."""

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from fedtune.commands._complete import RunDir
+
 EXAMPLES = """\
 # Keep the best configuration:
 fedtune export runs/dfrd-alpha_lambda -o best.yaml
@@ -17,7 +19,7 @@ fedtune export runs/dfrd-alpha_lambda --table -o curves.npz
 
 
 def command(
-    run: Annotated[str, typer.Argument(help="A run directory.", show_default=False)],
+    run: RunDir,
     output: Annotated[
         str | None,
         typer.Option(

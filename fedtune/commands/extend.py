@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from fedtune.commands._complete import RunDir
 from fedtune.commands._options import Address, AsJson, OtherVersions, Plain, Quiet
 
 EXAMPLES = """\
@@ -15,7 +16,7 @@ fedtune extend runs/dfrd-alpha_lambda --trials 30
 
 
 def command(
-    run: Annotated[str, typer.Argument(help="A run directory.", show_default=False)],
+    run: RunDir,
     trials: Annotated[int, typer.Option(help="How many trials to add.", show_default=False)],
     address: Address = None,
     other_versions: OtherVersions = False,

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from fedtune.commands import _complete
+
 EXAMPLES = """\
 # All methods:
 fedtune methods
@@ -31,7 +33,12 @@ PARAMETER = {
 
 def command(
     name: Annotated[
-        str | None, typer.Argument(help="A method's name. Without it, all methods are listed.", show_default=False)
+        str | None,
+        typer.Argument(
+            help="A method's name. Without it, all methods are listed.",
+            show_default=False,
+            autocompletion=_complete.methods,
+        ),
     ] = None,
     long: Annotated[bool, typer.Option("--long", help="Print everything, not a line each.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,

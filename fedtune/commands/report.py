@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from fedtune.commands import _complete
+
 EXAMPLES = """\
 # Write runs/dfrd-alpha_lambda/report.html and open it:
 fedtune report runs/dfrd-alpha_lambda --open
@@ -21,7 +23,11 @@ fedtune report runs/dfrd-final runs/fedavg-final -o both.html
 def command(
     run: Annotated[
         list[str],
-        typer.Argument(help="A run directory. Several are also compared on the page.", show_default=False),
+        typer.Argument(
+            help="A run directory. Several are also compared on the page.",
+            show_default=False,
+            autocompletion=_complete.runs,
+        ),
     ],
     output: Annotated[
         str | None,

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from fedtune.commands._complete import RunDir
 from fedtune.commands._options import Address, AsJson, OtherVersions, Plain, Quiet
 
 EXAMPLES = """\
@@ -17,7 +18,7 @@ fedtune resume runs/dfrd-alpha_lambda --time 1h --concurrency 4
 
 
 def command(
-    run: Annotated[str, typer.Argument(help="A run directory.", show_default=False)],
+    run: RunDir,
     time: Annotated[
         str | None, typer.Option(help="A new wall-clock budget, such as 30m or 2h.", show_default=False)
     ] = None,

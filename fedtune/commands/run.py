@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from fedtune.commands import _complete
 from fedtune.commands._options import Address, AsJson, DataDir, Plain, Quiet, RunsDir
 
 EXAMPLES = """\
@@ -27,10 +28,15 @@ def command(
             help="A configuration written by `fedtune export`, the run directory of a search, whose winner is "
             "trained, or a method's name.",
             show_default=False,
+            autocompletion=_complete.methods_and_runs,
         ),
     ],
     space: Annotated[
-        str, typer.Option(help="For a method: the search space whose fixed values and profile are used.")
+        str,
+        typer.Option(
+            help="For a method: the search space whose fixed values and profile are used.",
+            autocompletion=_complete.spaces,
+        ),
     ] = "default",
     paper: Annotated[
         bool, typer.Option("--paper", help="For a method: use the paper's profile instead of the small one.")

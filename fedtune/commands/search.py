@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from fedtune.commands import _complete
 from fedtune.commands._options import Address, AsJson, DataDir, Plain, Quiet, RunsDir
 
 EXAMPLES = """\
@@ -33,10 +34,18 @@ fedtune search fedavg --dataset mydata.npz --trials 10
 
 def command(
     method: Annotated[
-        str, typer.Argument(help="The method to tune; `fedtune methods` lists all methods.", show_default=False)
+        str,
+        typer.Argument(
+            help="The method to tune; `fedtune methods` lists all methods.",
+            show_default=False,
+            autocompletion=_complete.methods,
+        ),
     ],
     space: Annotated[
-        str, typer.Option(help="A named search space (`fedtune spaces METHOD`), or a .yaml file.")
+        str,
+        typer.Option(
+            help="A named search space (`fedtune spaces METHOD`), or a .yaml file.", autocompletion=_complete.spaces
+        ),
     ] = "default",
     dataset: Annotated[
         str | None, typer.Option(help="A data set's name, a folder of images, or an .npz file.", show_default=False)
@@ -79,6 +88,7 @@ def command(
         list[str] | None,
         typer.Option(
             metavar="RUN",
+            autocompletion=_complete.runs,
             help="Begin with the best points of an earlier run, and with its results where they hold; may be given "
             "more than once.",
             show_default=False,
@@ -96,6 +106,7 @@ def command(
         typer.Option(
             help="The metric to select by; may be given more than once.  [default: val_global_accuracy]",
             show_default=False,
+            autocompletion=_complete.metrics,
         ),
     ] = None,
     select_on: Annotated[

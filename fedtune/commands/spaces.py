@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from fedtune.commands import _complete
+
 EXAMPLES = """\
 # The search spaces of all methods:
 fedtune spaces
@@ -20,7 +22,11 @@ fedtune spaces dfrd --json
 def command(
     method: Annotated[
         str | None,
-        typer.Argument(help="A method's name. Without it, the spaces of all methods are listed.", show_default=False),
+        typer.Argument(
+            help="A method's name. Without it, the spaces of all methods are listed.",
+            show_default=False,
+            autocompletion=_complete.methods,
+        ),
     ] = None,
     long: Annotated[bool, typer.Option("--long", help="Print everything, not a line each.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from fedtune.commands._complete import RunDir
+
 EXAMPLES = """\
 # How many trials are done, and the best so far:
 fedtune status runs/dfrd-alpha_lambda
@@ -15,7 +17,7 @@ fedtune status runs/dfrd-alpha_lambda --json
 
 
 def command(
-    run: Annotated[str, typer.Argument(help="A run directory.", show_default=False)],
+    run: RunDir,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show how far a run has come. This reads the run directory only, so it also works while the run goes on."""
