@@ -81,10 +81,17 @@ class Table:
             title_justify="left",
             title_style="bold",
             box=SIMPLE_HEAD,
+            padding=(0, 1, 0, 0),
             pad_edge=False,
         )
         for column in self.columns:
-            table.add_column(Text(visible(column.title)), justify="right" if column.right else "left", overflow="fold")
+            # Names are copied, so it is numbers that go on in the next line where the terminal is narrow.
+            table.add_column(
+                Text(visible(column.title)),
+                justify="right" if column.right else "left",
+                overflow="fold",
+                no_wrap=not column.right,
+            )
         for cells in self.cells():
             table.add_row(*(Text(visible(c)) for c in cells))
         return table

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fedtune.api.remembered import remembered
 from search_spaces import presets
 from search_spaces.dimension import Dimension
 from search_spaces.parameter import Parameter, parameters
@@ -17,6 +18,10 @@ def methods(name: str | None = None) -> list[dict[str, Any]]:
     default, bounds, tuned (what a default search covers, None for not searched), doc, source, group (`method` or
     `federation`), option (`kind=a` where it exists only under that option, else None).
     Raises `UserError` for an unknown method."""
+    return remembered(f"methods-{name or 'all'}", lambda: _methods(name))
+
+
+def _methods(name: str | None) -> list[dict[str, Any]]:
     from trainables import registry
 
     if name is None:
@@ -45,6 +50,10 @@ def spaces(method: str | None = None) -> list[dict[str, Any]]:
     """The named spaces of one method or of all: method, name, title, source, search (text by key), fix, profiles,
     figures, published, cells (points of its grid; None where a number without one is searched). Raises `UserError` for
     an unknown method."""
+    return remembered(f"spaces-{method or 'all'}", lambda: _spaces(method))
+
+
+def _spaces(method: str | None) -> list[dict[str, Any]]:
     from trainables import registry
 
     chosen = [registry.method(method).name] if method is not None else list(registry.methods())

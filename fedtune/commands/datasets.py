@@ -29,18 +29,9 @@ def command(
     if as_json:
         tables.print_json(rows)
         return
-    columns = {
-        "name": "name",
-        "title": "title",
-        "size": "image",
-        "classes": "classes",
-        "train": "train",
-        "test": "test",
-        "state": "state",
-    }
-    tables.show(
-        "Data sets", [row | {"size": "×".join(map(str, row["shape"])), "state": _state(row)} for row in rows], columns
-    )
+    columns = {key: key for key in ("name", "image", "classes", "train", "test", "state", "title")}
+    shown = [row | {"image": "×".join(map(str, row["shape"])), "state": _state(row)} for row in rows]
+    tables.brief("Data sets", shown, columns)
     if name is None:
         tables.say("fedtune datasets NAME explains one and says where its files belong.")
         tables.say(
@@ -66,4 +57,4 @@ def command(
 def _state(row: dict[str, object]) -> str:
     if not row["files"]:
         return "embedded"
-    return "ready" if row["ready"] else "downloaded on first use"
+    return "ready" if row["ready"] else "to be downloaded"
