@@ -46,12 +46,13 @@ class Comparison:
         return [table for table in (self.table(), self.tests(), self.settings()) if table is not None]
 
     def records(self) -> Table:
-        """The same for CSV and JSON: every number in a column of its own, with the 95 % t interval (low, high), and
-        what the runs differ in (`config.…`)."""
+        """The same for CSV and JSON: every number as recorded in a column of its own, its unit, with the 95 % t
+        interval (low, high), and what the runs differ in (`config.…`)."""
         keys = (
             "run",
             "method",
             "metric",
+            "unit",
             "trial",
             "rounds",
             "n",
@@ -87,7 +88,7 @@ class Comparison:
         return dict(zip(names(self.runs), self.runs, strict=True))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for --json: `results` (accuracies in per cent), `seeds` (values as recorded, by seed),
+        """Plain data for --json: `results` and `seeds` (by seed), as recorded, so that accuracies are fractions,
         `differences` (values by parameter and run), `notes`."""
         seeds = [
             {"run": e.run, "metric": e.metric, "values": {str(s): v for s, v in e.values.items()}} for e in self.entries

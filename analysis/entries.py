@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from analysis.labels import PERCENT
 from analysis.stats import Paired, Summary
 from analysis.tables import Column, Table
+from search_spaces.metrics import METRICS
 
 
 @dataclass(frozen=True)
@@ -40,27 +41,30 @@ class Entry:
         return 2 if self.metric in PERCENT else 4
 
     def row(self) -> dict[str, object]:
-        """Every number by column, as shown (`shown`, `best`, `shift`) and unrounded, accuracies in per cent."""
+        """By column what is shown (`shown`, `best`, `shift`: accuracies in per cent), and every number as recorded, so
+        that accuracies are fractions in files; `unit` says it."""
         test, scale = self.test, self.scale
+        unit = METRICS[self.metric].unit if self.metric in METRICS else ""
         return {
             "run": self.run,
             "method": self.method,
             "metric": self.metric,
+            "unit": "fraction" if self.metric in PERCENT else unit,
             "shown": self.summary.shown(scale, self.digits),
-            "mean": scale * self.summary.mean,
-            "std": scale * self.summary.std,
-            "low": scale * self.summary.low,
-            "high": scale * self.summary.high,
+            "mean": self.summary.mean,
+            "std": self.summary.std,
+            "low": self.summary.low,
+            "high": self.summary.high,
             "best": self.best.shown(scale, self.digits),
-            "best_mean": scale * self.best.mean,
-            "best_std": scale * self.best.std,
+            "best_mean": self.best.mean,
+            "best_std": self.best.std,
             "best_by": self.chooser,
             "n": self.summary.n,
             "rounds": self.rounds,
             "trial": self.trial,
             "shift": self._shift(),
-            "difference": scale * test.difference if test else None,
-            "difference_std": scale * test.std if test else None,
+            "difference": test.difference if test else None,
+            "difference_std": test.std if test else None,
             "pairs": test.n if test else None,
             "t_p": test.t_p if test else None,
             "t_p_holm": self.holm_p,
@@ -78,16 +82,19 @@ class Entry:
 
 def results_table(entries: Sequence[Entry], readout: str, notes: Sequence[str]) -> Table:
     """One row per run and metric: mean and spread."""
+    unit = " [%]" if all(entry.metric in PERCENT for entry in entries) else ""
     columns = [
         Column("run", "run", right=False),
         Column("method", "method", right=False),
         Column("metric", "metric", right=False),
-        Column("shown", "mean ± std"),
-        *([Column("best", "best round")] if readout == "last" else []),
+        Column("shown", f"mean ± std{unit}"),
+        *([Column("best", f"best round{unit}")] if readout == "last" else []),
         Column("n", "seeds"),
         Column("rounds", "rounds"),
     ]
     title = f"Test results, {'best round' if readout == 'best' else 'last round'}"
+    if not unit and any(entry.metric in PERCENT for entry in entries):
+        title += ", accuracies in %"
     return Table(columns, [entry.row() for entry in entries], title, notes)
 
 

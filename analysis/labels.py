@@ -54,6 +54,19 @@ def duration(seconds: float | None) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
+def size(count: float) -> str:
+    """A number of bytes: `5.5 MB`, `120 kB`, `812 bytes`; a kB is 1000 bytes."""
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= 0.9995 * factor:
+            return f"{count / factor:.3g} {unit}"
+    return f"{count:.0f} byte{'s' * (round(count) != 1)}"
+
+
+def told(metric: str, value: float) -> str:
+    """A metric's value in prose: `87.30 %`, `0.412 nats`, `5.5 MB`. Files hold shares as fractions."""
+    return Labels(markup=False).shown(metric, value)
+
+
 @dataclass(frozen=True)
 class Labels:
     """Titles, scales and symbols of one or more runs' parameters (by key) and of metrics (by name)."""
@@ -136,6 +149,8 @@ class Labels:
         if name in PERCENT:
             return f"{100 * value:.2f} %"
         unit = METRICS[name].unit if name in METRICS else ""
+        if unit == "bytes":
+            return size(value)
         return f"{value:.4g} {unit}".strip()
 
     def note(self, name: str) -> str:

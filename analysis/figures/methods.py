@@ -21,20 +21,26 @@ def needs(runs: Sequence[Run]) -> str | None:
     if empty:
         have = "has" if len(empty) == 1 else "have"
         return f"Runs side by side need a completed trial in each; {', '.join(empty)} {have} none."
-    return None if _metrics(runs) else "Runs side by side need a metric that each of them measured; there is none."
+    return (
+        None if shared_metrics(runs) else "Runs side by side need a metric that each of them measured; there is none."
+    )
 
 
-def _metrics(runs: Sequence[Run]) -> list[str]:
-    """Test metrics that all runs measured."""
-    rows = metric_rows(runs, lambda m: all(m in r.rounds.columns and bool(r.rounds[m].notna().any()) for r in runs))
-    return rows[-1] if rows else []
+def shared_metrics(runs: Sequence[Run], asked: Sequence[str] = ()) -> list[str]:
+    """Of those asked for, or of the accuracies on test data, the metrics that all runs measured."""
+
+    def measured(metric: str) -> bool:
+        return all(metric in r.rounds.columns and bool(r.rounds[metric].notna().any()) for r in runs)
+
+    rows = metric_rows(runs, measured)
+    return [m for m in asked if measured(m)] if asked else rows[-1] if rows else []
 
 
-def data(runs: Sequence[Run]) -> pd.DataFrame:
+def data(runs: Sequence[Run], asked: Sequence[str] = ()) -> pd.DataFrame:
     """One row per run, round and metric: run, round, metric, mean, std (over seeds), seeds. A search gives its best
-    trial, a `kind: run` directory all of its trials."""
+    trial, a `kind: run` directory all of its trials. `asked`: the metrics, if not the accuracies."""
     parts = []
-    metrics = _metrics(runs)
+    metrics = shared_metrics(runs, asked)
     for name, run in zip(names(runs), runs, strict=True):
         chosen = run.rounds[run.rounds["trial"].isin(run.chosen)]
         for m in metrics:
@@ -56,7 +62,7 @@ def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
         for i, run in enumerate(runs):
             figure.add_traces(_line(part[part["run"] == run].sort_values("round"), run, i, panel))
         style.title_axes(figure, panel, "round", "", xaxis=style.rounds_axis(float(df["round"].max())))
-    return style.panels(figure, titles, columns=len(titles), height=300, legend=len(runs), left=48)
+    return style.panels(figure, titles, columns=min(2, len(titles)), height=300, legend=len(runs), left=48)
 
 
 def _line(part: pd.DataFrame, run: str, position: int, panel: int) -> list[go.Scatter]:

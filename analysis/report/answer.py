@@ -42,13 +42,15 @@ def answer(page: Page, run: Run, labels: Labels, prefix: str) -> None:
 
 def next_step(run: Run, finals: Sequence[FinalRun]) -> tuple[str, str]:
     """The command that a reader should give next, and why."""
-    at = shlex.quote(run.shown)
     if run.trials["state"].isin(["RUNNING", "WAITING"]).any() or _planned(run) > len(run.trials):
-        return f"fedtune resume {at}", "Trials of this search are unfinished; this goes on with them."
+        return (
+            f"fedtune resume {shlex.quote(run.shown)}",
+            "Trials of this search are unfinished; this goes on with them.",
+        )
     mine = [final for final in finals if final.trial == run.best]
     if not mine:
         return (
-            f"fedtune run {at} --seeds 5",
+            f"fedtune run {shlex.quote(run.shown)} --seeds 5",
             "A search flatters its winner. Final numbers come from seeds that it never saw.",
         )
     final = mine[0].run.shown
@@ -57,11 +59,11 @@ def next_step(run: Run, finals: Sequence[FinalRun]) -> tuple[str, str]:
             f"fedtune report {shlex.quote(final)}",
             "The winner has been trained on fresh seeds; this is their report.",
         )
-    folder = os.path.dirname(final) or "."
-    where = "" if folder == "runs" else f" --runs-dir {shlex.quote(folder)}"
-    other = shlex.quote(os.path.join(folder, "fedavg-final"))
+    folder, seeds = os.path.dirname(final) or ".", str(len(mine[0].run.chosen))
+    other = ["fedtune", "run", "fedavg", "--seeds", seeds, *(["--runs-dir", folder] if folder != "runs" else [])]
+    beside = ["fedtune", "compare", final, os.path.join(folder, "fedavg-final")]
     return (
-        f"fedtune run fedavg --seeds {len(mine[0].run.chosen)}{where} && fedtune compare {shlex.quote(final)} {other}",
+        f"{shlex.join(other)} && {shlex.join(beside)}",
         "The winner has been trained on fresh seeds. Beside another method on the same seeds it can be argued about.",
     )
 

@@ -6,12 +6,16 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.labels import Labels, number
-from analysis.report.page import Page, command, definition, html_table
+from analysis.labels import Labels, number, size
+from analysis.report.page import Page, command, definition, escape, html_table
 from analysis.report.values import one_line, trials_named
 from analysis.runs import Run
 from analysis.stats import summarise
 from analysis.tables import Column, Table
+from search_spaces.metrics import METRICS
+
+#: Metrics whose titles say nothing to who does not know them.
+ABBREVIATED = ("amp", "fm", "wlp")
 
 
 def best(page: Page, run: Run, labels: Labels, prefix: str) -> None:
@@ -22,6 +26,7 @@ def best(page: Page, run: Run, labels: Labels, prefix: str) -> None:
     seeds = len(run.over_seeds(measured[0])) if measured else 0
     over = f"mean{' ± standard deviation' if seeds > 1 else ''} over {seeds} seed{'s' if seeds != 1 else ''}"
     results = f'<p class="small">Last round, {over}</p>{_results(run, labels, measured)}'
+    results += _explained(measured) + _traffic(run)
     settings = _searched(run, run.best, labels) + _fixed(run, run.best)
     columns = f'<div class="two"><div>{settings}</div><div>{results}</div></div>'
     if run.kind == "run":
@@ -98,6 +103,23 @@ def _results(run: Run, labels: Labels, measured: Sequence[str]) -> str:
         value = summarise(list(run.over_seeds(metric).values())).shown(scale, 2 if scale == 100 else 4)
         rows.append((labels.metric(metric, split=True) + selected, value))
     return definition(rows)
+
+
+def _explained(measured: Sequence[str]) -> str:
+    """What the abbreviations among the measured metrics mean."""
+    found = {name.removeprefix("val_"): METRICS[name.removeprefix("val_")] for name in measured if name in METRICS}
+    told = [f"<b>{escape(found[name].title)}</b>: {escape(found[name].doc)}" for name in ABBREVIATED if name in found]
+    return f'<p class="small">{" ".join(told)}</p>' if told else ""
+
+
+def _traffic(run: Run) -> str:
+    """What crossed the wire in all rounds, on average over the seeds."""
+    mine = run.rounds[run.rounds["trial"].isin(run.chosen)]
+    if not {"bytes_up", "bytes_down"} <= set(mine.columns) or mine.empty:
+        return ""
+    sums = mine.groupby(["trial", "seed"])[["bytes_up", "bytes_down"]].sum().mean()
+    up, down = size(float(sums["bytes_up"])), size(float(sums["bytes_down"]))
+    return f'<p class="small">Sent in all rounds of one seed: {up} by the clients, {down} by the server.</p>'
 
 
 def _again(run: Run) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from analysis.compare import Comparison, compare
-from analysis.figures import figure
+from analysis.figures import figure, methods
 from analysis.labels import Labels
 from analysis.report.page import Page, escape, html_table, write
 from analysis.runs import Run, names
@@ -17,7 +17,7 @@ def write_figure(comparison: Comparison, output: str | os.PathLike[str]) -> Path
     """Writes one offline page with the runs' curves and below them the table of `comparison`; returns its path."""
     page = Page("Runs side by side")
     page.add(f'<h1>Runs side by side</h1><p class="lead">{escape(", ".join(names(comparison.runs)))}</p>')
-    _curves(page, comparison.runs, "Curves")
+    _curves(page, comparison.runs, "Curves", comparison.metrics)
     _numbers(page, comparison)
     return write(Path(output), page.html())
 
@@ -29,14 +29,19 @@ def side_by_side(page: Page, runs: Sequence[Run]) -> None:
         _numbers(page, compare(runs))
 
 
-def _curves(page: Page, runs: Sequence[Run], section: str = "") -> bool:
-    """Adds the overlaid curves, or the sentence why they cannot be drawn; whether they were drawn."""
+def _curves(page: Page, runs: Sequence[Run], section: str = "", metrics: Sequence[str] = ()) -> bool:
+    """Adds the overlaid curves of these metrics (of the accuracies where none are given), or the sentence why they
+    cannot be drawn; whether they were drawn."""
     curves = figure("methods")
     reason = curves.needs(runs)
+    if reason is None and not methods.shared_metrics(runs, metrics):
+        reason = f"Not every run measured {' and '.join(metrics)}, so there are no curves to lay over each other."
     if reason is not None:
         page.card("methods", curves.title, f"<p>{escape(reason)}</p>", section)
         return False
-    page.figure("methods", curves.title, curves.draw(runs, Labels.of(runs)), curves.read, "Curves")
+    page.figure(
+        "methods", curves.title, methods.plot(methods.data(runs, metrics), Labels.of(runs)), curves.read, "Curves"
+    )
     return True
 
 

@@ -16,6 +16,13 @@ from analysis.report.values import spread, trials_named
 from analysis.runs import Run
 from search_spaces.metrics import twin
 
+#: What is said of the data's spread: parameter, words, and what its value means.
+SPREAD = (
+    ("clients", "clients", ""),
+    ("omega", "ω", " (how evenly classes are spread over clients; small is uneven)"),
+    ("rho", "ρ", " (how far models' widths differ; 0 is not at all)"),
+)
+
 
 @dataclass(frozen=True)
 class Fact:
@@ -140,8 +147,9 @@ def _seeds_of_configurations(run: Run) -> Fact:
 
 def _data(run: Run) -> Fact:
     """The data set, and how it is spread over clients."""
-    settings = [f"{k} {number(run.value(k))}" for k in ("clients", "omega", "rho") if run.value(k) is not None]
-    return Fact("Data set", str(run.value("dataset", "–")), " · ".join(settings))
+    known = {key: run.value(key) for key in ("clients", "omega", "rho")}
+    said = [f"{words} {number(known[key])}{hint}" for key, words, hint in SPREAD if known[key] is not None]
+    return Fact("Data set", str(run.value("dataset", "–")), " · ".join(said))
 
 
 def _time(run: Run) -> Fact:

@@ -11,14 +11,16 @@ from analysis.labels import Labels, number
 from analysis.report.page import escape
 from analysis.runs import Run
 from analysis.runs.race import first_of
+from analysis.runs.rounds import by_seed
+from analysis.stats import summarise
 from analysis.tables import Column, Table, finite
 from search_spaces.metrics import twin
 
 
 def trials(run: Run) -> Table:
-    """Every trial as a row: number, outcome, rounds, seconds, searched parameters, the metrics shown in figures, where
-    its values come from, if any trial's do not come from the sampler, and after which round it would have been stopped,
-    if any trial was audited."""
+    """Every trial as a row: number, outcome, rounds, seconds, searched parameters, the metrics shown in figures with
+    their spread over seeds, where its values come from, if any trial's do not come from the sampler, and after which
+    round it would have been stopped, if any trial was audited. Accuracies are fractions, and shown in per cent."""
     last = run.finals
     wanted = [
         m for m in dict.fromkeys([*run.metrics, *(twin(m) for m in run.metrics), "local_accuracy"]) if m in last.columns
@@ -26,6 +28,7 @@ def trials(run: Run) -> Table:
     labels = Labels.of([run], markup=False)
     seeds = {t.number: t.user_attrs.get("seed") for t in run.frozen}
     further = {t.number: f"trial {of}, a further seed" for t in run.frozen if (of := first_of(t)) is not None}
+    spreads = {m: found for m in wanted if (found := _spread(run, m))}
     rows = []
     for t in run.trials.to_dict("records"):
         row = {
@@ -38,10 +41,14 @@ def trials(run: Run) -> Table:
             "seed": seeds.get(t["number"]),
         }
         row |= {k: (None if pd.isna(t[k]) else t[k]) for k in run.keys}
-        row |= {m: labels.scale(m) * float(last[m].get(t["number"], float("nan"))) for m in wanted}
+        row |= {m: float(last[m].get(t["number"], float("nan"))) for m in wanted}
+        row |= {f"{m}:std": found[t["number"]] for m, found in spreads.items() if t["number"] in found}
         rows.append(row)
     columns = [Column("trial", "trial"), Column("outcome", "outcome", right=False)]
-    columns += [Column(m, labels.metric(m, split=True), _percent if labels.scale(m) == 100 else number) for m in wanted]
+    for m in wanted:
+        show = _percent if labels.scale(m) == 100 else number
+        columns.append(Column(m, labels.metric(m, split=True), show))
+        columns += [Column(f"{m}:std", "± over seeds", show)] if m in spreads else []
     columns += [Column(k, labels.symbol(k), right=labels.numeric(k)) for k in run.keys]
     if run.raced:
         columns.append(Column("seed", "seed", str))
@@ -54,7 +61,13 @@ def trials(run: Run) -> Table:
 
 
 def _percent(value: float | None) -> str:
-    return "–" if value is None or value != value else f"{value:.2f}"
+    return "–" if value is None or value != value else f"{100 * value:.2f}"
+
+
+def _spread(run: Run, metric: str) -> dict[int, float]:
+    """The standard deviation over seeds of a metric's last value, of every trial with several seeds."""
+    measured = by_seed(run.rounds, metric)
+    return {trial: summarise(list(values.values())).std for trial, values in measured.items() if len(values) > 1}
 
 
 def trials_table(run: Run) -> dict[str, Any]:

@@ -49,6 +49,7 @@ def status(run: str | Path) -> dict[str, Any]:
         "kind": experiment.kind,
         "method": experiment.method,
         "space": experiment.space,
+        "metric": list(experiment.metric),
         "state": "running" if driven else "finished" if is_over(trials, experiment) else "resumable",
         "trials": experiment.trials,
         "seed_rounds": {"spent": spent(trials, experiment), "budget": experiment.budget} if experiment.races else None,

@@ -13,6 +13,7 @@ import yaml
 
 from analysis.estimate import Estimate as Estimated
 from analysis.estimate import sentences
+from analysis.labels import told
 from analysis.stopping import Audit, Correlation, Grace, audit_sentences, grace_sentences
 from fedtune.api.run import Final, report
 from fedtune.api.search import Result
@@ -59,13 +60,13 @@ def result(found: Result, as_json: bool) -> None:
             best = found.best
             tables.say(
                 f"Best: trial {best.number}{f' ({best.origin})' if best.origin else ''}, "
-                + ", ".join(f"{name} {value:.4f}" for name, value in best.values.items())
+                + ", ".join(f"{name} {told(name, value)}" for name, value in best.values.items())
                 + _test(best.metrics, best.values)
                 + (f", with {_params(best.params)}" if best.params else "")
                 + "."
             )
-            _estimated(best.estimate)
-        _stopped(found.audit, found.grace)
+            _estimated(best.estimate, experiment.metric[0])
+        _stopped(found.audit, found.grace, experiment.metric[0])
         if found.best is None and found.finished:
             tables.say(
                 f"No trial ran to its end, so there is no best one. `fedtune status {quote(folder)}` says why each "
@@ -86,16 +87,17 @@ def _go_on(found: Result, folder: str) -> None:
     )
 
 
-def _estimated(found: Estimated | None) -> None:
+def _estimated(found: Estimated | None, metric: str) -> None:
     """What a search says of its winner beyond the value of one trial."""
     if found is not None:
-        for line in sentences(found, lambda value: f"{value:.4f}"):
+        for line in sentences(found, lambda value: told(metric, value)):
             tables.say(f"  {line}")
 
 
-def _stopped(audit: Audit | None, grace: Grace | None) -> None:
+def _stopped(audit: Audit | None, grace: Grace | None, metric: str) -> None:
     """What a search says of its early stopping."""
-    for line in (*(grace_sentences(grace) if grace else ()), *(audit_sentences(audit, _number) if audit else ())):
+    said = audit_sentences(audit, lambda value: told(metric, value)) if audit else ()
+    for line in (*(grace_sentences(grace) if grace else ()), *said):
         tables.say(line)
 
 
@@ -110,7 +112,7 @@ def _test(metrics: Any, values: Any) -> str:
     """The same metric on the test set, where the search selected on validation data."""
     name = next(iter(values))
     twin = name.removeprefix("val_")
-    return f" (test {metrics[twin]:.4f})" if twin != name and twin in metrics else ""
+    return f" (test {told(twin, metrics[twin])})" if twin != name and twin in metrics else ""
 
 
 def _params(params: Any) -> str:
@@ -187,7 +189,7 @@ def exported(data: dict[str, Any], output: str | None, as_json: bool) -> None:
         # What a terminal would obey is written out in YAML's own way.
         print(text if visible(text) == text else yaml.safe_dump(data, sort_keys=False), end="")
     else:
-        values = ", ".join(f"{name} {value:.4f}" for name, value in data["metric"].items())
+        values = ", ".join(f"{name} {told(name, value)}" for name, value in data["metric"].items())
         found = {key: data["parameters"][key] for key in data["searched"]}
         tables.say(
             f"{output}: trial {data['provenance']['trial']} of {data['provenance']['run']}, {values}"
@@ -222,18 +224,11 @@ def final(found: Final, as_json: bool) -> None:
             f"{duration(found.result.seconds)}."
         )
         for name, spread in found.metrics.items():
-            std = "" if math.isnan(spread.std) else f" ± {_number(spread.std)}"
-            tables.say(
-                f"  {METRICS[name].title:<18} {_number(spread.mean)}{std}"
-                + (f" {METRICS[name].unit}" if METRICS[name].unit else "")
-            )
+            std = "" if math.isnan(spread.std) else f" ± {told(name, spread.std)}"
+            tables.say(f"  {METRICS[name].title:<18} {told(name, spread.mean)}{std}")
         if found.models:
             tables.say(f"Models: {', '.join(shown(path) for path in found.models)}")
     _leave(found.result)
-
-
-def _number(value: float) -> str:
-    return f"{value:.4f}" if abs(value) < 1000 else f"{value:.4g}"
 
 
 def status(found: dict[str, Any], as_json: bool) -> None:
@@ -255,13 +250,14 @@ def status(found: dict[str, Any], as_json: bool) -> None:
     for error in found["errors"]:
         tables.say(f"  trial {error['trial']} failed: {error['error']}")
     if found["best"] is not None:
-        values = ", ".join(f"{name} {value:.4f}" for name, value in found["best"]["values"].items())
+        values = ", ".join(f"{name} {told(name, value)}" for name, value in found["best"]["values"].items())
         tables.say(f"Best: trial {found['best']['trial']}, {values}, {_params(found['best']['params'])}")
-        _estimated(found["best"]["estimate"] and Estimated(**found["best"]["estimate"]))
+        _estimated(found["best"]["estimate"] and Estimated(**found["best"]["estimate"]), found["metric"][0])
     grace = found["grace"]
     _stopped(
         found["audit"] and Audit(**found["audit"]),
         grace and Grace(grace["round"], grace["trials"], tuple(Correlation(**c) for c in grace["correlations"])),
+        found["metric"][0],
     )
     if found["state"] == "resumable":
         tables.say(f"Go on with: fedtune resume {quote(folder)}")

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from analysis.labels import told
+
 EXAMPLES = """\
 # All runs below runs/:
 fedtune runs
@@ -56,5 +58,6 @@ def _best(best: dict[str, Any] | None) -> str:
     if best is None:
         return ""
     if (found := best["estimate"]) is not None:
-        return f"{found['mean']:.3g} [{found['low']:.3g}, {found['high']:.3g}]"
-    return ", ".join(f"{value:.3g}" for value in best["values"].values())
+        metric = next(iter(best["values"]))
+        return f"{told(metric, found['mean'])} [{told(metric, found['low'])}, {told(metric, found['high'])}]"
+    return ", ".join(told(name, value) for name, value in best["values"].items())

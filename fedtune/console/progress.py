@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from analysis.labels import told
 from search_spaces.errors import visible
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value
@@ -194,21 +195,25 @@ class ProgressDisplay:
     def _short_best(self) -> str:
         """`best 0.81 (trial 7)`; of a final run `mean 0.71 ± 0.02`, over the seeds that have ended."""
         if self._is_final and self.values:
-            means = [statistics.fmean(column) for column in zip(*self.values, strict=True)]
-            spread = [statistics.stdev(column) for column in zip(*self.values, strict=True)] if self.values[1:] else []
+            columns = dict(zip(self.experiment.metric, zip(*self.values, strict=True), strict=True))
             return "mean " + ", ".join(
-                f"{mean:.4g}" + (f" ± {spread[i]:.2g}" if spread else "") for i, mean in enumerate(means)
+                told(name, statistics.fmean(column))
+                + (f" ± {told(name, statistics.stdev(column))}" if column[1:] else "")
+                for name, column in columns.items()
             )
         if self._is_final or self.best is None:
             return ""
-        return f"best {', '.join(f'{value:.4g}' for value in self.best[1])} (trial {self.best[0]})"
+        shown = map(told, self.experiment.metric, self.best[1])
+        return f"best {', '.join(shown)} (trial {self.best[0]})"
 
     def _named(self, number: int) -> str:
         """`trial 7`, or of a final run `seed 1000000007`."""
         return f"seed {self.experiment.seeds[number]}" if self._is_final else f"trial {number}"
 
     def _describe(self, number: int, values: Sequence[float], params: Mapping[str, Value]) -> str:
-        shown = ", ".join(f"{name} {value:.4g}" for name, value in zip(self.experiment.metric, values, strict=True))
+        shown = ", ".join(
+            f"{name} {told(name, value)}" for name, value in zip(self.experiment.metric, values, strict=True)
+        )
         return f"trial {number}: {shown}" + (
             f" ({', '.join(f'{k}={_short(v)}' for k, v in params.items())})" if params else ""
         )
@@ -263,7 +268,7 @@ class ProgressDisplay:
                     title, style="dim" if title == "configuration" else "", overflow="ellipsis", no_wrap=True
                 )
             for number, trial in sorted(self.running.items())[:20]:
-                shown = [f"{value:.4g}" for value in trial.metrics] if trial.metrics else [""] * len(e.metric)
+                shown = [*map(told, e.metric, trial.metrics)] if trial.metrics else [""] * len(e.metric)
                 table.add_row(
                     self._named(number).split()[1],
                     f"{trial.round}/{e.rounds}",

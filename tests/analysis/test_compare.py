@@ -16,6 +16,8 @@ from scipy import stats
 from typer.testing import CliRunner
 
 from analysis.compare import compare
+from analysis.figures import methods
+from analysis.report.comparison import write_figure
 from analysis.runs import Run
 from analysis.tables import Column, Table
 from fedtune.cli import app
@@ -277,13 +279,23 @@ def test_csv_json_and_latex_hold_the_same_numbers(pair: list[Path]) -> None:
     data = json.loads(run.invoke(app, [*args, "--json"]).stdout)
     expected = compare(pair, metrics=["global_accuracy"]).entries
     for row, result, entry in zip(rows, data["results"], expected, strict=True):
-        assert float(row["mean"]) == result["mean"] == pytest.approx(100 * entry.summary.mean)
-        assert float(row["best_mean"]) == result["best_mean"] == pytest.approx(100 * entry.best.mean)
+        assert float(row["mean"]) == result["mean"] == pytest.approx(entry.summary.mean)
+        assert float(row["best_mean"]) == result["best_mean"] == pytest.approx(entry.best.mean)
         assert row["best_by"] == result["best_by"] == "val_global_accuracy"
         assert entry.summary.shown(100, sign=r" $\pm$ ") in run.invoke(app, [*args, "--latex"]).stdout
     assert data["results"][0]["t_p"] is None and data["seeds"][0]["values"]["5"] == expected[0].values[5]
     shown = run.invoke(app, args)
     assert shown.exit_code == 0 and expected[1].summary.shown(100) in shown.stdout
+
+
+def test_the_figure_obeys_the_metrics_as_the_table_does(pair: list[Path], tmp_path: Path) -> None:
+    found = compare(pair, metrics=["wlp", "train_loss"])
+    table = methods.data(found.runs, found.metrics)
+    assert list(dict.fromkeys(table["metric"])) == ["wlp", "train_loss"]
+    written = write_figure(found, tmp_path / "f.html").read_text().replace(get_plotlyjs(), "")
+    assert "WLP, test" in written and "Training loss" in written and "Global accuracy, test [" not in written
+    lost = write_figure(compare(pair, metrics=["psnr"]), tmp_path / "none.html").read_text()
+    assert "Not every run measured psnr" in lost
 
 
 def test_only_one_output_format(pair: list[Path]) -> None:

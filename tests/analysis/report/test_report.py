@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import choreographer
+import numpy as np
 import pytest
 import yaml
 from plotly.offline import get_plotlyjs
@@ -181,6 +182,16 @@ def test_the_trials_table_has_every_trial_with_raw_values(page: Callable[[str], 
     assert table["columns"][table["sort"]]["title"] == "Global accuracy, validation [%]" and table["up"] is False
 
 
+def test_abbreviations_and_traffic_are_explained_where_they_stand(
+    page: Callable[[str], str], loaded: dict[str, Run]
+) -> None:
+    text = page("tpe")
+    for words in ("Average model performance", "Fairness: variance over clients", "Worst local performance"):
+        assert words in text
+    assert "ω 0.1 (how evenly classes are spread over clients; small is uneven)" in text
+    assert "Sent in all rounds of one seed: 10.8 MB by the clients, 10.8 MB by the server." in text  # 9 · 1.2 MB
+
+
 def test_several_runs_share_one_page(loaded: dict[str, Run]) -> None:
     html = document([loaded["tpe"], loaded["other"]])
     assert html.count(get_plotlyjs()) == 1
@@ -205,6 +216,9 @@ def test_csv_and_latex_tables(root: Path, tmp_path: Path) -> None:
         and float(rows[0]["alpha"]) == load(folder).frozen[0].params["alpha"]
         and rows[9]["global_accuracy"] == ""
     )
+    seeds = list(load(folder).last(0, "global_accuracy").values())
+    assert float(rows[0]["global_accuracy"]) == pytest.approx(np.mean(seeds)), "a file holds fractions"
+    assert float(rows[0]["global_accuracy:std"]) == pytest.approx(np.std(seeds, ddof=1))
     (path,) = write_tables(folder, "latex")
     text = path.read_text()
     assert (

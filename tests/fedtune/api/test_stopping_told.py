@@ -24,9 +24,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return searched(folder, scheduler="asha", trials=24, grace="auto", audit=0.5)
 
 
-def told(run: Run, shown: str = ".4f") -> list[str]:
+def told(run: Run) -> list[str]:
     assert run.audit is not None and run.grace is not None
-    return [*grace_sentences(run.grace), *audit_sentences(run.audit, lambda value: format(value, shown))]
+    return [*grace_sentences(run.grace), *audit_sentences(run.audit, lambda value: f"{100 * value:.2f} %")]
 
 
 def test_the_run_reads_both(run: Run) -> None:

@@ -150,8 +150,10 @@ def test_a_line_says_what_matters() -> None:
     told.started(2, {"alpha": 2.0})
     line = told.line()
     assert "2 of 5 trials: 1 done, 1 pruned, 0 failed, 1 running" in line
-    assert line[:80].count("best 0.5 (trial 0)") == 1, "the best value is in view where a terminal has 80 columns"
-    assert "new best: trial 0: val_global_accuracy 0.5 (alpha=0.25)" in line and "rounds/s" in line and "left" in line
+    assert line[:80].count("best 50.00 % (trial 0)") == 1, "the best value is in view where a terminal has 80 columns"
+    assert (
+        "new best: trial 0: val_global_accuracy 50.00 % (alpha=0.25)" in line and "rounds/s" in line and "left" in line
+    )
     assert "alpha" not in told.line(), "the configuration is told once"
 
 
@@ -159,10 +161,10 @@ def test_a_final_run_is_told_by_its_seeds(capsys: pytest.CaptureFixture[str]) ->
     told = watch(kind="run", trials=3, seeds=(1000, 1001, 1002))
     told.started(0, {})
     told.finished(0, "COMPLETE", (0.6,), None)
-    assert "mean 0.6  1 of 3 seeds: 1 done, 0 failed, 0 running" in told.line()
+    assert "mean 60.00 %  1 of 3 seeds: 1 done, 0 failed, 0 running" in told.line()
     told.started(1, {})
     told.finished(1, "COMPLETE", (0.8,), None)
-    assert "mean 0.7 ± 0.14  2 of 3 seeds" in told.line()
+    assert "mean 70.00 % ± 14.14 %  2 of 3 seeds" in told.line()
     told.started(2, {})
     told.finished(2, "FAIL", None, "it diverged.")
     assert "trial" not in told.line() and "best" not in told.line()
