@@ -6,6 +6,7 @@ when it is dark, and the patches that `panels` leaves in `layout.meta` rearrange
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -162,7 +163,9 @@ def panels(
     which the page scrolls it sideways."""
     base(figure)
     wide = _patch(titles, columns, height, bars, legend, left, gap, below, width=1000)
+    # Titles of two lines where panels side by side are narrow: on paper, and in a small window.
     broken = [title.replace(" · ", "<br>", 1) for title in titles]
+    middle = _patch(broken, columns, height, bars, legend, left, gap, below, width=700)
     narrow = _patch(broken, 1, min(height, 280), bars, legend, min(left, 60), gap, below, width=340)
     # Assigned, not updated: an update would merge these into the annotations a figure already has, one by one.
     figure.layout.annotations = [
@@ -180,7 +183,9 @@ def panels(
         }
         for title in titles
     ] + [a.to_plotly_json() for a in figure.layout.annotations]
-    figure.update_layout(meta={"wide": wide, "narrow": narrow, "note": note, "least": least}, showlegend=legend > 0)
+    figure.update_layout(
+        meta={"wide": wide, "middle": middle, "narrow": narrow, "note": note, "least": least}, showlegend=legend > 0
+    )
     for path, value in wide.items():
         _assign(figure, path, value)
     return figure
@@ -282,10 +287,30 @@ def rounds_axis(last: float) -> dict[str, Any]:
 
 
 def log_axis(low: float, high: float) -> dict[str, Any]:
-    """A logarithmic axis labelled at powers of ten, or at 1, 2 and 5 where it spans less than two of them."""
-    wide = low > 0 and high / low >= 100
-    return {
-        "type": "log",
-        "dtick": 1 if wide else "D2",
-        "minor": {"ticks": "outside", "ticklen": 3, "tickcolor": FAINT} if wide else {},
-    }
+    """A logarithmic axis from `low` to `high` (above 0) with ticks that can be read: powers of ten where it spans two
+    of them, else 1, 2 and 5 times these, else round numbers between its ends."""
+    ticks = log_ticks(low, high)
+    return {"type": "log", "tickmode": "array", "tickvals": ticks, "ticktext": [tick_text(tick) for tick in ticks]}
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """At most nine values between `low` and `high`."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    every = max(1, -(-(last - first) // 8))
+    for steps in ((1,), (1, 2, 5), range(1, 10)) if high / low >= 100 else ((1, 2, 5), range(1, 10)):
+        powers = range(first, last + 1, every if steps == (1,) else 1)
+        found = [float(f"{step}e{power}") for power in powers for step in steps]
+        found = [tick for tick in found if low * (1 - 1e-9) <= tick <= high * (1 + 1e-9)]
+        if 3 <= len(found) <= 9:
+            return found
+    return [float(f"{low + (high - low) * part / 3:.3g}") for part in range(4)]
+
+
+def tick_text(value: float) -> str:
+    """`0.001`, `20`, `5·10⁻⁵`."""
+    if value == 0 or 1e-3 <= abs(value) < 1e5:
+        return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.0f}"
+    mantissa, exponent = f"{value:.3g}".split("e") if "e" in f"{value:.3g}" else (f"{value:.2e}").split("e")
+    power = "10" + str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    short = f"{float(mantissa):g}"
+    return power if short == "1" else f"{short}·{power}"

@@ -69,6 +69,17 @@ def two_keys(run: Run) -> tuple[str, str, str]:
     return picked[0], picked[1], f"Of {len(keys)} searched parameters it shows {why}."
 
 
+def most_important(run: Run, limit: int) -> tuple[list[str], str]:
+    """At most `limit` searched parameters, and a sentence on which these are; empty where they are all."""
+    keys = list(run.keys)
+    if len(keys) <= limit:
+        return keys, ""
+    ranked = [key for key in importances(run) if key in keys]
+    ranked += [key for key in keys if key not in ranked]
+    which = "most important ones (PED-ANOVA)" if importances(run) else "first ones, as trials are too few to rank them"
+    return ranked[:limit], f"Of {len(keys)} parameters the {limit} {which} are drawn."
+
+
 def sample(numbers: Sequence[int], limit: int, keep: Sequence[int] = ()) -> list[int]:
     """At most `limit` of the numbers, evenly spread, and those of `keep` in any case."""
     if len(numbers) <= limit:

@@ -17,6 +17,10 @@ from analysis.runs import Run
 #: Fewer completed trials than this say nothing about importance.
 MINIMUM = 8
 RESAMPLES = 20
+#: Below so many completed trials for each parameter a note says that the order is not settled. In made-up searches with
+#: one hill among 4 or 16 parameters and noise of half its spread, the parameter with the hill came first in 48 and 80 %
+#: of 40 searches at 5 trials for each parameter, in 88 and 98 % at 8.
+ENOUGH = 8
 
 
 def needs(runs: Sequence[Run]) -> str | None:
@@ -32,7 +36,8 @@ def needs(runs: Sequence[Run]) -> str | None:
 
 
 def data(runs: Sequence[Run]) -> pd.DataFrame:
-    """One row per objective and parameter: metric, key, importance (0 to 1), low and high (5 and 95 % of resamples)."""
+    """One row per objective and parameter: metric, key, importance (0 to 1), low and high (5 and 95 % of resamples),
+    trials (how many were completed)."""
     run = runs[0]
     done = [t for t in run.frozen if t.state.name == "COMPLETE"]
     rng = np.random.default_rng(0)
@@ -46,7 +51,8 @@ def data(runs: Sequence[Run]) -> pd.DataFrame:
         for key in run.keys:
             drawn = [d[key] for d in draws if key in d]
             low, high = np.quantile(drawn, [0.05, 0.95]) if drawn else (np.nan, np.nan)
-            rows.append({"metric": metric, "key": key, "importance": point.get(key, np.nan), "low": low, "high": high})
+            share = {"importance": point.get(key, np.nan), "low": low, "high": high}
+            rows.append({"metric": metric, "key": key, **share, "trials": len(done)})
     return pd.DataFrame(rows).sort_values(["metric", "importance"], ignore_index=True)
 
 
@@ -85,9 +91,7 @@ def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
     style.title_axes(
         figure,
         1,
-        f"importance for {labels.metric(metrics[0], split=True, unit=False)} [%]"
-        if len(metrics) == 1
-        else "importance [%]",
+        "importance [%]",
         "",
         xaxis={"rangemode": "tozero"},
         yaxis={"showgrid": False, "ticks": ""},
@@ -99,7 +103,20 @@ def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
         height=max(120, 46 * len(order) * len(metrics) + 30),
         legend=len(metrics) if len(metrics) > 1 else 0,
         left=150,
+        note=_note(df, labels),
     )
+
+
+def _note(df: pd.DataFrame, labels: Labels) -> str:
+    """Which metric it is about, and a warning where trials are too few for so many parameters."""
+    metrics, trials, parameters = df["metric"].unique(), int(df["trials"].iloc[0]), df["key"].nunique()
+    said = f"What is explained is {labels.metric(metrics[0], split=True, unit=False)}." if len(metrics) == 1 else ""
+    if trials >= ENOUGH * parameters:
+        return said
+    return (
+        f"{said} {trials} completed trials are few for {parameters} parameters: below about {ENOUGH} for each, another "
+        f"one may well come first."
+    ).strip()
 
 
 FIGURE = Figure(

@@ -54,7 +54,7 @@ def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
     style.title_axes(
         figure,
         1,
-        xaxis={"range": [0, 1.45 * most], "showgrid": False, "visible": False},
+        xaxis={"range": [0, 2.4 * most], "showgrid": False, "visible": False},
         yaxis={"ticks": "", "range": [max(len(present), 4) - 0.4, -0.6], "showline": False, "showgrid": False},
     )
     style.title_axes(

@@ -13,13 +13,15 @@ from plotly.colors import sample_colorscale
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.figures._common import sample
+from analysis.figures._common import most_important, sample
 from analysis.labels import Labels, number
 from analysis.runs import Run
 from search_spaces.metrics import twin
 
 #: Lines drawn at most, and colours they are drawn in.
 LIMIT, BINS = 300, 12
+#: Up to so many parameters keep the order of their space.
+FEW = 8
 
 
 @dataclass(frozen=True)
@@ -27,9 +29,9 @@ class Drawing:
     """What `plot` needs to know; `data` says what the columns of `table` are."""
 
     table: pd.DataFrame
-    #: The axes: first the searched parameters, then what was selected on and its twin on test data.
-    keys: Sequence[str]
+    #: The axes: what was selected on and its twin on test data, then the searched parameters.
     metrics: Sequence[str]
+    keys: Sequence[str]
     note: str
 
 
@@ -70,13 +72,17 @@ def data(runs: Sequence[Run]) -> Drawing:
         table[m] = table["number"].map(last[m])
     few = len(part) < len(done)
     note = f"{len(part)} of {len(done)} completed trials are drawn, evenly spread over their results." if few else ""
-    return Drawing(table, run.keys, metrics, note)
+    keys, _ = most_important(run, len(run.keys) - 1) if len(run.keys) > FEW else (list(run.keys), "")
+    keys += [key for key in run.keys if key not in keys]
+    if len(keys) > FEW:
+        note = f"{note} The most important parameters come first; the figure goes on to the right.".strip()
+    return Drawing(table, metrics, keys, note)
 
 
 def plot(drawing: Drawing, labels: Labels) -> go.Figure:
     df = drawing.table
-    axes = [_parameter(df[key], key, labels) for key in drawing.keys]
-    axes += [_metric(df[name], name, labels) for name in drawing.metrics]
+    axes = [_metric(df[name], name, labels) for name in drawing.metrics]
+    axes += [_parameter(df[key], key, labels) for key in drawing.keys]
     figure = go.Figure()
     figure.add_traces(_others(df, axes, df[drawing.metrics[0]].to_numpy(dtype=float)))
     best = df[df["best"]]
@@ -93,7 +99,7 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
             "ticktext": [axis.title for axis in axes],
             "side": "top",
             "showgrid": False,
-            "range": [-0.15, len(axes) - 0.55],
+            "range": [-0.5, len(axes) - 0.45],
             "showline": False,
             "ticks": "",
             "zeroline": False,
@@ -101,7 +107,7 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
         },
         yaxis={"visible": False, "range": [-0.06, 1.06]},
     )
-    least = 105 * len(axes)
+    least = 120 * len(axes)
     style.panels(figure, [""], columns=1, height=360, legend=1, left=20, below=20, note=drawing.note, least=least)
     figure.update_xaxes(showline=False, ticks="", tickfont={"color": style.INK, "size": 12})
     return figure
@@ -134,7 +140,7 @@ def _of_numbers(title: str, values: pd.Series, log: bool) -> Axis:
     span = (high - low) or 1.0
     distinct = np.unique(raw)
     stops = distinct if len(distinct) <= 8 else np.linspace(low, high, 5)
-    shown = [(float((s - low) / span), number(10**s if log else float(s), 3)) for s in stops]
+    shown = [(float((s - low) / span), style.tick_text(float(f"{10**s if log else s:.3g}"))) for s in stops]
     return Axis(title, {row: float((v - low) / span) for row, v in raw.items()}, shown)
 
 

@@ -12,12 +12,13 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.figure import Figure
+from analysis.figures._common import most_important
 from analysis.labels import Labels, number
 from analysis.runs import Run
 from search_spaces.metrics import twin
 
 #: Parameters drawn at most.
-LIMIT = 12
+LIMIT = 8
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,8 @@ def data(runs: Sequence[Run]) -> Drawing:
     last = run.finals
     test = done["number"].map(last[other]) if other in last.columns and other != metric else np.nan
     shared = done[["number", "value"]].assign(test=test, best=done["number"] == run.best)
-    keys = run.keys[:LIMIT]
+    keys, note = most_important(run, LIMIT)
     parts = [shared.assign(key=key, x=done[key].astype(object))[done[key].notna()] for key in keys]
-    note = f"The first {LIMIT} of {len(run.keys)} parameters are drawn." if len(run.keys) > LIMIT else ""
     return Drawing(pd.concat(parts, ignore_index=True), keys, metric, other, note)
 
 

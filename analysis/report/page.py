@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from analysis.tables import Table
 
 
+#: A figure that may be wider than its card is scrolled sideways, also by the keyboard.
+WIDER = ' tabindex="0" role="group" aria-label="Scrolls sideways where it is wider than the page"'
+
+
 def escape(raw: object) -> str:
     """`raw` as the text of an HTML element or attribute."""
     return html.escape(str(raw), quote=True)
@@ -68,12 +72,13 @@ class Page:
         """A figure's card with the sentences on how to read it."""
         plain = json.loads(figure.to_json())
         self.figures[anchor] = plain
-        note = (plain["layout"].get("meta") or {}).get("note") or ""
+        meta = plain["layout"].get("meta") or {}
+        note, wider = meta.get("note") or "", WIDER if meta.get("least") else ""
         caption = " ".join(escape(s) for s in read) + (f' <span class="note">{escape(note)}</span>' if note else "")
         self.card(
             anchor,
             title,
-            f'<figure><div class="plot" data-figure="{escape(anchor)}" role="img" aria-label="{escape(title)}: '
+            f'<figure{wider}><div class="plot" data-figure="{escape(anchor)}" role="img" aria-label="{escape(title)}: '
             f'{escape(" ".join(read))}"></div>'
             f"<figcaption>{caption}</figcaption></figure>",
             link,

@@ -102,6 +102,15 @@ FIXED = {
 }
 
 
+def many(count: int) -> tuple[str, ...]:
+    """Keys of so many made-up parameters, every other one on a logarithmic scale."""
+    for i in range(count):
+        low, high = (1e-5, 1e-1) if i % 2 else (0.0, 20.0)
+        bounds = {"low": low, "high": high, "log": bool(i % 2)}
+        SEARCH[f"p{i:02}"] = SEARCH["lr"] | {"key": f"p{i:02}", "label": f"p{i:02}", "symbol": "", "doc": ""} | bounds
+    return tuple(f"p{i:02}" for i in range(count))
+
+
 def distribution(item: dict[str, Any]) -> BaseDistribution:
     if item["kind"] == "choice":
         return CategoricalDistribution(item["options"])

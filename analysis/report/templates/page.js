@@ -27,28 +27,48 @@
     at[steps.at(-1)] = value;
   }
 
-  const narrow = (div) => div.parentElement.clientWidth < 640;
+  let printing = false;
+  const sized = (div) => narrow(div) ? "narrow" : printing || div.parentElement.clientWidth < 900 ? "middle" : "wide";
+  const narrow = (div) => !printing && div.parentElement.clientWidth < 640;
   const config = { responsive: true, displaylogo: false, modeBarButtons: [["toImage"], ["zoom2d", "pan2d"], ["zoomIn2d", "zoomOut2d", "resetScale2d"]], toImageButtonOptions: { format: "svg" } };
-  const drawn = new Map();
+  const drawn = new Map(), tables = [];
   function draw(div) {
+    const least = ((page.figures[div.dataset.figure].layout.meta || {}).least) || 0;
+    // On paper nothing can be scrolled: what is wider is made smaller as a whole.
+    div.style.minWidth = `${least}px`;
+    div.style.zoom = printing && least > PAPER ? PAPER / least : "";
     const source = page.figures[div.dataset.figure];
     const figure = structuredClone(source);
     const layout = figure.layout;
-    const small = narrow(div);
-    for (const [path, value] of Object.entries((layout.meta || {})[small ? "narrow" : "wide"] || {})) assign(layout, path, value);
+    const small = narrow(div), size = sized(div);
+    for (const [path, value] of Object.entries((layout.meta || {})[size] || {})) assign(layout, path, value);
     layout.dragmode = small ? false : layout.dragmode || "zoom";
-    const shown = theme === "dark" ? swapped(figure) : figure;
-    shown.layout.hoverlabel = { ...shown.layout.hoverlabel, bgcolor: theme === "dark" ? "#2b3138" : "#ffffff", bordercolor: theme === "dark" ? "#59636f" : "#b4bcc5", font: { ...(shown.layout.hoverlabel || {}).font, color: theme === "dark" ? "#e8ebef" : "#1c2127" } };
+    const dark = theme === "dark" && !printing;
+    const shown = dark ? swapped(figure) : figure;
+    shown.layout.hoverlabel = { ...shown.layout.hoverlabel, bgcolor: dark ? "#2b3138" : "#ffffff", bordercolor: dark ? "#59636f" : "#b4bcc5", font: { ...(shown.layout.hoverlabel || {}).font, color: dark ? "#e8ebef" : "#1c2127" } };
+    if (printing) shown.layout.width = Math.max(least, PAPER);
     div.style.height = `${shown.layout.height}px`;
-    Plotly.react(div, shown.data, shown.layout, { ...config, displayModeBar: small ? false : "hover" });
-    drawn.set(div, small);
+    Plotly.react(div, shown.data, shown.layout, { ...config, displayModeBar: small || printing ? false : "hover" });
+    drawn.set(div, size);
   }
   const plots = [...document.querySelectorAll(".plot")];
-  for (const div of plots) { const meta = page.figures[div.dataset.figure].layout.meta || {}; div.style.minWidth = `${meta.least || 0}px`; const patch = (page.figures[div.dataset.figure].layout.meta || {})[narrow(div) ? "narrow" : "wide"]; if (patch) div.style.height = `${patch.height}px`; }
+  for (const div of plots) { const meta = page.figures[div.dataset.figure].layout.meta || {}; div.style.minWidth = `${meta.least || 0}px`; const patch = (page.figures[div.dataset.figure].layout.meta || {})[sized(div)]; if (patch) div.style.height = `${patch.height}px`; }
   const seen = new IntersectionObserver((entries) => { for (const e of entries) if (e.isIntersecting && !drawn.has(e.target)) { draw(e.target); seen.unobserve(e.target); } }, { rootMargin: "600px" });
   plots.forEach((div) => seen.observe(div));
-  addEventListener("beforeprint", () => plots.forEach((div) => drawn.has(div) || draw(div)));
-  addEventListener("resize", () => { for (const [div, small] of drawn) if (narrow(div) !== small) draw(div); });
+  // A4 between its margins, in pixels of the page. Figures are drawn anew at this width, in the light palette.
+  const PAPER = 700;
+  function onPaper(next) {
+    printing = next;
+    root.classList.toggle("paper", next);
+    root.dataset.theme = next ? "light" : theme;
+    plots.forEach((div) => (next || drawn.has(div)) && draw(div));
+    for (const show of tables) show();
+    for (const table of document.querySelectorAll(".scroll table")) { table.style.zoom = ""; if (next && table.scrollWidth > PAPER) table.style.zoom = PAPER / table.scrollWidth; }
+    for (const part of document.querySelectorAll("details")) { if (next && !part.open) { part.dataset.folded = "1"; part.open = true; } else if (!next && part.dataset.folded) { delete part.dataset.folded; part.open = false; } }
+  }
+  addEventListener("beforeprint", () => onPaper(true));
+  addEventListener("afterprint", () => onPaper(false));
+  addEventListener("resize", () => { for (const [div, size] of drawn) if (sized(div) !== size) draw(div); });
 
   function setTheme(next, redraw) {
     theme = next;
@@ -70,7 +90,7 @@
   }
 
   // Trials tables: values are raw, texts are what is shown. Cells are set as text, never as HTML.
-  const SIZE = 25;
+  const SIZE = 25, LONGEST = 1000;
   for (const box of document.querySelectorAll(".trials")) {
     const table = page.tables[box.dataset.table];
     let order = table.rows.map((_, i) => i), at = 0, column = -1, up = true, wanted = "";
@@ -93,7 +113,8 @@
       at = 0; show();
     }
     function show() {
-      body.replaceChildren(...order.slice(at, at + SIZE).map((i) => {
+      const listed = printing ? order.slice(0, LONGEST) : order.slice(at, at + SIZE);
+      body.replaceChildren(...listed.map((i) => {
         const row = table.rows[i], tr = document.createElement("tr");
         if (row.best) tr.className = "best";
         row.text.forEach((text, j) => {
@@ -107,6 +128,7 @@
       status.textContent = order.length ? `${at + 1}–${Math.min(at + SIZE, order.length)} of ${order.length}` : "none";
       before.disabled = at === 0; after.disabled = at + SIZE >= order.length;
     }
+    tables.push(show);
     before.addEventListener("click", () => { at = Math.max(0, at - SIZE); show(); });
     after.addEventListener("click", () => { at += SIZE; show(); });
     select.addEventListener("change", () => { wanted = select.value; sort(); });

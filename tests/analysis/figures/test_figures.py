@@ -12,7 +12,7 @@ import pandas as pd
 import plotly.graph_objects as go
 import pytest
 
-from analysis.figures import curves, heatmap, history, importance, outcomes, partition, traffic
+from analysis.figures import curves, heatmap, history, importance, outcomes, parallel, partition, slices, traffic
 from analysis.figures._registry import figure, figures
 from analysis.labels import Labels
 from analysis.runs import Run, load
@@ -208,6 +208,22 @@ def test_importance_finds_what_matters_and_refuses_few_trials(loaded: dict[str, 
     assert (shares["low"] <= shares["high"]).all()
     few = load(synthetic.write(tmp_path / "few", trials=5, failures=False))
     assert importance.needs([few]) == "Importance needs 8 completed trials, there are 5."
+
+
+def test_of_many_parameters_the_result_comes_first_and_the_most_important_are_drawn(tmp_path: Path) -> None:
+    run = load(synthetic.write(tmp_path / "many", trials=40, keys=(*synthetic.many(15), "lr"), failures=False))
+    drawing = parallel.data([run])
+    picture = parallel.plot(drawing, Labels.of([run]))
+    titles = picture.layout.xaxis.ticktext
+    assert len(titles) == 16 + 2 and titles[0].startswith("Global accuracy") and "η" in titles[2]
+    assert set(drawing.keys) == set(run.keys), "every axis is there"
+    assert picture.layout.meta["least"] > 1500, "and can be reached by scrolling"
+    found = slices.data([run])
+    assert len(found.keys) == 8 and found.keys[0] == "lr" and "Of 16 parameters the 8 most important" in found.note
+    assert (
+        "40 completed trials are few for 16 parameters"
+        in importance.FIGURE.draw([run], Labels.of([run])).layout.meta["note"]
+    )
 
 
 def test_partition_counts_are_those_recorded(root: Path, loaded: dict[str, Run]) -> None:
