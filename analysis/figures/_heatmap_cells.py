@@ -60,6 +60,8 @@ def draw_cells(figure: go.Figure, panel: Panel) -> tuple[Axis, Axis]:
             ],
             hovertemplate="%{text}<extra></extra>",
             hoverongaps=False,
+            customdata=_trials(panel, xs, ys),
+            meta={"trial": "customdata"},
             **panel.axes,
         )
     )
@@ -71,6 +73,12 @@ def draw_cells(figure: go.Figure, panel: Panel) -> tuple[Axis, Axis]:
     if not best.empty:
         _frame(figure, panel, xs.index(best["x"].iloc[0]), ys.index(best["y"].iloc[0]))
     return _axis(names[0]), _axis(names[1])
+
+
+def _trials(panel: Panel, xs: list[Any], ys: list[Any]) -> list[list[int | None]]:
+    """The first completed trial of every cell."""
+    first = panel.done.groupby(["y", "x"])["trial"].min().to_dict()
+    return [[int(first[y, x]) if (y, x) in first else None for x in xs] for y in ys]
 
 
 def _axis(names: list[str]) -> Axis:

@@ -128,6 +128,8 @@ def _box(dots: pd.DataFrame, name: str, colour: str, panel: int, labels: Labels)
         fillcolor=style.faded(colour, 0.15),
         marker={"color": colour, "size": 5, "opacity": 0.7},
         hoveron="points",
+        customdata=dots["number"],
+        meta={"trial": "customdata"},
         text=[
             f"trial {dot['number']}, seed {dot['seed']}<br>{labels.symbol(dot['key'])} = {number(dot['value'])}"
             for dot in dots.to_dict("records")

@@ -106,6 +106,7 @@ def _others(lines: pd.DataFrame, panel: int, opacity: float, *, stopped: bool) -
         legendgroup=words,
         showlegend=panel == 1 and not lines.empty,
         opacity=opacity,
+        meta={"trial": "customdata"},
         line={"width": 1, "color": colour, "dash": dash},
         hovertemplate="trial %{customdata}, round %{x}: %{y:.2f}<extra></extra>",
         **style.axes(panel),
@@ -127,6 +128,7 @@ def _chosen(best: pd.DataFrame, panel: int) -> list[go.Scatter]:
         line={"width": 3, "color": style.ORANGE},
         marker={"size": 6},
         customdata=std,
+        meta={"trial": None if number == MEAN else number},
         hovertemplate=f"{name}, round %{{x}}: %{{y:.2f}} ± %{{customdata:.2f}}<extra></extra>",
         **style.axes(panel),
     )

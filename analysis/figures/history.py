@@ -55,6 +55,7 @@ def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
             x=df["number"],
             y=df["value"] * scale,
             mode="markers",
+            meta={"trial": "x"},
             name="completed trial",
             marker={"size": 8 if len(df) < 300 else 4, "color": style.BLUE, "opacity": 0.75 if len(df) < 300 else 0.35},
             hovertemplate="trial %{x}: %{y:.2f}<extra></extra>",

@@ -105,6 +105,7 @@ def _timeline(kind: str, trials: pd.DataFrame, width: float) -> go.Scatter:
         line={"color": colour, "width": width},
         name=words,
         showlegend=False,
+        meta={"trial": "y"},
         hovertemplate=f"trial %{{y}}, {words}: %{{x:.1f}} min<extra></extra>",
         **style.axes(2),
     )

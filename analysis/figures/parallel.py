@@ -167,6 +167,7 @@ def _others(df: pd.DataFrame, axes: Sequence[Axis], objective: np.ndarray) -> li
                     line={"color": colour, "width": 1.6},
                     opacity=0.75 if len(df) < 80 else 0.45,
                     customdata=who,
+                    meta={"trial": "customdata"},
                     hovertemplate="trial %{customdata}<extra></extra>",
                     showlegend=False,
                 )
@@ -184,6 +185,7 @@ def _chosen(best: pd.DataFrame, axes: Sequence[Axis]) -> go.Scatter:
         name=f"chosen: trial {int(best['number'].iloc[0])}",
         showlegend=True,
         hoverinfo="name",
+        meta={"trial": int(best["number"].iloc[0])},
     )
 
 

@@ -90,6 +90,7 @@ def _dots(part: pd.DataFrame, panel: int, drawing: Drawing, labels: Labels) -> l
             legendgroup=column,
             showlegend=panel == 1,
             customdata=part["number"],
+            meta={"trial": "customdata"},
             marker={"size": 4 if dense else 8, "color": colour, "symbol": shape, "opacity": 0.35 if dense else 0.8},
             hovertemplate=f"trial %{{customdata}}<br>{symbol} = %{{x}}: %{{y:.2f}}<extra></extra>",
             **style.axes(panel),

@@ -89,6 +89,7 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
                         legendgroup=str(best),
                         showlegend=panel == 1,
                         customdata=who,
+                        meta={"trial": "customdata"},
                         hovertemplate=f"trial %{{customdata}}: %{{y:.2f}} after %{{x:.2f}} {unit}<extra></extra>",
                         **style.axes(panel),
                     )

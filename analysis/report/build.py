@@ -12,6 +12,7 @@ from analysis.report.anonymous import anonymous as without_names
 from analysis.report.answer import answer
 from analysis.report.best import best
 from analysis.report.comparison import side_by_side
+from analysis.report.details import details
 from analysis.report.page import Page, escape, write
 from analysis.report.stopping import stopping
 from analysis.report.trials import trials_html, trials_table
@@ -88,6 +89,7 @@ def _run(page: Page, run: Run, name: str, prefix: str, tell: Tell) -> None:
     skipped = sections.figure_cards(page, run, prefix, tell)
     sections.published(page, run, prefix)
     page.tables[f"{prefix}trials"] = trials_table(run)
+    page.details[prefix] = details(run, labels)
     page.card(f"{prefix}trials", "All trials", trials_html(run, f"{prefix}trials"), "Trials" if first else "")
     sections.failures(page, run, prefix)
     sections.provenance(page, run, prefix, skipped)

@@ -52,6 +52,8 @@ class Page:
     links: list[tuple[str, str]] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=dict)
     tables: dict[str, Any] = field(default_factory=dict)
+    #: What can be opened of single trials, by the prefix of their run's anchors.
+    details: dict[str, Any] = field(default_factory=dict)
 
     def add(self, section: str, anchor: str = "", link: str = "") -> None:
         """One more section; with `link`, also an entry of the navigation."""
@@ -98,7 +100,13 @@ class Page:
             "body": "\n".join(self.sections),
             "footer": escape(footer),
             "data": script_json(
-                {"figures": self.figures, "tables": self.tables, "light": style.LIGHT, "dark": style.DARK}
+                {
+                    "figures": self.figures,
+                    "tables": self.tables,
+                    "details": self.details,
+                    "light": style.LIGHT,
+                    "dark": style.DARK,
+                }
             ),
         }
         parts["policy"] = policy(parts["plotlyjs"], parts["js"])

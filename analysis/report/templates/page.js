@@ -49,6 +49,7 @@
     if (printing) shown.layout.width = Math.max(least, PAPER);
     div.style.height = `${shown.layout.height}px`;
     Plotly.react(div, shown.data, shown.layout, { ...config, displayModeBar: small || printing ? false : "hover" });
+    if (!drawn.has(div)) div.on("plotly_click", (event) => { const number = trialOf(event.points[0]); if (number !== null) openTrial(prefixOf(div.dataset.figure), number); });
     drawn.set(div, size);
   }
   const plots = [...document.querySelectorAll(".plot")];
@@ -89,6 +90,73 @@
     });
   }
 
+  // One trial, opened from a figure, from the table or by the address (#trial=12; #r2-trial=12 of a page's second run).
+  const panel = document.getElementById("trial");
+  let opened = null, from = null;
+  const prefixOf = (name) => (/^r\d+-/.exec(name) || [""])[0];
+  function trialOf(point) {
+    const how = (point.data.meta || {}).trial;
+    const found = how === "customdata" ? point.customdata : how === "x" || how === "y" ? point[how] : how;
+    const number = Array.isArray(found) ? found[0] : found;
+    return Number.isInteger(number) ? number : null;
+  }
+  function element(name, text, className) { const e = document.createElement(name); if (text !== undefined) e.textContent = text; if (className) e.className = className; return e; }
+  function drawing(told) { const holder = document.createElement("template"); holder.innerHTML = "<svg></svg>"; const svg = holder.content.firstChild; svg.setAttribute("viewBox", "0 0 100 100"); svg.setAttribute("preserveAspectRatio", "none"); svg.setAttribute("role", "img"); svg.setAttribute("aria-label", told); return svg; }
+  function shape(svg, name, values) { const e = document.createElementNS(svg.namespaceURI, name); for (const [k, v] of Object.entries(values)) e.setAttribute(k, v); svg.append(e); }
+  function curve([rounds, values], metric) {
+    const low = Math.min(...values), span = Math.max(...values) - low || 1, last = rounds.at(-1) - rounds[0] || 1;
+    const told = `${metric}: from ${values[0]} in round ${rounds[0]} to ${values.at(-1)} in round ${rounds.at(-1)}`;
+    const svg = drawing(told);
+    shape(svg, "path", { d: rounds.map((r, i) => `${i ? "L" : "M"}${(100 * (r - rounds[0])) / last} ${97 - (94 * (values[i] - low)) / span}`).join(" ") });
+    return [svg, element("p", `${told}.`, "small")];
+  }
+  function bars(values, title) {
+    const known = values.filter((v) => v !== null), told = `${title}: ${Math.min(...known)} to ${Math.max(...known)} % over ${known.length} clients`;
+    const svg = drawing(told);
+    values.forEach((v, i) => v === null || shape(svg, "rect", { x: (100 * (i + 0.1)) / values.length, width: 80 / values.length, y: 100 - v, height: v }));
+    return known.length ? [svg, element("p", `${told}.`, "small")] : [];
+  }
+  function openTrial(prefix, number, keepFocus) {
+    const known = page.details[prefix], table = page.tables[`${prefix}trials`], row = table && table.rows.find((r) => r.raw[0] === number);
+    if (!known || !row) return closeTrial();
+    if (!opened) from = document.activeElement;
+    opened = { prefix, number };
+    history.replaceState(null, "", `#${prefix}trial=${number}`);
+    const found = known[number], head = element("div", undefined, "row"), title = element("h2", `Trial ${number}`);
+    title.id = "trial-title";
+    const step = (text, by) => { const b = element("button", text); b.type = "button"; const at = table.rows.indexOf(row) + by; b.disabled = !table.rows[at]; b.setAttribute("aria-label", by < 0 ? "Previous trial" : "Next trial"); b.addEventListener("click", () => openTrial(prefix, table.rows[at].raw[0])); return b; };
+    const close = element("button", "close"); close.type = "button"; close.addEventListener("click", closeTrial);
+    head.append(title, step("‹", -1), step("›", 1), close);
+    const facts = element("table"), body = element("tbody"); facts.append(body);
+    table.columns.forEach((c, i) => { if (i === 0 || row.text[i] === "–" || row.text[i] === "") return; const tr = element("tr"), th = element("th", c.title); th.scope = "row"; tr.append(th, element("td", row.text[i])); body.append(tr); });
+    panel.replaceChildren(head, facts);
+    if (!found) panel.append(element("p", `This page holds curves and logs of a part of the ${known.of} trials only; this one's are in its folder.`, "small"));
+    else {
+      if (found.curve) panel.append(element("h3", "Curve"), ...curve(found.curve, known.metric));
+      for (const [kind, title] of [["global", "Global model by client"], ["local", "Clients' own models"]]) if (found.clients[kind]) panel.append(element("h3", title), ...bars(found.clients[kind], title));
+      if (found.log) panel.append(element("h3", "End of its log"), element("pre", found.log));
+    }
+    panel.hidden = false;
+    if (!keepFocus) panel.focus();
+    for (const show of tables) show();
+  }
+  function closeTrial() {
+    if (!opened) return;
+    opened = null; panel.hidden = true;
+    history.replaceState(null, "", location.href.split("#")[0]);
+    for (const show of tables) show();
+    if (from && from.isConnected) from.focus();
+  }
+  function readAddress() { const m = /^#(r\d+-)?trial=(\d+)$/.exec(location.hash); if (m) openTrial(m[1] || "", Number(m[2])); }
+  addEventListener("hashchange", readAddress);
+  addEventListener("keydown", (e) => {
+    if (!opened) return;
+    if (e.key === "Escape") return closeTrial();
+    const by = e.target === panel ? { ArrowLeft: -1, ArrowRight: 1 }[e.key] : 0;
+    const rows = page.tables[`${opened.prefix}trials`].rows, at = by ? rows.findIndex((r) => r.raw[0] === opened.number) + by : -1;
+    if (rows[at]) openTrial(opened.prefix, rows[at].raw[0]);
+  });
+
   // Trials tables: values are raw, texts are what is shown. Cells are set as text, never as HTML.
   const SIZE = 25, LONGEST = 1000;
   for (const box of document.querySelectorAll(".trials")) {
@@ -117,11 +185,14 @@
       body.replaceChildren(...listed.map((i) => {
         const row = table.rows[i], tr = document.createElement("tr");
         if (row.best) tr.className = "best";
+        if (opened && opened.prefix === prefixOf(box.dataset.table) && opened.number === row.raw[0]) tr.classList.add("chosen");
         row.text.forEach((text, j) => {
           const td = document.createElement("td");
           if (table.columns[j].right) td.className = "n";
           if (table.columns[j].dot) { const dot = document.createElement("span"); dot.className = `dot ${row.state}`; td.append(dot); }
-          td.append(text); tr.append(td);
+          if (j === 0) { const button = document.createElement("button"); button.type = "button"; button.className = "open"; button.textContent = text; button.setAttribute("aria-label", `Open trial ${text}`); button.addEventListener("click", () => openTrial(prefixOf(box.dataset.table), row.raw[0])); td.append(button); }
+          else td.append(text);
+          tr.append(td);
         });
         return tr;
       }));
@@ -135,4 +206,5 @@
     if (table.sort >= 0) { column = table.sort; up = table.up; }
     sort();
   }
+  readAddress();
 })();
