@@ -1,4 +1,4 @@
-"""One searched parameter: the part of a declared `Parameter` that a search space covers.
+"""One searched or varied parameter: the part of a declared `Parameter` that a space covers.
 
 A dimension is exactly one Optuna distribution and back:
 
@@ -6,6 +6,7 @@ A dimension is exactly one Optuna distribution and back:
     integer  IntDistribution(low, high, log, step or 1)
     choice   CategoricalDistribution(options)
     flag     CategoricalDistribution((False, True))
+    text     CategoricalDistribution(options), of conditions only (`search_spaces.vary_section`)
 
 A choice may own sub-parameters, its children. They exist only in trials that chose their option; the study calls them
 `<option>.<key>` (two options may own a parameter of the same name), the trial's values hold them under `<key>`.
@@ -32,7 +33,7 @@ _ON_STEP = 1e-8
 
 @dataclass(frozen=True)
 class Dimension:
-    """One searched parameter. `low`, `high`, `log`, `step` belong to numbers, `options` to a choice."""
+    """One searched parameter. `low`, `high`, `log`, `step` belong to numbers, `options` to a choice or a text."""
 
     parameter: Parameter
     low: float | int | None = None
@@ -85,7 +86,7 @@ class Dimension:
 
         if self.parameter.kind == "flag":
             return CategoricalDistribution((False, True))
-        if self.parameter.kind == "choice":
+        if self.parameter.kind in ("choice", "text"):
             return CategoricalDistribution(self.options)
         assert self.low is not None and self.high is not None
         if self.parameter.kind == "integer":
@@ -109,7 +110,7 @@ class Dimension:
         """Whether a trial of this space may hold `value`."""
         if self.parameter.kind == "flag":
             return isinstance(value, bool)
-        if self.parameter.kind == "choice":
+        if self.parameter.kind in ("choice", "text"):
             return value in self.options
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
             return False
@@ -124,7 +125,7 @@ class Dimension:
         """What a grid search visits: the grid, all options, or `points` evenly (log: geometrically) spaced values."""
         if self.parameter.kind == "flag":
             return (False, True)
-        if self.parameter.kind == "choice":
+        if self.parameter.kind in ("choice", "text"):
             return self.options
         if self.grid is not None:
             return self.grid
@@ -167,7 +168,7 @@ class Dimension:
         """For a table: `[0.25, 1.5], grid of 6`, `mul, add`, `[0.001, 0.1] log`."""
         if self.parameter.kind == "flag":
             return "true, false"
-        if self.parameter.kind == "choice":
+        if self.parameter.kind in ("choice", "text"):
             return ", ".join(self.options)
         text = (
             f"[{self.low:g}, {self.high:g}]"

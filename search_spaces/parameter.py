@@ -10,6 +10,7 @@ search space, the Optuna distribution, axis titles and scales, and the generated
 
 `low` and `high` are the bounds of what is *valid*, both included. `tune` says what a default search does with it:
 `False` leaves it alone, `True` searches all of `[low, high]` (or all options), `(a, b)` searches that part.
+`condition` says that it belongs to the experiment and not to the method: a space lists it under `vary`.
 
 A Python keyword takes a trailing underscore (`lambda_`); users read and type it without (`lambda`), which is its `key`.
 """
@@ -51,6 +52,9 @@ class Parameter:
     #: For a choice: the parameters that exist only while that option is chosen.
     children: Mapping[str, tuple[Parameter, ...]] = dataclasses.field(default_factory=dict)
     tune: bool | tuple[float, float] | tuple[str, ...] = False
+    #: Whether it is a condition of the experiment (data, clients, their number), under which methods are compared, and
+    #: nothing that a method could be tuned by.
+    condition: bool = False
 
     @property
     def key(self) -> str:
@@ -140,10 +144,22 @@ def real(
     source: str = "",
     unit: str = "",
     tune: bool | tuple[float, float] = False,
+    condition: bool = False,
 ) -> Any:
     """A real-valued parameter."""
     return _declare(
-        "real", default, doc, low=low, high=high, log=log, step=step, symbol=symbol, source=source, unit=unit, tune=tune
+        "real",
+        default,
+        doc,
+        low=low,
+        high=high,
+        log=log,
+        step=step,
+        symbol=symbol,
+        source=source,
+        unit=unit,
+        tune=tune,
+        condition=condition,
     )
 
 
@@ -159,6 +175,7 @@ def integer(
     source: str = "",
     unit: str = "",
     tune: bool | tuple[int, int] = False,
+    condition: bool = False,
 ) -> Any:
     """A whole-numbered parameter."""
     return _declare(
@@ -173,6 +190,7 @@ def integer(
         source=source,
         unit=unit,
         tune=tune,
+        condition=condition,
     )
 
 
@@ -184,12 +202,21 @@ def choice(
     doc: str,
     source: str = "",
     tune: bool | tuple[str, ...] = False,
+    condition: bool = False,
 ) -> Any:
     """One of several named options. Given as a mapping, an option may own a dataclass of sub-parameters."""
     owned = {k: v for k, v in options.items() if v is not None} if isinstance(options, Mapping) else {}
     children = {option: tuple(parameters(cls).values()) for option, cls in owned.items()}
     return _declare(
-        "choice", default, doc, options=tuple(options), children=children, symbol=symbol, source=source, tune=tune
+        "choice",
+        default,
+        doc,
+        options=tuple(options),
+        children=children,
+        symbol=symbol,
+        source=source,
+        tune=tune,
+        condition=condition,
     )
 
 
@@ -198,9 +225,9 @@ def flag(default: bool, *, symbol: str = "", doc: str, source: str = "", tune: b
     return _declare("flag", default, doc, symbol=symbol, source=source, tune=tune)
 
 
-def text(default: str, *, symbol: str = "", doc: str, source: str = "") -> Any:
+def text(default: str, *, symbol: str = "", doc: str, source: str = "", condition: bool = False) -> Any:
     """A name or a path, checked by whoever uses it; never searched."""
-    return _declare("text", default, doc, symbol=symbol, source=source)
+    return _declare("text", default, doc, symbol=symbol, source=source, condition=condition)
 
 
 def canonical(key: str) -> str:
@@ -211,14 +238,17 @@ def canonical(key: str) -> str:
 def parameters(*classes: type) -> dict[str, Parameter]:
     """The declared parameters of one or more dataclasses by key, in order of declaration.
 
-    A name that two classes declare belongs to the last one (a method may give local training its own defaults)."""
+    A name that two classes declare belongs to the last one (a method may give local training its own defaults). What is
+    a condition for one of them is one."""
     found: dict[str, Parameter] = {}
     for cls in classes:
         for item in dataclasses.fields(cls):
             declared = item.metadata.get(_METADATA)
             if declared is not None:
                 parameter = dataclasses.replace(declared, name=item.name)
-                found[parameter.key] = parameter
+                before = found.get(parameter.key)
+                condition = parameter.condition or (before is not None and before.condition)
+                found[parameter.key] = dataclasses.replace(parameter, condition=condition)
     return found
 
 

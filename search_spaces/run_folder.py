@@ -3,7 +3,8 @@ reads it.
 
     runs/<name>/
       experiment.yaml      the frozen request; all that is needed to repeat the run
-      space.json           what is searched (declared parameters with symbols, bounds, grids) and what is fixed
+      space.json           what is searched (declared parameters with symbols, bounds, grids), which conditions of the
+                           experiment are varied (`vary`), and what is fixed
       provenance.json      versions, git revision, machine, device, command line, when
       driver.lock          held by the process that drives the run
       .session-<hex>       while it is driven: read by every trial, to know that it sees this directory
@@ -40,6 +41,9 @@ races: the trial's own), `of` (races: the first trial of the same configuration,
 or the run and trial they were taken from) and `curve` (several objectives only, for which Optuna keeps no values per
 round: JSON {"<round>": [value per objective]}). Optuna states: COMPLETE, PRUNED (early-stopped), FAIL (error,
 diverged), RUNNING (live or to be resumed).
+
+Where conditions of the experiment are varied, a trial's parameters in the study are its configuration and its
+condition, and `datasets` of `provenance.json` holds the hash of every data set by its name, if these are varied.
 
 The first `taken` trials of an experiment are results of earlier runs: they have a folder like any other trial, without
 checkpoint and log, and `taken` of `provenance.json` lists what they were computed with, as [{"run", "trials": numbers

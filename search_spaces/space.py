@@ -1,11 +1,14 @@
-"""A search space: which declared parameters vary, where, and what stays fixed.
+"""A search space: which declared parameters are searched, which are conditions of the experiment, and what stays fixed.
 
-A `Space` is several dimensions (`search_spaces.dimension`) plus fixed values, figures and profiles.
+A `Space` is several dimensions (`search_spaces.dimension`) plus fixed values, figures and profiles. It keeps apart what
+is tuned and what is studied: the dimensions of `search` are hyper-parameters, those of `vary` conditions of the
+experiment, such as ω or the data set. Nobody looks for the best condition: every configuration of the hyper-parameters
+is run under each combination of the conditions' values.
 
 A dimension's `grid` is the list of values a grid search visits; every other sampler searches the interval they span. A
 grid search visits the product of the dimensions' values, or, in a space that is `one_at_a_time`, lines through one
 point: all parameters at their declared defaults first, then each dimension's other values with the rest at their
-defaults. Other samplers search the whole product either way.
+defaults. Other samplers search the whole product either way. The conditions are crossed with what the sampler proposes.
 """
 
 from __future__ import annotations
@@ -45,9 +48,11 @@ class Space:
     select_on_test: bool = False
     #: A grid search varies one dimension while the others stay at their defaults.
     one_at_a_time: bool = False
+    #: The conditions of the experiment; each has a list of values, and none has children.
+    vary: Mapping[str, Dimension] = field(default_factory=dict)
 
     def dimensions(self) -> Iterator[tuple[str, Dimension]]:
-        """Every dimension, children too, by its name in the study."""
+        """Every searched dimension, children too, by its name in the study."""
         yield from _named(self.search.values(), "")
 
     def distributions(self) -> dict[str, BaseDistribution]:
@@ -62,7 +67,7 @@ class Space:
         return found
 
     def values(self, params: Mapping[str, Any]) -> dict[str, Value]:
-        """A study's parameters (`{"method": "dfrd", "dfrd.alpha": 0.5}`) as values by key."""
+        """A study's parameters (`{"method": "dfrd", "dfrd.alpha": 0.5}`), conditions too, as values by key."""
         return {name.rsplit(".", 1)[-1]: value for name, value in params.items()}
 
     def params(self, values: Mapping[str, Value]) -> dict[str, Value]:
@@ -77,11 +82,27 @@ class Space:
                     collect(dimension.children.get(option, ()), f"{prefix}{option}.")
 
         collect(self.search.values(), "")
-        return found
+        return found | self.condition_of(values)
+
+    def conditions(self) -> list[dict[str, Value]]:
+        """Every combination of the conditions' values, the last one running fastest; where nothing is varied the one
+        empty combination."""
+        combinations = itertools.product(*(dimension.combinations(0) for dimension in self.vary.values()))
+        return [{key: value for part in combination for key, value in part.items()} for combination in combinations]
+
+    def condition_of(self, values: Mapping[str, Value]) -> dict[str, Value]:
+        """Of values by key, those of the conditions."""
+        return {key: values[key] for key in self.vary if key in values}
 
     def grid_points(self, points: int = 5) -> list[dict[str, Value]]:
-        """Every combination of the dimensions' grid values, the last dimension running fastest; with `one_at_a_time`
-        the point of all defaults, then for each dimension in turn its other values with the rest at their defaults."""
+        """Every combination of the searched dimensions' grid values, the last dimension running fastest; with
+        `one_at_a_time` the point of all defaults, then for each dimension in turn its other values with the rest at
+        their defaults. Each of them under every condition before the next one."""
+        conditions = self.conditions()
+        return [cell | condition for cell in self._searched_points(points) for condition in conditions]
+
+    def _searched_points(self, points: int) -> list[dict[str, Value]]:
+        """The same without the conditions."""
         if self.one_at_a_time:
             start = {key: dimension.parameter.default for key, dimension in self.search.items()}
             return [
@@ -100,10 +121,18 @@ class Space:
         """How many points `grid_points` gives, without making them."""
         if self.one_at_a_time:
             return len(self.grid_points(points))
-        return math.prod(dimension.count(points) for dimension in self.search.values())
+        return math.prod(dimension.count(points) for dimension in (*self.search.values(), *self.vary.values()))
 
     def contains(self, values: Mapping[str, object]) -> bool:
-        """Whether `values` by key is a complete point of this space: nothing missing, outside or left over."""
+        """Whether `values` by key is a complete point of this space, conditions included: nothing missing, outside or
+        left over."""
+        rest = {key: value for key, value in values.items() if key not in self.vary}
+        if not all(key in values and dimension.contains(values[key]) for key, dimension in self.vary.items()):
+            return False
+        return self.searches(rest)
+
+    def searches(self, values: Mapping[str, object]) -> bool:
+        """Whether `values` by key is a complete point of what is searched."""
         rest = dict(values)
         queue = list(self.search.values())
         while queue:
@@ -122,7 +151,7 @@ class Space:
             dimension = queue.pop(0)
             found[dimension.key] = dimension.parameter.default
             queue.extend(dimension.children.get(str(dimension.parameter.default), ()))
-        return found if self.contains(found) else None
+        return found if self.searches(found) else None
 
     def to_json(self) -> dict[str, Any]:
         """What `space.json` holds; `from_json` gives the same space back."""
@@ -132,6 +161,7 @@ class Space:
             "title": self.title,
             "source": self.source,
             "search": [dimension_to_json(dimension) for dimension in self.search.values()],
+            "vary": [dimension_to_json(dimension) for dimension in self.vary.values()],
             "fixed": dict(self.fix),
             "profiles": {name: dict(values) for name, values in self.profiles.items()},
             "figures": list(self.figures),
@@ -145,12 +175,14 @@ class Space:
     def from_json(cls, data: Mapping[str, Any]) -> Space:
         """The space that `to_json` wrote."""
         dimensions = [dimension_from_json(item) for item in data["search"]]
+        varied = [dimension_from_json(item) for item in data.get("vary", [])]
         return cls(
             name=data["name"],
             method=data["method"],
             title=data["title"],
             source=data["source"],
             search={dimension.key: dimension for dimension in dimensions},
+            vary={dimension.key: dimension for dimension in varied},
             fix=dict(data["fixed"]),
             profiles={name: dict(values) for name, values in data["profiles"].items()},
             figures=tuple(data["figures"]),

@@ -7,6 +7,8 @@
       alpha:  {grid: [0.25, 0.5, 0.75, 1.0]}     # numbers: low, high, log, step or grid
       merge_op: {options: [mul, add]}            # choices: options (a mapping where an option owns sub-parameters)
       use_ema: {}                                # as declared
+    vary:                                        # conditions of the experiment, never optimised, each a list of values
+      omega: [1, 0.1, 0.01]
     fix: {base: fedrolex, omega: 0.1}
     profiles:
       small: {rounds: 10}
@@ -15,6 +17,8 @@
     published: dfrd_fig5
     metric: val_global_accuracy
     one_at_a_time: true                          # a grid search varies one parameter, the others at their defaults
+
+Hyper-parameters stand under `search`, conditions of the experiment under `vary` (`search_spaces.vary_section`).
 
 A space narrows what the method declares; it never widens a bound and never invents a parameter. Every problem of a
 file is reported, with its line, in one `UserError`.
@@ -34,6 +38,7 @@ from search_spaces.parameter import Parameter, Value
 from search_spaces.reader import Reader
 from search_spaces.search_section import read_dimension
 from search_spaces.space import Space
+from search_spaces.vary_section import read_condition
 
 #: What a profile may set besides declared parameters: options of the experiment.
 EXPERIMENT = {
@@ -45,7 +50,10 @@ EXPERIMENT = {
 PROFILES = ("small", "paper")
 
 #: The keys at the top of a file.
-_TOP = ("method", "title", "source", "search", "fix", "profiles", "figures", "published", "metric", "one_at_a_time")
+_TOP = (
+    *("method", "title", "source", "search", "vary", "fix", "profiles", "figures", "published", "metric"),
+    "one_at_a_time",
+)
 
 
 def from_document(document: Document, method: str, declared: Mapping[str, Parameter]) -> Space:
@@ -56,14 +64,21 @@ def from_document(document: Document, method: str, declared: Mapping[str, Parame
     items = document.root.items
     _check_top(reader, method)
     search = _search(reader, items.get("search"))
-    fix = _fixed(reader, items.get("fix"), search)
-    taken = dict.fromkeys(search, "searched") | dict.fromkeys(fix, "fixed")
+    vary = _varied(reader, items.get("vary"), search)
+    if not reader.problems and not search and not vary:
+        reader.problems.append(
+            f"{document.name} searches nothing. List at least one parameter under `search`, or a condition of the "
+            "experiment under `vary`."
+        )
+    fix = _fixed(reader, items.get("fix"), dict.fromkeys(search, "searched") | dict.fromkeys(vary, "varied"))
+    taken = dict.fromkeys(search, "searched") | dict.fromkeys(vary, "varied") | dict.fromkeys(fix, "fixed")
     profiles, select_on_test = _profiles(reader, items.get("profiles"), taken)
     metric = _metric(reader)
     space = Space(
         Path(document.name).stem,
         method,
         search,
+        vary=vary,
         title=reader.text(items, "title"),
         source=reader.text(items, "source"),
         fix=fix,
@@ -128,16 +143,28 @@ def _search(reader: Reader, node: Node | None) -> dict[str, Dimension]:
         dimension = read_dimension(reader, reader.declared[key], item)
         if dimension is not None:
             found[key] = dimension
-    if not reader.problems and not found:
-        reader.problems.append(f"{reader.document.name} searches nothing. List at least one parameter under `search`.")
     return found
 
 
-def _fixed(reader: Reader, node: Node | None, search: Mapping[str, Dimension]) -> dict[str, Value]:
+def _varied(reader: Reader, node: Node | None, search: Mapping[str, Dimension]) -> dict[str, Dimension]:
+    found: dict[str, Dimension] = {}
+    for key, item in reader.keyed(node, "vary", reader.declared).items():
+        if key in search:
+            reader.problems.append(f"{key} is both searched and varied ({reader.document.at_key(item)}). Remove one.")
+            continue
+        dimension = read_condition(reader, reader.declared[key], item)
+        if dimension is not None:
+            found[key] = dimension
+    return found
+
+
+def _fixed(reader: Reader, node: Node | None, taken: Mapping[str, str]) -> dict[str, Value]:
+    """Values by key. `taken` holds the keys that cannot be fixed, each with the word why."""
     found: dict[str, Value] = {}
     for key, item in reader.keyed(node, "fix", reader.declared).items():
-        if key in search:
-            reader.problems.append(f"{key} is both searched and fixed ({reader.document.at_key(item)}). Remove one.")
+        if key in taken:
+            where = reader.document.at_key(item)
+            reader.problems.append(f"{key} is both {taken[key]} and fixed ({where}). Remove one.")
             continue
         value = reader.convert(reader.declared[key], item)
         if value is not None:
@@ -148,7 +175,7 @@ def _fixed(reader: Reader, node: Node | None, search: Mapping[str, Dimension]) -
 def _profiles(reader: Reader, node: Node | None, taken: Mapping[str, str]) -> tuple[dict[str, dict[str, Value]], bool]:
     """Values by profile and key, and whether the profile `paper` selects on test data.
 
-    `taken` holds the keys that no profile may set, each with the word why: searched or fixed."""
+    `taken` holds the keys that no profile may set, each with the word why: searched, varied or fixed."""
     found: dict[str, dict[str, Value]] = {name: {} for name in PROFILES}
     select_on_test = False
     known = {**reader.declared, **EXPERIMENT}

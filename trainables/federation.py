@@ -28,20 +28,36 @@ Module = TypeVar("Module", bound=nn.Module)
 class FederationConfig:
     """Data, clients, budgets and length of a simulated federation."""
 
-    dataset: str = text("digits", doc="A registered data set, a folder of images or an .npz file.")
+    dataset: str = text("digits", doc="A registered data set, a folder of images or an .npz file.", condition=True)
     model: str = choice(
         "auto",
         ("auto", *models.names()),
         doc="Client and global model; auto takes cnn_small below 28 pixels, else cnn.",
+        condition=True,
     )
     rounds: int = integer(10, low=1, high=100_000, log=True, symbol="T", doc="Communication rounds planned.")
     clients: int = integer(
-        10, low=1, high=10_000, log=True, symbol="N", doc="Clients of the federation.", source="DFRD Sec. 4.1"
+        10,
+        low=1,
+        high=10_000,
+        log=True,
+        symbol="N",
+        doc="Clients of the federation.",
+        source="DFRD Sec. 4.1",
+        condition=True,
     )
     active_clients: int = integer(
-        0, low=0, high=10_000, symbol="S", doc="Clients drawn for each round; 0 is all of them.", source="DFRD Table 12"
+        0,
+        low=0,
+        high=10_000,
+        symbol="S",
+        doc="Clients drawn for each round; 0 is all of them.",
+        source="DFRD Table 12",
+        condition=True,
     )
-    partition: str = choice("dir_class", tuple(RECIPES), doc="How training samples are dealt to clients.")
+    partition: str = choice(
+        "dir_class", tuple(RECIPES), doc="How training samples are dealt to clients.", condition=True
+    )
     omega: float = real(
         0.1,
         low=1e-3,
@@ -50,12 +66,18 @@ class FederationConfig:
         symbol="ω",
         doc="Dirichlet concentration of the partition; small is uneven.",
         source="DFRD Sec. 4.1",
+        condition=True,
     )
     classes_per_client: int = integer(
-        2, low=1, high=1000, symbol="k", doc="Classes each client holds in the pathological partition."
+        2, low=1, high=1000, symbol="k", doc="Classes each client holds in the pathological partition.", condition=True
     )
     min_samples: int = integer(
-        10, low=1, high=10_000, doc="Fewest training samples a client may end up with.", source="DFRD code"
+        10,
+        low=1,
+        high=10_000,
+        doc="Fewest training samples a client may end up with.",
+        source="DFRD code",
+        condition=True,
     )
     rho: int = integer(
         0,
@@ -64,6 +86,7 @@ class FederationConfig:
         symbol="ρ",
         doc="Spread of model budgets, R_i = (1/2)^min(σ, ⌊ρ i/N⌋); 0 gives every client the full width.",
         source="DFRD Sec. 4.1",
+        condition=True,
     )
     sigma: int = integer(
         4,
@@ -72,10 +95,17 @@ class FederationConfig:
         symbol="σ",
         doc="Cap of the budget's exponent: the narrowest client has width (1/2)^σ.",
         source="DFRD Sec. 4.1",
+        condition=True,
     )
-    stragglers: float = real(0.0, low=0.0, high=1.0, doc="Probability that a drawn client is slow in a round.")
+    stragglers: float = real(
+        0.0, low=0.0, high=1.0, doc="Probability that a drawn client is slow in a round.", condition=True
+    )
     straggler_work: float = real(
-        0.0, low=0.0, high=1.0, doc="Share of its local steps a slow client manages; 0 drops its upload."
+        0.0,
+        low=0.0,
+        high=1.0,
+        doc="Share of its local steps a slow client manages; 0 drops its upload.",
+        condition=True,
     )
     validation_fraction: float = real(
         0.1, low=0.0, high=0.5, doc="Stratified share of the training data that searches select on."
@@ -86,14 +116,20 @@ class FederationConfig:
         high=0.5,
         doc="Share of its own samples a client keeps for testing (validation is then taken inside each client too); "
         "0 measures AMP, FM and WLP on label mixes of the test set.",
+        condition=True,
     )
     target: float = real(
-        0.0, low=0.0, high=1.0, doc="Level of target_metric for rounds_to_target; 0 leaves that metric out."
+        0.0,
+        low=0.0,
+        high=1.0,
+        doc="Level of target_metric for rounds_to_target; 0 leaves that metric out.",
+        condition=True,
     )
     target_metric: str = choice(
         "global_accuracy",
         ("global_accuracy", "local_accuracy", "amp", "wlp", "p_acc", "p_acc_global", "g_acc_virtual"),
         doc="What rounds_to_target watches.",
+        condition=True,
     )
     attack_images: int = integer(
         0,

@@ -140,7 +140,7 @@ def _budget(run: Run) -> list[Fact]:
 def _seeds_of_configurations(run: Run) -> Fact:
     """How many federations of a configuration a race ran to their end."""
     done = Counter(configuration(trial) for trial in run.frozen if trial.state.name == "COMPLETE")
-    counts = [done[configuration(run.frozen[number])] for number in run.ranked]
+    counts = [done[configuration(run.trial(number))] for number in run.ranked]
     several = f"{min(counts)} to {max(counts)}" if counts and min(counts) < max(counts) else str(max(counts, default=0))
     return Fact("Seeds per configuration", several, f"a race; {len(counts)} configurations ran to their end")
 

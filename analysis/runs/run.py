@@ -1,10 +1,14 @@
 """One run directory in memory: what was searched, its trials, their rounds, and which trial is the best.
 
 `analysis.runs.load` makes it. Names of files and fields are in `search_spaces.run_folder`.
+
+A run whose space varies conditions of the experiment has a best configuration under each of them, and none in all:
+`within` gives the part of it under one condition, which is a run like any other.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -19,6 +23,7 @@ import pandas as pd
 
 from analysis.estimate import Estimate, Standing, estimate, standing
 from analysis.runs import race
+from analysis.runs.conditions import conditions, holds, show
 from analysis.runs.mappings import read_json, read_yaml
 from analysis.runs.rounds import at_best_of, by_seed, last_values, read_rounds, readout
 from analysis.runs.shapes import each, is_plain, is_whole
@@ -119,10 +124,39 @@ class Run:
         return self.provenance
 
     @cached_property
+    def varied(self) -> Sequence[Mapping[str, Any]]:
+        """The conditions of the experiment as space.json describes them (keys, symbols, values)."""
+        return [dict(item) for item in self.space.get("vary") or []]
+
+    @cached_property
+    def conditions(self) -> Sequence[Mapping[str, Any]]:
+        """The conditions that trials were begun under, in the order of the space; one empty condition where nothing is
+        varied."""
+        return conditions(self.varied, self.frozen)
+
+    @property
+    def crossed(self) -> bool:
+        """Whether there are trials under more than one condition."""
+        return len(self.conditions) > 1
+
+    def within(self, condition: Mapping[str, Any]) -> Run:
+        """The part of the run that is under a condition: its trials, with the numbers they have."""
+        kept = [trial for trial in self.frozen if holds(condition, trial.params)]
+        return dataclasses.replace(self, frozen=kept)
+
+    def trial(self, number: int) -> FrozenTrial:
+        """The trial of that number."""
+        return self._by_number[number]
+
+    @cached_property
+    def _by_number(self) -> Mapping[int, FrozenTrial]:
+        return {trial.number: trial for trial in self.frozen}
+
+    @cached_property
     def searched(self) -> Sequence[Mapping[str, Any]]:
         """The searched parameters as space.json describes them (keys, symbols, bounds, grids)."""
         listed = [dict(item) for item in self.space.get("search") or []]
-        known = {item["key"] for item in listed}
+        known = {item["key"] for item in (*listed, *self.varied)}
         # Children of a choice, or a study without its space.json: only the trials tell of these.
         for trial in self.frozen:
             for key, distribution in trial.distributions.items():
@@ -240,9 +274,9 @@ class Run:
 
     @cached_property
     def standing(self) -> Standing | None:
-        """What a search for one metric knows of its configurations; None for other runs, and before two federations ran
-        to their end."""
-        if self.kind == "run" or len(self.metrics) != 1:
+        """What a search for one metric knows of its configurations; None for other runs, those under several conditions
+        among them, and before two federations ran to their end."""
+        if self.kind == "run" or len(self.metrics) != 1 or self.crossed:
             return None
         return standing(self.frozen, 1.0 if self.maximise else -1.0, self._by_seed)
 
@@ -256,14 +290,14 @@ class Run:
     @cached_property
     def audit(self) -> Audit | None:
         """What stopping trials cost, of a search that measures it (`--audit`)."""
-        if self.kind == "run" or len(self.metrics) != 1 or not self.experiment.get("audit"):
+        if self.kind == "run" or len(self.metrics) != 1 or self.crossed or not self.experiment.get("audit"):
             return None
         return audit(self.frozen, 1.0 if self.maximise else -1.0, self._by_seed)
 
     @cached_property
     def grace(self) -> Grace | None:
         """What is known of the grace, of a search that chooses it from its own trials (`--grace auto`)."""
-        return grace(self.frozen) if self.experiment.get("grace") == "auto" else None
+        return grace(self.frozen) if self.experiment.get("grace") == "auto" and not self.crossed else None
 
     @cached_property
     def estimate(self) -> Estimate | None:
@@ -283,8 +317,9 @@ class Run:
 
     @property
     def best(self) -> int | None:
-        """The winner's number, if there is one."""
-        return self.ranked[0] if self.ranked else None
+        """The winner's number, if there is one; None where trials are under several conditions, as one of them may
+        just be easier than the others."""
+        return self.ranked[0] if self.ranked and not self.crossed else None
 
     @cached_property
     def chosen(self) -> Sequence[int]:
@@ -314,13 +349,15 @@ class Run:
         """With several objectives: the completed trials no other one beats in all of them; otherwise the best."""
         if len(self.directions) == 1:
             return [] if self.best is None else [self.best]
+        if self.crossed:
+            return []
         signs = np.array([1.0 if d == "maximize" else -1.0 for d in self.directions])
         done = [(t.number, signs * np.array(t.values)) for t in self.frozen if t.state.name == "COMPLETE" and t.values]
         return [n for n, v in done if not any((w >= v).all() and (w > v).any() for _, w in done)]
 
     def parameters(self, number: int) -> dict[str, Any]:
-        """The searched values of a trial by key."""
-        return dict(next(t.params for t in self.frozen if t.number == number))
+        """The searched values of a trial, and its condition, by key."""
+        return dict(self.trial(number).params)
 
     def config(self, number: int) -> dict[str, Any]:
         """Every parameter of a trial, searched and fixed; from its config.yaml, the request and the study, of which the
@@ -339,7 +376,11 @@ class Run:
         return {seed: np.asarray(rows, dtype=np.int64) for seed, rows in counts.items()}
 
     def value(self, key: str, default: Any = None) -> Any:
-        """A setting such as `dataset` or `rounds`: of the best trial, else of the fixed values, else of the request."""
+        """A setting such as `dataset` or `rounds`: of the best trial, else of the fixed values, else of the request. Of
+        a condition that trials differ in, all its values, joined by commas."""
+        several = dict.fromkeys(item[key] for item in self.conditions if key in item)
+        if len(several) > 1:
+            return ", ".join(show(value) for value in several)
         number = self.best if self.best is not None else (self.frozen[0].number if self.frozen else None)
         config = self.config(number) if number is not None else self.fixed
         return config.get(key, self.experiment.get(key, default))

@@ -131,7 +131,7 @@ _DIMENSION: Shape = {
 }
 SPACE: Shape = {
     **dict.fromkeys(("name", "method", "title", "source"), _TEXT),
-    "search": ("a list of parameters", each(_dimension)),
+    **dict.fromkeys(("search", "vary"), ("a list of parameters", each(_dimension))),
     **dict.fromkeys(("fixed", "fix"), _VALUES),
     "profiles": ("a mapping of mappings", mapping(mapping(is_plain))),
     "figures": _TEXTS,
@@ -152,6 +152,7 @@ PROVENANCE: Shape = {
     "device": _TEXT,
     "method_title": _TEXT,
     "dataset": ("a mapping of names to texts", mapping(is_text)),
+    "datasets": ("a mapping of names to hashes", mapping(is_text)),
     "partition": ("a mapping of seeds to hashes", mapping(is_text)),
     "continued": ("a list of mappings", each(shaped(_MADE))),
     "taken": (

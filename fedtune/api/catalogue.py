@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from analysis.runs.conditions import show
 from fedtune.api.remembered import remembered
 from search_spaces import presets
 from search_spaces.dimension import Dimension
@@ -47,9 +48,9 @@ def _methods(name: str | None) -> list[dict[str, Any]]:
 
 
 def spaces(method: str | None = None) -> list[dict[str, Any]]:
-    """The named spaces of one method or of all: method, name, title, source, search (text by key), fix, profiles,
-    figures, published, cells (points of its grid; None where a number without one is searched). Raises `UserError` for
-    an unknown method."""
+    """The named spaces of one method or of all: method, name, title, source, search (text by key), vary (conditions,
+    text by key), fix, profiles, figures, published, cells (points of its grid; None where a number without one is
+    searched). Raises `UserError` for an unknown method."""
     return remembered(f"spaces-{method or 'all'}", lambda: _spaces(method))
 
 
@@ -69,6 +70,7 @@ def _spaces(method: str | None) -> list[dict[str, Any]]:
                     "title": space.title,
                     "source": space.source,
                     "search": {key: dimension.describe() for key, dimension in space.search.items()},
+                    "vary": {key: ", ".join(map(show, d.values())) for key, d in space.vary.items()},
                     "fix": dict(space.fix),
                     "profiles": {profile: dict(values) for profile, values in space.profiles.items()},
                     "figures": list(space.figures),

@@ -7,6 +7,7 @@ method: dfrd
 space: alpha_lambda
 parameters: {alpha: 0.5, ...} every parameter by key, searched and fixed
 searched: [alpha, lambda]
+condition: {omega: 0.1}       under which it is the best, where the run varies conditions of the experiment
 metric: {val_global_accuracy: 0.91}
 estimate: {mean, low, high, level, seeds, noise, tied, ...}   of the best one, see `analysis.estimate.winner.Estimate`
 metrics: {global_accuracy: 0.90, ...}
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
@@ -26,9 +27,10 @@ from typing import Any
 from analysis.estimate import Estimate
 from analysis.runs import Run, race, shapes
 from analysis.runs import load as load_run
+from analysis.runs.conditions import named, show
 from fedtune.api import export_table
+from fedtune.api.best import Best
 from fedtune.api.export_table import ELSEWHERE
-from fedtune.api.search import Best
 from fedtune.record.experiment import Experiment
 from fedtune.record.run_directory import as_yaml, write_document
 from search_spaces import documents, run_folder
@@ -38,13 +40,22 @@ from search_spaces.files import cannot_write, given, read_text
 from search_spaces.parameter import Parameter, Value, canonical, convert_all
 
 VERSION = 1
-_KEYS = ("fedtune", "method", "space", "parameters", "searched", "metric", "estimate", "metrics", "provenance")
+_KEYS = (
+    *("fedtune", "method", "space", "parameters", "searched", "condition"),
+    *("metric", "estimate", "metrics", "provenance"),
+)
 
 
 def export(
-    run: str | Path, output: str | Path | None = None, *, trial: int | None = None, table: bool = False
+    run: str | Path,
+    output: str | Path | None = None,
+    *,
+    trial: int | None = None,
+    where: Sequence[str] = (),
+    table: bool = False,
 ) -> dict[str, Any]:
-    """The configuration of `trial` (default: the best) of a search; written to `output`, YAML or JSON by its suffix.
+    """The configuration of `trial` (default: the best) of a search; written to `output`, YAML or JSON by its suffix. Of
+    a run under several conditions of the experiment, `where` names the condition, as in `["omega=0.1"]`.
 
     With `table` instead every learning curve of the run, written to `output` (.npz) with a card beside it, which is
     returned; see `analysis.curve_table`.
@@ -52,9 +63,14 @@ def export(
     Raises `UserError` where there is no such trial, or `output` cannot be written."""
     found = load_run(run)
     if table:
+        if where:
+            raise UserError("--table exports the curves of all trials, so it cannot be given together with --where.")
         return export_table.write(found, _table_target(output, trial))
     target = None if output is None else _target(Path(output), (".yaml", ".yml", ".json"))
-    data = _describe(found, Best.of(found, _number(found, trial)))
+    if trial is not None and where:
+        raise UserError("--trial and --where both choose what is exported. Give one of them.")
+    part = found if trial is not None or not (where or found.crossed) else under(found, where)
+    data = _describe(found, Best.of(part, _number(part, trial)))
     if target is not None:
         write_document(target, data)
     return data
@@ -84,7 +100,6 @@ def _target(path: Path, suffixes: tuple[str, ...]) -> Path:
 
 def _number(run: Run, trial: int | None) -> int:
     """The trial that was asked for, or the best one."""
-    trials = run.frozen
     if trial is None:
         if run.best is None:
             raise UserError(
@@ -92,18 +107,55 @@ def _number(run: Run, trial: int | None) -> int:
                 f"status {quote(str(run.path))}`."
             )
         return run.best
-    if not 0 <= trial < len(trials):
+    if not 0 <= trial < len(run.frozen):
         raise UserError(
-            sentence("trial", f"a number in [0, {len(trials) - 1}]", trial, "--trial")
-            if trials
+            sentence("trial", f"a number in [0, {len(run.frozen) - 1}]", trial, "--trial")
+            if run.frozen
             else f"{run.path} has no trial yet."
         )
-    if trials[trial].state.name == "FAIL":
+    if (asked := run.trial(trial)).state.name == "FAIL":
         raise UserError(
-            f"Trial {trial} failed ({trials[trial].user_attrs.get('error', 'no reason was recorded')}). Choose "
-            f"another --trial."
+            f"Trial {trial} failed ({asked.user_attrs.get('error', 'no reason was recorded')}). Choose another --trial."
         )
     return trial
+
+
+def under(run: Run, where: Sequence[str]) -> Run:
+    """The part of the run under the one condition that these `name=value` texts choose. Raises `UserError` where they
+    choose none or several."""
+    asked: dict[str, str] = {}
+    problems = []
+    varied = [str(item["key"]) for item in run.varied]
+    for text in where:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            problems.append(sentence("--where", "name=value", text))
+        elif canonical(name) not in varied:
+            problems.append(unknown("condition", name, varied, "--where"))
+        else:
+            asked[canonical(name)] = value.strip()
+    if problems:
+        raise UserError(*problems)
+    chosen = [one for one in run.conditions if all(_is(one.get(key), text) for key, text in asked.items())]
+    if len(chosen) == 1:
+        return run.within(chosen[0])
+    every = "; ".join(named(one) for one in run.conditions)
+    options = " ".join(f"--where {key}={show(value)}" for key, value in run.conditions[0].items())
+    has = "no condition of that kind" if not chosen else f"{len(chosen)} conditions of the experiment"
+    raise UserError(
+        f"{run.path} has {has}, and a best configuration under each one alone. Choose one with --where, such as "
+        f"{options}. It has: {every}."
+    )
+
+
+def _is(value: Any, text: str) -> bool:
+    """Whether the text means this value."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        try:
+            return float(text) == value
+        except ValueError:
+            return False
+    return show(value) == text.lower() if isinstance(value, bool) else str(value) == text
 
 
 def _describe(run: Run, best: Best) -> dict[str, Any]:
@@ -122,6 +174,7 @@ def _describe(run: Run, best: Best) -> dict[str, Any]:
         "space": experiment.space,
         "parameters": run.config(best.number),
         "searched": list(best.params),
+        **({"condition": dict(best.condition)} if best.condition else {}),
         "metric": dict(best.values),
         **({} if best.estimate is None else {"estimate": _plain(best.estimate)}),
         "metrics": {name: best.metrics[name] for name in sorted(best.metrics)},
@@ -138,10 +191,19 @@ def _describe(run: Run, best: Best) -> dict[str, Any]:
             "created": made.get("created"),
             "versions": made.get("versions"),
             "git": made.get("git"),
-            "dataset": origin.get("dataset"),
+            "dataset": _dataset(run, best.number),
             "partition": partition,
         },
     }
+
+
+def _dataset(run: Run, number: int) -> Any:
+    """The data set of a trial: its name and hash."""
+    several = run.provenance.get("datasets")
+    if not isinstance(several, Mapping):
+        return run.provenance.get("dataset")
+    name = str(run.config(number).get("dataset"))
+    return {"name": name, "hash": several.get(name)}
 
 
 def _plain(found: Estimate) -> dict[str, Any]:

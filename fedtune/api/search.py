@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -11,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.estimate import Estimate
-from analysis.runs import Run, load, shapes
+from analysis.runs import load, shapes
 from analysis.runs.mappings import read_json
 from analysis.stopping import Audit, Grace
+from fedtune.api.best import Best as Best
+from fedtune.api.best import best_by_condition, best_of
 from fedtune.console import progress
 from fedtune.machine import resources
 from fedtune.machine.address import check_address
@@ -33,36 +33,7 @@ from fedtune.trials.damaged import damaged
 from fedtune.trials.racing import is_over
 from search_spaces import run_folder
 from search_spaces.errors import UserError
-from search_spaces.parameter import Value
 from search_spaces.space import Space
-
-
-@dataclass(frozen=True)
-class Best:
-    """The best complete trial, as `analysis.runs.Run.best` has it: by the first metric (of several, one of the Pareto
-    front)."""
-
-    number: int
-    values: Mapping[str, float]
-    params: Mapping[str, Value]
-    #: The last value of every metric, as the mean over seeds.
-    metrics: Mapping[str, float]
-    #: What the search says of it, where it searched for one metric and two federations ran to their end.
-    estimate: Estimate | None = None
-    #: Where its values come from, such as `the paper's values` or `raced trial 3`; empty where the sampler proposed
-    #: them.
-    origin: str = ""
-
-    @classmethod
-    def of(cls, run: Run, number: int) -> Best:
-        """Trial `number` of a run; of a race with the means over the seeds of its configuration."""
-        trial, numbers = run.frozen[number], run.federations(number)
-        params = {name.rsplit(".", 1)[-1]: value for name, value in trial.params.items()}
-        ends = [run.frozen[n].values or () for n in numbers]
-        means = map(statistics.fmean, zip(*ends, strict=True))
-        values = dict(zip(run.metrics, means, strict=False))
-        said = run.estimate if number == run.best else None
-        return cls(number, values, params, run.measured(*numbers), said, run.origin(trial))
 
 
 @dataclass(frozen=True)
@@ -82,6 +53,8 @@ class Result:
     audit: Audit | None = None
     #: What is known of the grace, of a search with --grace auto.
     grace: Grace | None = None
+    #: Where trials are under several conditions of the experiment: the best under each of them, and none in all.
+    by_condition: tuple[Best, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for --json."""
@@ -122,7 +95,7 @@ def carry_out(
 
     Raises `UserError`, before anything is created, where no cluster answers at the plan's address."""
     check_address(planned.experiment.address)
-    watch = progress.ProgressDisplay(planned.experiment, progress.style(plain, quiet))
+    watch = progress.ProgressDisplay(planned.experiment, progress.style(plain, quiet), varied=tuple(planned.space.vary))
     for note in planned.notes:
         watch.say(note)
     create(
@@ -188,7 +161,7 @@ def resume(
     if not over:
         check_address(address)
     notes = [] if over else check_unchanged(found, *complete, other_versions=other_versions)
-    watch = progress.ProgressDisplay(placed, progress.style(plain, quiet))
+    watch = progress.ProgressDisplay(placed, progress.style(plain, quiet), varied=tuple(complete[1].vary))
     for note in (told, left_cluster(experiment, address), *notes):
         if note:
             watch.say(note)
@@ -221,7 +194,8 @@ def extend(
     notes = check_unchanged(found, *_complete(folder, asked), other_versions=other_versions)
     with lock(folder):
         longer = _longer(folder, trials, address)  # read again: another extension may just have ended
-        watch = progress.ProgressDisplay(longer, progress.style(plain, quiet))
+        varied = tuple(_space(folder / run_folder.SPACE).vary)
+        watch = progress.ProgressDisplay(longer, progress.style(plain, quiet), varied=varied)
         begun = Experiment.read(folder)
         write_document(folder / run_folder.EXPERIMENT, dataclasses.replace(longer, address=begun.address).to_yaml())
         for note in (left_cluster(begun, address), *notes):
@@ -257,9 +231,9 @@ def result_of(folder: Path, outcome: driver.Outcome, seconds: float = 0.0) -> Re
     """The result of a run, read from its directory."""
     run = load(folder)
     counts = dict(Counter(trial.state.name for trial in run.frozen))  # plain, as `asdict` cannot copy a Counter
-    best = None if run.best is None else Best.of(run, run.best)
     ended = outcome.finished, outcome.interrupted, outcome.out_of_time
-    return Result(folder, counts, best, *ended, seconds, run.taken, run.audit, run.grace)
+    several = best_by_condition(run)
+    return Result(folder, counts, best_of(run), *ended, seconds, run.taken, run.audit, run.grace, several)
 
 
 def _complete(folder: Path, experiment: Experiment) -> tuple[Experiment, Space]:
@@ -272,7 +246,7 @@ def _complete(folder: Path, experiment: Experiment) -> tuple[Experiment, Space]:
     missing = {
         key: parameter.default
         for key, parameter in declared.items()
-        if key not in experiment.values and key not in space.search
+        if key not in experiment.values and key not in space.search and key not in space.vary
     }
     return dataclasses.replace(experiment, values={**missing, **experiment.values}), space
 

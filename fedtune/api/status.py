@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.runs import load
-from fedtune.api.search import Best
+from fedtune.api.best import Best, best_by_condition, best_of
 from fedtune.record.experiment import Experiment
 from fedtune.record.run_directory import is_driven
 from fedtune.record.study import copy_study
@@ -28,12 +28,13 @@ def status(run: str | Path) -> dict[str, Any]:
     """How far a run has come, read from its directory alone.
 
     `state` is running (a process works on it), finished, or resumable. `running` lists the trials that have begun and
-    not ended, with their round."""
+    not ended, with their round. `best` is the best trial; where trials are under several conditions of the experiment
+    there is none in all, and `by_condition` has that of each."""
     found = load(run)
     folder, experiment, trials = found.path, Experiment.of(found), found.frozen
     counts = Counter(trial.state.name for trial in trials)
     driven = is_driven(folder)
-    best = None if found.best is None else Best.of(found, found.best)
+    best = best_of(found)
     running = [
         {
             "trial": trial.number,
@@ -57,16 +58,19 @@ def status(run: str | Path) -> dict[str, Any]:
         "pruned": counts["PRUNED"],
         "failed": counts["FAIL"],
         "running": running,
-        "best": None
-        if best is None
-        else {"trial": best.number, "values": dict(best.values), "params": dict(best.params)}
-        | {"estimate": None if best.estimate is None else dataclasses.asdict(best.estimate)},
+        "best": None if best is None else _plain(best),
+        "by_condition": [_plain(one) | {"condition": dict(one.condition)} for one in best_by_condition(found)],
         "audit": None if found.audit is None else dataclasses.asdict(found.audit),
         "grace": None if found.grace is None else dataclasses.asdict(found.grace),
         "errors": [
             {"trial": t.number, "error": t.user_attrs.get("error", "")} for t in trials if t.state.name == "FAIL"
         ],
     }
+
+
+def _plain(best: Best) -> dict[str, Any]:
+    said = None if best.estimate is None else dataclasses.asdict(best.estimate)
+    return {"trial": best.number, "values": dict(best.values), "params": dict(best.params), "estimate": said}
 
 
 def dashboard(run: str | Path, *, port: int = 8080) -> int:

@@ -14,6 +14,7 @@ import yaml
 from analysis.estimate import Estimate as Estimated
 from analysis.estimate import sentences
 from analysis.labels import told
+from analysis.runs.conditions import named, show
 from analysis.stopping import Audit, Correlation, Grace, audit_sentences, grace_sentences
 from fedtune.api.run import Final, report
 from fedtune.api.search import Result
@@ -66,14 +67,18 @@ def result(found: Result, as_json: bool) -> None:
                 + "."
             )
             _estimated(best.estimate, experiment.metric[0])
+        for one in found.by_condition:
+            _under(one.condition, one.number, one.values, one.params, one.estimate, experiment.metric[0])
         _stopped(found.audit, found.grace, experiment.metric[0])
-        if found.best is None and found.finished:
+        if found.best is None and not found.by_condition and found.finished:
             tables.say(
                 f"No trial ran to its end, so there is no best one. `fedtune status {quote(folder)}` says why each "
                 f"failed."
             )
         if found.finished and found.best is not None:
             tables.say(f"Next: fedtune report {quote(folder)}   fedtune export {quote(folder)} -o best.yaml")
+        elif found.finished and found.by_condition:
+            tables.say(f"Next: fedtune report {quote(folder)}")
         elif not found.finished:
             _go_on(found, folder)
     _leave(found)
@@ -94,6 +99,15 @@ def _estimated(found: Estimated | None, metric: str) -> None:
             tables.say(f"  {line}")
 
 
+def _under(condition: Any, number: int, values: Any, params: Any, said: Estimated | None, metric: str) -> None:
+    """The best under one condition of the experiment; where nothing was searched, its result."""
+    measured = ", ".join(f"{name} {told(name, value)}" for name, value in values.items())
+    best = f"best: trial {number}, {measured}, with {_params(params)}" if params else f"trial {number}, {measured}"
+    tables.say(f"Under {named(condition)}: {best}.")
+    if params:
+        _estimated(said, metric)
+
+
 def _stopped(audit: Audit | None, grace: Grace | None, metric: str) -> None:
     """What a search says of its early stopping."""
     said = audit_sentences(audit, lambda value: told(metric, value)) if audit else ()
@@ -104,7 +118,7 @@ def _stopped(audit: Audit | None, grace: Grace | None, metric: str) -> None:
 def _leave(found: Result) -> None:
     if found.interrupted:
         raise typer.Exit(INTERRUPTED)
-    if found.finished and found.best is None:
+    if found.finished and found.best is None and not found.by_condition:
         raise typer.Exit(1)
 
 
@@ -149,6 +163,7 @@ def estimate(found: Estimate, as_json: bool) -> None:
             {
                 **rows,
                 "search": {key: d.describe() for key, d in found.plan.space.search.items()},
+                "vary": {key: list(d.values()) for key, d in found.plan.space.vary.items()},
                 "fixed": dict(found.plan.space.fix),
             }
         )
@@ -161,6 +176,8 @@ def estimate(found: Estimate, as_json: bool) -> None:
     )
     for key, dimension in found.plan.space.search.items():
         tables.say(f"  {key}: {dimension.describe()}")
+    for key, dimension in found.plan.space.vary.items():
+        tables.say(f"  {key}: {', '.join(map(show, dimension.values()))} (conditions)")
     share = f" and {e.gpus_per_trial:g} GPU" if e.gpus_per_trial else ""
     tables.say(
         f"{e.concurrency} at the same time with {e.cpus_per_trial:g} core{'s' * (e.cpus_per_trial != 1)}{share} each."
@@ -253,6 +270,9 @@ def status(found: dict[str, Any], as_json: bool) -> None:
         values = ", ".join(f"{name} {told(name, value)}" for name, value in found["best"]["values"].items())
         tables.say(f"Best: trial {found['best']['trial']}, {values}, {_params(found['best']['params'])}")
         _estimated(found["best"]["estimate"] and Estimated(**found["best"]["estimate"]), found["metric"][0])
+    for one in found["by_condition"]:
+        said = one["estimate"] and Estimated(**one["estimate"])
+        _under(one["condition"], one["trial"], one["values"], one["params"], said, found["metric"][0])
     grace = found["grace"]
     _stopped(
         found["audit"] and Audit(**found["audit"]),

@@ -13,6 +13,8 @@ EXAMPLES = """\
 fedtune export runs/dfrd-alpha_lambda -o best.yaml
 # Print trial 7 as JSON:
 fedtune export runs/dfrd-alpha_lambda --trial 7 --json
+# Of a run under several conditions of the experiment, the best under one of them:
+fedtune export runs/fedkf-fairness --where omega=0.1 -o best.yaml
 # Keep every learning curve, of all trials, seeds and rounds:
 fedtune export runs/dfrd-alpha_lambda --table -o curves.npz
 """
@@ -32,6 +34,13 @@ def command(
     trial: Annotated[
         int | None, typer.Option(help="A trial's number.  [default: the best]", show_default=False)
     ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Of a run under several conditions: the condition, as name=value; may be given more than once.",
+            show_default=False,
+        ),
+    ] = None,
     table: Annotated[
         bool,
         typer.Option(
@@ -47,6 +56,6 @@ def command(
     from fedtune.commands import _output
 
     if table:
-        _output.table_exported(export(run, output, trial=trial, table=True), str(output), as_json)
+        _output.table_exported(export(run, output, trial=trial, where=where or (), table=True), str(output), as_json)
         return
-    _output.exported(export(run, output, trial=trial), output, as_json)
+    _output.exported(export(run, output, trial=trial, where=where or ()), output, as_json)

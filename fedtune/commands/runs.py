@@ -44,6 +44,8 @@ def _cells(row: dict[str, Any]) -> dict[str, str]:
     ended = row["done"] + row["pruned"] + row["failed"]
     final = row["kind"] == "run"
     metric = "" if row["best"] is None or final else f", by {' and '.join(row['best']['values'])}"
+    if several := len(row["by_condition"]):
+        metric = f", {several} conditions"
     return {
         "state": row["state"],
         "trials": f"{ended}" if row["seed_rounds"] else f"{ended}/{row['trials']}",

@@ -41,7 +41,8 @@ def command(
         return
     named = {"method": "method", "name": "space"}
     if long:
-        facts = {"title": "title", "search": "searches", "cells": "grid points", "fix": "fixed", "source": "source"}
+        facts = {"title": "title", "search": "searches", "vary": "conditions", "cells": "grid points"}
+        facts |= {"fix": "fixed", "source": "source"}
         tables.blocks("Search spaces", rows, named | facts, whole=2)
     else:
         tables.brief("Search spaces", rows, named | {"title": "title"}, whole=2)

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -61,9 +61,12 @@ class ProgressDisplay:
     #: Rounds of the trials that have ended.
     spent: int = 0
     running: dict[int, Running] = field(default_factory=dict)
+    #: Under the condition where there was a new one last.
     best: tuple[int, tuple[float, ...], Mapping[str, Value]] | None = None
     #: The values of all trials that ran to their end.
     values: list[tuple[float, ...]] = field(default_factory=list)
+    #: The conditions of the experiment, by key.
+    varied: Collection[str] = ()
 
     def __post_init__(self) -> None:
         self._started = time.monotonic()
@@ -73,6 +76,7 @@ class ProgressDisplay:
         self._thread: threading.Thread | None = None
         self._live: Any = None
         self._told: int | None = None
+        self._bests: dict[str, tuple[int, tuple[float, ...], Mapping[str, Value]]] = {}
 
     # -- events ----------------------------------------------------------------------------------------------------
 
@@ -130,8 +134,13 @@ class ProgressDisplay:
         self.values.append(tuple(values))
         sign = self.experiment.signs[0]
         # Of two equal trials the earlier one is the best, in whichever order they ended.
-        if self.best is None or (sign * values[0], -number) > (sign * self.best[1][0], -self.best[0]):
-            self.best = (number, tuple(values), params)
+        best = self._bests.get(condition := self._condition(params))
+        if best is None or (sign * values[0], -number) > (sign * best[1][0], -best[0]):
+            self.best = self._bests[condition] = (number, tuple(values), params)
+
+    def _condition(self, params: Mapping[str, Value]) -> str:
+        """The condition that these values are under, in words; empty where nothing is varied."""
+        return ", ".join(f"{key}={_short(params[key])}" for key in self.varied if key in params)
 
     # -- drawing ---------------------------------------------------------------------------------------------------
 
@@ -174,8 +183,12 @@ class ProgressDisplay:
             if self.best is not None and not self._is_final and self.best[0] != self._told:
                 # What it is is told only when it is new; a log does not need it in every line.
                 self._told = self.best[0]
-                parts.append(f"new best: {self._describe(*self.best)}")
+                parts.append(f"new {self._best_under(self.best[2])}: {self._describe(*self.best)}")
         return "  ".join(part for part in parts if part)
+
+    def _best_under(self, params: Mapping[str, Value]) -> str:
+        condition = self._condition(params)
+        return f"best under {condition}" if condition else "best"
 
     @property
     def _is_final(self) -> bool:
@@ -204,7 +217,7 @@ class ProgressDisplay:
         if self._is_final or self.best is None:
             return ""
         shown = map(told, self.experiment.metric, self.best[1])
-        return f"best {', '.join(shown)} (trial {self.best[0]})"
+        return f"{self._best_under(self.best[2])} {', '.join(shown)} (trial {self.best[0]})"
 
     def _named(self, number: int) -> str:
         """`trial 7`, or of a final run `seed 1000000007`."""
@@ -277,7 +290,7 @@ class ProgressDisplay:
                 )
             best = Text(self._short_best(), "green")
             if self.best is not None and not self._is_final:
-                best = Text(visible(f"best: {self._describe(*self.best)}"), "green")
+                best = Text(visible(f"{self._best_under(self.best[2])}: {self._describe(*self.best)}"), "green")
             return Group(head, ProgressBar(total=total, completed=done, width=60), best, table)
 
 

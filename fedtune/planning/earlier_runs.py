@@ -77,6 +77,8 @@ def differences(run: Run, experiment: Experiment, facts: Mapping[str, Any]) -> l
     dataset, partition = run.provenance.get("dataset"), run.provenance.get("partition")
     if not isinstance(dataset, Mapping) or dataset.get("hash") is None or dataset["hash"] != facts["dataset"]["hash"]:
         found.append("data set")
+    elif run.provenance.get("datasets") != facts.get("datasets"):
+        found.append("data sets")
     if partition is None or partition != facts["partition"]:
         found.append("partition")
     values = run.experiment.get("values")

@@ -123,14 +123,14 @@ def _take(
         values = earlier.points[number]
         if _among(values, results.points) or (grid is not None and values not in grid):
             continue
-        if run.raced and run.frozen[number].user_attrs.get("seed") != experiment.seeds[0]:
+        if run.raced and run.trial(number).user_attrs.get("seed") != experiment.seeds[0]:
             continue
         found = earlier_runs.result(run, number, values, experiment)
         if found is None:
             damaged += 1
             continue
         numbers[number] = len(results.points)
-        origin = run.origin(run.frozen[number]) if number < run.taken else ""
+        origin = run.origin(run.trial(number)) if number < run.taken else ""
         results.points.append(Point(values, origin or f"{earlier.name} trial {number}"))
         results.trials.append(found)
     count = "the result of 1 is" if len(numbers) == 1 else f"the results of {len(numbers)} are"

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from fedtune.machine import resources
 from fedtune.planning import checks
 from fedtune.planning.checks import runs_folder, seconds_of, whole
+from fedtune.planning.conditions import conditions_allow, crossing_notes, under_conditions, whole_blocks
 from fedtune.planning.earlier_runs import opened
 from fedtune.planning.known import known
 from fedtune.planning.preflight import preflight
@@ -28,8 +29,6 @@ from search_spaces.errors import UserError, sentence
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value, canonical
 from search_spaces.space import Space
-
-TRIALS = 30
 
 
 @dataclass(frozen=True)
@@ -83,13 +82,15 @@ def plan(request: Request) -> Plan:
     settings = settled(request, problems)
     space = settings.space
     budget, selection = _budget(request, settings, problems), _selection(request, settings, problems)
-    _combination(request, space.search, budget, selection, problems)
+    _combination(request, space, budget, selection, problems)
     waits = budget.seed_rounds > 0 or looks_back(budget.sampler, budget.scheduler)
     packing, lag = placement(request, problems, trials=budget.trials, lag=request.lag, looks_back=waits)
-    earlier = opened(request.warm_start, request.method, {d.key for _, d in space.dimensions()}, problems)
-    middle = settings.values | middle_values(space.search.values())
+    keys = {dimension.key for _, dimension in space.dimensions()} | space.vary.keys()
+    earlier = opened(request.warm_start, request.method, keys, problems)
+    middle = settings.values | middle_values((*space.search.values(), *space.vary.values()))
     device = device_of(packing.gpus, request.address)
     checked = preflight(request.method, middle, budget.seeds, request.data_dir, problems, selection.metric, device)
+    facts = {**checked.facts, **under_conditions(request, space, checked, budget.seeds, problems)}
     if problems:
         raise UserError(*dict.fromkeys(problems))
     experiment = Experiment(
@@ -122,9 +123,9 @@ def plan(request: Request) -> Plan:
         address=request.address,
     )
     space = dataclasses.replace(space, metric=selection.metric)
-    start = known(experiment, space, checked.facts, earlier)
-    notes, facts = (*_notes(request, experiment, space), *start.notes), {**checked.facts, **start.facts}
-    return Plan(folder, start.experiment, space, facts, notes, checked.values, request, start.taken)
+    start = known(experiment, space, facts, earlier)
+    notes = (*_notes(request, experiment, space), *settings.notes, *start.notes)
+    return Plan(folder, start.experiment, space, {**facts, **start.facts}, notes, checked.values, request, start.taken)
 
 
 def _options(request: Request, problems: list[str]) -> float | None:
@@ -152,7 +153,7 @@ def _options(request: Request, problems: list[str]) -> float | None:
 def _budget(request: Request, settings: Settings, problems: list[str]) -> _Budget:
     """The budget that the request gives; what it leaves out comes from the space's profile, or else is the default."""
     space, profile, where = settings.space, settings.options, f"the space {settings.space.name}"
-    sampler = request.sampler or str(profile.get("sampler", "tpe"))
+    sampler = request.sampler or str(profile.get("sampler", "tpe" if space.search else "grid"))
     scheduler = request.scheduler or str(profile.get("scheduler", "none" if sampler == "grid" else "asha"))
     if request.sampler is None:
         checks.known("sampler", sampler, SAMPLERS, problems, where)
@@ -162,14 +163,15 @@ def _budget(request: Request, settings: Settings, problems: list[str]) -> _Budge
     if request.seeds is None and seeds > MAX_SEEDS:
         problems.append(sentence("seeds", f"a whole number in [1, {MAX_SEEDS}]", seeds, where))
     rounds = int(settings.value("rounds"))
-    if "rounds" in space.search:
+    if "rounds" in space.search or "rounds" in space.vary:
         problems.append(
-            "rounds cannot be searched, as trials are compared after the same number of rounds. Fix it with --rounds."
+            "rounds cannot be searched or varied, as trials are compared after the same number of rounds. Fix it with "
+            "--rounds."
         )
     grace = checks.grace_of(request.grace, problems) or default_grace(rounds, max(2, request.reduction_factor))
     if grace != AUTO and scheduler != "none" and grace >= rounds and grace > 1:
         problems.append(sentence("grace", f"below the {rounds} rounds of a trial", grace, "--grace"))
-    trials = request.trials or (space.cells() if sampler == "grid" else int(profile.get("trials", TRIALS)))
+    trials = request.trials or (space.cells() if sampler == "grid" else whole_blocks(space, profile.get("trials")))
     if sampler == "grid" and trials > space.cells():
         problems.append(sentence("trials", f"at most {space.cells()}, the cells of the grid", trials, "--trials"))
     prior = checks.prior_width(request.prior, problems)
@@ -207,7 +209,7 @@ def _selection(request: Request, settings: Settings, problems: list[str]) -> _Se
         )
     for name in metric:
         needed = METRICS[name].needs if name in METRICS else ""
-        if needed and not settings.value(needed) and needed not in space.search:
+        if needed and not settings.value(needed) and needed not in (*space.search, *space.vary):
             problems.append(
                 f"{name} is measured only where {needed} is above 0, and it is 0. Raise it with --set {needed}=VALUE."
             )
@@ -240,15 +242,15 @@ def _recorded(names: Sequence[str], select_on: str) -> tuple[str, ...]:
     )
 
 
-def _combination(
-    request: Request, search: Mapping[str, Dimension], budget: _Budget, selection: _Selection, problems: list[str]
-) -> None:
+def _combination(request: Request, space: Space, budget: _Budget, selection: _Selection, problems: list[str]) -> None:
     """Adds a problem for choices that each are possible and cannot be combined."""
+    search = space.search
+    conditions_allow(space, budget.sampler, problems, races=budget.seed_rounds > 0, starts=bool(request.warm_start))
     needs_stopping(request, budget.scheduler, budget.rounds, len(selection.metric), problems)
     several = len(selection.metric) > 1
     if budget.seed_rounds and several:
         problems.append("A race compares one metric. Give one --metric, or leave --race out.")
-    if not search:
+    if not search and not space.vary:
         problems.append(
             "Every parameter of the space is fixed by --set, so nothing is left to search. Leave one of them out."
         )
@@ -296,7 +298,7 @@ def _notes(request: Request, experiment: Experiment, space: Space) -> tuple[str,
             else ""
         )
         notes = [f"Profile small: {at}.{how}"]
-    notes += stopping_notes(e)
+    notes += [*crossing_notes(e.trials, e.sampler, space), *stopping_notes(e)]
     if request.pack == "auto" or request.address is not None:
         return tuple(notes)
     cores = resources.machine().cores

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from search_spaces import presets
+from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError, sentence, unknown
 from search_spaces.files import given
 from search_spaces.parameter import Parameter, Value, canonical
@@ -74,6 +75,8 @@ class Settings:
     options: Mapping[str, Value]
     #: Every declared default.
     defaults: Mapping[str, Value]
+    #: What the user is told of the space.
+    notes: tuple[str, ...] = ()
 
     def value(self, key: str) -> Value:
         """The value of a parameter; if it is searched, its default."""
@@ -81,7 +84,7 @@ class Settings:
 
 
 def configuration(request: Request, problems: list[str]) -> dict[str, Value]:
-    """Every parameter of a run without a search. What the space would search has its declared default."""
+    """Every parameter of a run without a search. What the space would search or vary has its declared default."""
     settings = settled(request, problems)
     return {**settings.defaults, **settings.values}
 
@@ -117,9 +120,30 @@ def settled(request: Request, problems: list[str]) -> Settings:
     }
     fixed = {**space.fix, **profile, **assigned}
     search = {key: dimension for key, dimension in space.search.items() if key not in fixed}
+    vary = {key: _conditions(dimension) for key, dimension in space.vary.items() if key not in fixed}
     defaults = {key: parameter.default for key, parameter in declared.items()}
-    values = {key: value for key, value in defaults.items() if key not in search} | fixed
-    return Settings(dataclasses.replace(space, search=search, fix=fixed), values, options, defaults)
+    values = {key: value for key, value in defaults.items() if key not in search and key not in vary} | fixed
+    left = dataclasses.replace(space, search=search, vary=vary, fix=fixed)
+    return Settings(left, values, options, defaults, tuple(_hint(left, request.space)))
+
+
+def _conditions(dimension: Dimension) -> Dimension:
+    """The same values; of data sets, paths in whole."""
+    if dimension.key != "dataset":
+        return dimension
+    return dataclasses.replace(dimension, options=tuple(map(_dataset, dimension.options)))
+
+
+def _hint(space: Space, file: str) -> Iterable[str]:
+    """A sentence where a space, as files of earlier versions did, looks for the best value of a condition."""
+    found = [key for key, dimension in space.search.items() if dimension.parameter.condition]
+    if found:
+        are = "is a condition" if len(found) == 1 else "are conditions"
+        stand, it = ("stands", "it") if len(found) == 1 else ("stand", "them")
+        yield (
+            f"{' and '.join(found)} {are} of the experiment and {stand} under `search` of {file}, where the best value "
+            f"is looked for; put {it} under `vary`, and results are told for each condition."
+        )
 
 
 def _shown(space: Space, file: str) -> Iterable[str]:

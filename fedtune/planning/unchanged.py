@@ -77,7 +77,7 @@ def _data(run: Run, experiment: Experiment, space: Space, problems: list[str]) -
     from trainables.simulation import federated_data
     from trainables.worker.environment import changed
 
-    values = {**experiment.values, **middle_values(space.search.values())}
+    values = {**experiment.values, **middle_values((*space.search.values(), *space.vary.values()))}
     name = str(values["dataset"])
     recorded = run.provenance.get("dataset")
     content = recorded.get("hash") if isinstance(recorded, Mapping) else None
@@ -88,6 +88,10 @@ def _data(run: Run, experiment: Experiment, space: Space, problems: list[str]) -
         found = data.load(name, experiment.data_dir)
         if content is None:
             return [_unrecorded(run.path, "data set")]
+        others = run.provenance.get("datasets")
+        for other, then in others.items() if isinstance(others, Mapping) else ():
+            if other != name and (now := data.load(other, experiment.data_dir).hash) != then:
+                problems.append(changed(other, then, now))
         if found.hash != content:
             problems.append(changed(name, content, found.hash))
             return []

@@ -121,9 +121,12 @@ def begun_with(folder: Path) -> Environment:
         recorded = {}
     dataset = recorded.get("dataset") if isinstance(recorded, dict) else None
     content = dataset.get("hash") if isinstance(dataset, dict) else None
+    several = recorded.get("datasets") if isinstance(recorded, dict) else None
     here = versions()
     return Environment(
-        content if isinstance(content, str) else None, {name: here[name] for name in COMPUTE if name in here}
+        content if isinstance(content, str) else None,
+        {name: here[name] for name in COMPUTE if name in here},
+        datasets=several if isinstance(several, dict) else {},
     )
 
 

@@ -46,8 +46,10 @@ class KnownPoints:
         cells = space.grid_points() if experiment.sampler == "grid" else []
         #: The cells of a grid that are not known from earlier runs.
         self._grid = [Point(cell) for cell in cells if cell not in known]
+        # A grid's points are crossed with the conditions; what a sampler proposes is crossed later.
+        inside = space.contains if experiment.sampler == "grid" else space.searches
         for point in self._first:
-            if not space.contains(point.values):
+            if not inside(point.values):
                 must = f"a point of the space that {run_folder.SPACE} describes"
                 where = f"{run_folder.EXPERIMENT}, {point.origin}"
                 got = Shown(", ".join(f"{key} {value}" for key, value in point.values.items()))
@@ -57,12 +59,13 @@ class KnownPoints:
         """Whether there is a configuration of that number: a grid has an end."""
         return self._experiment.sampler != "grid" or number < len(self._first) + len(self._grid)
 
-    def of(self, number: int) -> Point | None:
-        """The values of configuration `number`; None where the sampler proposes them."""
+    def of(self, number: int, seen: int) -> Point | None:
+        """The values of configuration `number`, whose sampler may look at `seen` ones; None where the sampler proposes
+        them."""
         if number < len(self._first):
             return self._first[number]
         if self._grid:
             return self._grid[number - len(self._first)]
         e = self._experiment
-        drawn = prior.draw(self._space, e.prior, e.seed, number, e.seen(number)) if e.prior else None
+        drawn = prior.draw(self._space, e.prior, e.seed, number, seen) if e.prior else None
         return None if drawn is None else Point(drawn, PRIOR)

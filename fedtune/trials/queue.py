@@ -7,6 +7,9 @@ So a search is one fixed sequence of trials, whatever ran side by side and howev
 bounds how many trials can run at once; where neither sampler nor scheduler looks back, nothing waits. Results taken
 from earlier runs are the first trials of the study, and every other trial sees all of them.
 
+Where the experiment has several conditions, every configuration is run under each of them (`crossed.py`): trials are
+stopped by what trials under the same condition did, and samplers see each configuration once.
+
 What a sampler is shown of a trial that did not run to its end:
     TPE, CMA-ES   a stopped trial as stopped, with its last value; a diverged or failed one as stopped at once, the
                   worst there is
@@ -27,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.stopping import as_stopped
 from fedtune.record.study import StudyFile, quiet_optuna
+from fedtune.trials.crossed import Crossed, merged
 from fedtune.trials.early_stopping import Rule
 from fedtune.trials.known_points import KnownPoints
 from fedtune.trials.samplers import make_sampler
@@ -70,7 +74,9 @@ class TrialQueue:
         self._study = StudyFile(folder) if study is None else study
         self._signs = [1.0 if METRICS[name].direction == "maximize" else -1.0 for name in experiment.metric]
         self._points = KnownPoints(experiment, space)
-        self._stopping = StopRules(experiment)
+        self._crossed = Crossed.of(experiment, space)
+        #: By condition: early values and their order under one say nothing of another.
+        self._stopping: dict[str, StopRules] = {}
         self._trials: dict[int, FrozenTrial] = {t.number: t for t in self._study.trials()}
         self._reported = {number: set(trial.intermediate_values) for number, trial in self._trials.items()}
         #: Trials to go on with, oldest first, before anything new: left running by a driver that ended, or put back
@@ -114,7 +120,7 @@ class TrialQueue:
             if number not in self._trials:
                 return None
         values = self.space.values(self._trials[number].params)
-        rule = self._stopping.unless_drawn(number, self._rule(number, known))
+        rule = self._stops(number).unless_drawn(number, self._rule(number, known))
         return Proposal(number, values, rule, self._seeds(number), resumed, self._share(number))
 
     def next_share(self) -> tuple[float, float] | None:
@@ -137,11 +143,33 @@ class TrialQueue:
         return self.experiment.trial_seeds(number)
 
     def _rule(self, number: int, known: Sequence[FrozenTrial]) -> Rule:
-        return self._stopping.rule(known)
+        here = self.space.condition_of(self._trials[number].params)
+        return self._stops(number).rule(self._under(here, known))
+
+    def _stops(self, number: int) -> StopRules:
+        """The stop rules of trials under the condition of trial `number`."""
+        return self._rules_under(self.space.condition_of(self._trials[number].params))
+
+    def _rules_under(self, condition: Mapping[str, Value]) -> StopRules:
+        return self._stopping.setdefault(json.dumps(condition), StopRules(self.experiment))
+
+    def _under(self, condition: Mapping[str, Value], trials: Sequence[FrozenTrial]) -> Sequence[FrozenTrial]:
+        """Those of `trials` that are under this condition."""
+        return [trial for trial in trials if self.space.condition_of(trial.params) == condition]
+
+    def _condition(self, number: int) -> dict[str, Value]:
+        """The condition that trial `number` is under; a grid's cells hold theirs."""
+        point = self._points.of(number, 0) if self.experiment.sampler == "grid" and self._crossed.several else None
+        return self._crossed.condition(number) if point is None else self.space.condition_of(point.values)
 
     def _create(self, number: int, known: Sequence[FrozenTrial]) -> None:
-        """Asks the sampler and writes the trial, running, in one transaction."""
-        proposed, origin = self._asked(number, number, known)
+        """Asks the sampler and writes the trial, running, in one transaction. Under a further condition the
+        configuration is that of the first one."""
+        first = self._crossed.first(number)
+        if first < number:
+            proposed, origin = self._trials[first], str(self._trials[first].user_attrs.get("from", ""))
+        else:
+            proposed, origin = self._asked(number, self._crossed.place(number), known)
         # A final run's seed belongs to the trial; a search's seeds are the experiment's.
         user: dict[str, Any] = {"seed": self.experiment.seeds[number]} if self.experiment.kind == "run" else {}
         self._add(number, proposed, user | ({"from": origin} if origin else {}))
@@ -151,7 +179,7 @@ class TrialQueue:
         sampler)."""
         import optuna
 
-        point = self._points.of(place)
+        point = self._points.of(place, self._crossed.place(self.experiment.seen(number)))
         with quiet_optuna(), warnings.catch_warnings():
             warnings.simplefilter("ignore", category=UserWarning)
             view = optuna.create_study(
@@ -173,13 +201,16 @@ class TrialQueue:
         """Writes trial `number`, which runs from now on."""
         import optuna
 
+        condition = self._condition(number)
+        varied = {key: self.space.vary[key].distribution() for key in condition}
+        noted = self._under(condition, self._known(number) or []), self._under(condition, self.trials())
         self._study.add(
             optuna.trial.create_trial(
                 state=optuna.trial.TrialState.RUNNING,
-                params=proposed.params,
-                distributions=proposed.distributions,
+                params=proposed.params | condition,
+                distributions=proposed.distributions | varied,
                 system_attrs={key: value for key, value in proposed.system_attrs.items() if key != "fixed_params"},
-                user_attrs={**user, **self._stopping.note(self._known(number) or [], self.trials())},
+                user_attrs={**user, **self._rules_under(condition).note(*noted)},
             )
         )
         self._remember(number)
@@ -196,6 +227,8 @@ class TrialQueue:
         """The finished trials as this search's sampler is to see them (see the module's text)."""
         from optuna.trial import TrialState, create_trial
 
+        if self._crossed.several:
+            return list(merged(known, self._crossed, self.experiment, self.space.vary.keys()))
         complete = [t for t in known if t.state == TrialState.COMPLETE]
         completes_only = self.experiment.sampler in ("gp", "nsga2")
         worst = [min((s * t.values[i] for t in complete), default=math.nan) * s for i, s in enumerate(self._signs)]
@@ -263,7 +296,7 @@ class TrialQueue:
         if len(self._signs) > 1:
             attributes["curve"] = json.dumps({str(r): list(v) for r, v in ending.curve.items()})
         attributes |= {f"metric:{name}": value for name, value in ending.means.items()}
-        attributes |= self._stopping.audited(number, ending)
+        attributes |= self._stops(number).audited(number, ending)
         for key, value in attributes.items():
             self._study.set_attribute(number, key, value)
         if reason != "interrupted":

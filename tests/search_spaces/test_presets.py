@@ -86,3 +86,18 @@ def test_an_unknown_space_names_the_nearest(declared: dict[str, Any]) -> None:
         presets.load("dfrd", "alpha_lamda", declared)
     with pytest.raises(UserError, match="Known: default"):
         presets.load("m", "zzz", declared)
+
+
+@pytest.mark.parametrize(("method", "name"), ALL)
+def test_no_preset_looks_for_the_best_condition(method: str, name: str) -> None:
+    space = presets.load(method, name, declared_for(method))
+    assert [d.key for _, d in space.dimensions() if d.parameter.condition] == []
+    assert all(dimension.parameter.condition for dimension in space.vary.values())
+
+
+def test_what_a_method_declares_again_stays_a_condition() -> None:
+    """DHF declares the partition once more, with a default of its own."""
+    declared = declared_for("dhf")
+    conditions = {key for key, parameter in declared.items() if parameter.condition}
+    assert {"omega", "rho", "clients", "active_clients", "dataset", "partition", "nu", "target"} <= conditions
+    assert not conditions & {"lr", "local_steps", "lambda", "tau", "batch_size"}

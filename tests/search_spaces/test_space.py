@@ -78,6 +78,10 @@ def test_a_space_survives_json(dimension: Dimension) -> None:
         "fig5",
         ("val_amp", "val_global_accuracy"),
         True,
+        vary={
+            "rho": Dimension(DECLARED["rho"], 5, 40, grid=(40, 5)),
+            "dataset": Dimension(DECLARED["dataset"], options=("a",)),
+        },
     )
     assert Space.from_json(json.loads(json.dumps(space.to_json(), allow_nan=False))) == space
 

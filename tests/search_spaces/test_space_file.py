@@ -233,8 +233,8 @@ def test_the_keyword_and_its_field_name_are_one_parameter(tmp_path: Path, declar
         ),
         ("? [1, 2]\n: 3\n", "space.yaml, line 1: a key must be plain text, not a list or a mapping."),
         ("method: m\n---\nmethod: m\n", "space.yaml, line 2: not valid YAML, but found another document"),
-        ("method: m\n", "space.yaml searches nothing. List at least one parameter under `search`."),
-        ("method: m\nsearch:\n", "space.yaml searches nothing. List at least one parameter under `search`."),
+        ("method: m\n", "space.yaml searches nothing. List at least one parameter under `search`, or"),
+        ("method: m\nsearch:\n", "space.yaml searches nothing. List at least one parameter under `search`, or"),
         (
             "method: m\nsearch: [alpha]\n",
             "search must be a mapping of `name: value`, got ['alpha'] (space.yaml, line 2).",
@@ -373,3 +373,67 @@ def test_a_declared_step_of_one_is_none_for_whole_numbers_and_a_grid_has_none(
     ones = load(tmp_path, "method: m\nsearch: {ones: {low: 2}}\n", parameters(Plain)).search["ones"]
     assert (ones.step, ones.low, ones.high) == (None, 2, 9)
     assert load(tmp_path, "method: m\nsearch: {decay: {grid: [0.05, 0.12]}}\n", declared).search["decay"].step is None
+
+
+VARIED = """
+method: m
+search: {alpha: {grid: [0, 1]}}
+vary:
+  rho: [40, 5]
+  merge_op: {options: [add, null]}
+  dataset: [digits, mine.npz]
+  use_ema:
+"""
+
+
+def test_conditions_are_lists_of_values(tmp_path: Path, declared: Declared) -> None:
+    space = load(tmp_path, VARIED, declared)
+    assert list(space.search) == ["alpha"] and list(space.vary) == ["rho", "merge_op", "dataset", "use_ema"]
+    assert [d.values() for d in space.vary.values()] == [
+        (40, 5),
+        ("add", "none"),
+        ("digits", "mine.npz"),
+        (False, True),
+    ]
+    assert space.cells() == 2 * 16 == len(space.grid_points())
+    assert len(space.conditions()) == 16
+    first = {"rho": 40, "merge_op": "add", "dataset": "digits", "use_ema": False}
+    assert space.grid_points()[:2] == [{"alpha": 0} | first, {"alpha": 0} | first | {"use_ema": True}]
+    assert space.contains({"alpha": 0.5} | first) and not space.contains({"alpha": 0.5})
+    assert not space.contains({"alpha": 0.5} | first | {"dataset": "other"})
+    assert space.searches({"alpha": 0.5}) and set(space.distributions()) == {"alpha"}
+
+
+def test_a_space_may_vary_conditions_alone(tmp_path: Path, declared: Declared) -> None:
+    space = load(tmp_path, "method: m\nvary: {rho: [5, 40]}\n", declared)
+    assert not space.search and space.grid_points() == [{"rho": 5}, {"rho": 40}]
+    assert load(tmp_path, "method: m\nsearch: {alpha: {}}\n", declared).conditions() == [{}]
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("rho: {low: 1, high: 5}", "Unknown key 'low' of rho under `vary` (space.yaml, line 2)"),
+        ("rho: 5", "rho under `vary` must be a list of at least one value, got 5 (space.yaml, line 2)."),
+        ("rho: []", "rho under `vary` must be a list of at least one value, got [] (space.yaml, line 2)."),
+        ("rho: [5, 500]", "rho must be a whole number in [0, 100], got 500 (space.yaml, line 2)."),
+        ("rho: [5, 5]", "5 is listed twice for rho (space.yaml, line 2). Remove one."),
+        (
+            "use_ema: [true]",
+            "use_ema under `vary` must be written as {}, for yes and no, got [True] (space.yaml, line 2).",
+        ),
+        ("rhoo: [5]", "Unknown parameter 'rhoo' (space.yaml, line 2). Did you mean 'rho'?"),
+        ("alpha: [1]", "alpha is both searched and varied (space.yaml, line 2). Remove one."),
+    ],
+)
+def test_a_wrong_condition(tmp_path: Path, declared: Declared, entry: str, said: str) -> None:
+    found = problems(tmp_path, f"method: m\nvary: {{{entry}}}\nsearch: {{alpha: {{}}}}\n", declared)
+    assert found[0].startswith(said), found
+
+
+def test_a_condition_is_neither_fixed_nor_set_by_a_profile(tmp_path: Path, declared: Declared) -> None:
+    text = "method: m\nvary: {rho: [5, 40]}\nfix: {rho: 5}\nprofiles: {small: {rho: 5}}\n"
+    assert problems(tmp_path, text, declared) == [
+        "rho is both varied and fixed (space.yaml, line 3). Remove one.",
+        "rho is varied and cannot be set by a profile too (space.yaml, line 4). Remove one.",
+    ]

@@ -29,7 +29,13 @@ class MixedArchitectures(LocalTraining):
     """Who has which model, and DHF's federation."""
 
     nu: float = real(
-        0.5, low=0.0, high=1.0, symbol="ν", doc="Share of the clients with the deep model.", source="DHF Sec. 5"
+        0.5,
+        low=0.0,
+        high=1.0,
+        symbol="ν",
+        doc="Share of the clients with the deep model.",
+        source="DHF Sec. 5",
+        condition=True,
     )
     model: str = choice("cnn2", WIDE, doc="The model of the other clients.", source="DHF Sec. 5")
     deep_model: str = choice("cnn3", WIDE, doc="The deep clients' model.", source="DHF Sec. 5")

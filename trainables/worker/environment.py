@@ -62,6 +62,8 @@ class Environment:
     versions: Mapping[str, str] = field(default_factory=dict)
     #: None where nobody has written one.
     token: Token | None = None
+    #: Hashes by name where the run has several data sets.
+    datasets: Mapping[str, str] = field(default_factory=dict)
 
     def check_folder(self) -> None:
         """Raises `EnvironmentFault` where this machine does not see the run directory."""
@@ -83,8 +85,9 @@ class Environment:
     def check_data(self, dataset: object, found: Mapping[str, Any]) -> None:
         """Raises `EnvironmentFault` where the content of the data set named `dataset` is another one. `found`: what the
         trial's `partition.json` is to hold."""
-        if self.dataset is not None and found.get("dataset") not in (None, self.dataset):
-            raise EnvironmentFault(changed(dataset, self.dataset, found["dataset"]))
+        then = self.datasets.get(str(dataset)) if self.datasets else self.dataset
+        if then is not None and found.get("dataset") not in (None, then):
+            raise EnvironmentFault(changed(dataset, then, found["dataset"]))
 
 
 def changed(dataset: object, then: object, now: object) -> str:

@@ -1,0 +1,58 @@
+"""The best trial of a run, or of each condition of the experiment that its trials are under."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from analysis.estimate import Estimate
+from analysis.runs import Run
+from search_spaces.parameter import Value
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best complete trial, as `analysis.runs.Run.best` has it: by the first metric (of several, one of the Pareto
+    front)."""
+
+    number: int
+    values: Mapping[str, float]
+    params: Mapping[str, Value]
+    #: The last value of every metric, as the mean over seeds.
+    metrics: Mapping[str, float]
+    #: What the search says of it, where it searched for one metric and two federations ran to their end.
+    estimate: Estimate | None = None
+    #: Where its values come from, such as `the paper's values` or `raced trial 3`; empty where the sampler proposed
+    #: them.
+    origin: str = ""
+    #: The condition of the experiment it was found under; empty where the run varies none.
+    condition: Mapping[str, Value] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, run: Run, number: int) -> Best:
+        """Trial `number` of a run; of a race with the means over the seeds of its configuration."""
+        trial, numbers = run.trial(number), run.federations(number)
+        values_of = {name.rsplit(".", 1)[-1]: value for name, value in trial.params.items()}
+        varied = {str(item["key"]) for item in run.varied}
+        params = {key: value for key, value in values_of.items() if key not in varied}
+        condition = {key: value for key, value in values_of.items() if key in varied}
+        ends = [run.trial(n).values or () for n in numbers]
+        means = map(statistics.fmean, zip(*ends, strict=True))
+        values = dict(zip(run.metrics, means, strict=False))
+        said = run.estimate if number == run.best else None
+        measured = run.measured(*numbers)
+        return cls(number, values, params, measured, said, run.origin(trial), condition)
+
+
+def best_of(run: Run) -> Best | None:
+    """The best of a run; None where there is none yet, and where its trials are under several conditions."""
+    return None if run.best is None else Best.of(run, run.best)
+
+
+def best_by_condition(run: Run) -> tuple[Best, ...]:
+    """The best under each condition that has one, of a run under several; of other runs nothing."""
+    if not run.crossed:
+        return ()
+    parts = [run.within(condition) for condition in run.conditions]
+    return tuple(Best.of(part, part.best) for part in parts if part.best is not None)
