@@ -54,6 +54,9 @@ class Figure(Generic[DrawingType]):
     order: int = 100
     #: One run (False) or several runs in one drawing (True).
     many: bool = False
+    #: Whether trials under different conditions of the experiment may stand in one drawing; else a report draws it for
+    #: each condition by itself.
+    across: bool = False
 
     def draw(self, runs: Sequence[Run], labels: Labels) -> go.Figure:
         """The figure of these runs; ask `needs` first whether it can be drawn."""

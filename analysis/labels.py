@@ -82,7 +82,7 @@ class Labels:
         """The labels of these runs; the first run that declares a parameter names it."""
         found: dict[str, Mapping[str, Any]] = {}
         for run in runs:
-            for item in run.searched:
+            for item in (*run.searched, *run.varied):
                 found.setdefault(item["key"], item)
         return cls(found, tuple(runs[0].metrics) if runs else (), markup)
 

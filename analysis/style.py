@@ -50,6 +50,8 @@ BLUE, ORANGE, GREEN, YELLOW, SKY, PURPLE = (LIGHT[n] for n in ("blue", "orange",
 CYCLE = (BLUE, ORANGE, GREEN, PURPLE, YELLOW, SKY, INK, MUTED)
 #: Dashes that go with `CYCLE`, so that lines can be told apart without colour.
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+#: Marks that go with them.
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross")
 #: Text on the bright and on the dark half of `SEQUENTIAL`; the same on a dark page.
 ON_BRIGHT, ON_DARK = "#0b0f14", "#fefefe"
 #: For values: perceptually even, readable without red and green.

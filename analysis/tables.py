@@ -101,8 +101,8 @@ class Table:
         formula gets an apostrophe in front."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow([_plain(column.key) for column in self.columns])
-        writer.writerows([[_plain(row.get(column.key)) for column in self.columns] for row in self.rows])
+        writer.writerow([plain(column.key) for column in self.columns])
+        writer.writerows([[plain(row.get(column.key)) for column in self.columns] for row in self.rows])
         return out.getvalue()
 
     def latex(self) -> str:
@@ -137,7 +137,8 @@ def finite(value: Any) -> Any:
     return finite(item()) if callable(item) and not isinstance(value, (str, int, float)) else value
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """`value` as a cell of CSV: what is not finite is empty, and no text is a formula to a spreadsheet."""
     value = finite(value)
     value = visible(value) if isinstance(value, str) else value
     if isinstance(value, str) and value.lstrip(" \n")[:1] in tuple("=+-@\t\r"):

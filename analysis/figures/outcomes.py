@@ -121,5 +121,6 @@ FIGURE = Figure(
     needs=needs,
     data=data,
     plot=plot,
+    across=True,
     order=90,
 )

@@ -12,6 +12,7 @@ from analysis.report.anonymous import anonymous as without_names
 from analysis.report.answer import answer
 from analysis.report.best import best
 from analysis.report.comparison import side_by_side
+from analysis.report.conditions import condition_title, under_conditions
 from analysis.report.details import details
 from analysis.report.page import Page, escape, write
 from analysis.report.stopping import stopping
@@ -81,11 +82,15 @@ def _run(page: Page, run: Run, name: str, prefix: str, tell: Tell) -> None:
     )
     for text in summary.notices(run):
         page.add(f'<p class="notice">{escape(text)}</p>')
-    tell(f"estimating the winner of {name}")
-    answer(page, run, labels, prefix)
+    if not run.crossed:  # under several conditions there is no winner of all
+        tell(f"estimating the winner of {name}")
+        answer(page, run, labels, prefix)
     page.add(summary.facts(run, labels))
     best(page, run, labels, prefix)
-    stopping(page, run, labels, prefix)
+    under_conditions(page, run, labels, prefix)
+    for condition in run.conditions:
+        part = run.within(condition) if run.crossed else run
+        stopping(page, part, labels, prefix, condition_title(labels, condition) if run.crossed else "")
     skipped = sections.figure_cards(page, run, prefix, tell)
     sections.published(page, run, prefix)
     page.tables[f"{prefix}trials"] = trials_table(run)

@@ -86,6 +86,24 @@ class Page:
             link,
         )
 
+    def figures_of(
+        self, anchor: str, title: str, figures: Sequence[tuple[str, go.Figure]], read: Sequence[str], link: str = ""
+    ) -> None:
+        """One card with a figure under each heading."""
+        drawn = []
+        for i, (heading, figure) in enumerate(figures):
+            name = f"{anchor}-{i}"
+            self.figures[name] = plain = json.loads(figure.to_json())
+            note = (plain["layout"].get("meta") or {}).get("note") or ""
+            label = f"{title}, {heading}: {' '.join(read)}"
+            caption = f'<figcaption><span class="note">{escape(note)}</span></figcaption>' if note else ""
+            drawn.append(
+                f'<h3>{escape(heading)}</h3><figure><div class="plot" data-figure="{escape(name)}" role="img" '
+                f'aria-label="{escape(label)}"></div>{caption}</figure>'
+            )
+        words = f'<p class="small">{" ".join(escape(s) for s in read)}</p>'
+        self.card(anchor, title, words + "".join(drawn), link)
+
     def html(self, footer: str = "") -> str:
         """The whole document."""
         from plotly.offline import get_plotlyjs

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from analysis import style
+from analysis.figure import Figure
 from analysis.figures import figures
 from analysis.labels import Labels
 from analysis.published import papers
+from analysis.report.conditions import condition_title
 from analysis.report.page import Page, definition, escape, html_table
 from analysis.report.values import one_line
 from analysis.runs import Run
 from analysis.tables import Column, Table
 from search_spaces import run_folder
+
+#: A figure that is drawn for each condition by itself is drawn for so many at most.
+CONDITIONS = 6
 
 
 def figure_cards(page: Page, run: Run, prefix: str, tell: Callable[[str], object]) -> list[tuple[str, str]]:
@@ -24,6 +30,9 @@ def figure_cards(page: Page, run: Run, prefix: str, tell: Callable[[str], object
     for name in dict.fromkeys([*asked, *known]):
         figure = known[name]
         tell(f"drawing {figure.title}")
+        if run.crossed and not figure.across:
+            skipped += _by_condition(page, run, name, figure, prefix)
+            continue
         reason = figure.needs([run])
         if reason is not None:
             skipped.append((figure.title, reason))
@@ -31,6 +40,23 @@ def figure_cards(page: Page, run: Run, prefix: str, tell: Callable[[str], object
         drawn = figure.draw([run], Labels.of([run]))
         page.figure(f"{prefix}{name}", figure.title, drawn, figure.read, name.capitalize() if not prefix else "")
     return skipped
+
+
+def _by_condition(page: Page, run: Run, name: str, figure: Figure[Any], prefix: str) -> list[tuple[str, str]]:
+    """Draws a figure for each condition of the experiment by itself; returns (title, reason) where none can be."""
+    labels, parts = Labels.of([run], markup=False), [(c, run.within(c)) for c in run.conditions[:CONDITIONS]]
+    reasons = [figure.needs([part]) for _, part in parts]
+    drawn = [
+        (condition_title(labels, condition), figure.draw([part], Labels.of([part])))
+        for (condition, part), reason in zip(parts, reasons, strict=True)
+        if reason is None
+    ]
+    if not drawn:
+        return [(figure.title, str(reasons[0]))]
+    left = len(run.conditions) - len(parts)
+    read = (*figure.read, f"{left} further conditions are not drawn.") if left else figure.read
+    page.figures_of(f"{prefix}{name}", figure.title, drawn, read, name.capitalize() if not prefix else "")
+    return []
 
 
 def published(page: Page, run: Run, prefix: str) -> None:

@@ -10,8 +10,9 @@ from analysis.stopping.words import rank
 from analysis.tables import Column, Table
 
 
-def stopping(page: Page, run: Run, labels: Labels, prefix: str) -> None:
-    """Adds the card, for a search that chose its grace or audited its stopped trials."""
+def stopping(page: Page, run: Run, labels: Labels, prefix: str, condition: str = "") -> None:
+    """Adds the card, for a search that chose its grace or audited its stopped trials; `condition` is the one that these
+    trials are under, where there are several."""
     said, table = [], ""
     if run.audit is not None:
         said += audit_sentences(run.audit, lambda value: labels.shown(run.metrics[0], value))
@@ -20,7 +21,10 @@ def stopping(page: Page, run: Run, labels: Labels, prefix: str) -> None:
         table = html_table(_correlations(run.grace)) if run.grace.correlations else ""
     if said:
         inner = "".join(f"<p>{escape(line)}</p>" for line in said) + table
-        page.card(f"{prefix}stopping", "Early stopping", inner, "Stopping" if not prefix else "")
+        title, anchor = "Early stopping", f"{prefix}stopping"
+        if condition:
+            title, anchor = f"{title}, {condition}", f"{anchor}-{len(page.sections)}"
+        page.card(anchor, title, inner, "Stopping" if not prefix else "")
 
 
 def _correlations(found: Grace) -> Table:

@@ -37,10 +37,21 @@ class Fact:
 
 def searched(run: Run, labels: Labels) -> str:
     """Which parameters were searched, as HTML."""
+    if run.crossed and not run.keys:
+        return f"one configuration under {len(run.conditions)} conditions"
     if not run.keys:
         return "no parameter searched"
     more = f" and {len(run.keys) - 6} more" if len(run.keys) > 6 else ""
     return "searched " + escape(", ".join(labels.symbol(k) for k in run.keys[:6])) + more
+
+
+def _conditions(run: Run, labels: Labels) -> list[Fact]:
+    """Under how many conditions of the experiment."""
+    if not run.crossed:
+        return []
+    keys = dict.fromkeys(key for condition in run.conditions for key in condition)
+    values = " · ".join(f"{labels.symbol(key)} {run.value(key)}" for key in keys)
+    return [Fact("Conditions", str(len(run.conditions)), values, key=True)]
 
 
 def notices(run: Run) -> list[str]:
@@ -57,7 +68,7 @@ def notices(run: Run) -> list[str]:
             f"{running} {'trial is' if running == 1 else 'trials are'} unfinished: the search is still going on or was "
             f"interrupted. `fedtune resume {shlex.quote(run.shown)}` continues it."
         )
-    if run.best is None:
+    if not run.ranked:
         found.append("No trial has completed yet, so there is no best configuration.")
     return found
 
@@ -65,6 +76,7 @@ def notices(run: Run) -> list[str]:
 def facts(run: Run, labels: Labels) -> str:
     """The facts as HTML."""
     found = [
+        *_conditions(run, labels),
         *_results(run, labels),
         _trials(run),
         *_budget(run),

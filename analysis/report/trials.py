@@ -29,6 +29,7 @@ def trials(run: Run) -> Table:
     seeds = {t.number: t.user_attrs.get("seed") for t in run.frozen}
     further = {t.number: f"trial {of}, a further seed" for t in run.frozen if (of := first_of(t)) is not None}
     spreads = {m: found for m in wanted if (found := _spread(run, m))}
+    keys = [*(str(item["key"]) for item in run.varied if run.crossed), *run.keys]
     rows = []
     for t in run.trials.to_dict("records"):
         row = {
@@ -40,7 +41,7 @@ def trials(run: Run) -> Table:
             "origin": f"result of {t['origin']}" if t["taken"] else t["origin"] or further.get(t["number"], ""),
             "seed": seeds.get(t["number"]),
         }
-        row |= {k: (None if pd.isna(t[k]) else t[k]) for k in run.keys}
+        row |= {k: (None if pd.isna(t[k]) else t[k]) for k in keys}
         row |= {m: float(last[m].get(t["number"], float("nan"))) for m in wanted}
         row |= {f"{m}:std": found[t["number"]] for m, found in spreads.items() if t["number"] in found}
         rows.append(row)
@@ -49,7 +50,7 @@ def trials(run: Run) -> Table:
         show = _percent if labels.scale(m) == 100 else number
         columns.append(Column(m, labels.metric(m, split=True), show))
         columns += [Column(f"{m}:std", "± over seeds", show)] if m in spreads else []
-    columns += [Column(k, labels.symbol(k), right=labels.numeric(k)) for k in run.keys]
+    columns += [Column(k, labels.symbol(k), right=labels.numeric(k)) for k in keys]
     if run.raced:
         columns.append(Column("seed", "seed", str))
     columns += [Column("rounds", "rounds"), Column("seconds", "seconds", lambda v: number(v, 3))]
@@ -74,12 +75,13 @@ def trials_table(run: Run) -> dict[str, Any]:
     """What the page's script needs for drawing the sortable table."""
     table = trials(run)
     kinds = [style.outcome(s, r) for s, r in zip(run.trials["state"], run.trials["stop_reason"], strict=True)]
+    best = {run.within(condition).best for condition in run.conditions} if run.crossed else {run.best}
     rows = [
         {
             "raw": [finite(row.get(c.key)) for c in table.columns],
             "text": cells,
             "state": kind,
-            "best": row["trial"] == run.best,
+            "best": row["trial"] in best,
         }
         for row, cells, kind in zip(table.rows, table.cells(), kinds, strict=True)
     ]

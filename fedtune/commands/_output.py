@@ -143,7 +143,7 @@ def estimate(found: Estimate, as_json: bool) -> None:
         "method": e.method,
         "space": e.space,
         "profile": e.profile,
-        "dataset": str(e.values["dataset"]),
+        "dataset": str(e.values.get("dataset") or ", ".join(map(show, found.plan.space.vary["dataset"].values()))),
         "sampler": e.sampler,
         "scheduler": e.scheduler,
         "metric": ", ".join(e.metric),

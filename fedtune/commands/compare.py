@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
@@ -15,10 +16,18 @@ EXAMPLES = """\
 fedtune compare runs/fedavg-final runs/dfrd-final
 # One metric, its best round instead of the last, as a LaTeX table:
 fedtune compare runs/fedavg-final runs/dfrd-final \\
-    --metric global_accuracy --readout best --latex
+    --metric global_accuracy --readout best --latex -
 # Learning curves laid over each other:
 fedtune compare runs/fedavg-final runs/dfrd-final --figure curves.html
+# A row per method, a column per ω, local accuracy in brackets, as a paper's table and as a page:
+fedtune compare runs/fedavg-omega runs/dfrd-omega --by omega \\
+    --brackets local_accuracy --latex table.tex --figure omega.html
+# The variants of one method under each condition:
+fedtune compare runs/fedkf-fairness --variant teacher --metric amp --metric wlp
 """
+
+#: Where a table is printed instead of written.
+STDOUT = "-"
 
 
 def command(
@@ -33,10 +42,31 @@ def command(
     metric: Annotated[
         list[str] | None,
         typer.Option(
-            help="The metric to compare; may be given more than once.  [default: global_accuracy, local_accuracy]",
+            help="The metric to compare; may be given more than once.  [default: global_accuracy, local_accuracy; with "
+            "--by, what the first run selected on]",
             show_default=False,
             autocompletion=_complete.metrics,
         ),
+    ] = None,
+    by: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A table with a column per value of this parameter, such as omega; may be given more than once.  "
+            "[default: the conditions that a run varies]",
+            show_default=False,
+        ),
+    ] = None,
+    variant: Annotated[
+        list[str] | None,
+        typer.Option(help="In that table, a row per value of this searched parameter.", show_default=False),
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(help="In that table, only trials with this value, as name=value.", show_default=False),
+    ] = None,
+    brackets: Annotated[
+        str | None,
+        typer.Option(help="In that table, also this metric, in brackets.", show_default=False),
     ] = None,
     readout: Annotated[
         str, typer.Option(help="Compare the value of the `last` round, or of the `best` round.")
@@ -44,42 +74,134 @@ def command(
     figure: Annotated[
         str | None,
         typer.Option(
-            help="Also write this HTML file, with the learning curves of all runs in one figure.", show_default=False
+            help="Also write this HTML file, with figures of all runs and the tables.",
+            show_default=False,
         ),
     ] = None,
-    csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
-    latex: Annotated[bool, typer.Option("--latex", help="Print a LaTeX table (booktabs).")] = False,
+    csv: Annotated[
+        str | None, typer.Option(help="Write the result to this CSV file; `-` prints it.", show_default=False)
+    ] = None,
+    latex: Annotated[
+        str | None,
+        typer.Option(help="Write LaTeX tables (booktabs) to this file; `-` prints them.", show_default=False),
+    ] = None,
+    markdown: Annotated[
+        str | None,
+        typer.Option(help="With --by: write Markdown tables to this file; `-` prints them.", show_default=False),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Set runs side by side: mean ± std over seeds, paired tests against the first, and the settings that differ.
 
-    Of a search its best trial is compared, by the metric that the search selected on; of a final run, all seeds are."""
+    Runs under several conditions of the experiment, and runs with --by, are set side by side as one table per metric, a
+    column per condition. Of a search its best trial is compared, by the metric that the search selected on; of a final
+    run, all seeds are."""
+    from fedtune.console.busy import busy
+    from fedtune.console.progress import style
+    from search_spaces.errors import UserError
+
+    if [csv, latex, markdown].count(STDOUT) + as_json > 1:
+        raise UserError("Only one of --csv, --latex, --markdown and --json can print, as each prints the whole result.")
+    with busy(style(), "reading the runs"):
+        from analysis.cells import varied
+        from analysis.runs import load_all
+
+        loaded = load_all(runs)
+    if by or variant or where or brackets or varied(loaded):
+        _pivots(loaded, locals())
+        return
+    if markdown is not None:
+        raise UserError("--markdown writes the table that --by makes. Give --by, or use --csv or --latex.")
+    _side_by_side(runs, metric or [], readout, figure, csv, latex, as_json)
+
+
+def _side_by_side(
+    runs: list[str],
+    metric: list[str],
+    readout: str,
+    figure: str | None,
+    csv: str | None,
+    latex: str | None,
+    as_json: bool,
+) -> None:
+    """Each run as one row."""
     from fedtune.console import tables
     from fedtune.console.busy import busy
     from fedtune.console.progress import style
-    from search_spaces.errors import UserError, visible
 
-    if sum((csv, latex, as_json)) > 1:
-        raise UserError("Only one of --csv, --latex, --json may be given, as each prints the whole result.")
     with busy(style(), "comparing the runs"):
         from analysis.compare import compare
         from analysis.report.comparison import write_figure
 
-        found = compare(runs, metrics=metric or (), readout=readout)
+        found = compare(runs, metrics=metric, readout=readout)
         written = write_figure(found, figure) if figure is not None else None
+    if written is not None:
+        _written("Figure", written, as_json or STDOUT in (csv, latex))
+    quiet = _files(
+        {"CSV": (csv, found.records().csv), "LaTeX": (latex, lambda: "\n".join(t.latex() for t in found.tables()))}
+    )
     if as_json:
         tables.print_json(found.to_json())
-    elif csv:
-        print(found.records().csv(), end="")
-    elif latex:
-        print("\n".join(table.latex() for table in found.tables()), end="")
-    else:
-        from rich.console import Console
-
-        console = Console(width=None if sys.stdout.isatty() or os.environ.get("COLUMNS") else 160)
+    elif not quiet:
+        console = _console()
         for table in found.tables():
             console.print(table.rich())
         for note in found.notes():
             tables.say(note)
-    if written is not None:
-        typer.echo(visible(f"Figure: {written}"), err=csv or latex or as_json)
+
+
+def _pivots(loaded: Any, asked: dict[str, Any]) -> None:
+    """One table per metric, a column per condition."""
+    from analysis.pivot import to_json
+    from analysis.pivots import of_runs
+    from fedtune.console import tables
+
+    metrics, by, variants, where = (asked[key] or () for key in ("metric", "by", "variant", "where"))
+    found = of_runs(loaded, metrics, by, variants, where, asked["brackets"], asked["readout"])
+    program = asked["as_json"] or STDOUT in (asked["csv"], asked["latex"], asked["markdown"])
+    if asked["figure"] is not None:
+        _written("Figure", found.page(asked["figure"]), program)
+    made: dict[str, tuple[str | None, Callable[[], str]]] = {
+        "CSV": (asked["csv"], found.csv),
+        "LaTeX": (asked["latex"], found.latex),
+        "Markdown": (asked["markdown"], found.markdown),
+    }
+    quiet = _files(made)
+    if asked["as_json"]:
+        tables.print_json({"results": to_json(found.tables), "notes": found.notes()})
+    elif not quiet:
+        console = _console()
+        for table in found.tables:
+            console.print(table.rich())
+        for note in found.notes():
+            tables.say(note)
+
+
+def _files(made: dict[str, tuple[str | None, Callable[[], str]]]) -> bool:
+    """Writes or prints what was asked for, by its name; whether anything was printed."""
+    from pathlib import Path
+
+    from analysis.report.page import write
+
+    printed = False
+    for name, (target, text) in made.items():
+        if target == STDOUT:
+            print(text(), end="")
+            printed = True
+        elif target is not None:
+            _written(name, write(Path(target), text()), True)
+    return printed
+
+
+def _written(what: str, path: Any, program: bool) -> None:
+    """Tells of a file, on stderr where what is printed is for a program."""
+    from fedtune.commands._output import shown
+    from search_spaces.errors import visible
+
+    typer.echo(visible(f"{what}: {shown(path)}"), err=True)
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() or os.environ.get("COLUMNS") else 160)

@@ -284,7 +284,8 @@ def device_of(gpus: float, address: str | None) -> str | None:
 
 
 def _notes(request: Request, experiment: Experiment, space: Space) -> tuple[str, ...]:
-    e, dataset = experiment, experiment.values["dataset"]
+    e = experiment
+    dataset = e.values.get("dataset") or " and ".join(map(str, space.vary["dataset"].values()))
     at = f"{dataset}, {e.rounds} rounds, {'up to ' * e.races}{len(e.seeds)} seed{'s' * (len(e.seeds) > 1)}"
     if request.paper:
         notes = [

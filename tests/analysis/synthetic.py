@@ -88,6 +88,21 @@ SEARCH: dict[str, dict[str, Any]] = {
         "grid": None,
     },
 }
+SEARCH["omega"] = SEARCH["lr"] | {
+    "key": "omega",
+    "label": "ω (omega)",
+    "symbol": "ω",
+    "doc": "Dirichlet concentration.",
+    "low": 0.1,
+    "high": 10.0,
+    "grid": [10.0, 1.0, 0.1],
+}
+SEARCH["dataset"] = SEARCH["merge_op"] | {
+    "key": "dataset",
+    "kind": "text",
+    "label": "dataset",
+    "options": ["digits", "svhn"],
+}
 FIXED = {
     "dataset": "digits",
     "model": "cnn_small",
@@ -112,7 +127,7 @@ def many(count: int) -> tuple[str, ...]:
 
 
 def distribution(item: dict[str, Any]) -> BaseDistribution:
-    if item["kind"] == "choice":
+    if item["kind"] in ("choice", "text"):
         return CategoricalDistribution(item["options"])
     return FloatDistribution(item["low"], item["high"], log=item["log"])
 
@@ -121,7 +136,12 @@ def quality(params: dict[str, Any]) -> float:
     """The made-up accuracy a configuration ends at: a hill at α = 0.8, λ = 0.7, lr = 0.02, best with `mul`."""
     hill = math.exp(-((params.get("alpha", 0.8) - 0.8) ** 2) / 0.8 - (params.get("lambda", 0.7) - 0.7) ** 2 / 0.35)
     rate = math.exp(-((math.log10(params.get("lr", 0.02)) + 1.7) ** 2) / 0.8)
-    return 0.35 + 0.5 * hill * rate - 0.05 * (params.get("merge_op", "mul") != "mul")
+    return 0.35 + 0.5 * hill * rate - 0.05 * (params.get("merge_op", "mul") != "mul") + ease(params)
+
+
+def ease(params: dict[str, Any]) -> float:
+    """What the conditions add to it."""
+    return 0.1 * math.log10(params.get("omega", 1.0)) - 0.2 * (params.get("dataset") == "svhn")
 
 
 def rows(
@@ -184,16 +204,19 @@ def write(
     figures: tuple[str, ...] = ("heatmap",),
     cells: int | None = None,
     source: dict[str, Any] | None = None,
+    varied: tuple[str, ...] = (),
+    points: list[dict[str, Any]] | None = None,
 ) -> Path:
-    """Writes one run. With `failures`, trials 3, 5 and 7 are pruned, 8 diverged, 9 raised and the last one is still
-    running (not for whole grids). `cells`: of a grid, how many trials have begun; `source`: the exported configuration
-    of a final run, whose parameters it has."""
+    """Writes one run, of the `points` where given, whose keys `varied` are conditions. With `failures`, trials 3, 5 and
+    7 are pruned, 8 diverged, 9 raised and the last one is still running (not for whole grids). `cells`: of a grid, how
+    many trials have begun; `source`: the exported configuration of a final run, whose parameters it has."""
     folder.mkdir(parents=True)
     grid = [{"alpha": a, "lambda": b} for a in ALPHA for b in LAMBDA] if sampler == "grid" else []
+    grid = grid if points is None else points
     trials = len(grid) or trials
     begun = cells or trials
     fixed = FIXED | {"rounds": rounds} | (fixed or {})
-    search = [SEARCH[k] for k in keys]
+    search = [SEARCH[k] for k in keys if k not in varied]
     (folder / run_folder.EXPERIMENT).write_text(
         yaml.safe_dump(
             {
@@ -225,6 +248,7 @@ def write(
                 "title": title,
                 "source": "DFRD, Fig. 5",
                 "search": search,
+                "vary": [SEARCH[k] for k in varied],
                 "fixed": fixed,
                 "figures": list(figures),
                 "published": published,

@@ -176,7 +176,7 @@ def test_settings_that_differ_are_shown_in_every_output(unequal: list[Path], tmp
     args = ["compare", *map(str, unequal), "--metric", "global_accuracy"]
     shown = run.invoke(app, args).stdout.split("Settings that differ")[1]
     assert [line.split() for line in shown.splitlines() if line.split()[:1] == ["theirs"]] == [["theirs", "1", "cat"]]
-    rows = list(csv.DictReader(io.StringIO(run.invoke(app, [*args, "--csv"]).stdout)))
+    rows = list(csv.DictReader(io.StringIO(run.invoke(app, [*args, "--csv", "-"]).stdout)))
     assert [(row["config.gen_steps"], row["config.merge_op"]) for row in rows] == [
         ("2", "mul"),
         ("1", "cat"),
@@ -184,7 +184,7 @@ def test_settings_that_differ_are_shown_in_every_output(unequal: list[Path], tmp
     ]
     data = json.loads(run.invoke(app, [*args, "--json"]).stdout)
     assert data["differences"] == expected and data["results"][1]["config.merge_op"] == "cat"
-    latex = run.invoke(app, [*args, "--latex"]).stdout
+    latex = run.invoke(app, [*args, "--latex", "-"]).stdout
     assert latex.count(r"\begin{tabular}") == 3 and r"theirs & 1 & cat \\" in latex
     run.invoke(app, [*args, "--figure", str(tmp_path / "page.html")])
     page = (tmp_path / "page.html").read_text().split("Settings that differ")[-1]
@@ -275,14 +275,14 @@ def test_a_run_without_a_result_is_told(root: Path, tmp_path: Path) -> None:
 def test_csv_json_and_latex_hold_the_same_numbers(pair: list[Path]) -> None:
     run = CliRunner(env={"COLUMNS": "200"})
     args = ["compare", *map(str, pair), "--metric", "global_accuracy"]
-    rows = list(csv.DictReader(io.StringIO(run.invoke(app, [*args, "--csv"]).stdout)))
+    rows = list(csv.DictReader(io.StringIO(run.invoke(app, [*args, "--csv", "-"]).stdout)))
     data = json.loads(run.invoke(app, [*args, "--json"]).stdout)
     expected = compare(pair, metrics=["global_accuracy"]).entries
     for row, result, entry in zip(rows, data["results"], expected, strict=True):
         assert float(row["mean"]) == result["mean"] == pytest.approx(entry.summary.mean)
         assert float(row["best_mean"]) == result["best_mean"] == pytest.approx(entry.best.mean)
         assert row["best_by"] == result["best_by"] == "val_global_accuracy"
-        assert entry.summary.shown(100, sign=r" $\pm$ ") in run.invoke(app, [*args, "--latex"]).stdout
+        assert entry.summary.shown(100, sign=r" $\pm$ ") in run.invoke(app, [*args, "--latex", "-"]).stdout
     assert data["results"][0]["t_p"] is None and data["seeds"][0]["values"]["5"] == expected[0].values[5]
     shown = run.invoke(app, args)
     assert shown.exit_code == 0 and expected[1].summary.shown(100) in shown.stdout
@@ -299,12 +299,14 @@ def test_the_figure_obeys_the_metrics_as_the_table_does(pair: list[Path], tmp_pa
 
 
 def test_only_one_output_format(pair: list[Path]) -> None:
-    found = CliRunner().invoke(app, ["compare", *map(str, pair), "--csv", "--json"])
+    found = CliRunner().invoke(app, ["compare", *map(str, pair), "--csv", "-", "--json"])
     assert isinstance(found.exception, UserError)
 
 
 def test_the_figure_is_one_offline_page(pair: list[Path], tmp_path: Path) -> None:
-    found = CliRunner().invoke(app, ["compare", *map(str, pair), "--csv", "--figure", str(tmp_path / "curves.html")])
+    found = CliRunner().invoke(
+        app, ["compare", *map(str, pair), "--csv", "-", "--figure", str(tmp_path / "curves.html")]
+    )
     text = (tmp_path / "curves.html").read_text()
     assert found.exit_code == 0 and "Figure" not in found.stdout
     assert (

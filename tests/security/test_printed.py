@@ -74,7 +74,7 @@ def hostile(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "words", [("status",), ("status", "--json"), ("compare",), ("compare", "--csv"), ("export",)], ids=" ".join
+    "words", [("status",), ("status", "--json"), ("compare",), ("compare", "--csv", "-"), ("export",)], ids=" ".join
 )
 def test_no_command_prints_them(
     hostile: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]

@@ -1,0 +1,179 @@
+"""What several runs measured, as cells of a table: a row per method or variant, a column per condition.
+
+A condition is a value of each key of `by`, such as ω = 0.1 on one data set, whether a run varies it or a run of its own
+was made for each value. A search takes part in a cell with its best configuration there, chosen by what it selected on;
+with `variants`, keys of searched parameters, it has a row for each of their values. Nothing is averaged over a key: a
+run that varies one which is neither in `by` nor chosen by `where` is refused.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from analysis.labels import Labels, number
+from analysis.runs import Run, names
+from analysis.runs.conditions import show
+from search_spaces.errors import UserError, unknown
+from search_spaces.parameter import canonical
+
+#: The value of each key of `by`.
+Condition = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One row under one condition: the part of a run that is measured there."""
+
+    row: str
+    condition: Condition
+    run: str
+    part: Run
+
+    def values(self, metric: str, how: str = "last") -> dict[int, float]:
+        """The metric by seed, as recorded."""
+        return self.part.over_seeds(metric, how)
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The cells of several runs."""
+
+    runs: Sequence[Run]
+    by: tuple[str, ...]
+    cells: Sequence[Cell]
+
+    @property
+    def rows(self) -> list[str]:
+        """Every row, in the order of the runs."""
+        return list(dict.fromkeys(cell.row for cell in self.cells))
+
+    @property
+    def conditions(self) -> list[Condition]:
+        """Every condition: of each key the values in the order in which the runs list them."""
+        orders = [_order(self.runs, key, [cell.condition[i] for cell in self.cells]) for i, key in enumerate(self.by)]
+        present = {cell.condition for cell in self.cells}
+        return [condition for condition in itertools.product(*orders) if condition in present]
+
+    def of(self, row: str, condition: Condition) -> Cell | None:
+        """The cell at this place."""
+        return next((cell for cell in self.cells if (cell.row, cell.condition) == (row, condition)), None)
+
+
+def cells(
+    runs: Sequence[Run], by: Sequence[str] = (), variants: Sequence[str] = (), where: Mapping[str, str] | None = None
+) -> Cells:
+    """The cells of these runs. Without `by`, the conditions that a run varies; `where` keeps the trials with these
+    values, given as text.
+
+    Raises `UserError` where a key is none of a run's, a varied one is left over, or nothing has completed."""
+    chosen = {canonical(key): value for key, value in (where or {}).items()}
+    left = [key for key in varied(runs) if key not in chosen] or list(chosen)
+    wanted = tuple(dict.fromkeys(map(canonical, by))) or tuple(left)
+    if not wanted:
+        raise UserError(
+            "No run varies a condition of the experiment. Name the parameter that they differ in with --by."
+        )
+    split = tuple(dict.fromkeys(map(canonical, variants)))
+    found: list[Cell] = []
+    for name, run in zip(names(runs), runs, strict=True):
+        found += _of_run(run, name, wanted, split, chosen)
+    if not found:
+        raise UserError("No trial of these runs has completed under the conditions that were asked for.")
+    return Cells(runs, wanted, _distinct(found))
+
+
+def varied(runs: Sequence[Run]) -> list[str]:
+    """The conditions that one of the runs varies."""
+    return list(dict.fromkeys(key for run in runs if run.crossed for key in _differing(run)))
+
+
+def _differing(run: Run) -> list[str]:
+    keys = [str(item["key"]) for item in run.varied]
+    return [key for key in keys if len({condition.get(key) for condition in run.conditions}) > 1]
+
+
+def _of_run(
+    run: Run, name: str, by: tuple[str, ...], variants: tuple[str, ...], where: Mapping[str, str]
+) -> list[Cell]:
+    """The cells of one run. A final run has one, of all its trials."""
+    done = [trial for trial in run.frozen if trial.state.name == "COMPLETE"]
+    if not done:
+        return []
+    fixed = run.config(done[0].number)
+    own = {key for trial in done for key in trial.params}
+    strangers = [key for key in (*by, *variants, *where) if key not in own and key not in fixed]
+    if strangers:
+        known = [*own, *fixed]
+        raise UserError(*(unknown(f"parameter of {name}", key, known, "--by") for key in dict.fromkeys(strangers)))
+    kept = [t for t in done if all(_means(text, t.params.get(k, fixed.get(k))) for k, text in where.items())]
+    for key in _differing(run):
+        if key not in by and len({trial.params.get(key) for trial in kept}) > 1:
+            raise UserError(
+                f"{name} varies {key} too, and nothing is averaged over it. Add --by {key}, or choose a value, such as "
+                f"--where {key}={show(kept[0].params[key])}."
+            )
+    groups: dict[tuple[Condition, tuple[Any, ...]], list[Any]] = {}
+    for trial in kept:
+        values = {**fixed, **trial.params}
+        place = tuple(values[key] for key in by), tuple(values[key] for key in variants)
+        groups.setdefault(place, []).append(trial)
+    label = Labels.of([run], markup=False)
+    return [
+        Cell(
+            ", ".join(
+                [
+                    run.method_title,
+                    *(f"{label.symbol(k)} = {number(v)}" for k, v in zip(variants, variant, strict=True)),
+                ]
+            ),
+            condition,
+            name,
+            dataclasses.replace(run, frozen=trials),
+        )
+        for (condition, variant), trials in groups.items()
+    ]
+
+
+def _distinct(found: Sequence[Cell]) -> list[Cell]:
+    """The cells with rows that no two runs share under one condition: there, the run is named."""
+    owners: dict[tuple[str, Condition], set[str]] = {}
+    for cell in found:
+        owners.setdefault((cell.row, cell.condition), set()).add(cell.run)
+    shared = {row for (row, _), runs in owners.items() if len(runs) > 1}
+    return [dataclasses.replace(c, row=f"{c.row} ({c.run})") if c.row in shared else c for c in found]
+
+
+def _order(runs: Sequence[Run], key: str, present: Sequence[Any]) -> list[Any]:
+    """Values of a key: as a run lists them; numbers that no run lists falling, as papers order ω."""
+    listed: list[Any] = []
+    for run in runs:
+        item = next((item for item in (*run.varied, *run.searched) if item["key"] == key), {})
+        listed += [v for v in item.get("grid") or item.get("options") or [] if v in present and v not in listed]
+    rest = [value for value in dict.fromkeys(present) if value not in listed]
+    if rest and all(isinstance(value, (int, float)) for value in [*rest, *listed]):
+        return sorted([*rest, *listed], reverse=True)
+    return [*listed, *rest]
+
+
+def _means(text: str, value: Any) -> bool:
+    """Whether the text stands for the value."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        try:
+            return float(text) == value
+        except ValueError:
+            return False
+    return show(value) == text
+
+
+def condition_label(labels: Labels, key: str, value: Any) -> str:
+    """`ω = 0.1`; of a text, such as a data set, the text alone."""
+    shown = number(value)
+    return (
+        shown
+        if isinstance(value, str) and key in ("dataset", "partition", "model")
+        else f"{labels.symbol(key)} = {shown}"
+    )

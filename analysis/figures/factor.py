@@ -1,0 +1,235 @@
+"""A metric against a condition of the experiment: a line per method or variant, a panel per metric and data set."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from analysis import style
+from analysis.cells import Cells, Condition, cells, condition_label, varied
+from analysis.figure import Figure
+from analysis.figures._common import metric_rows
+from analysis.labels import Labels, number, text
+from analysis.runs import Run
+from analysis.stats import summarise
+
+#: A searched parameter is drawn as variants where the run has at most so many configurations, else the best
+#: configuration of each condition is drawn.
+VARIANTS = 6
+#: Of a numeric axis that is drawn on a log scale, the largest value by the smallest.
+WIDE = 20.0
+#: How far apart values of one category stand, as a share of a category.
+APART = 0.12
+
+COLUMNS = ["panel", "metric", "row", "x", "at", "mean", "std", "n"]
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What `plot` needs to know; `data` says what the columns of `table` are."""
+
+    table: pd.DataFrame
+    #: The condition on the horizontal axis, and its values in order.
+    key: str
+    values: Sequence[Any]
+    #: Whether these are numbers; else they are names side by side.
+    numeric: bool
+    #: Of every panel the metric, and what else it is of, such as a data set.
+    panels: Sequence[tuple[str, str]]
+    rows: Sequence[str]
+    note: str
+
+
+def needs(runs: Sequence[Run]) -> str | None:
+    if not varied(runs):
+        return "A metric against a condition needs trials under two conditions of the experiment (`vary` of a space)."
+    done = any(trial.state.name == "COMPLETE" for run in runs for trial in run.frozen)
+    return (
+        None if done and _metrics(runs) else "A metric against a condition needs a completed trial; there is none yet."
+    )
+
+
+def data(runs: Sequence[Run]) -> Drawing:
+    """One row per panel, line and value: panel (0, 1, …), metric, row (the line's name), x (the condition's value), at
+    (where it stands on the axis), mean, std (over seeds, as recorded; nan below two), n (seeds)."""
+    split = variants(runs)
+    left = any(set(run.keys) - set(split) for run in runs)
+    note = "A line is the best configuration of each condition, by what was selected on." if left else ""
+    return drawing(cells(runs, variants=split), _metrics(runs), note)
+
+
+def variants(runs: Sequence[Run]) -> list[str]:
+    """The searched parameters whose values are drawn as lines of their own: those of all runs, where these have few
+    configurations."""
+    keys = [key for key in runs[0].keys if all(key in run.keys for run in runs)]
+    several = {tuple(trial.params.get(key) for key in keys) for run in runs for trial in run.frozen}
+    return keys if len(several) <= VARIANTS else []
+
+
+def drawing(found: Cells, metrics: Sequence[str], note: str = "") -> Drawing:
+    """The drawing of these cells; what `data` says of the table holds."""
+    key = _axis(found)
+    place = found.by.index(key)
+    values = list(dict.fromkeys(condition[place] for condition in found.conditions))
+    numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
+    values = sorted(values) if numeric else values
+    labels = Labels.of(found.runs)
+    others = list(dict.fromkeys(_rest(condition, place) for condition in found.conditions))
+    panels: list[tuple[str, str]] = []
+    rows = []
+    for metric in metrics:
+        for other in others:
+            named = zip([k for k in found.by if k != key], other, strict=True)
+            of = [
+                (row, c, found.of(row, c)) for c in found.conditions if _rest(c, place) == other for row in found.rows
+            ]
+            measured = [
+                (row, condition[place], summarise(list(by_seed.values())))
+                for row, condition, cell in of
+                if cell is not None and (by_seed := cell.values(metric))
+            ]
+            if not measured:
+                continue
+            rows += [
+                {"panel": len(panels), "metric": metric, "row": row, "x": x, "at": _at(found, row, x, values, numeric)}
+                | {"mean": s.mean, "std": s.std, "n": s.n}
+                for row, x, s in measured
+            ]
+            panels.append((metric, ", ".join(condition_label(labels, k, v) for k, v in named)))
+    return Drawing(pd.DataFrame(rows, columns=COLUMNS), key, values, numeric, panels, found.rows, note)
+
+
+def plot(drawing: Drawing, labels: Labels) -> go.Figure:
+    figure = go.Figure()
+    titles = []
+    for panel, (metric, of) in enumerate(drawing.panels, start=1):
+        scale = labels.scale(metric)
+        titles.append(f"{labels.metric(metric, split=True)}{f', {of}' if of else ''}")
+        part = drawing.table[drawing.table["panel"] == panel - 1]
+        part = part.assign(mean=part["mean"] * scale, std=part["std"] * scale)
+        for i, row in enumerate(drawing.rows):
+            line = part[part["row"] == row].sort_values("at")
+            if len(line):
+                figure.add_traces(_line(line, row, i, panel, drawing, labels))
+        style.title_axes(figure, panel, labels.parameter(drawing.key), "", xaxis=_horizontal(drawing))
+    _legend_once(figure)
+    columns = min(2, len(titles))
+    return style.panels(
+        figure,
+        titles,
+        columns=columns,
+        height=300,
+        legend=2 * len(drawing.rows) if len(drawing.rows) > 1 else 0,
+        left=52,
+        note=drawing.note,
+    )
+
+
+def _line(
+    part: pd.DataFrame, row: str, position: int, panel: int, drawing: Drawing, labels: Labels
+) -> list[go.Scatter]:
+    """One line with the band of its seeds; of names side by side, points with bars."""
+    colour = style.CYCLE[position % len(style.CYCLE)]
+    at, mean = part["at"].tolist(), part["mean"].to_numpy()
+    spread = part["std"].to_numpy()
+    name = f"{labels.symbol(drawing.key)} = "
+    drawn = go.Scatter(
+        x=at,
+        y=mean,
+        mode="lines+markers" if drawing.numeric else "markers",
+        name=text(row),
+        legendgroup=row,
+        customdata=np.column_stack([np.nan_to_num(spread), part["n"]]),
+        text=[text(number(value)) for value in part["x"]],
+        line={"width": 2.5, "color": colour, "dash": style.DASHES[position % len(style.DASHES)]},
+        marker={"size": 8, "color": colour, "symbol": style.SYMBOLS[position % len(style.SYMBOLS)]},
+        error_y=None if drawing.numeric else {"array": np.nan_to_num(spread), "thickness": 1.5, "width": 4},
+        hovertemplate=f"{text(row)}<br>{name}%{{text}}: %{{y:.2f}} ± %{{customdata[0]:.2f}} "
+        "(%{customdata[1]} seeds)<extra></extra>",
+        **style.axes(panel),
+    )
+    if not drawing.numeric or not np.isfinite(spread).any():
+        return [drawn]
+    return [style.band(at, mean, np.nan_to_num(spread), style.faded(colour, 0.13), panel, row), drawn]
+
+
+def _legend_once(figure: go.Figure) -> None:
+    """Each line's name once, from the first panel that has it."""
+    seen: set[str] = set()
+    for trace in figure.data:
+        if trace.showlegend is None:
+            trace.showlegend = trace.legendgroup not in seen
+            seen.add(trace.legendgroup)
+
+
+def _horizontal(drawing: Drawing) -> dict[str, Any]:
+    """The axis of the condition, labelled at its values and nowhere else."""
+    labels = [text(number(value)) for value in drawing.values]
+    if not drawing.numeric:
+        last = len(labels) - 1
+        return {
+            "tickvals": list(range(len(labels))),
+            "ticktext": labels,
+            "range": [-0.5, last + 0.5],
+            "showgrid": False,
+        }
+    axis: dict[str, Any] = {"tickvals": list(drawing.values), "ticktext": labels, "showgrid": False}
+    if _logarithmic(drawing.values):
+        low, high = (math.log10(float(end)) for end in (drawing.values[0], drawing.values[-1]))
+        return axis | {"type": "log", "range": [low - 0.06 * (high - low), high + 0.06 * (high - low)]}
+    return axis
+
+
+def _logarithmic(values: Sequence[Any]) -> bool:
+    return bool(values) and float(values[0]) > 0 and float(values[-1]) / float(values[0]) >= WIDE
+
+
+def _axis(found: Cells) -> str:
+    """The condition on the horizontal axis: the first one that is a number and has several values, else the first one
+    with several; a data set only where there is no other."""
+    values = {key: {condition[i] for condition in found.conditions} for i, key in enumerate(found.by)}
+    several = [key for key in found.by if len(values[key]) > 1] or list(found.by)
+    numbers = [key for key in several if all(isinstance(v, (int, float)) for v in values[key])]
+    return (numbers or [key for key in several if key != "dataset"] or several)[0]
+
+
+def _rest(condition: Condition, place: int) -> Condition:
+    return condition[:place] + condition[place + 1 :]
+
+
+def _at(found: Cells, row: str, x: Any, values: Sequence[Any], numeric: bool) -> float:
+    """Where a value stands on the axis. Names stand side by side, each line's a little apart from the others'."""
+    if numeric:
+        return float(x)
+    rows = found.rows
+    return values.index(x) + APART * (rows.index(row) - (len(rows) - 1) / 2)
+
+
+def _metrics(runs: Sequence[Run]) -> list[str]:
+    """What was selected on, on test data, and a local accuracy, as far as all runs measured it."""
+    rows = metric_rows(
+        runs, lambda m: all(m in run.finals.columns and bool(run.finals[m].notna().any()) for run in runs)
+    )
+    return rows[-1] if rows else []
+
+
+FIGURE = Figure(
+    title="Against the conditions",
+    read=(
+        "A line is one method or variant under the conditions along the axis, the mean of its seeds in the last round; "
+        "the band, or the bar, is one standard deviation to either side.",
+        "Compare lines at one condition: how far a line falls from one condition to the next says how hard the data "
+        "are as well.",
+    ),
+    needs=needs,
+    data=data,
+    plot=plot,
+    order=4,
+    across=True,
+)

@@ -1,0 +1,136 @@
+"""`fedtune.pivot`: tables of several runs, a row per method or variant and a column per condition."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from analysis.cells import Cells, cells
+from analysis.pivot import Pivot, pivot, to_csv
+from analysis.runs import Paths, Run, load_all, names
+from search_spaces.errors import UserError, unknown
+from search_spaces.metrics import METRICS, twin
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+
+@dataclass(frozen=True)
+class Pivots:
+    """A table per metric, all of the same cells."""
+
+    cells: Cells
+    tables: Sequence[Pivot]
+
+    def notes(self) -> list[str]:
+        """What the reader of all tables has to know."""
+        runs = self.cells.runs
+        notes = list(dict.fromkeys(note for table in self.tables for note in table.notes()))
+        by = {metric: None for run in runs if run.kind != "run" and run.keys for metric in run.metrics[:1]}
+        if by:
+            notes.append(
+                "A search takes part with its best configuration under each condition, chosen by "
+                f"{' and '.join(by)}; its seeds were seen while searching."
+            )
+        lengths = {int(run.rounds["round"].max()) for run in runs if not run.rounds.empty}
+        if len(lengths) > 1:
+            notes.append(f"The runs are of different lengths ({', '.join(map(str, sorted(lengths)))} rounds).")
+        return notes
+
+    def frame(self) -> pd.DataFrame:
+        """Every cell as a row, see `Pivot.frame`."""
+        return pd.concat([table.frame() for table in self.tables], ignore_index=True)
+
+    def csv(self) -> str:
+        """The same as CSV."""
+        return to_csv(self.tables)
+
+    def latex(self) -> str:
+        """All tables, one below the other."""
+        return "\n".join(table.latex() for table in self.tables)
+
+    def markdown(self) -> str:
+        """All tables, one below the other."""
+        return "\n".join(table.markdown() for table in self.tables)
+
+    def figure(self) -> go.Figure:
+        """The metrics against a condition, a line per row."""
+        from analysis.figures import factor
+        from analysis.labels import Labels
+
+        return factor.plot(
+            factor.drawing(self.cells, [table.metric for table in self.tables]), Labels.of(self.cells.runs)
+        )
+
+    def page(self, output: str | os.PathLike[str]) -> Path:
+        """Writes one offline page with figures and tables; returns its path."""
+        from analysis.report.across import write_page
+
+        return write_page(self.cells, self.tables, output)
+
+
+def pivots(
+    runs: Paths,
+    *,
+    metrics: Sequence[str] = (),
+    by: Sequence[str] = (),
+    variants: Sequence[str] = (),
+    where: Mapping[str, str] | Sequence[str] = (),
+    brackets: str | None = None,
+    readout: str = "last",
+) -> Pivots:
+    """The tables of these runs, one per metric.
+
+    metrics: by default what the runs selected on, on test data. by: the conditions of the columns, by default those
+    that a run varies. variants: searched parameters whose values get rows of their own. where: only trials with these
+    values, as `name=value`. brackets: a second metric beside each value. readout: last or best round.
+
+    Raises `UserError` for a folder that is no run, an unknown metric or parameter, and where a varied condition is
+    neither in `by` nor chosen."""
+    return of_runs(load_all(runs), metrics, by, variants, where, brackets, readout)
+
+
+def of_runs(
+    loaded: Sequence[Run],
+    metrics: Sequence[str] = (),
+    by: Sequence[str] = (),
+    variants: Sequence[str] = (),
+    where: Mapping[str, str] | Sequence[str] = (),
+    brackets: str | None = None,
+    readout: str = "last",
+) -> Pivots:
+    """The same of runs that were read."""
+    asked = list(metrics) or list(dict.fromkeys(twin(m) if m.startswith("val_") else m for m in loaded[0].metrics))
+    problems = [unknown("metric", m, METRICS, "--metric") for m in asked if m not in METRICS]
+    if brackets is not None and brackets not in METRICS:
+        problems.append(unknown("metric", brackets, METRICS, "--brackets"))
+    if readout not in ("last", "best"):
+        problems.append(unknown("readout", readout, ("last", "best"), "--readout"))
+    chosen = _pairs(where, problems)
+    if problems:
+        raise UserError(*problems)
+    found = cells(loaded, by, variants, chosen)
+    missing = [m for m in asked if not any(cell.values(m) for cell in found.cells)]
+    if missing:
+        raise UserError(
+            f"{' and '.join(missing)} was not measured in {', '.join(names(loaded))}. Choose another --metric."
+        )
+    return Pivots(found, [pivot(found, metric, brackets, readout) for metric in asked])
+
+
+def _pairs(where: Mapping[str, str] | Sequence[str], problems: list[str]) -> dict[str, str]:
+    if isinstance(where, Mapping):
+        return {key: str(value) for key, value in where.items()}
+    found = {}
+    for text in where:
+        name, equals, value = text.partition("=")
+        if equals and name.strip():
+            found[name.strip()] = value.strip()
+        else:
+            problems.append(f"--where must be name=value, got {text!r}.")
+    return found

@@ -1,0 +1,37 @@
+"""Several runs under conditions of the experiment on one page: a metric against a condition, boxes, pivot tables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from analysis.cells import Cells
+from analysis.figures import _boxes as boxes
+from analysis.figures import factor
+from analysis.labels import Labels
+from analysis.pivot import Pivot
+from analysis.report.page import Page, escape, write
+from analysis.runs import names
+
+TITLE = "Runs under conditions"
+
+
+def write_page(found: Cells, tables: Sequence[Pivot], output: str | os.PathLike[str]) -> Path:
+    """Writes one offline page with the figures and the tables of these cells; returns its path."""
+    page = Page(TITLE)
+    page.add(f'<h1>{TITLE}</h1><p class="lead">{escape(", ".join(names(found.runs)))}</p>')
+    add(page, found, tables)
+    return write(Path(output), page.html())
+
+
+def add(page: Page, found: Cells, tables: Sequence[Pivot]) -> None:
+    """Adds the figures and the tables."""
+    labels, metrics = Labels.of(found.runs), [table.metric for table in tables]
+    drawn = factor.drawing(found, metrics)
+    if len(drawn.values) > 1:
+        figure, card = factor.plot(drawn, labels), factor.FIGURE
+        page.figure("factor", card.title, figure, card.read, "Figure")
+    for i, table in enumerate(tables):
+        page.card(f"table-{i}", table.title, table.html(), "Tables" if i == 0 else "")
+    page.figure("boxes", boxes.TITLE, boxes.boxes(found, metrics, labels), boxes.READ, "Boxes")

@@ -1,0 +1,99 @@
+"""The cards of a run under several conditions of the experiment: what is best under each of them, what a variant
+changes there, and the figures of each condition by itself."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from analysis.effects import effects_table
+from analysis.labels import Labels, number
+from analysis.report.page import Page, command, html_table
+from analysis.report.values import spread
+from analysis.runs import Run
+from analysis.runs.conditions import show
+from analysis.tables import Column, Table
+from search_spaces.metrics import twin
+
+
+def under_conditions(page: Page, run: Run, labels: Labels, prefix: str) -> None:
+    """Adds the cards, for a run under several conditions."""
+    if not run.crossed:
+        return
+    table = by_condition(run, labels)
+    if table.rows:
+        title = "Best configuration under each condition" if run.keys else "Results under each condition"
+        inner = html_table(table) + _again(run)
+        page.card(f"{prefix}conditions", title, inner, "Conditions" if not prefix else "")
+    effects = effects_table(run, twin(run.metrics[0]), labels)
+    if effects is not None:
+        page.card(
+            f"{prefix}effects",
+            effects.title,
+            html_table(effects),
+            "Effects" if not prefix else "",
+        )
+
+
+def by_condition(run: Run, labels: Labels) -> Table:
+    """A row per condition that has a completed trial: the best trial's values, its estimate, and its results."""
+    varied = [str(item["key"]) for item in run.varied]
+    selected, tested = run.metrics[0], twin(run.metrics[0])
+    rows = []
+    for condition in run.conditions:
+        part = run.within(condition)
+        if part.best is None:
+            continue
+        said = part.estimate
+        row = {key: number(condition.get(key)) for key in varied}
+        row |= {key: number(part.parameters(part.best).get(key)) for key in run.keys}
+        row |= {metric: _result(part, metric, labels) for metric in (selected, tested)}
+        row["interval"] = "–" if said is None else _interval(labels, selected, said.low, said.high)
+        row["tied"] = "–" if said is None else f"{len(said.tied)} of {said.configurations}"
+        rows.append(row | {"trial": part.best})
+    columns = [Column(key, labels.symbol(key), str) for key in (*varied, *run.keys)]
+    columns += [Column(m, labels.metric(m, split=True, unit=False), str) for m in dict.fromkeys((tested, selected))]
+    if run.keys:
+        columns.append(Column("interval", "90 % interval of its mean", str))
+        columns.append(Column("tied", "not told from the best", str))
+    return Table([*columns, Column("trial", "trial")], rows, notes=_notes(run, labels, selected))
+
+
+def _notes(run: Run, labels: Labels, selected: str) -> list[str]:
+    notes = ["Conditions are not compared: under one the data may just be easier than under another."]
+    if run.keys:
+        by = labels.metric(selected, split=True, unit=False)
+        notes.append(
+            f"The best one is chosen by its estimate of {by}, and the interval is that of its mean over all seeds. "
+            "Behind it stands how many configurations cannot be told from the best, itself included."
+        )
+    return notes
+
+
+def _result(part: Run, metric: str, labels: Labels) -> str:
+    values = part.over_seeds(metric)
+    return spread(labels, metric, values) if values else "–"
+
+
+def _interval(labels: Labels, metric: str, low: float, high: float) -> str:
+    return f"{labels.shown(metric, low)} to {labels.shown(metric, high)}"
+
+
+def _again(run: Run) -> str:
+    """How to run the best configuration of a condition on fresh seeds."""
+    done = next((c for c in run.conditions if run.within(c).best is not None), None)
+    if done is None or run.kind == "run":
+        return ""
+    line = f"fedtune export {shlex.quote(run.shown)} {where(done)} -o best.yaml && fedtune run best.yaml --seeds 3"
+    return "<h3>Run one of them again on fresh seeds</h3>" + command(line)
+
+
+def where(condition: Mapping[str, Any]) -> str:
+    """The options that choose a condition on the command line."""
+    return " ".join(f"--where {shlex.quote(f'{key}={show(value)}')}" for key, value in condition.items())
+
+
+def condition_title(labels: Labels, condition: Mapping[str, Any]) -> str:
+    """`ω = 0.1, digits` for a heading."""
+    return ", ".join(f"{labels.symbol(key)} = {number(value)}" for key, value in condition.items())

@@ -1,0 +1,88 @@
+"""A metric against a condition, boxes of several runs, and the report of a run under several conditions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis.cells import cells
+from analysis.figures import _boxes, factor, figure
+from analysis.labels import Labels
+from analysis.report import build
+from analysis.runs import load_all
+from tests.analysis import synthetic, varied
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("factor")
+    varied.fairness(folder / "fairness")
+    varied.crossed(folder / "crossed")
+    return folder
+
+
+def test_a_line_per_variant_with_the_band_of_its_seeds(root: Path) -> None:
+    runs = load_all(root / "fairness")
+    assert factor.needs(runs) is None
+    drawing = factor.data(runs)
+    assert drawing.key == "omega" and list(drawing.values) == [0.1, 1.0, 10.0] and drawing.numeric
+    assert drawing.panels[0][0] == "global_accuracy" and len(drawing.rows) == 2
+    at = drawing.table[(drawing.table["metric"] == "global_accuracy") & (drawing.table["row"] == drawing.rows[1])]
+    for row in at.to_dict("records"):
+        mean, std = varied.mean_std(
+            varied.last(root / "fairness", 3 + varied.OMEGAS.index(row["x"]), "global_accuracy")
+        )
+        assert (row["mean"], row["std"], row["n"]) == (pytest.approx(mean), pytest.approx(std), 3)
+    drawn = factor.plot(drawing, Labels.of(runs))
+    assert drawn.layout.xaxis.type == "log" and list(drawn.layout.xaxis.ticktext) == ["0.1", "1", "10"]
+    lines = [trace for trace in drawn.data if trace.mode == "lines+markers"]
+    bands = [trace for trace in drawn.data if trace.fill == "toself"]
+    assert len(lines) == len(bands) == 2 * len(drawing.panels)
+    assert sorted(trace.name for trace in drawn.data if trace.showlegend) == sorted(drawing.rows)
+    np.testing.assert_allclose(bands[0].y[:3], np.array(lines[0].y) + np.array(lines[0].customdata)[:, 0])
+
+
+def test_small_multiples_over_data_sets(root: Path) -> None:
+    drawing = factor.drawing(cells(load_all(root / "crossed")), ["amp", "wlp"])
+    assert drawing.key == "omega" and list(drawing.panels) == [
+        (m, d) for m in ("amp", "wlp") for d in ("digits", "svhn")
+    ]
+
+
+def test_names_stand_side_by_side_and_no_line_joins_them(root: Path) -> None:
+    found = cells(load_all(root / "crossed"), ["dataset"], where={"omega": "1"})
+    drawing = factor.drawing(found, ["amp"])
+    assert not drawing.numeric and list(drawing.values) == ["digits", "svhn"]
+    (trace,) = factor.plot(drawing, Labels.of(found.runs)).data
+    assert trace.mode == "markers" and list(trace.x) == [0, 1] and trace.error_y.array[0] > 0
+
+
+def test_without_conditions_it_says_what_it_needs(tmp_path: Path) -> None:
+    runs = load_all(synthetic.write(tmp_path / "plain", failures=False))
+    assert str(factor.needs(runs)).startswith("A metric against a condition needs trials under two conditions")
+    assert figure("factor").across and not figure("heatmap").across
+
+
+def test_boxes_hold_all_completed_trials_with_each_seed(root: Path) -> None:
+    found = cells(load_all(root / "fairness"))
+    drawn = _boxes.boxes(found, ["global_accuracy"], Labels.of(found.runs))
+    assert len(drawn.data) == 3
+    for place, box in enumerate(drawn.data):
+        values = [v for n in (place, place + 3) for v in varied.last(root / "fairness", n, "global_accuracy").values()]
+        np.testing.assert_allclose(sorted(box.y), sorted(100 * np.array(values)))
+
+
+def test_the_report_tells_every_condition_by_itself(root: Path) -> None:
+    text = build(root / "fairness").read_text()
+    assert "Best configuration under each condition" in text and "Best configuration:" not in text
+    assert "What a variant changes under each condition: Global accuracy, test" in text
+    assert "--where omega=10 -o best.yaml" in text and "ω = 0.1</h3>" in text
+    for place in range(3):
+        run = load_all(root / "fairness")[0]
+        best = run.within(run.conditions[place]).best
+        assert best is not None
+        mean, std = varied.mean_std(varied.last(root / "fairness", best, "global_accuracy"))
+        assert f"{100 * mean:.2f} ± {100 * std:.2f} %" in text
+    assert "Results under each condition" in build(root / "crossed").read_text()

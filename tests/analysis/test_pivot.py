@@ -1,0 +1,211 @@
+"""Cells of several runs, the pivot table made of them, and the effect of a variant under each condition."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_rel
+
+from analysis.cells import cells
+from analysis.effects import effects, effects_table
+from analysis.labels import Labels
+from analysis.pivot import pivot, to_csv, to_json
+from analysis.runs import load_all
+from search_spaces.errors import UserError
+from tests.analysis import synthetic, varied
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """fairness: two variants under three ω; weaker: another method under the same; one: a final run at ω = 1."""
+    folder = tmp_path_factory.mktemp("pivot")
+    varied.fairness(folder / "fairness")
+    varied.fairness(folder / "weaker", method="fedavg", shift=-0.3)
+    varied.crossed(folder / "crossed")
+    synthetic.write(
+        folder / "one",
+        keys=(),
+        seeds=(0, 1, 2),
+        kind="run",
+        rounds=3,
+        failures=False,
+        fixed={"omega": 1.0},
+        method="moon",
+    )
+    return folder
+
+
+def values(root: Path, name: str, trial: int, metric: str = "global_accuracy") -> dict[int, float]:
+    return varied.last(root / name, trial, metric)
+
+
+def test_a_row_for_every_variant(root: Path) -> None:
+    found = cells(load_all(root / "fairness"), variants=["merge_op"])
+    assert found.by == ("omega",) and found.conditions == [(10.0,), (1.0,), (0.1,)]
+    assert found.rows == ["dfrd, merge_op = mul", "dfrd, merge_op = add"]
+    cell = found.of("dfrd, merge_op = add", (1.0,))
+    assert cell is not None and cell.values("global_accuracy") == values(root, "fairness", 4)
+
+
+def test_a_search_takes_part_with_the_best_of_each_condition(root: Path) -> None:
+    """And a run of its own for one condition stands in that column."""
+    found = cells(load_all([root / "fairness", root / "one"]))
+    assert found.rows == ["dfrd", "moon"] and found.of("moon", (10.0,)) is None
+    for place, omega in enumerate(varied.OMEGAS):
+        cell = found.of("dfrd", (omega,))
+        by = {n: np.mean(list(values(root, "fairness", n, "val_global_accuracy").values())) for n in (place, place + 3)}
+        assert cell is not None and cell.part.best == max(by, key=lambda n: by[n])
+    one = found.of("moon", (1.0,))
+    assert one is not None and sorted(one.values("global_accuracy")) == [0, 1, 2]
+
+
+def test_runs_that_share_a_row_and_a_condition_are_named(root: Path, tmp_path: Path) -> None:
+    again = varied.fairness(tmp_path / "again", shift=-0.1)
+    found = cells(load_all([root / "fairness", again]))
+    assert found.rows == ["dfrd (fairness)", "dfrd (again)"]
+
+
+def test_nothing_is_averaged_over_a_condition(root: Path) -> None:
+    with pytest.raises(
+        UserError, match=r"crossed varies dataset too.*Add --by dataset, or choose.*--where dataset=digits"
+    ):
+        cells(load_all(root / "crossed"), ["omega"])
+    chosen = cells(load_all(root / "crossed"), ["omega"], where={"dataset": "svhn"})
+    cell = chosen.of("dfrd", (0.1,))
+    assert cell is not None and cell.values("amp") == values(root, "crossed", 5, "amp")
+    assert cells(load_all(root / "crossed"), where={"dataset": "svhn"}).by == ("omega",)
+
+
+def test_what_cannot_be_asked_for(root: Path) -> None:
+    with pytest.raises(UserError, match=r"Unknown parameter of fairness 'omga'.*Did you mean 'omega'"):
+        cells(load_all(root / "fairness"), ["omga"])
+    with pytest.raises(UserError, match="No run varies a condition of the experiment"):
+        cells(load_all(root / "one"))
+    with pytest.raises(UserError, match="No trial of these runs has completed under"):
+        cells(load_all(root / "fairness"), where={"omega": "7"})
+
+
+def test_means_and_spreads_are_those_of_the_files(root: Path) -> None:
+    table = pivot(cells(load_all(root / "fairness"), variants=["merge_op"]), "global_accuracy", "local_accuracy")
+    frame = table.frame().set_index(["row", "omega"])
+    for trial, (merge, omega) in enumerate((m, w) for m in varied.MERGES for w in varied.OMEGAS):
+        row = frame.loc[(f"dfrd, merge_op = {merge}", omega)]
+        mean, std = varied.mean_std(values(root, "fairness", trial))
+        inside = varied.mean_std(values(root, "fairness", trial, "local_accuracy"))
+        assert row["mean"] == pytest.approx(100 * mean) and row["std"] == pytest.approx(100 * std) and row["n"] == 3
+        assert row["bracket_mean"] == pytest.approx(100 * inside[0]) and row["trial"] == trial
+        text = f"{100 * mean:.2f} ± {100 * std:.2f} ({100 * inside[0]:.2f} ± {100 * inside[1]:.2f})"
+        assert table.text(f"dfrd, merge_op = {merge}", (omega,)) == text
+
+
+def test_the_best_is_bold_and_what_is_not_told_from_it_underlined(root: Path) -> None:
+    """p by SciPy's paired test of the raw values, times the rank that Holm gives it."""
+    found = cells(load_all([root / "fairness", root / "weaker"]), variants=["merge_op"])
+    table = pivot(found, "global_accuracy")
+    for column, omega in enumerate(varied.OMEGAS):
+        raw = {
+            row: list(cell.values("global_accuracy").values())
+            for row in found.rows
+            if (cell := found.of(row, (omega,)))
+        }
+        best = max(raw, key=lambda row: np.mean(raw[row]))
+        ps = {row: float(ttest_rel(raw[row], raw[best]).pvalue) for row in raw if row != best}
+        running, corrected = 0.0, {}
+        for rank, row in enumerate(sorted(ps, key=lambda row: ps[row])):
+            running = max(running, min(1.0, (3 - rank) * ps[row]))
+            corrected[row] = running
+        for row in raw:
+            entry = table.entries[row, (omega,)]
+            assert entry.best == (row == best), column
+            assert entry.tied == (row != best and corrected[row] >= 0.05)
+            assert row == best or entry.p == pytest.approx(corrected[row])
+    assert {e.tied for e in table.entries.values() if not e.best} == {True, False}, "both are there"
+
+
+def test_equal_means_are_both_best(root: Path, tmp_path: Path) -> None:
+    twin = varied.fairness(tmp_path / "twin")
+    table = pivot(cells(load_all([root / "fairness", twin]), variants=["merge_op"]), "amp")
+    entries = [table.entries[row, (10.0,)] for row in table.rows]
+    assert [e.best for e in entries] == [True, False, True, False] and not entries[2].tied
+
+
+def test_one_seed_tells_nothing_apart(tmp_path: Path) -> None:
+    found = cells(load_all(varied.fairness(tmp_path / "single", seeds=(0,))), variants=["merge_op"])
+    table = pivot(found, "global_accuracy")
+    assert all(e.best != e.tied for e in table.entries.values())
+    assert any("fewer than two seeds" in note for note in table.notes())
+    assert "±" not in table.text(table.rows[0], (10.0,))
+
+
+def test_less_is_better_where_the_metric_says_so(root: Path) -> None:
+    table = pivot(cells(load_all(root / "fairness"), variants=["merge_op"]), "fm")
+    column = {row: table.entries[row, (0.1,)] for row in table.rows}
+    assert [e.best for e in column.values()] == [
+        e.summary.mean == min(x.summary.mean for x in column.values()) for e in column.values()
+    ]
+
+
+def test_latex(root: Path) -> None:
+    table = pivot(cells(load_all(root / "crossed")), "global_accuracy")
+    text = table.latex()
+    lines = text.splitlines()
+    assert r"\begin{tabular}{lcccccc}" in lines and lines[-2:] == [r"\bottomrule", r"\end{tabular}"]
+    assert r" & \multicolumn{3}{c}{digits} & \multicolumn{3}{c}{svhn} \\" in lines
+    assert r"\cmidrule(lr){2-4}\cmidrule(lr){5-7}" in lines
+    head = r"method & $\omega$ = 10 & $\omega$ = 1 & $\omega$ = 0.1 & $\omega$ = 10 & $\omega$ = 1 & $\omega$ = 0.1 \\"
+    assert head in lines
+    body = lines[lines.index(r"\midrule") + 1]
+    assert body.count("&") == 6 and body.count(r"\textbf{") == 6 and r"$\pm$" in body
+
+
+def test_markdown_html_and_csv_have_the_same_cells(root: Path) -> None:
+    table = pivot(cells(load_all([root / "fairness", root / "weaker"])), "global_accuracy")
+    mean, std = varied.mean_std(values(root, "weaker", 0 if table.entries["fedavg", (10.0,)].trial == 0 else 3))
+    shown = f"{100 * mean:.2f} ± {100 * std:.2f}"
+    assert shown in table.markdown() and shown.replace(" ", "\u00a0") in table.html()
+    assert "| method | ω = 10 | ω = 1 | ω = 0.1 |" in table.markdown()
+    assert table.html().count("<b>") == 3 and "<u>" not in table.markdown().split("\n")[0]
+    rows = list(csv.DictReader(io.StringIO(to_csv([table]))))
+    assert len(rows) == 6 and {row["row"] for row in rows} == {"dfrd", "fedavg"}
+    assert float(next(r for r in rows if r["row"] == "fedavg" and r["omega"] == "10.0")["mean"]) == pytest.approx(
+        100 * mean
+    )
+    assert to_json([table])[0]["p_holm"] is None
+
+
+def test_names_are_text_everywhere(tmp_path: Path) -> None:
+    """HTML, Markdown and LaTeX in the name of a method."""
+    nasty = varied.fairness(tmp_path / "x", method="<b>|$&_`")
+    table = pivot(cells(load_all(nasty)), "global_accuracy")
+    assert "<b>|" not in table.html() and "&lt;b&gt;|$&amp;_`" in table.html()
+    assert r"&lt;b&gt;\|$&amp;\_\`" in table.markdown()
+    assert r"\textless{}b\textgreater{}|\$\&\_`" in table.latex()
+
+
+def test_an_effect_is_the_difference_of_pairs_that_differ_in_it_alone(root: Path) -> None:
+    run = load_all(root / "fairness")[0]
+    found = effects(run, "global_accuracy")
+    assert [(e.value, e.reference, e.condition["omega"]) for e in found] == [("add", "mul", w) for w in varied.OMEGAS]
+    for place, effect in enumerate(found):
+        new, old = values(root, "fairness", place + 3), values(root, "fairness", place)
+        assert effect.by_seed == {seed: pytest.approx(new[seed] - old[seed]) for seed in new} and effect.pairs == 1
+    raw = [
+        float(
+            ttest_rel(list(values(root, "fairness", p + 3).values()), list(values(root, "fairness", p).values())).pvalue
+        )
+        for p in range(3)
+    ]
+    assert sorted(e.p for e in found)[0] == pytest.approx(min(1.0, 3 * min(raw)))
+    table = effects_table(run, "global_accuracy", Labels.of([run], markup=False))
+    assert table is not None and table.rows[0]["variant"] == "merge_op: add in place of mul"
+    mean, std = varied.mean_std(dict(found[0].by_seed))
+    assert str(table.rows[0]["omega=10"]).startswith(f"{100 * mean:+.2f} ± {100 * std:.2f}, p = ")
+
+
+def test_there_is_no_effect_where_nothing_was_searched(root: Path) -> None:
+    run = load_all(root / "crossed")[0]
+    assert effects_table(run, "global_accuracy", Labels.of([run])) is None
