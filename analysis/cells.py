@@ -16,7 +16,7 @@ from typing import Any
 
 from analysis.labels import Labels, number
 from analysis.runs import Run, names
-from analysis.runs.conditions import show
+from analysis.runs.conditions import means, show
 from search_spaces.errors import UserError, unknown
 from search_spaces.parameter import canonical
 
@@ -109,7 +109,7 @@ def _of_run(
     if strangers:
         known = [*own, *fixed]
         raise UserError(*(unknown(f"parameter of {name}", key, known, "--by") for key in dict.fromkeys(strangers)))
-    kept = [t for t in done if all(_means(text, t.params.get(k, fixed.get(k))) for k, text in where.items())]
+    kept = [t for t in done if all(means(text, t.params.get(k, fixed.get(k))) for k, text in where.items())]
     for key in _differing(run):
         if key not in by and len({trial.params.get(key) for trial in kept}) > 1:
             raise UserError(
@@ -157,16 +157,6 @@ def _order(runs: Sequence[Run], key: str, present: Sequence[Any]) -> list[Any]:
     if rest and all(isinstance(value, (int, float)) for value in [*rest, *listed]):
         return sorted([*rest, *listed], reverse=True)
     return [*listed, *rest]
-
-
-def _means(text: str, value: Any) -> bool:
-    """Whether the text stands for the value."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        try:
-            return float(text) == value
-        except ValueError:
-            return False
-    return show(value) == text
 
 
 def condition_label(labels: Labels, key: str, value: Any) -> str:

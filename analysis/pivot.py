@@ -20,7 +20,7 @@ import pandas as pd
 from analysis.cells import Cells, Condition, condition_label
 from analysis.labels import PERCENT, Labels
 from analysis.stats import Summary, holm, paired, summarise
-from analysis.tables import finite, latex, plain
+from analysis.tables import finite, latex, markdown, plain
 from search_spaces.errors import visible
 from search_spaces.metrics import METRICS
 
@@ -112,6 +112,17 @@ class Pivot:
             found.append(line)
         return found
 
+    def names(self) -> list[str]:
+        """Every column's condition in one line."""
+        return [
+            ", ".join(condition_label(self.labels, key, value) for key, value in zip(self.by, condition, strict=True))
+            for condition in self.conditions
+        ]
+
+    def marked(self) -> list[list[str]]:
+        """Every row with the markup of HTML that Plotly reads too."""
+        return self._lines(lambda t: f"<b>{t}</b>", lambda t: f"<u>{t}</u>", lambda t: html.escape(t, quote=False))
+
     def rich(self) -> RichTable:
         """For a terminal, without the notes: the best bold with `*`, what is not told from it underlined with `=`."""
         from rich.box import SIMPLE_HEAD
@@ -122,9 +133,8 @@ class Pivot:
             title=Text(self.title), title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False
         )
         table.add_column(Text("method"), overflow="fold")
-        for condition in self.conditions:
-            pairs = zip(self.by, condition, strict=True)
-            table.add_column(Text(", ".join(condition_label(self.labels, k, v) for k, v in pairs)), justify="right")
+        for name in self.names():
+            table.add_column(Text(visible(name)), justify="right")
         for row in self.rows:
             cells = [Text(visible(row))]
             for condition in self.conditions:
@@ -161,14 +171,10 @@ class Pivot:
 
     def markdown(self) -> str:
         """A table of GitHub's Markdown, headed by the metric."""
-        names = [
-            ", ".join(condition_label(self.labels, k, v) for k, v in zip(self.by, c, strict=True))
-            for c in self.conditions
-        ]
-        lines = [["method", *map(_markdown, names)], ["---", *["---:"] * len(names)]]
-        lines += self._lines(lambda t: f"**{t}**", lambda t: f"<u>{t}</u>", _markdown)
+        lines = [["method", *map(markdown, self.names())], ["---", *["---:"] * len(self.conditions)]]
+        lines += self._lines(lambda t: f"**{t}**", lambda t: f"<u>{t}</u>", markdown)
         table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-        return f"{_markdown(self.title)}\n\n{table}\n\n{_markdown(' '.join(self.notes()))}\n"
+        return f"{markdown(self.title)}\n\n{table}\n\n{markdown(' '.join(self.notes()))}\n"
 
     def html(self) -> str:
         """A table of a page, with its notes."""
@@ -288,9 +294,3 @@ def _unit(metric: str) -> float:
 def _together(text: str) -> str:
     """`text` for a page, whose lines do not break around ±."""
     return html.escape(text).replace(" ± ", "\u00a0±\u00a0")
-
-
-def _markdown(text: str) -> str:
-    """`text` that Markdown leaves as it is."""
-    shown = html.escape(visible(text), quote=False)
-    return "".join(f"\\{c}" if c in "|*_`[]\\" else c for c in shown)

@@ -1,8 +1,9 @@
-"""One table, written in four ways: for the terminal (rich), as CSV, as LaTeX (booktabs), as JSON."""
+"""One table, written in five ways: for the terminal (rich), as CSV, LaTeX (booktabs), Markdown and JSON."""
 
 from __future__ import annotations
 
 import csv
+import html
 import io
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -119,6 +120,14 @@ class Table:
         head = [f"% {visible(line)}" for text in (self.title, *self.notes) if text for line in text.splitlines()]
         return "\n".join([*head, "% needs \\usepackage{booktabs}", *lines]) + "\n"
 
+    def markdown(self) -> str:
+        """A table of GitHub's Markdown, below its title and above its notes."""
+        head = [markdown(column.title) for column in self.columns]
+        lines = [head, ["---:" if column.right else "---" for column in self.columns]]
+        lines += [[markdown(cell) for cell in cells] for cells in self.cells()]
+        table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        return "\n\n".join(filter(None, (markdown(self.title), table, markdown(" ".join(self.notes))))) + "\n"
+
     def json(self) -> list[dict[str, Any]]:
         """Rows as plain values; what is not finite is null."""
         return [{c.key: finite(row.get(c.key)) for c in self.columns} for row in self.rows]
@@ -127,6 +136,12 @@ class Table:
 def latex(text: str) -> str:
     """`text` with LaTeX's special characters and our Greek letters spelled out."""
     return "".join(_LATEX.get(character, character) for character in visible(text))
+
+
+def markdown(text: str) -> str:
+    """`text` that Markdown leaves as it is, in one line."""
+    shown = html.escape(" ".join(visible(text).split()), quote=False)
+    return "".join(f"\\{c}" if c in "|*_`[]\\" else c for c in shown)
 
 
 def finite(value: Any) -> Any:

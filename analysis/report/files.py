@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from analysis import style
+from analysis.figure import Figure
 from analysis.figures._registry import figures
 from analysis.labels import Labels
+from analysis.report import static
 from analysis.report.page import write
 from analysis.report.trials import trials
-from analysis.runs import Paths, load_all
+from analysis.runs import Paths, Run, load_all
 from search_spaces.errors import UserError, sentence
 
 
@@ -38,31 +41,23 @@ def write_images(run: Paths, kind: str) -> list[Path]:
 
     Raises `UserError` where kaleido or a browser is missing."""
     check_images(kind)
-    try:
-        import kaleido  # noqa: F401
-        import plotly.io as pio
-    except ImportError:
-        raise UserError(
-            "Images need the package kaleido (--images). Install it with: pip install 'fedtune[images]'."
-        ) from None
     written: list[Path] = []
     for one in load_all(run):
         labels = Labels.of([one])
-        made = [(n, f.draw([one], labels)) for n, f in figures().items() if not f.many and f.needs([one]) is None]
-        targets = [one.path / "figures" / f"{n}.{kind}" for n, _ in made]
+        made = [(n, f.draw([one], labels)) for n, f in figures().items() if not f.many and _whole(one, f)]
+        folder = one.path / "figures"
+        targets = [folder / f"{n}.{kind}" for n, _ in made]
+        for _, figure in made:
+            figure.update_layout(width=static.WIDTH, paper_bgcolor=style.PAPER)
         try:
-            (one.path / "figures").mkdir(exist_ok=True)
-            for _, figure in made:
-                figure.update_layout(width=1000, paper_bgcolor=style.PAPER)
-            pio.write_images([f for _, f in made], targets, scale=2 if kind == "png" else 1)
+            folder.mkdir(exist_ok=True)
         except OSError as error:
-            raise UserError(f"{one.path / 'figures'} cannot be written: {error.strerror or error}.") from error
-        except Exception as error:
-            if "chrome" in str(error).lower() or "browser" in str(error).lower():
-                raise UserError(
-                    "Images are drawn by a Chrome or Chromium browser, and none was found (--images). "
-                    "Install one (Debian: apt install chromium), or save figures from the report."
-                ) from error
-            raise
+            raise UserError(f"{folder} cannot be written: {error.strerror or error}.") from error
+        static.images([f for _, f in made], targets, kind)
         written += targets
     return written
+
+
+def _whole(run: Run, figure: Figure[Any]) -> bool:
+    """Whether a figure can be drawn of the run; of one under several conditions of the experiment, of all of them."""
+    return (figure.across or not run.crossed) and figure.needs([run]) is None

@@ -39,6 +39,16 @@ def show(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+def means(text: str, value: Any) -> bool:
+    """Whether what was typed stands for the value."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        try:
+            return float(text) == value
+        except ValueError:
+            return False
+    return show(value) == (text.lower() if isinstance(value, bool) else text)
+
+
 def _listed(item: Mapping[str, Any]) -> list[Any]:
     return list(item.get("grid") or item.get("options") or [False, True])
 

@@ -27,7 +27,7 @@ from typing import Any
 from analysis.estimate import Estimate
 from analysis.runs import Run, race, shapes
 from analysis.runs import load as load_run
-from analysis.runs.conditions import named, show
+from analysis.runs.conditions import means, named, show
 from fedtune.api import export_table
 from fedtune.api.best import Best
 from fedtune.api.export_table import ELSEWHERE
@@ -136,7 +136,7 @@ def under(run: Run, where: Sequence[str]) -> Run:
             asked[canonical(name)] = value.strip()
     if problems:
         raise UserError(*problems)
-    chosen = [one for one in run.conditions if all(_is(one.get(key), text) for key, text in asked.items())]
+    chosen = [one for one in run.conditions if all(means(text, one.get(key)) for key, text in asked.items())]
     if len(chosen) == 1:
         return run.within(chosen[0])
     every = "; ".join(named(one) for one in run.conditions)
@@ -146,16 +146,6 @@ def under(run: Run, where: Sequence[str]) -> Run:
         f"{run.path} has {has}, and a best configuration under each one alone. Choose one with --where, such as "
         f"{options}. It has: {every}."
     )
-
-
-def _is(value: Any, text: str) -> bool:
-    """Whether the text means this value."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        try:
-            return float(text) == value
-        except ValueError:
-            return False
-    return show(value) == text.lower() if isinstance(value, bool) else str(value) == text
 
 
 def _describe(run: Run, best: Best) -> dict[str, Any]:

@@ -15,6 +15,9 @@ fedtune report runs/dfrd-alpha_lambda --open
 fedtune report runs/dfrd-alpha_lambda --csv --latex --images pdf
 # For an anonymous review, without the names of machines and paths:
 fedtune report runs/dfrd-final --anonymous -o supplement.html
+# One figure or table alone, for a paper:
+fedtune report runs/dfrd-alpha_lambda --only heatmap --format png -o fig5.png
+fedtune report runs/dfrd-alpha_lambda --only trials -o trials.md
 # Two runs on one page, also side by side:
 fedtune report runs/dfrd-final runs/fedavg-final -o both.html
 """
@@ -38,6 +41,25 @@ def command(
     images: Annotated[
         str | None, typer.Option(help="Also write every figure to RUN/figures as png, svg or pdf.", show_default=False)
     ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(
+            help="Write this figure or table alone, to the file that -o names (heatmap, trials, pivot, ...).",
+            show_default=False,
+        ),
+    ] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="Of --only: png, svg, pdf or html; of a table also csv, tex or md.  [default: the suffix of -o]",
+            show_default=False,
+        ),
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(help="Of --only: the condition that is drawn, as name=value.", show_default=False),
+    ] = None,
     anonymous: Annotated[
         bool,
         typer.Option(
@@ -52,7 +74,13 @@ def command(
     from fedtune.console import tables
     from fedtune.console.busy import busy
     from fedtune.console.progress import style
+    from search_spaces.errors import UserError
 
+    if only is not None:
+        _one(run, only, kind, output, where or [], as_json)
+        return
+    if kind is not None or where:
+        raise UserError("--format and --where belong to --only. Give the name of a figure or a table with --only.")
     with busy(style(), "loading what draws figures") as tell:
         from analysis.report import build
         from analysis.report.files import check_images, write_images, write_tables
@@ -73,3 +101,23 @@ def command(
             tables.say(f"Also: {', '.join(shown(path) for path in further if path.parent == folder)}")
     if show:
         typer.launch(page.resolve().as_uri())
+
+
+def _one(run: list[str], only: str, kind: str | None, output: str | None, where: list[str], as_json: bool) -> None:
+    """Writes one figure or table."""
+    from analysis.loaded import load
+    from fedtune.commands._output import shown
+    from fedtune.console import tables
+    from search_spaces.errors import UserError, sentence
+
+    if output is None and kind is None:
+        raise UserError("--only writes one file. Name it with -o, such as -o fig5.png.")
+    pairs = dict(text.partition("=")[::2] for text in where)
+    if not all(pairs.values()):
+        raise UserError(sentence("--where", "name=value", " ".join(where)))
+    options = {"where": pairs} if pairs else {}
+    path = load(run).save(only, output or f"{only}.{kind}", kind=kind, **options)
+    if as_json:
+        tables.print_json({"file": str(path)})
+    else:
+        tables.say(f"Written: {shown(path)}")

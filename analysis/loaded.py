@@ -1,0 +1,167 @@
+"""`fedtune.load`: a run, or several, whose figures and tables are had by name.
+
+    found = fedtune.load("runs/dfrd-alpha_lambda")
+    found.figure("heatmap").show()                 # a plotly figure
+    found.table("trials")                          # a pandas DataFrame
+    found.save("heatmap", "fig5.pdf")              # png, svg, pdf or html; of a table also csv, tex, md
+
+Figures are those of a report (`analysis.figures`). Tables:
+
+    trials       every trial: outcome, metrics (accuracies in per cent), searched values
+    conditions   the best under each condition of the experiment, of a run under several
+    effects      what a variant changes under each condition
+    pivot        a row per method or variant and condition, see `analysis.pivots`
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from analysis.effects import effects_table
+from analysis.figures import figure as figure_named
+from analysis.figures import names as figure_names
+from analysis.labels import Labels
+from analysis.pivots import Pivots, of_runs
+from analysis.report import static
+from analysis.report.conditions import by_condition
+from analysis.report.page import escape, html_table, write
+from analysis.report.trials import trials
+from analysis.runs import Paths, Run, load_all
+from analysis.runs.conditions import means, named, show
+from analysis.tables import Table
+from search_spaces.errors import UserError, sentence, unknown
+from search_spaces.metrics import twin
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+TABLES = ("trials", "conditions", "effects", "pivot")
+#: What files of a table can be, by suffix; a figure's are those of pictures and html.
+TEXTS = ("csv", "tex", "md", "html")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """One run or several."""
+
+    runs: Sequence[Run]
+
+    @property
+    def names(self) -> list[str]:
+        """Every figure and table that can be asked for."""
+        return [*figure_names(), *TABLES]
+
+    def figure(self, name: str, where: Mapping[str, Any] | None = None) -> go.Figure:
+        """The figure of that name. Of a run under several conditions of the experiment most figures are of one
+        condition, which `where` chooses, as in `{"omega": 0.1}`.
+
+        Raises `UserError` where there is no such figure, or it cannot be drawn."""
+        found = figure_named(name)
+        runs = self.runs
+        if not found.across and not found.many:
+            runs = [_one_condition(run, where, name) for run in runs[:1]]
+        elif where:
+            runs = [_one_condition(run, where, name) for run in runs]
+        reason = found.needs(runs)
+        if reason is not None:
+            raise UserError(reason)
+        return found.draw(runs, Labels.of(runs))
+
+    def table(self, name: str, **options: Any) -> pd.DataFrame:
+        """The table of that name; `options` of the pivot table are those of `analysis.pivots.pivots`.
+
+        Raises `UserError` where there is no such table, or it would be empty."""
+        found = self._table(name, options)
+        return found.frame() if isinstance(found, Pivots) else pd.DataFrame(found.json())
+
+    def save(self, name: str, path: str | os.PathLike[str], *, kind: str | None = None, **options: Any) -> Path:
+        """Writes a figure or a table to `path` and returns it. `kind` is the format, by default the path's suffix: png,
+        svg, pdf or html, of a table also csv, tex or md. `options` are those of `figure` or `table`.
+
+        Raises `UserError` where there is no such thing or format, the file cannot be written, or, for pictures,
+        kaleido or a browser is missing."""
+        target = Path(path)
+        wanted = (kind or target.suffix.lstrip(".")).lower()
+        is_table = name in TABLES
+        allowed = (*static.KINDS, *(TEXTS if is_table else ("html",)))
+        if name not in self.names:
+            raise UserError(unknown("figure or table", name, self.names))
+        if wanted not in allowed:
+            raise UserError(sentence("format", f"one of {', '.join(allowed)}", wanted, "--format"))
+        if not is_table:
+            drawn = self.figure(name, **options)
+            if wanted == "html":
+                return write(target, static.page(drawn, figure_named(name).title, figure_named(name).read))
+            return static.image(drawn, target, wanted)
+        found = self._table(name, options)
+        if wanted in static.KINDS:
+            return static.image(static.drawn_table(*_cells(found)), target, wanted)
+        return write(target, _text(found, wanted))
+
+    def _table(self, name: str, options: Mapping[str, Any]) -> Table | Pivots:
+        if name == "pivot":
+            return of_runs(self.runs, **options)
+        if name not in TABLES:
+            raise UserError(unknown("table", name, TABLES))
+        if options:
+            raise UserError(f"The table {name} takes no options, got {', '.join(options)}.")
+        run = self.runs[0]
+        labels = Labels.of([run], markup=False)
+        if name == "trials":
+            return trials(run)
+        found = by_condition(run, labels) if name == "conditions" else effects_table(run, twin(run.metrics[0]), labels)
+        if found is None or not found.rows:
+            why = "no trial has completed yet, or the run varies nothing that it tells of"
+            raise UserError(f"{run.path} has no table {name}: {why}.")
+        return found
+
+
+def load(run: Paths) -> Loaded:
+    """A run directory, or several, by figures and tables. Raises `UserError` where a path is no run directory."""
+    return Loaded(load_all(run))
+
+
+def _one_condition(run: Run, where: Mapping[str, Any] | None, name: str) -> Run:
+    """The part of the run that a figure of one condition shows."""
+    if not run.crossed:
+        return run
+    asked = {key: show(value) for key, value in (where or {}).items()}
+    chosen = [c for c in run.conditions if all(means(text, c.get(key)) for key, text in asked.items())]
+    if len(chosen) == 1:
+        return run.within(chosen[0])
+    every = "; ".join(named(condition) for condition in run.conditions)
+    how = " ".join(f"--where {key}={show(value)}" for key, value in run.conditions[0].items())
+    raise UserError(
+        f"{name} is drawn for one condition of the experiment. Choose one, such as {how}. There are: {every}."
+    )
+
+
+def _cells(found: Table | Pivots) -> tuple[list[str], list[list[str]]]:
+    """The head and the rows of a table as text."""
+    if isinstance(found, Table):
+        return [column.title for column in found.columns], found.cells()
+    head: list[str] = []
+    rows: list[list[str]] = []
+    for table in found.tables:
+        head = head or ["metric", "method", *table.names()]
+        rows += [[table.labels.metric(table.metric, split=True), *line] for line in table.marked()]
+    return head, rows
+
+
+def _text(found: Table | Pivots, kind: str) -> str:
+    if kind == "csv":
+        return found.csv()
+    if kind == "tex":
+        return found.latex()
+    if kind == "md":
+        return found.markdown()
+    if isinstance(found, Table):
+        return static.bare(found.title, html_table(found))
+    inner = "\n".join(f"<h2>{escape(table.title)}</h2>{table.html()}" for table in found.tables)
+    return static.bare("Table", inner)

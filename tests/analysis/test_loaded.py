@@ -1,0 +1,139 @@
+"""`fedtune.load`: figures and tables by name, from Python and as files."""
+
+from __future__ import annotations
+
+import builtins
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import plotly.graph_objects as go
+import pytest
+from typer.testing import CliRunner
+
+import fedtune
+from fedtune.cli import app
+from search_spaces.errors import UserError
+from tests.analysis import synthetic, varied
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("loaded")
+    varied.fairness(folder / "varied")
+    synthetic.write(folder / "grid", sampler="grid", rounds=2)
+    return folder
+
+
+def test_a_figure_is_a_plotly_figure_and_a_table_a_frame(root: Path) -> None:
+    found = fedtune.load(root / "grid")
+    assert isinstance(found.figure("heatmap"), go.Figure)
+    trials = found.table("trials")
+    assert isinstance(trials, pd.DataFrame) and len(trials) == 30 and {"trial", "alpha", "lambda"} <= set(trials)
+    assert {"heatmap", "factor", "trials", "pivot"} <= set(found.names)
+
+
+def test_tables_of_a_run_under_conditions(root: Path) -> None:
+    found = fedtune.load(root / "varied")
+    pivot = found.table("pivot", metrics=["amp"], variants=["merge_op"]).set_index(["row", "omega"])
+    for place, omega in enumerate(varied.OMEGAS):
+        mean, std = varied.mean_std(varied.last(root / "varied", place + 3, "amp"))
+        row = pivot.loc[("dfrd, merge_op = add", omega)]
+        assert (row["mean"], row["std"]) == (pytest.approx(100 * mean), pytest.approx(100 * std))
+    assert list(found.table("conditions")["omega"]) == ["10", "1", "0.1"]
+    assert list(found.table("effects")["variant"]) == ["merge_op: add in place of mul"]
+
+
+def test_a_figure_of_one_condition_is_chosen(root: Path) -> None:
+    found = fedtune.load(root / "varied")
+    with pytest.raises(UserError, match=r"box is drawn for one.*--where omega=10\. .*: omega=10; omega=1; omega=0\.1"):
+        found.figure("box")
+    drawn = found.figure("box", where={"omega": 0.1})
+    drawn_values = [v for trace in drawn.data for v in trace.y]
+    numbers = [(n, m) for n in (2, 5) for m in ("global_accuracy", "local_accuracy")]
+    expected = [100 * v for n, m in numbers for v in varied.last(root / "varied", n, m).values()]
+    assert sorted(drawn_values) == pytest.approx(sorted(expected))
+    assert isinstance(found.figure("factor"), go.Figure)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda run: run.figure("heatmapp"), "Unknown figure 'heatmapp'"),
+        (lambda run: run.figure("factor"), "needs trials under two conditions"),
+        (lambda run: run.table("trialss"), "Unknown table 'trialss'"),
+        (lambda run: run.table("trials", by=["omega"]), "The table trials takes no options, got by"),
+        (lambda run: run.save("nothing", "x.png"), "Unknown figure or table 'nothing'"),
+        (lambda run: run.save("heatmap", "x.csv"), "format must be one of png, svg, pdf, html, got 'csv'"),
+        (lambda run: run.save("trials", "x"), "format must be one of png, svg, pdf, csv, tex, md, html, got ''"),
+    ],
+)
+def test_what_cannot_be_had_is_said(root: Path, call: Any, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        loaded = fedtune.load(root / "grid")
+        call(loaded)
+
+
+def test_an_empty_table_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="has no table effects: no trial has completed yet, or the run varies nothing"):
+        fedtune.load(varied.crossed(tmp_path / "crossed")).table("effects")
+
+
+def test_tables_are_written_in_every_text_format(root: Path, tmp_path: Path) -> None:
+    found = fedtune.load(root / "grid")
+    text = {kind: found.save("trials", tmp_path / f"t.{kind}").read_text() for kind in ("csv", "tex", "md", "html")}
+    assert text["csv"].startswith("trial,") and text["csv"].count("\n") == 31
+    assert r"\toprule" in text["tex"] and text["md"].count("\n| ") == 32 and "<table>" in text["html"]
+    page = fedtune.load(root / "varied").save("pivot", tmp_path / "p.html", metrics=["amp", "wlp"]).read_text()
+    assert page.count('class="pivot"') == 2 and "https:" not in page
+
+
+def test_only_on_the_command_line(root: Path, tmp_path: Path) -> None:
+    def call(*words: object) -> Any:
+        return CliRunner().invoke(app, ["report", str(root / "varied"), *map(str, words)])
+
+    found = call("--only", "curves", "--where", "omega=0.1", "-o", tmp_path / "curves.html")
+    assert found.exit_code == 0 and 'data-figure="figure"' in (tmp_path / "curves.html").read_text()
+    assert not (root / "varied" / "report.html").exists(), "the whole report is not written"
+    for words, said in [
+        (("--only", "curves"), "Name it with -o"),
+        (("--format", "png"), "belong to --only"),
+        (("--only", "curves", "--where", "omega", "-o", "x.html"), "--where must be name=value"),
+    ]:
+        assert said in str(call(*words).exception)
+
+
+def test_without_kaleido_the_sentence_says_how_to_get_it(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    true = builtins.__import__
+
+    def without(name: str, *rest: Any) -> Any:
+        if name == "kaleido":
+            raise ImportError(name)
+        return true(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(UserError, match=r"Pictures need the package kaleido.*pip install 'fedtune\[images\]'"):
+        fedtune.load(root / "grid").save("heatmap", tmp_path / "x.png")
+
+
+def test_without_a_browser_one_sentence_says_so(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pio = pytest.importorskip("plotly.io")
+
+    def nothing(*args: Any, **options: Any) -> None:
+        raise RuntimeError("Kaleido requires Google Chrome to be installed.")
+
+    monkeypatch.setattr(pio, "write_images", nothing)
+    with pytest.raises(UserError, match=r"^Pictures are drawn by a Chrome or Chromium browser, and none was found\. "):
+        fedtune.load(root / "grid").save("heatmap", tmp_path / "x.png")
+    assert not (tmp_path / "x.png").exists()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    ("name", "kind", "begin"), [("heatmap", "png", b"\x89PNG"), ("trials", "svg", b"<svg"), ("heatmap", "pdf", b"%PDF")]
+)
+def test_pictures(root: Path, tmp_path: Path, name: str, kind: str, begin: bytes) -> None:
+    path = fedtune.load(root / "grid").save(name, tmp_path / f"x.{kind}")
+    assert path.read_bytes().startswith(begin)
