@@ -42,8 +42,14 @@ def images(figures: Sequence[go.Figure], targets: Sequence[Path], kind: str) -> 
         import plotly.io as pio
     except ImportError:
         raise UserError("Pictures need the package kaleido. Install it with: pip install 'fedtune[images]'.") from None
+    if not figures:
+        return
     try:
-        pio.write_images(list(figures), list(targets), format=kind, scale=2 if kind == "png" else 1)
+        # Kaleido's own size would win over that of the layout.
+        sizes = [(figure.layout.width or WIDTH, figure.layout.height or 500) for figure in figures]
+        widths, heights = map(list, zip(*sizes, strict=True))
+        scale = 2 if kind == "png" else 1
+        pio.write_images(list(figures), list(targets), format=kind, scale=scale, width=widths, height=heights)
     except OSError as error:
         raise cannot_write(targets[0].parent, error, "Give another place with -o.") from error
     except Exception as error:
@@ -74,7 +80,7 @@ def drawn_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Any:
     line = {"color": style.GRID}
     figure = go.Figure(
         go.Table(
-            columnwidth=[min(40, max(6, width)) for width in widest],
+            columnwidth=[min(40, max(9, width)) for width in widest],
             header={
                 "values": [f"<b>{text(title)}</b>" for title in head],
                 "align": "left",

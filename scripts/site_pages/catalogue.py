@@ -33,7 +33,7 @@ def _spaces() -> str:
             (
                 f"[{code(space['name'])}](../methods/{method}.md#{space['name']})",
                 plain(space["title"]),
-                plain(", ".join(space["search"])),
+                plain(", ".join([*space["search"], *(f"{key} (condition)" for key in space["vary"])])),
                 str(space["cells"] or ""),
                 plain(space["source"]),
             )

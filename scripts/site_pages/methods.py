@@ -165,7 +165,8 @@ def _spaces(name: str) -> Iterable[str]:
         source = f" *Source: {plain(space['source'])}.*" if space["source"] else ""
         points = f" A grid search visits {space['cells']} points." if space["cells"] else ""
         yield f"{plain(space['title'])}.{source}{points}"
-        searched = "\n".join(f"{code(key)} {plain(text)}" for key, text in space["search"].items())
+        conditions = {key: f"{text} (conditions)" for key, text in space["vary"].items()}
+        searched = "\n".join(f"{code(key)} {plain(text)}" for key, text in {**space["search"], **conditions}.items())
         rows = {"searched": searched, "fixed": _settings(space["fix"])}
         rows |= {f"profile {profile}": _settings(values) for profile, values in space["profiles"].items()}
         yield table(("", ""), [(name, text) for name, text in rows.items() if text], "facts")

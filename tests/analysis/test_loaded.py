@@ -137,3 +137,8 @@ def test_without_a_browser_one_sentence_says_so(root: Path, tmp_path: Path, monk
 def test_pictures(root: Path, tmp_path: Path, name: str, kind: str, begin: bytes) -> None:
     path = fedtune.load(root / "grid").save(name, tmp_path / f"x.{kind}")
     assert path.read_bytes().startswith(begin)
+    if kind == "png":
+        from PIL import Image
+
+        drawn = fedtune.load(root / "grid").figure(name)
+        assert Image.open(path).size == (2 * 1000, 2 * drawn.layout.height), "the size of the figure, twice as fine"

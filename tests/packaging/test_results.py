@@ -190,7 +190,7 @@ def test_the_commands_can_be_carried_out(source: str, tmp_path: Path, monkeypatc
 
     def stop(planned: Any, **_: Any) -> None:
         e = planned.experiment
-        searched = set(planned.space.search) if e.kind == "search" else set()
+        searched = {*planned.space.search, *planned.space.vary} if e.kind == "search" else set()
         configurations[e.name] = {k: v for k, v in planned.middle.items() if k not in searched} | {"rounds": e.rounds}
         raise Planned(e.method)
 
