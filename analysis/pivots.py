@@ -1,4 +1,4 @@
-"""`fedtune.pivot`: tables of several runs, a row per method or variant and a column per condition."""
+"""Tables of several runs, a row per method or variant and a column per condition."""
 
 from __future__ import annotations
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from analysis.compare import compare as compare
     from analysis.loaded import load as load
-    from analysis.pivots import pivots as pivots
     from analysis.report import report as report
     from fedtune.api.attack import attack as attack
     from fedtune.api.catalogue import datasets as datasets
@@ -46,7 +45,6 @@ _PUBLIC = {
     "dashboard": "fedtune.api.status",
     "report": "analysis.report",
     "load": "analysis.loaded",
-    "pivots": "analysis.pivots",
     "compare": "analysis.compare",
     "methods": "fedtune.api.catalogue",
     "spaces": "fedtune.api.catalogue",

@@ -85,13 +85,9 @@ def _again(run: Run) -> str:
     done = next((c for c in run.conditions if run.within(c).best is not None), None)
     if done is None or run.kind == "run":
         return ""
-    line = f"fedtune export {shlex.quote(run.shown)} {where(done)} -o best.yaml && fedtune run best.yaml --seeds 3"
+    chosen = [word for key, value in done.items() for word in ("--where", f"{key}={show(value)}")]
+    line = f"fedtune export {shlex.join([run.shown, *chosen])} -o best.yaml && fedtune run best.yaml --seeds 3"
     return "<h3>Run one of them again on fresh seeds</h3>" + command(line)
-
-
-def where(condition: Mapping[str, Any]) -> str:
-    """The options that choose a condition on the command line."""
-    return " ".join(f"--where {shlex.quote(f'{key}={show(value)}')}" for key, value in condition.items())
 
 
 def condition_title(labels: Labels, condition: Mapping[str, Any]) -> str:

@@ -246,3 +246,15 @@ def test_the_token_of_a_session(tmp_path: Path) -> None:
 def test_a_token_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be written: No such file or directory"), token(tmp_path / "gone"):
         pass
+
+
+def test_under_several_conditions_the_best_is_that_of_one() -> None:
+    told = ProgressDisplay(experiment(Path("/r"), trials=4), "quiet", varied=("omega",))
+    told.past(0, "COMPLETE", (0.9,), {"alpha": 1.0, "omega": 10.0})
+    told.past(1, "COMPLETE", (0.3,), {"alpha": 1.0, "omega": 0.1})
+    told.phase = ""
+    assert "best under omega=0.1: trial 1: " in told.line() and "best trial 0" not in told.line()
+    told.past(2, "COMPLETE", (0.2,), {"alpha": 0.5, "omega": 0.1})
+    assert told.best is not None and told.best[0] == 1, "worse under its own condition"
+    told.past(3, "COMPLETE", (0.95,), {"alpha": 0.5, "omega": 10.0})
+    assert "best under omega=10: trial 3: " in told.line()
