@@ -174,10 +174,7 @@ def estimate(found: Estimate, as_json: bool) -> None:
         f"{e.method}, space {e.space}: {_size(e)}, sampler {e.sampler}, scheduler {e.scheduler}, "
         f"selecting by {', '.join(e.metric)}."
     )
-    for key, dimension in found.plan.space.search.items():
-        tables.say(f"  {key}: {dimension.describe()}")
-    for key, dimension in found.plan.space.vary.items():
-        tables.say(f"  {key}: {', '.join(map(show, dimension.values()))} (conditions)")
+    _space(found)
     share = f" and {e.gpus_per_trial:g} GPU" if e.gpus_per_trial else ""
     tables.say(
         f"{e.concurrency} at the same time with {e.cpus_per_trial:g} core{'s' * (e.cpus_per_trial != 1)}{share} each."
@@ -188,6 +185,14 @@ def estimate(found: Estimate, as_json: bool) -> None:
         f"At that pace the search takes {'about' if e.scheduler == 'none' else 'at most'} {duration(found.at_most)}."
     )
     tables.say(f"The search would create {shown(found.plan.folder)}. Nothing was created.")
+
+
+def _space(found: Estimate) -> None:
+    """What is searched, and under which conditions."""
+    for key, dimension in found.plan.space.search.items():
+        tables.say(f"  {key}: {dimension.describe()}")
+    for key, dimension in found.plan.space.vary.items():
+        tables.say(f"  {key}: {', '.join(map(show, dimension.values()))} (conditions)")
 
 
 def _size(e: Experiment) -> str:

@@ -76,8 +76,7 @@ class _Selection:
 def plan(request: Request) -> Plan:
     """Checks all of a request. Raises one `UserError` with every problem; writes nothing but the data set's cache."""
     problems: list[str] = []
-    name = request.name if request.name is not None else f"{request.method}-{Path(request.space).stem}"
-    folder = runs_folder(request.runs_dir, name, problems)
+    folder = _folder(request, problems)
     time = _options(request, problems)
     settings = settled(request, problems)
     space = settings.space
@@ -85,8 +84,7 @@ def plan(request: Request) -> Plan:
     _combination(request, space, budget, selection, problems)
     waits = budget.seed_rounds > 0 or looks_back(budget.sampler, budget.scheduler)
     packing, lag = placement(request, problems, trials=budget.trials, lag=request.lag, looks_back=waits)
-    keys = {dimension.key for _, dimension in space.dimensions()} | space.vary.keys()
-    earlier = opened(request.warm_start, request.method, keys, problems)
+    earlier = opened(request.warm_start, request.method, {*_keys(space)}, problems)
     middle = settings.values | middle_values((*space.search.values(), *space.vary.values()))
     device = device_of(packing.gpus, request.address)
     checked = preflight(request.method, middle, budget.seeds, request.data_dir, problems, selection.metric, device)
@@ -124,8 +122,19 @@ def plan(request: Request) -> Plan:
     )
     space = dataclasses.replace(space, metric=selection.metric)
     start = known(experiment, space, facts, earlier)
-    notes = (*_notes(request, experiment, space), *settings.notes, *start.notes)
+    notes = *_notes(request, experiment, space), *settings.notes, *start.notes
     return Plan(folder, start.experiment, space, {**facts, **start.facts}, notes, checked.values, request, start.taken)
+
+
+def _folder(request: Request, problems: list[str]) -> Path:
+    """The run directory, which is not there yet."""
+    name = request.name if request.name is not None else f"{request.method}-{Path(request.space).stem}"
+    return runs_folder(request.runs_dir, name, problems)
+
+
+def _keys(space: Space) -> Iterable[str]:
+    """What trials differ in: the searched parameters and the conditions."""
+    return (*(dimension.key for _, dimension in space.dimensions()), *space.vary)
 
 
 def _options(request: Request, problems: list[str]) -> float | None:
