@@ -152,3 +152,18 @@ def test_a_tpe_search_comes_near_what_is_good_under_all_conditions(tmp_path: Pat
     trials = searched(tmp_path / "tpe", sampler="tpe", scheduler="none", trials=36)
     values = [sum(t["values"][0] for t in trials[n : n + 3]) for n in range(0, 36, 3)]
     assert sum(values[6:]) / 6 > sum(values[:6]) / 6
+
+
+def test_a_grid_takes_the_results_of_an_earlier_one(tmp_path: Path) -> None:
+    """Cells hold their conditions, so a result is taken where the condition is the same."""
+    two = dataclasses.replace(OMEGA, grid=(10.0, 0.1))
+    begin(tmp_path / "first", where=dataclasses.replace(space(), vary={"omega": two}), sampler="grid", trials=12)
+    earlier = play(tmp_path / "first")
+    made = begin(tmp_path / "second", earlier, where=varied(), sampler="grid", scheduler="none", trials=18)
+    done = [trial for trial in earlier.frozen if trial.state.name == "COMPLETE"]
+    assert made.experiment.taken == len(done) > 0 and made.experiment.trials == 18
+    play(tmp_path / "second")
+    trials = [trial["params"] for trial in frozen(tmp_path / "second")]
+    cells = varied().grid_points()
+    assert len(trials) == 18 and all(cell in trials for cell in cells)
+    assert trials[: len(done)] == [trial.params for trial in done]
