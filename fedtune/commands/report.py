@@ -18,6 +18,8 @@ fedtune report runs/dfrd-final --anonymous -o supplement.html
 # One figure or table alone, for a paper:
 fedtune report runs/dfrd-alpha_lambda --only heatmap --format png -o fig5.png
 fedtune report runs/dfrd-alpha_lambda --only trials -o trials.md
+# Follow a running search in the browser:
+fedtune report runs/dfrd-alpha_lambda --watch --open
 # Two runs on one page, also side by side:
 fedtune report runs/dfrd-final runs/fedavg-final -o both.html
 """
@@ -67,11 +69,23 @@ def command(
         ),
     ] = False,
     show: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch",
+            help="Serve the page on this machine's loopback address instead, and follow the run, until Ctrl-C.",
+        ),
+    ] = False,
+    port: Annotated[int, typer.Option(help="With --watch: the port.  [default: a free one]", show_default=False)] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the paths as JSON.")] = False,
 ) -> None:
     """Write a run's report: one HTML page that needs no network."""
     from fedtune.commands._output import shown
     from fedtune.console import tables
+
+    if watch:
+        _watch(run, port, show, given=bool(output or csv or latex or images or anonymous or as_json or only))
+        return
     from fedtune.console.busy import busy
     from fedtune.console.progress import style
     from search_spaces.errors import UserError
@@ -121,3 +135,20 @@ def _one(run: list[str], only: str, kind: str | None, output: str | None, where:
         tables.print_json({"file": str(path)})
     else:
         tables.say(f"Written: {shown(path)}")
+
+
+def _watch(run: list[str], port: int, show: bool, *, given: bool) -> None:
+    """Serves the page of one run. `given`: whether options were given that write files."""
+    from fedtune.api.watch import watch
+    from fedtune.console import tables
+    from search_spaces.errors import UserError
+
+    if len(run) > 1 or given:
+        raise UserError("--watch follows one run and writes no file, so it takes one run, --port and --open only.")
+
+    def told(address: str) -> None:
+        tables.say(f"Report: {address}   Ctrl-C ends it.")
+        if show:
+            typer.launch(address)
+
+    watch(run[0], port=port, told=told)

@@ -53,6 +53,8 @@ _GOOD: dict[str, tuple[str, ...]] = {
 }
 #: Left out: it measures real federations, or draws pictures in a browser; others name values that would do so.
 _NEVER = {("search", "pack"): ("auto",), ("report", "images"): ("png", "svg", "pdf")}
+#: Left out, as it never ends by itself.
+_ENDLESS = {("report", "watch")}
 #: Keys of parameters, for `--set KEY=hostile`.
 _SETTINGS = """
 clients local_steps local_epochs batch_size lr omega rho model dataset partition rounds eval_every precision executor
@@ -69,7 +71,10 @@ def _commands() -> dict[str, list[Any]]:
 
     group: Any = get_command(app)
     found = {name: group.get_command(None, name) for name in group.list_commands(None)}
-    return {name: [p for p in command.params if p.name != "help"] for name, command in found.items()}
+    return {
+        name: [p for p in command.params if p.name != "help" and (name, p.name) not in _ENDLESS]
+        for name, command in found.items()
+    }
 
 
 @st.composite
