@@ -17,7 +17,7 @@ from search_spaces import run_folder
 
 #: Trials of which the page holds details at most, evenly spread and always with the best ones; bytes read of a file's
 #: end; lines shown of a log.
-LIMIT, TAIL, LINES = 400, 1 << 16, 15
+LIMIT, TAIL, LINES = 200, 1 << 16, 15
 
 
 def details(run: Run, labels: Labels) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def details(run: Run, labels: Labels) -> dict[str, Any]:
     if metric in run.curves.columns:
         drawn = run.curves[run.curves["trial"].isin(kept) & run.curves[metric].notna()]
         for trial, part in drawn.groupby("trial"):
-            curves[int(str(trial))] = [part["round"].tolist(), (scale * part[metric]).round(3).tolist()]
+            curves[int(str(trial))] = [part["round"].tolist(), (scale * part[metric]).round(2).tolist()]
     return {"metric": labels.metric(metric, split=True), "of": len(run.frozen)} | {
         str(n): {
             "curve": curves.get(n),

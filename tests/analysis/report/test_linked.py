@@ -30,7 +30,7 @@ def test_details_are_those_of_the_record(loaded: dict[str, Run]) -> None:
         for line in (run.path / run_folder.trial_folder(0) / run_folder.ROUNDS).read_text().splitlines()
     ]
     means = [100 * np.mean([r["val_global_accuracy"] for r in rows if r["round"] == n]) for n in range(1, 10)]
-    assert found["0"]["curve"] == [list(range(1, 10)), pytest.approx(means, abs=1e-3)]
+    assert found["0"]["curve"] == [list(range(1, 10)), pytest.approx(means, abs=5.1e-3)]
     assert found["0"]["clients"]["global"] == [round(100 * v, 2) for v in rows[-1]["client_accuracy"]]
     assert found["0"]["clients"]["local"][-1] is None
     assert found["9"] == {"curve": None, "clients": {}, "log": ""}, "a trial that failed at once has nothing"
