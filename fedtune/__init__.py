@@ -18,16 +18,18 @@ if TYPE_CHECKING:
     from analysis.loaded import load as load
     from analysis.report import report as report
     from fedtune.api.attack import attack as attack
+    from fedtune.api.auto import auto as auto
     from fedtune.api.catalogue import datasets as datasets
     from fedtune.api.catalogue import methods as methods
     from fedtune.api.catalogue import metrics as metrics
     from fedtune.api.catalogue import spaces as spaces
     from fedtune.api.doctor import doctor as doctor
     from fedtune.api.export import export as export
+    from fedtune.api.load import load as load
+    from fedtune.api.resume import resume as resume
     from fedtune.api.run import run as run
     from fedtune.api.runs import runs as runs
     from fedtune.api.search import extend as extend
-    from fedtune.api.search import resume as resume
     from fedtune.api.search import search as search
     from fedtune.api.status import dashboard as dashboard
     from fedtune.api.status import status as status
@@ -36,7 +38,9 @@ if TYPE_CHECKING:
 #: Where each public function lives. A module may bear its function's name, as none of them stands at this level.
 _PUBLIC = {
     "search": "fedtune.api.search",
-    "resume": "fedtune.api.search",
+    "auto": "fedtune.api.auto",
+    "load": "fedtune.api.load",
+    "resume": "fedtune.api.resume",
     "extend": "fedtune.api.search",
     "export": "fedtune.api.export",
     "run": "fedtune.api.run",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 #: First the commands in the order in which one usually needs them; others follow by name.
 ORDER = (
     "search",
+    "auto",
     "report",
     "export",
     "run",

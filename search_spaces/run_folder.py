@@ -37,6 +37,7 @@ where stop_reason is error or diverged), `audited` (the round after which a tria
 for --audit), `grace` (searches with --grace auto: what was known of the grace when the trial was proposed, as {"round":
 the grace or null, "trials": how many it rests on, "correlations": [[round, rho, low, high]]}), `seed` (final runs and
 races: the trial's own), `of` (races: the first trial of the same configuration, of which this one is a further seed),
+`place` (trials of `fedtune auto`: the trial's place among those of all methods),
 `from` (where the values of a trial come from that was not proposed by the sampler: "the paper's values", "the prior",
 or the run and trial they were taken from) and `curve` (several objectives only, for which Optuna keeps no values per
 round: JSON {"<round>": [value per objective]}). Optuna states: COMPLETE, PRUNED (early-stopped), FAIL (error,
@@ -48,6 +49,17 @@ condition, and `datasets` of `provenance.json` holds the hash of every data set 
 The first `taken` trials of an experiment are results of earlier runs: they have a folder like any other trial, without
 checkpoint and log, and `taken` of `provenance.json` lists what they were computed with, as [{"run", "trials": numbers
 here, "created", "versions", "git", "machine"}].
+
+`fedtune auto` makes a folder of such runs:
+
+    runs/<name>/
+      auto.yaml            the frozen request: methods with the cost of their rounds, budget, what was left out and why
+      driver.lock          as in a run
+      report.html          as in a run
+      search/<method>/     every method's search, a run directory
+      best/<method>.yaml   every method's best configuration, as `fedtune export` writes it
+      fresh/<method>/      that configuration on fresh seeds, a run directory
+      final/<method>/      the leader on further seeds, a run directory, with its models
 
 Of a trial's last value of a metric, `rounds.jsonl` is the truth, whatever became of the trial: it is written first, by
 the trial itself, so it is there for a trial that runs, was stopped, failed, or whose driver was killed before the study
@@ -75,6 +87,15 @@ LOCK = "driver.lock"
 
 #: The attribute of a race's trial that is a further seed.
 OF = "of"
+#: The attribute of a trial of `fedtune auto`: its place among the trials of all methods.
+PLACE = "place"
+
+#: In the folder of `fedtune auto`: its record and the folders with the runs that belong to it (see below).
+AUTO = "auto.yaml"
+SEARCHES = "search"
+BEST = "best"
+FRESH = "fresh"
+FINAL = "final"
 
 #: completed: ran all its rounds. scheduler: early-stopped. diverged: a metric or
 #: loss stopped being finite. error: raised. interrupted: to be resumed.

@@ -113,12 +113,12 @@ def run(
         gpus_per_trial=gpus_per_trial,
         address=address,
     )
-    return report(carry_out(_plan(request, seeds), plain=plain, quiet=quiet, simulate=simulate))
+    return report(carry_out(plan_run(request, seeds), plain=plain, quiet=quiet, simulate=simulate))
 
 
-def _plan(request: Request, count: int) -> Plan:
-    """The plan of a final run over `count` seeds. `request.method` is an exported file's path, a run directory, or a
-    method's name."""
+def plan_run(request: Request, count: int, *, after: int = 0) -> Plan:
+    """The plan of a final run over `count` seeds, those that come after the first `after` of the request's.
+    `request.method` is an exported file's path, a run directory, or a method's name."""
     problems: list[str] = []
     whole("seeds", count, 1, MAX_SEEDS, problems)
     whole("seed", request.seed, 0, MAX_SEED, problems)
@@ -129,7 +129,7 @@ def _plan(request: Request, count: int) -> Plan:
     origin = data.get("provenance") or {}
     name = request.name if request.name is not None else _free(request.runs_dir, f"{origin.get('run', method)}-final")
     folder = runs_folder(request.runs_dir, name, problems)
-    seeds = final_seeds(request.seed, count) if not problems else (0,)
+    seeds = final_seeds(request.seed, after + count)[after:] if not problems else (0,)
     packing, lag = placement(request, problems, trials=len(seeds), lag=None, looks_back=False)
     metric = _metric(data or _selected_by(method, request.space), float(values["validation_fraction"]))
     checked = preflight(

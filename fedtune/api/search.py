@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from analysis.runs import load, shapes
@@ -136,6 +137,7 @@ def resume(
     check_limits()
     found = load(run)
     folder, experiment = found.path, Experiment.of(found)
+    _whole(folder, experiment)
     problems: list[str] = []
     asked: dict[str, Any] = {
         "time": None if time is None else seconds_of(time, problems),
@@ -156,17 +158,17 @@ def resume(
     told = crowded(placed, problems, asked=concurrency if cpus_per_trial is not None else None)
     if problems:
         raise UserError(*problems)
-    complete = _complete(folder, placed)  # before the lock, so that a damaged run gets no lock file
+    whole_run = complete(folder, placed)  # before the lock, so that a damaged run gets no lock file
     over = is_over(found.frozen, experiment) and not damaged(folder, experiment, found.frozen)
     if not over:
         check_address(address)
-    notes = [] if over else check_unchanged(found, *complete, other_versions=other_versions)
-    watch = progress.ProgressDisplay(placed, progress.style(plain, quiet), varied=tuple(complete[1].vary))
+    notes = [] if over else check_unchanged(found, *whole_run, other_versions=other_versions)
+    watch = progress.ProgressDisplay(placed, progress.style(plain, quiet), varied=tuple(whole_run[1].vary))
     for note in (told, left_cluster(experiment, address), *notes):
         if note:
             watch.say(note)
     with lock(folder):
-        return _driven(folder, *complete, watch, simulate)
+        return _driven(folder, *whole_run, watch, simulate)
 
 
 def extend(
@@ -191,7 +193,7 @@ def extend(
     # Before the lock, so that a folder that is not a search, or that cannot go on, gets no lock file.
     asked = _longer(folder, trials, address)
     check_address(address)
-    notes = check_unchanged(found, *_complete(folder, asked), other_versions=other_versions)
+    notes = check_unchanged(found, *complete(folder, asked), other_versions=other_versions)
     with lock(folder):
         longer = _longer(folder, trials, address)  # read again: another extension may just have ended
         varied = tuple(_space(folder / run_folder.SPACE).vary)
@@ -202,13 +204,23 @@ def extend(
             if note:
                 watch.say(note)
         watch.say(f"The search of {longer.trials - trials} trials gets {trials} more, which makes {longer.trials}.")
-        return _driven(folder, *_complete(folder, longer), watch, simulate)
+        return _driven(folder, *complete(folder, longer), watch, simulate)
+
+
+def _whole(folder: Path, experiment: Experiment) -> None:
+    """Raises `UserError` where the run is one method's part of `fedtune auto`, which decides what comes next in it."""
+    if experiment.part:
+        raise UserError(
+            f"{folder} is the part of one method in a search over several. Go on with all of it: "
+            f"`fedtune resume {quote(str(folder.parent.parent))}`."
+        )
 
 
 def _longer(folder: Path, trials: int, address: str | None) -> Experiment:
     """The experiment of `folder` with `trials` more, to be run at `address`. Raises `UserError` where it cannot have
     them."""
     experiment = Experiment.read(folder)
+    _whole(folder, experiment)
     if experiment.kind == "run":
         raise UserError(f"{folder} is a final run; only a search can be extended. Train more seeds with `fedtune run`.")
     if experiment.sampler == "grid":
@@ -236,7 +248,7 @@ def result_of(folder: Path, outcome: driver.Outcome, seconds: float = 0.0) -> Re
     return Result(folder, counts, best_of(run), *ended, seconds, run.taken, run.audit, run.grace, several)
 
 
-def _complete(folder: Path, experiment: Experiment) -> tuple[Experiment, Space]:
+def complete(folder: Path, experiment: Experiment) -> tuple[Experiment, Space]:
     """An experiment that was recorded in `folder`, with every value, and its space. (A run of an earlier version
     recorded only the values that are not declared defaults.)"""
     from trainables import registry

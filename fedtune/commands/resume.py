@@ -41,8 +41,9 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Go on with an interrupted run; every trial continues from its last checkpoint."""
-    from fedtune.api.search import resume
-    from fedtune.commands import _output
+    from fedtune.api.auto import AutoResult
+    from fedtune.api.resume import resume
+    from fedtune.commands import _auto_output, _output
 
     result = resume(
         run,
@@ -55,4 +56,7 @@ def command(
         plain=plain,
         quiet=quiet,
     )
-    _output.result(result, as_json)
+    if isinstance(result, AutoResult):
+        _auto_output.result(result, as_json)
+    else:
+        _output.result(result, as_json)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from analysis.tables import Table
 from search_spaces.errors import visible
 
 
@@ -13,16 +14,21 @@ def show(title: str, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, st
     """A table of `rows` on stdout; `columns` maps a row's key to its heading. A column without
     any value is left out."""
     from rich.box import SIMPLE_HEAD
-    from rich.table import Table
+    from rich.table import Table as RichTable
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    table = RichTable(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
     used = {key: heading for key, heading in columns.items() if any(cell(row.get(key)) for row in rows)}
     for index, heading in enumerate(used.values()):
         table.add_column(heading, style="bold" if index == 0 else None, overflow="fold", no_wrap=index == 0)
     for row in rows:
         table.add_row(*(Text(visible(cell(row.get(key)))) for key in used))
     _console().print(table)
+
+
+def draw(table: Table) -> None:
+    """A table of `analysis` on stdout, without its notes."""
+    _console().print(table.rich())
 
 
 def brief(title: str, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], *, whole: int = 1) -> None:

@@ -206,7 +206,7 @@ def _selection(request: Request, settings: Settings, problems: list[str]) -> _Se
     """The metrics to select by, under their recorded names. Adds a problem where these values do not measure one."""
     space = settings.space
     select_on: Any = request.select_on or ("test" if request.paper and space.select_on_test else "validation")
-    metric = _recorded(request.metric or space.metric, select_on)
+    metric = recorded(request.metric or space.metric, select_on)
     if (
         select_on == "validation"
         and not settings.value("validation_fraction")
@@ -241,7 +241,7 @@ def placement(
     )
 
 
-def _recorded(names: Sequence[str], select_on: str) -> tuple[str, ...]:
+def recorded(names: Sequence[str], select_on: str) -> tuple[str, ...]:
     """The names under which metrics are recorded: on validation data (`val_…`) where such exist, or on test data."""
     plain = [canonical(name).removeprefix("val_") for name in names]
     return tuple(

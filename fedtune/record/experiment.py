@@ -73,6 +73,8 @@ class Experiment:
     prior: float = 0.0
     #: Seed-rounds (rounds of single federations) that a race may spend; 0: the search is none, and `trials` bounds it.
     budget: int = 0
+    #: Whether this search is one method's part of `fedtune auto`, which decides how many trials it gets.
+    part: bool = False
     #: For a final run: the exported file's content.
     source: Mapping[str, Any] = field(default_factory=dict)
 

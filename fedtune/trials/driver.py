@@ -16,11 +16,12 @@ from fedtune.console.progress import ProgressDisplay
 from fedtune.machine import cluster
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import went_on
-from fedtune.trials.damaged import damaged
 from fedtune.trials.interrupts import Interrupts
 from fedtune.trials.lost import Lost
+from fedtune.trials.queue import TrialQueue
 from fedtune.trials.race_queue import queue_of
 from fedtune.trials.taken import settle
+from fedtune.trials.together import Together
 from fedtune.trials.tune_session import TuneSession
 from search_spaces.space import Space
 
@@ -46,42 +47,68 @@ def drive(
 
     Raises `UserError` where the disk is full, more is asked for than the machine has, or Ray's servers die.
     `simulate` replaces the engine in tests."""
-    deadline = None if experiment.time is None else time.monotonic() + experiment.time
     queue = queue_of(folder, experiment, space)
     try:
         if experiment.taken:
             settle(queue, folder, experiment)
-        again = damaged(folder, experiment, queue.trials())
-        for trial in queue.trials():
-            if trial.number in again:
-                queue.again(trial.number, None)
-            elif trial.state.is_finished():
-                own = trial.user_attrs.get("rounds", 0) if trial.number >= experiment.taken else 0
-                watch.past(trial.number, trial.state.name, trial.values, space.values(trial.params), own)
-        if queue.finished:
-            return Outcome(finished=True)
-        elsewhere = went_on(folder)
-        if elsewhere is not None:
-            watch.say(elsewhere)
-        lost = Lost(folder)
-        ray = cluster.joined(
-            experiment.address,
-            trials=experiment.concurrency,
-            cpus=experiment.cpus_per_trial,
-            gpus=experiment.gpus_per_trial,
-        )
-        try:
-            with Interrupts() as interrupts, ray as scratch:
-                interrupts.hold()
-                interrupts.check()
-                session = TuneSession(folder, experiment, queue, watch, deadline, interrupts, lost, simulate)
-                session.fit(scratch)
-        finally:
-            lost.over()
-        if session.failure is not None:
-            raise session.failure
-        return Outcome(
-            queue.finished, session.interrupted and not queue.finished, session.out_of_time and not queue.finished
-        )
+        return drive_queue(folder, experiment, queue, watch, simulate=simulate)
     finally:
         queue.close()
+
+
+def drive_queue(
+    folder: Path,
+    experiment: Experiment,
+    queue: TrialQueue | Together,
+    watch: ProgressDisplay,
+    *,
+    simulate: Callable[..., Any] | None = None,
+) -> Outcome:
+    """Runs what is left in `queue`, of one run or of several below `folder`; `experiment` says how trials are placed.
+    Raises as `drive`."""
+    deadline = None if experiment.time is None else time.monotonic() + experiment.time
+    again = queue.damaged()
+    for trial in queue.trials():
+        home = queue.home(trial.number)
+        if trial.number in again:
+            queue.again(trial.number, None)
+        elif trial.state.is_finished():
+            own = trial.user_attrs.get("rounds", 0) if home.number >= home.experiment.taken else 0
+            watch.past(trial.number, trial.state.name, trial.values, home.space.values(trial.params), own)
+    if queue.finished:
+        return Outcome(finished=True)
+    for one in queue.folders:
+        elsewhere = went_on(one)
+        if elsewhere is not None:
+            watch.say(elsewhere)
+    return _fitted(folder, experiment, queue, watch, deadline, simulate)
+
+
+def _fitted(
+    folder: Path,
+    experiment: Experiment,
+    queue: TrialQueue | Together,
+    watch: ProgressDisplay,
+    deadline: float | None,
+    simulate: Callable[..., Any] | None,
+) -> Outcome:
+    """One session of Ray Tune."""
+    lost = Lost(folder)
+    ray = cluster.joined(
+        experiment.address,
+        trials=experiment.concurrency,
+        cpus=experiment.cpus_per_trial,
+        gpus=experiment.gpus_per_trial,
+    )
+    try:
+        with Interrupts() as interrupts, ray as scratch:
+            interrupts.hold()
+            interrupts.check()
+            session = TuneSession(folder, experiment, queue, watch, deadline, interrupts, lost, simulate)
+            session.fit(scratch)
+    finally:
+        lost.over()
+    if session.failure is not None:
+        raise session.failure
+    ended = queue.finished
+    return Outcome(ended, session.interrupted and not ended, session.out_of_time and not ended)

@@ -26,11 +26,12 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from analysis.stopping import as_stopped
 from fedtune.record.study import StudyFile, quiet_optuna
 from fedtune.trials.crossed import Crossed, merged
+from fedtune.trials.damaged import damaged
 from fedtune.trials.early_stopping import Rule
 from fedtune.trials.known_points import KnownPoints
 from fedtune.trials.samplers import make_sampler
@@ -62,6 +63,15 @@ class Proposal:
     share: tuple[float, float] | None
 
 
+class Home(NamedTuple):
+    """Where a trial belongs: its run and its number there."""
+
+    folder: Path
+    experiment: Experiment
+    space: Space
+    number: int
+
+
 class TrialQueue:
     """The trials of one run: those that have ended, those that run, and the next one. One process at a time holds one
     (`fedtune.record.run_directory.lock`)."""
@@ -70,7 +80,7 @@ class TrialQueue:
         """`study`: in place of the one in `folder`, for a search that is replayed rather than run."""
         from optuna.trial import TrialState
 
-        self.experiment, self.space = experiment, space
+        self.folder, self.experiment, self.space = folder, experiment, space
         self._study = StudyFile(folder) if study is None else study
         self._signs = [1.0 if METRICS[name].direction == "maximize" else -1.0 for name in experiment.metric]
         self._points = KnownPoints(experiment, space)
@@ -104,6 +114,19 @@ class TrialQueue:
         """All trials in order, as last seen or written here."""
         return [self._trials[number] for number in sorted(self._trials)]
 
+    def home(self, number: int) -> Home:
+        """Where trial `number` belongs."""
+        return Home(self.folder, self.experiment, self.space, number)
+
+    @property
+    def folders(self) -> list[Path]:
+        """The run directories that this queue's trials belong to."""
+        return [self.folder]
+
+    def damaged(self) -> list[int]:
+        """The trials that have ended and are to be computed again (`fedtune.trials.damaged`)."""
+        return damaged(self.folder, self.experiment, self.trials())
+
     def propose(self) -> Proposal | None:
         """The next trial; None while it has to wait for others, or when there is none left (`exhausted`)."""
         if self.exhausted:
@@ -122,6 +145,11 @@ class TrialQueue:
         values = self.space.values(self._trials[number].params)
         rule = self._stops(number).unless_drawn(number, self._rule(number, known))
         return Proposal(number, values, rule, self._seeds(number), resumed, self._share(number))
+
+    @property
+    def waiting(self) -> int | None:
+        """The trial to go on with before anything new."""
+        return self._waiting[0] if self._waiting else None
 
     def next_share(self) -> tuple[float, float] | None:
         """The share that the next proposal will ask for, where it is not the usual one."""

@@ -26,6 +26,7 @@ from fedtune.record.run_directory import token, trial_folder, write_document
 from fedtune.trials.interrupts import Interrupts
 from fedtune.trials.lost import Lost
 from fedtune.trials.queue import Proposal, TrialQueue
+from fedtune.trials.together import Together
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from search_spaces.files import cannot_write
@@ -47,7 +48,7 @@ class TuneSession:
         self,
         folder: Path,
         experiment: Experiment,
-        queue: TrialQueue,
+        queue: TrialQueue | Together,
         watch: ProgressDisplay,
         deadline: float | None,
         interrupts: Interrupts,
@@ -67,7 +68,7 @@ class TuneSession:
         self._largest = (experiment.cpus_per_trial, experiment.gpus_per_trial)
         #: What each of them is simulated over.
         self._seeds: dict[int, tuple[int, ...]] = {}
-        self._environment = begun_with(folder)
+        self._environment = begun_with(queue.folders[0])
 
     def fit(self, scratch: Path) -> None:
         """Calls Tune, which writes its files to `scratch`. Raises `ServersLost` where Ray's servers died."""
@@ -160,15 +161,17 @@ class TuneSession:
     def _job(self, proposal: Proposal) -> Any:
         from trainables.tune import Job
 
-        e, number, share = self.experiment, proposal.number, self._share(proposal.share)
+        number, share = proposal.number, self._share(proposal.share)
+        home = self.queue.home(number)
+        e = home.experiment
         complete = {**e.values, **proposal.values}
-        folder = trial_folder(self.folder, number)
+        folder = trial_folder(home.folder, home.number)
         write_document(folder / run_folder.CONFIG, complete)
         self._shares[number], self._seeds[number] = share, proposal.seeds
         if share != self._share(None):
             self._awaited.add(number)
         return Job(
-            number=number,
+            number=home.number,
             folder=str(folder),
             method=e.method,
             values=complete,
@@ -208,7 +211,8 @@ class TuneSession:
             return  # no process outlives its server: the trial stays to be resumed
         if error:
             self._deaths[number] += 1
-            rows = self.folder / run_folder.trial_folder(number) / run_folder.ROUNDS
+            home = self.queue.home(number)
+            rows = home.folder / run_folder.trial_folder(home.number) / run_folder.ROUNDS
             round_ = complete_rounds(rows, len(self._seeds[number]))
             ending = Ending("interrupted", round_, "its process died", out_of_memory=True)
         if ending is None:

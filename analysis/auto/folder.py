@@ -1,0 +1,103 @@
+"""The folder that `fedtune auto` makes, in memory: its runs and what they say together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.auto import leaderboard, request
+from analysis.auto.leaderboard import Row
+from analysis.runs import Run
+from analysis.runs import load as load_run
+from analysis.tables import Table
+from search_spaces import files, run_folder
+from search_spaces.errors import UserError
+
+
+@dataclass(frozen=True)
+class Auto:
+    """One search over several methods."""
+
+    path: Path
+    record: Mapping[str, Any]
+    #: By method, in the order of the request.
+    searches: Mapping[str, Run]
+    #: Every method's best configuration on fresh seeds, as far as they were begun.
+    fresh: Mapping[str, Run]
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def metric(self) -> str:
+        """The metric that was selected by."""
+        return str(self.record["metric"])
+
+    @property
+    def excluded(self) -> dict[str, str]:
+        """The methods that could not take part, and why."""
+        return {item["name"]: item["why"] for item in self.record["excluded"]}
+
+    @cached_property
+    def rows(self) -> Sequence[Row]:
+        """The leaderboard, the leader first."""
+        return leaderboard.rows(self.searches, self.fresh, self.metric, int(self.record["fresh"]))
+
+    @property
+    def leader(self) -> str | None:
+        """The first method of the leaderboard; None while no trial ran to its end."""
+        return next((row.method for row in self.rows if row.trial is not None), None)
+
+    @property
+    def leaderboard(self) -> pd.DataFrame:
+        """The leaderboard, a row per method with the leader first: the fields of `analysis.auto.Row`, the number of
+        fresh `seeds`, and the best `configuration` as text."""
+        return pd.DataFrame([row.record() for row in self.rows])
+
+    @cached_property
+    def trials(self) -> pd.DataFrame:
+        """One row per trial of all searches, as in `Run.trials`, with `method` and `place`, the trial's place among
+        all."""
+        found = []
+        for name, run in self.searches.items():
+            places = {trial.number: trial.user_attrs.get(run_folder.PLACE) for trial in run.frozen}
+            found.append(run.trials.assign(method=name, place=run.trials["number"].map(places)))
+        whole = pd.concat([frame for frame in found if len(frame)] or found)
+        return whole.sort_values("place").reset_index(drop=True)
+
+    @cached_property
+    def final(self) -> Run | None:
+        """The leader's final run, where it was begun."""
+        folder = self.path / run_folder.FINAL / str(self.leader)
+        return load_run(folder) if self.leader is not None and folder.is_dir() else None
+
+    def table(self) -> Table:
+        """The leaderboard for the terminal and the report."""
+        notes = [f"{name} was left out: {why}." for name, why in self.excluded.items()]
+        return leaderboard.table(self.rows, self.metric, notes)
+
+
+def load(path: str | os.PathLike[str]) -> Auto:
+    """What `fedtune auto` wrote to `path`. Raises `UserError` where that is something else, or holds a symbolic
+    link."""
+    folder = files.given(path)
+    record = request.read(folder)
+    for name in (run_folder.SEARCHES, run_folder.BEST, run_folder.FRESH, run_folder.FINAL):
+        for place in (folder / name, *sorted((folder / name).glob("*"))):
+            if place.is_symlink():
+                raise UserError(f"{place} must be a file or folder of its own, got a symbolic link.")
+    names = [item["name"] for item in record["methods"]]
+    searches = {name: load_run(folder / run_folder.SEARCHES / name) for name in names}
+    fresh = {
+        name: load_run(folder / run_folder.FRESH / name)
+        for name in names
+        if (folder / run_folder.FRESH / name).is_dir()
+    }
+    return Auto(folder.resolve(), record, searches, fresh)

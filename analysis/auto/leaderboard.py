@@ -1,0 +1,193 @@
+"""The leaderboard of `fedtune auto`: one row per method, the leader first.
+
+While fresh seeds are missing for a method that has a best configuration, methods are ranked by what the search says of
+their best; when all are there, by the mean over fresh seeds, which the search never saw. Every other method is compared
+with the leader on pairs (seed k is the same federation for all), and the p-values are corrected by Holm's method.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.auto.expected import expected_best
+from analysis.runs import Run
+from analysis.stats import holm, paired, summarise
+from analysis.tables import Column, Table
+from search_spaces.metrics import METRICS, twin
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method. Values are of the metric that was selected by, after the last round."""
+
+    method: str
+    title: str
+    #: Its best configuration: the trial's number in the method's search, and the searched values.
+    trial: int | None
+    configuration: Mapping[str, Any]
+    #: What the search says of that configuration: its estimate, or before there is one its value.
+    search: float
+    #: Over fresh seeds: value by seed, mean, and the bounds of the 95 % t interval.
+    fresh: Mapping[int, float]
+    mean: float
+    low: float
+    high: float
+    #: The mean of the same metric on the test set.
+    test: float
+    #: The mean difference to the leader on the same seeds, and the p of the paired t test, corrected; nan for the
+    #: leader and without a test.
+    difference: float
+    p: float
+    #: Trials of the search by outcome.
+    trials: int
+    done: int
+    stopped: int
+    failed: int
+    #: What the search spent: rounds of single federations, seconds of computing, bytes sent both ways.
+    seed_rounds: int
+    seconds: float
+    bytes: float
+    #: The expected best of as many trials as the method with the fewest has.
+    expected: float
+
+    def record(self) -> dict[str, Any]:
+        """A row of the table; every searched value is written out in one text."""
+        shown = ", ".join(f"{key}={_short(value)}" for key, value in self.configuration.items())
+        return {key: getattr(self, key) for key in COLUMNS} | {"configuration": shown, "seeds": len(self.fresh)}
+
+
+COLUMNS = ["method", "title", "trial", "search", "mean", "low", "high", "test", "difference", "p", "expected"]
+COLUMNS += ["trials", "done", "stopped", "failed", "seed_rounds", "seconds", "bytes"]
+
+
+def rows(searches: Mapping[str, Run], fresh: Mapping[str, Run], metric: str, readings: int) -> list[Row]:
+    """The leaderboard. readings: fresh seeds that every method with a best configuration is to have."""
+    sign = 1.0 if METRICS[metric].direction == "maximize" else -1.0
+    ends = {name: last_values(run) for name, run in searches.items()}
+    fewest = min((len(values) for values in ends.values() if values), default=0)
+    found = [_row(run, fresh.get(name), metric, ends[name], fewest, sign) for name, run in searches.items()]
+    whole = all(row.trial is None or _over(fresh.get(row.method), readings) for row in found)
+    order = sorted(found, key=lambda row: _better_first(row.mean if whole else row.search, sign))
+    order.sort(key=lambda row: row.trial is None)
+    return _tested(order) if whole else order
+
+
+def _better_first(value: float, sign: float) -> float:
+    return math.inf if math.isnan(value) else -sign * value
+
+
+def _over(run: Run | None, readings: int) -> bool:
+    """Whether every fresh seed of a method has ended."""
+    return run is not None and sum(trial.state.is_finished() for trial in run.frozen) >= readings
+
+
+def _row(run: Run, fresh: Run | None, metric: str, ends: Sequence[float], fewest: int, sign: float) -> Row:
+    best = run.best
+    values = {} if fresh is None else fresh.over_seeds(metric)
+    over = summarise(list(values.values()))
+    test = {} if fresh is None else fresh.over_seeds(twin(metric))
+    outcomes = run.trials["state"].value_counts()
+    spent = run.rounds
+    return Row(
+        method=run.method,
+        title=run.method_title,
+        trial=best,
+        configuration={} if best is None else run.parameters(best),
+        search=_said(run, best),
+        fresh=values,
+        mean=over.mean,
+        low=over.low,
+        high=over.high,
+        test=summarise(list(test.values())).mean,
+        difference=math.nan,
+        p=math.nan,
+        trials=len(run.frozen),
+        done=int(outcomes.get("COMPLETE", 0)),
+        stopped=int(outcomes.get("PRUNED", 0)),
+        failed=int(outcomes.get("FAIL", 0)),
+        seed_rounds=len(spent),
+        seconds=_total(spent, "seconds"),
+        bytes=_total(spent, "bytes_up") + _total(spent, "bytes_down"),
+        expected=expected_best(ends, fewest, sign),
+    )
+
+
+def _said(run: Run, best: int | None) -> float:
+    if best is None:
+        return math.nan
+    return run.estimate.mean if run.estimate is not None else _value(run, best)
+
+
+def _value(run: Run, number: int) -> float:
+    return float(next(trial.values[0] for trial in run.frozen if trial.number == number))
+
+
+def _total(frame: pd.DataFrame, name: str) -> float:
+    return float(frame[name].sum()) if name in frame.columns else 0.0
+
+
+def last_values(run: Run) -> list[float]:
+    """By trial that measured the objective and did not fail, its last value; of a stopped one that of its last
+    round."""
+    found = []
+    for trial in run.frozen:
+        if trial.state.name == "COMPLETE" and trial.values:
+            found.append(float(trial.values[0]))
+        elif trial.state.name == "PRUNED" and trial.intermediate_values:
+            found.append(float(trial.intermediate_values[max(trial.intermediate_values)]))
+    return [value for value in found if np.isfinite(value)]
+
+
+def _tested(order: Sequence[Row]) -> list[Row]:
+    """The rows with the differences to the first one and corrected p-values."""
+    from dataclasses import replace
+
+    leader, *others = order
+    tests = [paired(leader.fresh, row.fresh) for row in others]
+    corrected = holm([test.t_p for test in tests])
+    compared = [
+        replace(row, difference=test.difference, p=p) for row, test, p in zip(others, tests, corrected, strict=True)
+    ]
+    return [leader, *compared]
+
+
+def table(listed: Sequence[Row], metric: str, notes: Sequence[str] = ()) -> Table:
+    """The leaderboard as a table for the terminal, the report, CSV and JSON; accuracies in per cent."""
+    from analysis.labels import Labels
+
+    labels = Labels()
+    scale = labels.scale(metric)
+
+    def value(number: Any) -> str:
+        return "–" if number is None or math.isnan(number) else f"{scale * number:.2f}"
+
+    def interval(bounds: Any) -> str:
+        low, high = bounds if bounds is not None else (math.nan, math.nan)
+        return "–" if math.isnan(low) else f"{scale * low:.1f} to {scale * high:.1f}"
+
+    def p_value(p: Any) -> str:
+        return "–" if p is None or math.isnan(p) else "<0.001" if p < 0.001 else f"{p:.3f}"
+
+    records = [row.record() | {"interval": (row.low, row.high)} for row in listed]
+    columns = [
+        Column("method", "method", str, right=False),
+        Column("mean", "fresh", value),
+        Column("interval", "95 % interval", interval),
+        Column("difference", "to leader", value),
+        Column("p", "p (Holm)", p_value),
+        Column("test", "test", value),
+        Column("search", "search", value),
+        Column("trials", "trials", str),
+        Column("seed_rounds", "rounds", str),
+    ]
+    return Table(columns, records, notes=notes)
+
+
+def _short(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,297 @@
+"""`fedtune.auto`: which method, which hyper-parameters, how sure, and the model, within one budget.
+
+Three steps, each of which is left out when it was done before, so that what was interrupted goes on:
+
+1. a search over all methods (`fedtune.trials.auto_queue`), each with a run directory of its own below `search/`;
+2. every method's best configuration (`best/METHOD.yaml`) on fresh seeds, the same for all, below `fresh/`;
+3. the leader on further seeds below `final/`, with its models.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from analysis import auto as reading
+from analysis.auto import Auto
+from analysis.runs import load
+from fedtune.api.export import export
+from fedtune.api.run import Final, plan_run, report
+from fedtune.api.search import complete, result_of
+from fedtune.console import progress
+from fedtune.console.auto_progress import AutoDisplay
+from fedtune.machine import cluster
+from fedtune.machine.address import check_address
+from fedtune.machine.limits import check_limits
+from fedtune.planning.auto_plan import AutoPlan, plan_auto
+from fedtune.planning.auto_request import AutoRequest
+from fedtune.planning.request import Request
+from fedtune.planning.unchanged import check_unchanged
+from fedtune.record.auto_record import AutoRecord, Part, create_auto
+from fedtune.record.experiment import Experiment
+from fedtune.record.provenance import provenance
+from fedtune.record.run_directory import create, lock
+from fedtune.trials import driver
+from fedtune.trials.allocation import Allowance
+from fedtune.trials.auto_queue import AutoQueue
+from fedtune.trials.interrupts import Interrupts
+from fedtune.trials.queue import TrialQueue
+from fedtune.trials.together import Together
+from search_spaces import run_folder
+from search_spaces.metrics import METRICS
+from search_spaces.space import Space
+
+
+@dataclass(frozen=True)
+class AutoResult:
+    """How far it has come after a command."""
+
+    folder: Path
+    finished: bool
+    interrupted: bool = False
+    seconds: float = 0.0
+    #: What there is to read: leaderboard, runs, figures.
+    auto: Auto = dataclasses.field(kw_only=True, repr=False)
+    #: The leader's final run.
+    final: Final | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for --json."""
+        return {
+            "folder": str(self.folder),
+            "finished": self.finished,
+            "interrupted": self.interrupted,
+            "seconds": self.seconds,
+            "leader": self.auto.leader,
+            "leaderboard": self.auto.table().json(),
+            "excluded": dict(self.auto.excluded),
+            "final": None if self.final is None else self.final.to_json(),
+        }
+
+
+def auto(
+    dataset: str | Path | None = None,
+    *,
+    budget: str,
+    methods: str | Sequence[str] = "all",
+    plain: bool = False,
+    quiet: bool = False,
+    simulate: Callable[..., Any] | None = None,
+    **options: Any,
+) -> AutoResult:
+    """Searches over `methods` (names, or `all`) within a `budget` (a length of time such as `30m`, a count such as
+    `600rounds`, traffic such as `2GB`), compares the best configuration of each on fresh seeds and trains the leader;
+    further options as in `fedtune.planning.auto_request.AutoRequest`.
+
+    Raises `UserError`, before anything is created, with every problem of the request. Ctrl-C ends it cleanly, and
+    `resume` goes on."""
+    check_limits()
+    strangers = sorted(options.keys() - {item.name for item in dataclasses.fields(AutoRequest)})
+    if strangers:
+        raise TypeError(f"auto() got unknown options: {', '.join(strangers)}")
+    listed = (methods,) if isinstance(methods, str) else tuple(methods)
+    named = None if dataset is None else str(dataset)
+    request = AutoRequest(dataset=named, budget=budget, methods=listed, **options)
+    return carry_out_auto(planned(request, plain=plain, quiet=quiet), plain=plain, quiet=quiet, simulate=simulate)
+
+
+def planned(request: AutoRequest, *, plain: bool = False, quiet: bool = False) -> AutoPlan:
+    """The plan of a request, made while a display says what is being measured."""
+    with progress.busy(progress.style(plain, quiet), "planning") as say:
+        return plan_auto(request, say)
+
+
+def carry_out_auto(
+    plan: AutoPlan, *, plain: bool = False, quiet: bool = False, simulate: Callable[..., Any] | None = None
+) -> AutoResult:
+    """Creates the folder of a plan and drives it to its end."""
+    check_address(plan.searches[0][0].address)
+    style = progress.style(plain, quiet)
+    for note in plan.notes:
+        progress.ProgressDisplay(plan.searches[0][0], style).say(note)
+    create_auto(plan.folder, plan.record, [_part(*search) for search in plan.searches])
+    with lock(plan.folder):
+        return _Driven(plan.folder, plan.record, style, simulate).result()
+
+
+def _part(experiment: Experiment, space: Space, facts: Mapping[str, Any]) -> Part:
+    made = provenance(device="cuda" if experiment.gpus_per_trial else "cpu", **facts)
+    return Part(experiment.method, experiment.to_yaml(), space.to_json(), made, experiment.directions)
+
+
+def resume_auto(
+    folder: str | Path,
+    *,
+    other_versions: bool = False,
+    plain: bool = False,
+    quiet: bool = False,
+    simulate: Callable[..., Any] | None = None,
+) -> AutoResult:
+    """Goes on with what `auto` began in `folder`; what it finds is what it would have found uninterrupted."""
+    check_limits()
+    found = reading.load(folder)
+    record = AutoRecord.read(found.path)
+    style = progress.style(plain, quiet)
+    says = []
+    for run in found.searches.values():
+        says += check_unchanged(run, *complete(run.path, Experiment.of(run)), other_versions=other_versions)
+    first = next(iter(found.searches.values()))
+    for note in dict.fromkeys(says):
+        progress.ProgressDisplay(Experiment.of(first), style).say(note)
+    with lock(found.path):
+        return _Driven(found.path, record, style, simulate).result()
+
+
+class _Driven:
+    """The three steps in a folder whose lock is held."""
+
+    def __init__(
+        self, folder: Path, record: AutoRecord, style: progress.Style, simulate: Callable[..., Any] | None
+    ) -> None:
+        self.folder, self.record, self.style, self.simulate = folder, record, style, simulate
+        self._joined = False
+
+    def result(self) -> AutoResult:
+        """Takes the steps that are left."""
+        started = time.monotonic()
+        finished, interrupted = False, False
+        with ExitStack() as ray:
+            try:
+                finished = all(step(ray) for step in (self._search, self._fresh, self._final))
+                interrupted = not finished
+            except KeyboardInterrupt:
+                interrupted = True
+        found = reading.load(self.folder)
+        final = found.final
+        done = None if final is None or not finished else report(result_of(final.path, driver.Outcome(True)))
+        return AutoResult(self.folder, finished, interrupted, time.monotonic() - started, auto=found, final=done)
+
+    # -- the steps: each says whether it came to its end -----------------------------------------------------------
+
+    def _search(self, ray: ExitStack) -> bool:
+        runs = [complete_search(self.folder, method.name) for method in self.record.methods]
+        queue = auto_queue(self.record, runs)
+        with _closing(queue):
+            if queue.finished and not queue.damaged():
+                return True
+            lead = dataclasses.replace(runs[0][1], name=self.record.name)
+            prices = dict(zip(self._names, self.record.costs(self.record.unit), strict=True))
+            watch = AutoDisplay(
+                lead,
+                self.style,
+                prices,
+                self.record.search_budget,
+                lambda number: queue.home(number).experiment.method,
+            )
+            return self._driven(ray, self.folder, lead, queue, watch)
+
+    def _fresh(self, ray: ExitStack) -> bool:
+        for method in self.record.methods:
+            search = self.folder / run_folder.SEARCHES / method.name
+            if load(search).best is not None:
+                self._run(method.name, run_folder.FRESH, self.record.fresh, 0)
+        folders = [self.folder / run_folder.FRESH / name for name in self._names]
+        there = [folder for folder in folders if folder.exists()]
+        return not there or self._trained(ray, there, "fresh seeds")
+
+    def _final(self, ray: ExitStack) -> bool:
+        leader = reading.load(self.folder).leader
+        if leader is None:
+            return True
+        self._run(leader, run_folder.FINAL, self.record.final, self.record.fresh)
+        return self._trained(ray, [self.folder / run_folder.FINAL / leader], f"final run of {leader}")
+
+    # -- their parts -----------------------------------------------------------------------------------------------
+
+    @property
+    def _names(self) -> list[str]:
+        return [method.name for method in self.record.methods]
+
+    def _run(self, method: str, where: str, count: int, after: int) -> None:
+        """Makes the run of a method's best configuration below `where`, if it is not there."""
+        target = self.folder / where / method
+        if target.exists():
+            return
+        best = self.folder / run_folder.BEST / f"{method}.yaml"
+        search = self.folder / run_folder.SEARCHES / method
+        export(search, best)
+        e = Experiment.read(search)
+        request = Request(
+            str(best),
+            name=method,
+            seed=self.record.seed,
+            runs_dir=str(target.parent),
+            data_dir=e.data_dir,
+            concurrency=e.concurrency,
+            cpus_per_trial=e.cpus_per_trial,
+            gpus_per_trial=e.gpus_per_trial,
+            address=e.address,
+        )
+        plan = plan_run(request, count, after=after)
+        made = provenance(device="cuda" if e.gpus_per_trial else "cpu", **plan.facts)
+        create(target, plan.experiment.to_yaml(), plan.space.to_json(), made, plan.experiment.directions)
+
+    def _trained(self, ray: ExitStack, folders: Sequence[Path], what: str) -> bool:
+        """Drives final runs to their end."""
+        runs = [(folder, *complete(folder, Experiment.read(folder))) for folder in folders]
+        queue = Together([TrialQueue(*run) for run in runs])
+        with _closing(queue):
+            if queue.finished and not queue.damaged():
+                return True
+            trials = sum(run[1].trials for run in runs)
+            lead = dataclasses.replace(runs[0][1], name=f"{self.record.name}: {what}", trials=trials)
+            return self._driven(ray, self.folder, lead, queue, progress.ProgressDisplay(lead, self.style))
+
+    def _driven(
+        self,
+        ray: ExitStack,
+        folder: Path,
+        lead: Experiment,
+        queue: Together,
+        watch: progress.ProgressDisplay,
+    ) -> bool:
+        """One session of Ray Tune, in a Ray that stays for the next one."""
+        with watch, Interrupts() as interrupts:
+            if not self._joined:
+                ray.enter_context(
+                    cluster.joined(
+                        lead.address, trials=lead.concurrency, cpus=lead.cpus_per_trial, gpus=lead.gpus_per_trial
+                    )
+                )
+                self._joined = True
+            interrupts.hold()
+            interrupts.check()
+            finished = driver.drive_queue(folder, lead, queue, watch, simulate=self.simulate).finished
+            interrupts.check()
+        return finished
+
+
+@contextmanager
+def _closing(queue: Together) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        queue.close()
+
+
+def complete_search(folder: Path, method: str) -> tuple[Path, Experiment, Space]:
+    """The search of a method below `folder`."""
+    search = folder / run_folder.SEARCHES / method
+    return (search, *complete(search, Experiment.read(search)))
+
+
+def auto_queue(record: AutoRecord, runs: Sequence[tuple[Path, Experiment, Space]]) -> AutoQueue:
+    """The queue over the searches of all methods, which are in the order of the record."""
+    allowance = Allowance(
+        costs=record.costs(record.cost),
+        rounds=record.rounds,
+        least=record.least,
+        equal=record.equal,
+        sign=1.0 if METRICS[record.metric].direction == "maximize" else -1.0,
+    )
+    return AutoQueue(runs, allowance, record.search_budget).priced(record.costs(record.unit))

@@ -1,0 +1,75 @@
+"""What `fedtune auto` prints on stdout, and the exit code that goes with it."""
+
+from __future__ import annotations
+
+from shlex import quote
+
+import typer
+
+from analysis.auto import Auto
+from analysis.labels import Labels
+from fedtune.api.auto import AutoResult
+from fedtune.commands._output import INTERRUPTED, shown
+from fedtune.console import tables
+from fedtune.console.progress import duration
+from search_spaces import run_folder
+
+
+def result(found: AutoResult, as_json: bool) -> None:
+    """Prints the leaderboard, the leader's final run and what to do next."""
+    folder = shown(found.folder)
+    if as_json:
+        tables.print_json(found.to_json())
+    else:
+        tables.say(f"{folder}: {_trials(found.auto)} in {duration(found.seconds)}.")
+        board(found.auto)
+        if found.finished:
+            _final(found)
+        else:
+            tables.say(f"Interrupted. Go on with: fedtune resume {quote(folder)}")
+    if found.interrupted:
+        raise typer.Exit(INTERRUPTED)
+    if found.finished and found.auto.leader is None:
+        raise typer.Exit(1)
+
+
+def _trials(auto: Auto) -> str:
+    done, stopped, failed = (sum(getattr(row, name) for row in auto.rows) for name in ("done", "stopped", "failed"))
+    return f"{done} trials done, {stopped} stopped early, {failed} failed"
+
+
+def board(auto: Auto) -> None:
+    """The leaderboard and what is said below it."""
+    table = auto.table()
+    tables.draw(table)
+    labels = Labels()
+    metric = labels.metric(auto.metric, unit=False)
+    tables.say(
+        f"fresh: the mean {metric} over {auto.record['fresh']} seeds that the search never saw; search: what the "
+        f"search expected; rounds: of single federations."
+    )
+    for note in table.notes:
+        tables.say(note)
+
+
+def _final(found: AutoResult) -> None:
+    auto, folder = found.auto, shown(found.folder)
+    if auto.leader is None or found.final is None:
+        tables.say(f"No trial ran to its end. `fedtune report {quote(folder)}` says why each failed.")
+        return
+    row = auto.rows[0]
+    values = row.record()["configuration"]
+    tables.say(f"Leader: {row.title} ({row.method}){f', with {values}' if values else ''}.")
+    name = next((name for name in (auto.metric.removeprefix("val_"),) if name in found.final.metrics), None)
+    if name is not None:
+        spread = found.final.metrics[name]
+        count = len(spread.values)
+        tables.say(
+            f"Final run on {count} further seed{'s' * (count != 1)}: {name} {spread.mean:.4f}"
+            + (f" ± {spread.std:.4f}" if count > 1 else "")
+            + " on test data."
+        )
+    if found.final.models:
+        tables.say(f"Models: {', '.join(shown(path) for path in found.final.models)}")
+    best = found.folder / run_folder.BEST / f"{auto.leader}.yaml"
+    tables.say(f"Next: fedtune report {quote(folder)}   fedtune run {quote(shown(best))} --seeds 5")

@@ -1,0 +1,246 @@
+"""From what a user asks of `fedtune auto` to the runs that will be made, with every problem of the request found
+first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedtune.console.progress import duration
+from fedtune.machine import resources
+from fedtune.planning import auto_costs
+from fedtune.planning.auto_methods import Able, Unable, able
+from fedtune.planning.auto_request import AutoRequest, Options, options, settings
+from fedtune.planning.checks import runs_folder
+from fedtune.planning.estimate import START_UP
+from fedtune.planning.plan import device_of
+from fedtune.record.auto_record import AutoRecord, Candidate, Excluded
+from fedtune.record.experiment import Experiment, search_seeds
+from fedtune.record.run_directory import absolute
+from fedtune.trials.early_stopping import default_grace
+from fedtune.trials.known_points import PAPER
+from search_spaces.errors import Shown, UserError, sentence
+from search_spaces.metrics import METRICS
+from search_spaces.space import Space
+
+#: Trials that every method gets, where half of the search's budget pays for them.
+LEAST = 3
+REDUCTION = 3
+#: The most trials that a method can have; the budget ends a search long before.
+MOST = 1_000_000
+
+
+@dataclass(frozen=True)
+class AutoPlan:
+    """A request that can be carried out."""
+
+    folder: Path
+    record: AutoRecord
+    #: Every method's search, in the order of `record.methods`: its experiment, its space, its facts.
+    searches: tuple[tuple[Experiment, Space, Mapping[str, Any]], ...]
+    notes: tuple[str, ...]
+
+
+def plan_auto(request: AutoRequest, say: Callable[[str], None] = lambda text: None) -> AutoPlan:
+    """Checks all of a request and times a few rounds of every method; `say` is told which. Raises one `UserError` with
+    every problem; writes nothing but the data set's cache."""
+    problems: list[str] = []
+    folder = runs_folder(request.runs_dir, request.name if request.name is not None else "auto", problems)
+    asked = options(request, problems)
+    given = settings(request, asked.methods, problems)
+    packing, lag = resources.pack(
+        resources.machine() if request.address is None else None,
+        problems,
+        trials=MOST,
+        lag=request.lag,
+        looks_back=True,
+        concurrency=request.concurrency,
+        cpus=request.cpus_per_trial,
+        gpus=request.gpus_per_trial,
+    )
+    _measurable(asked, given, problems)
+    if problems:
+        raise UserError(*dict.fromkeys(problems))
+    device = device_of(packing.gpus, request.address)
+    found, excluded = _taking_part(request, asked, given, device, packing.threads, say)
+    rounds = int(found[0][0].typical["rounds"])
+    record = _budgeted(request, asked, folder.name, found, excluded, rounds, packing.concurrency)
+    searches = tuple((_experiment(one, request, record, packing, lag), one.space, one.facts) for one, _ in found)
+    return AutoPlan(folder, record, searches, _notes(record, packing.concurrency))
+
+
+def _measurable(asked: Options, given: Mapping[str, Mapping[str, Any]], problems: list[str]) -> None:
+    """Adds a problem where the conditions do not measure the metric for any method."""
+    values: Mapping[str, Any] = next(iter(given.values()), {})
+    metric = METRICS.get(asked.metric)
+    if metric is None or not values:
+        return
+    if metric.needs and not values.get(metric.needs):
+        problems.append(
+            f"{metric.name} is measured only where {metric.needs} is above 0, and it is 0. Raise it with --set "
+            f"{metric.needs}=VALUE."
+        )
+    if metric.name.startswith("val_") and not values.get("validation_fraction"):
+        problems.append("validation_fraction is 0, so there are no validation data to select on. Raise it with --set.")
+
+
+def _taking_part(
+    request: AutoRequest,
+    asked: Options,
+    given: Mapping[str, Mapping[str, Any]],
+    device: str | None,
+    threads: int,
+    say: Callable[[str], None],
+) -> tuple[list[tuple[Able, Candidate]], list[Excluded]]:
+    """The methods that take part with the cost of their rounds, and the others. Raises `UserError` where none is
+    left."""
+    found: list[tuple[Able, Candidate]] = []
+    excluded: list[Excluded] = []
+    seed = search_seeds(request.seed, 1)[0]
+    for name in asked.methods:
+        say(f"measuring {name}")
+        try:
+            one = able(name, request, asked, given[name], seed, device)
+            costs = auto_costs.measured(
+                name, one.typical, seed, device=device or "cpu", threads=threads, data_dir=request.data_dir
+            )
+            up = costs.pop("bytes_up")
+            if asked.most_bytes_up is not None and up > asked.most_bytes_up:
+                raise Unable(
+                    f"its clients send {up / 1e6:.3g} MB in a round, more than {asked.most_bytes_up / 1e6:.3g} MB "
+                    f"(--max-bytes-up)"
+                )
+        except (Unable, UserError) as error:
+            excluded.append(Excluded(name, str(error).rstrip(".")))
+            continue
+        found.append((one, Candidate(name, one.title, costs)))
+    if not found:
+        whys = list(dict.fromkeys(one.why for one in excluded))
+        if len(whys) == 1:
+            raise UserError(f"No method is left: {whys[0]}.")
+        raise UserError("No method is left.", *(f"{one.name} cannot take part: {one.why}." for one in excluded))
+    return found, excluded
+
+
+def _budgeted(
+    request: AutoRequest,
+    asked: Options,
+    name: str,
+    found: Sequence[tuple[Able, Candidate]],
+    excluded: Sequence[Excluded],
+    rounds: int,
+    concurrency: int,
+) -> AutoRecord:
+    """The record, with the budget divided. Raises `UserError` where it does not pay for one trial of each method."""
+    prices = [candidate.costs[asked.unit] for _, candidate in found]
+    at_once = concurrency if asked.unit == "seconds" else 1
+    start = START_UP * (asked.unit == "seconds")
+    fresh = request.fresh_seeds * rounds * sum(prices)
+    final = request.final_seeds * rounds * max(prices)
+    search = (asked.budget - start) * at_once - fresh - final
+    once = request.seeds * rounds * sum(prices)
+    needed = once * (request.least or 1)
+    if search < needed:
+        enough = (needed + fresh + final) / at_once + start
+        trials = f"{request.least} trials" if request.least else "one trial"
+        raise UserError(
+            sentence(
+                "budget",
+                f"at least {shown(enough, asked.unit, up=True)}, which pays for {trials} of each of {len(found)} "
+                f"method{'s' * (len(found) > 1)}, for {request.fresh_seeds} fresh seeds of its best configuration and "
+                f"for {request.final_seeds} final seeds of the leader",
+                Shown(request.budget),
+                "--budget",
+                "Give more, or fewer --methods, --rounds, --fresh-seeds or --final-seeds.",
+            )
+        )
+    return AutoRecord(
+        name=name,
+        metric=asked.metric,
+        methods=tuple(candidate for _, candidate in found),
+        excluded=tuple(excluded),
+        unit=asked.unit,
+        cost=asked.cost,
+        search_budget=search,
+        fresh_budget=fresh,
+        final_budget=final,
+        least=1 if request.equal else request.least or min(LEAST, max(1, int(search / 2 / once))),
+        equal=request.equal,
+        rounds=rounds,
+        seed=request.seed,
+        seeds=request.seeds,
+        fresh=request.fresh_seeds,
+        final=request.final_seeds,
+    )
+
+
+def _experiment(
+    one: Able, request: AutoRequest, record: AutoRecord, packing: resources.Packing, lag: int
+) -> Experiment:
+    """The search of one method."""
+    point = one.space.declared_point()
+    return Experiment(
+        name=one.name,
+        kind="search",
+        method=one.name,
+        space=one.space.name,
+        profile="small",
+        values=one.values,
+        metric=(record.metric,),
+        select_on="validation" if record.metric.startswith("val_") else "test",
+        trials=MOST,
+        rounds=record.rounds,
+        seed=request.seed,
+        seeds=search_seeds(request.seed, request.seeds),
+        sampler="tpe",
+        scheduler="asha",
+        reduction_factor=REDUCTION,
+        grace=default_grace(record.rounds, REDUCTION),
+        lag=lag,
+        first=() if point is None else ({"values": point, "from": PAPER},),
+        part=True,
+        data_dir=absolute(request.data_dir),
+        concurrency=packing.concurrency,
+        cpus_per_trial=packing.cpus,
+        gpus_per_trial=packing.gpus,
+        threads=packing.threads,
+        address=request.address,
+    )
+
+
+def _notes(record: AutoRecord, concurrency: int) -> tuple[str, ...]:
+    """What the user is told before anything runs."""
+    left_out = [f"{one.name} is left out: {one.why}." for one in record.excluded]
+    parts = [
+        f"{shown(budget / (concurrency if record.unit == 'seconds' else 1), record.unit)} for {what}"
+        for budget, what in (
+            (record.search_budget, "the search"),
+            (record.fresh_budget, "fresh seeds of each method's best configuration"),
+            (record.final_budget, "the final run of the leader"),
+        )
+    ]
+    share = (
+        "Every method gets the same part of it"
+        if record.equal
+        else f"Every method gets at least {record.least} trial{'s' * (record.least > 1)} of {record.rounds} rounds"
+    )
+    costs = ", ".join(
+        f"{one.name} {shown(one.costs[record.cost] * record.rounds, record.cost)}" for one in record.methods
+    )
+    return (
+        *left_out,
+        f"{len(record.methods)} method{'s' * (len(record.methods) > 1)}, selecting by {record.metric}. Planned: "
+        f"{', '.join(parts)}. {share}.",
+        f"Measured cost of a whole trial: {costs}.",
+    )
+
+
+def shown(amount: float, unit: str, up: bool = False) -> str:
+    """An amount of a unit for people; `up`: never less than it is."""
+    if unit == "seconds":
+        return f"{int(amount) + 1} s" if up else f"{amount:.2g} s" if amount < 10 else duration(amount)
+    if unit == "bytes":
+        return f"{amount / 1e6:.3g} MB" if not up else f"{int(amount / 1e6) + 1} MB"
+    return f"{int(amount) + (up and amount > int(amount))} seed-rounds"

@@ -1,0 +1,196 @@
+"""What a user asks of `fedtune auto`, and the checks of every option by itself."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedtune.planning import checks
+from fedtune.planning.plan import recorded
+from fedtune.record.experiment import MAX_SEED, MAX_SEEDS
+from search_spaces.errors import UserError, sentence, unknown
+from search_spaces.metrics import METRICS
+from search_spaces.parameter import canonical
+
+ALL = "all"
+#: The spread of budgets that --widths gives clients unless --set rho says another: the papers' value.
+RHO = 10
+
+_COUNT = re.compile(r"(\d+)\s*(?:seed-)?rounds")
+_BYTES = re.compile(r"(\d+(?:\.\d+)?(?:e\d+)?)\s*([kmgt]?)b")
+_SCALE = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
+
+
+@dataclass(frozen=True)
+class AutoRequest:
+    """A request as the user made it; None stands for the default."""
+
+    dataset: str | None = None
+    #: A length of time, `600rounds` (rounds of single federations), or an amount of traffic such as `2GB`.
+    budget: str = ""
+    #: Names of methods; `all` stands for every one.
+    methods: tuple[str, ...] = (ALL,)
+    family: str | None = None
+    metric: str | None = None
+    #: The unit of rungs and gains: seconds, seed-rounds or bytes; None is that of the budget.
+    cost: str | None = None
+    equal: bool = False
+    #: Trials that every method gets at least.
+    least: int | None = None
+    rounds: int | None = None
+    seeds: int = 1
+    fresh_seeds: int = 3
+    final_seeds: int = 3
+    seed: int = 0
+    no_label_counts: bool = False
+    max_bytes_up: str | None = None
+    widths: bool = False
+    personal: bool = False
+    #: `name=value` or `method.name=value`, or a mapping.
+    set: tuple[str, ...] | Mapping[str, object] = ()
+    data_dir: str | None = None
+    name: str | None = None
+    runs_dir: str = "runs"
+    lag: int | None = None
+    concurrency: int | None = None
+    cpus_per_trial: float | None = None
+    gpus_per_trial: float | None = None
+    address: str | None = None
+
+
+@dataclass(frozen=True)
+class Options:
+    """The request's options, checked."""
+
+    #: In seconds of wall clock, seed-rounds or bytes.
+    budget: float
+    unit: str
+    cost: str
+    metric: str
+    most_bytes_up: float | None
+    methods: tuple[str, ...]
+
+
+def options(request: AutoRequest, problems: list[str]) -> Options:
+    """Every option by itself. What cannot be used is added to `problems`."""
+    checks.whole("seed", request.seed, 0, MAX_SEED, problems)
+    for name in ("seeds", "fresh-seeds", "final-seeds"):
+        checks.whole(name, getattr(request, name.replace("-", "_")), 1, MAX_SEEDS // 2, problems)
+    checks.whole("least", request.least, 1, 1000, problems)
+    checks.known("unit", request.cost, ("seconds", "seed-rounds", "bytes"), problems, "--cost")
+    if request.equal and request.least is not None:
+        problems.append("--equal gives every method the same part of the budget, so --least would change nothing.")
+    budget, unit = _budget(request.budget, problems)
+    most = None if request.max_bytes_up is None else _bytes(request.max_bytes_up)
+    if request.max_bytes_up is not None and most is None:
+        problems.append(sentence("max-bytes-up", "an amount such as 50MB", request.max_bytes_up, "--max-bytes-up"))
+    metric = _metric(request, problems)
+    return Options(budget, unit, request.cost or unit, metric, most, _methods(request, problems))
+
+
+def _budget(text: str, problems: list[str]) -> tuple[float, str]:
+    wanted = str(text).strip().lower()
+    if (count := _COUNT.fullmatch(wanted)) is not None and int(count[1]) > 0:
+        return float(count[1]), "seed-rounds"
+    if (amount := _bytes(wanted)) is not None:
+        return amount, "bytes"
+    if wanted and not wanted[-1].isdigit():
+        found: list[str] = []
+        seconds = checks.seconds_of(wanted, found)
+        if seconds is not None:
+            return seconds, "seconds"
+    must = (
+        "a length such as 30m or 2h, a count such as 600rounds (rounds of single federations), or traffic such as 2GB"
+    )
+    problems.append(sentence("budget", must, text, "--budget"))
+    return math.inf, "seconds"
+
+
+def _bytes(text: str) -> float | None:
+    """`50MB` in bytes; None for something else."""
+    match = _BYTES.fullmatch(str(text).strip().lower())
+    found = 0.0 if match is None else float(match[1]) * _SCALE[match[2]]
+    return found if 0 < found < 1e300 else None
+
+
+def _metric(request: AutoRequest, problems: list[str]) -> str:
+    """The recorded name of the metric to select by."""
+    if request.metric is None:
+        return "val_local_accuracy" if request.personal else "val_global_accuracy"
+    checks.known("metric", canonical(request.metric), METRICS, problems, "--metric")
+    (name,) = recorded([request.metric], "validation")
+    if request.personal and name in METRICS and METRICS[name].of_global_model:
+        problems.append(
+            f"--personal selects by clients' own models, and {name} is measured of a global model. Leave one of them "
+            f"out."
+        )
+    return name
+
+
+def _methods(request: AutoRequest, problems: list[str]) -> tuple[str, ...]:
+    """The names of all methods that are asked for, in the order given (`all`: by name)."""
+    from trainables import registry
+
+    known = registry.methods()
+    asked = tuple(dict.fromkeys(name.strip() for text in request.methods for name in text.split(",")))
+    if not asked or asked == ("",):
+        problems.append("No method is named. Give --methods fedavg,fedprox, or --methods all.")
+    problems += [unknown("method", name, known, "--methods") for name in asked if name not in (*known, ALL, "")]
+    found = tuple(known) if ALL in asked else tuple(name for name in asked if name in known)
+    if request.family is None:
+        return found
+    families = sorted({method.family for method in known.values()})
+    within = [family for family in families if request.family.lower() in family.lower()]
+    if not within:
+        problems.append(unknown("family", request.family, families, "--family"))
+    kept = tuple(name for name in found if known[name].family in within)
+    if found and within and not kept:
+        problems.append(f"None of the methods {', '.join(found)} belongs to the family {request.family!r} (--family).")
+    return kept
+
+
+def settings(request: AutoRequest, methods: Sequence[str], problems: list[str]) -> dict[str, dict[str, Any]]:
+    """By method, what the request sets: the conditions that all methods share, and what `--set` says of each."""
+    from search_spaces.parameter import defaults
+    from trainables import registry
+    from trainables.federation import FederationConfig
+
+    shared: dict[str, Any] = dict(defaults(FederationConfig))
+    named: tuple[tuple[str, object], ...] = (("dataset", request.dataset), ("rounds", request.rounds))
+    asked = [(name, value) for name, value in named if value is not None]
+    found = {method: dict(shared) for method in methods}
+    if request.widths:
+        for method in methods:
+            found[method]["rho"] = RHO
+    for name, value in [*asked, *_pairs(request, problems)]:
+        method, dot, key = name.partition(".")
+        method, key = (method, canonical(key)) if dot else ("", canonical(name))
+        takers = [one for one in methods if (one == method or not dot) and key in registry.declared(one)]
+        if not takers:
+            every = {key for one in methods if one == method or not dot for key in registry.declared(one)}
+            problems.append(unknown("parameter", name, every or set(methods), "--set"))
+        for one in takers:
+            try:
+                found[one][key] = registry.declared(one)[key].convert(value, "--set")
+            except UserError as error:
+                problems.extend(problem for problem in error.problems if problem not in problems)
+    if request.widths and any(values.get("rho") == 0 for values in found.values()):
+        problems.append("--widths gives clients models of different widths, and --set rho=0 gives all the full width.")
+    return found
+
+
+def _pairs(request: AutoRequest, problems: list[str]) -> list[tuple[str, object]]:
+    """`--set`, in parts."""
+    if isinstance(request.set, Mapping):
+        return list(request.set.items())
+    found: list[tuple[str, object]] = []
+    for text in request.set:
+        name, equals, raw = text.partition("=")
+        if not equals or not name.strip():
+            problems.append(sentence("--set", "name=value or method.name=value", text))
+        else:
+            found.append((name.strip(), raw.strip()))
+    return found
