@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import plotly.graph_objects as go
 
 from analysis.auto import leaderboard, request
+from analysis.auto.figures import FIGURES, AutoFigure
 from analysis.auto.leaderboard import Row
 from analysis.runs import Run
 from analysis.runs import load as load_run
@@ -77,6 +79,20 @@ class Auto:
         """The leader's final run, where it was begun."""
         folder = self.path / run_folder.FINAL / str(self.leader)
         return load_run(folder) if self.leader is not None and folder.is_dir() else None
+
+    def drawable(self) -> dict[str, AutoFigure]:
+        """The figures that can be drawn by now."""
+        ready = {
+            "leaderboard": any(row.fresh for row in self.rows),
+            "budget": any(row.seed_rounds for row in self.rows),
+            "expected": any(row.done or row.stopped for row in self.rows),
+        }
+        return {name: figure for name, figure in FIGURES.items() if ready[name]}
+
+    @cached_property
+    def figures(self) -> dict[str, go.Figure]:
+        """The figures that can be drawn by now: leaderboard, budget, expected."""
+        return {name: figure.draw(self.rows, self.metric) for name, figure in self.drawable().items()}
 
     def table(self) -> Table:
         """The leaderboard for the terminal and the report."""

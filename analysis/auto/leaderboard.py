@@ -55,6 +55,8 @@ class Row:
     bytes: float
     #: The expected best of as many trials as the method with the fewest has.
     expected: float
+    #: By trial of the search that did not fail, its last value.
+    ends: tuple[float, ...]
 
     def record(self) -> dict[str, Any]:
         """A row of the table; every searched value is written out in one text."""
@@ -115,6 +117,7 @@ def _row(run: Run, fresh: Run | None, metric: str, ends: Sequence[float], fewest
         seconds=_total(spent, "seconds"),
         bytes=_total(spent, "bytes_up") + _total(spent, "bytes_down"),
         expected=expected_best(ends, fewest, sign),
+        ends=tuple(ends),
     )
 
 

@@ -6,10 +6,12 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from analysis.auto import Auto, is_auto, load
 from analysis.labels import Labels
 from analysis.report import sections, summary
 from analysis.report.anonymous import anonymous as without_names
 from analysis.report.answer import answer
+from analysis.report.auto import head
 from analysis.report.best import best
 from analysis.report.comparison import side_by_side
 from analysis.report.conditions import condition_title, under_conditions
@@ -39,6 +41,9 @@ def build(
     Without `output` it is `report.html` in the run directory; for several runs, in the folder that holds the first.
     Raises `UserError` where a path is no run directory or the page cannot be written."""
     tell("reading the run")
+    one = run if isinstance(run, (str, os.PathLike)) else run[0] if len(run) == 1 else None
+    if isinstance(one, (str, os.PathLike)) and is_auto(one):
+        return _build_auto(load(one), output, anonymous, tell)
     runs = load_all(run)
     target = (
         Path(output)
@@ -50,6 +55,23 @@ def build(
 
 #: `fedtune.report`.
 report = build
+
+
+def _build_auto(auto: Auto, output: str | os.PathLike[str] | None, anonymous: bool, tell: Tell) -> Path:
+    """The report of a search over several methods: the leaderboard, then the leader's final run and every search."""
+    target = auto.path / run_folder.REPORT if output is None else Path(output)
+    page = Page(f"{auto.name} · fedtune")
+    head(page, auto)
+    parts = {row.method: auto.searches[row.method] for row in auto.rows}
+    if auto.final is not None:
+        parts = {f"final run of {auto.leader}": auto.final} | parts
+    for i, (name, run) in enumerate(parts.items()):
+        _run(page, without_names(run) if anonymous else run, name, f"r{i + 1}-", tell)
+    versions = next(iter(auto.searches.values())).provenance.get("versions") or {}
+    return write(
+        target,
+        page.html(f"Made by fedtune {versions.get('fedtune', '')} from {auto.name}. This page needs no network."),
+    )
 
 
 def document(runs: Sequence[Run], tell: Tell = lambda doing: None) -> str:

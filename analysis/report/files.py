@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 from analysis import style
+from analysis.auto import is_auto, load
 from analysis.figure import Figure
 from analysis.figures._registry import figures
 from analysis.labels import Labels
@@ -17,8 +19,16 @@ from search_spaces.errors import UserError, sentence
 
 
 def write_tables(run: Paths, kind: str) -> list[Path]:
-    """Writes `trials.csv` or `trials.tex` (`kind`: csv or latex) into each run directory; returns their paths."""
+    """Writes `trials.csv` or `trials.tex` (`kind`: csv or latex) into each run directory; returns their paths.
+
+    Of a search over several methods also `leaderboard.csv` or `leaderboard.tex`."""
     found = []
+    several = run if isinstance(run, (str, os.PathLike)) else run[0] if len(run) == 1 else None
+    if isinstance(several, (str, os.PathLike)) and is_auto(several):
+        whole = load(several)
+        content = whole.table().csv() if kind == "csv" else whole.table().latex()
+        found.append(write(whole.path / f"leaderboard.{'csv' if kind == 'csv' else 'tex'}", content))
+        run = list(whole.searches.values())
     for one in load_all(run):
         table = trials(one)
         found.append(
@@ -42,6 +52,9 @@ def write_images(run: Paths, kind: str) -> list[Path]:
     Raises `UserError` where kaleido or a browser is missing."""
     check_images(kind)
     written: list[Path] = []
+    one_folder = run if isinstance(run, (str, os.PathLike)) else run[0] if len(run) == 1 else None
+    if isinstance(one_folder, (str, os.PathLike)) and is_auto(one_folder):
+        run = list(load(one_folder).searches.values())
     for one in load_all(run):
         labels = Labels.of([one])
         made = [(n, f.draw([one], labels)) for n, f in figures().items() if not f.many and _whole(one, f)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections import Counter
 from dataclasses import dataclass
@@ -64,9 +65,10 @@ def notices(run: Run) -> list[str]:
         )
     running = int(run.trials["state"].isin(["RUNNING", "WAITING"]).sum())
     if running:
+        whole = run.shown if not run.experiment.get("part") else os.path.dirname(os.path.dirname(run.shown))
         found.append(
             f"{running} {'trial is' if running == 1 else 'trials are'} unfinished: the search is still going on or was "
-            f"interrupted. `fedtune resume {shlex.quote(run.shown)}` continues it."
+            f"interrupted. `fedtune resume {shlex.quote(whole)}` continues it."
         )
     if not run.ranked:
         found.append("No trial has completed yet, so there is no best configuration.")

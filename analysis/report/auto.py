@@ -1,0 +1,64 @@
+"""The head of the report on a search over several methods: leaderboard, budgets, expected bests, what was left out."""
+
+from __future__ import annotations
+
+from analysis.auto import Auto
+from analysis.labels import Labels
+from analysis.report.page import Page, definition, escape, html_table
+
+
+def head(page: Page, auto: Auto) -> None:
+    """Everything about all methods together."""
+    record, leader = auto.record, auto.leader
+    labels = Labels(markup=False)
+    metric = labels.metric(auto.metric, unit=False)
+    page.add(
+        f'<h1 id="auto">{escape(_title(auto))}</h1><p class="lead">Run <code>{escape(auto.name)}</code> · '
+        f"{len(auto.searches)} method{'s' * (len(auto.searches) > 1)} · selected by {escape(metric)}</p>",
+        "auto",
+        "Auto",
+    )
+    if leader is None:
+        page.add('<p class="notice">No trial has ended with all its rounds yet, so there is no leader.</p>')
+    elif auto.final is None:
+        page.add('<p class="notice">The search, the fresh seeds or the final run have not ended yet.</p>')
+    page.card("leaderboard", "Leaderboard", html_table(auto.table()) + _explained(auto), "Leaderboard")
+    for name, figure in auto.drawable().items():
+        page.figure(
+            f"auto-{name}", figure.title, figure.draw(auto.rows, auto.metric), figure.read, figure.title.split()[0]
+        )
+    configurations = [(row.method, str(row.record()["configuration"])) for row in auto.rows if row.trial is not None]
+    page.card("configurations", "Best configurations", definition(configurations), "Configurations")
+    if auto.excluded:
+        page.card("left-out", "Left out", definition(list(auto.excluded.items())), "Left out")
+    shares = [
+        ("search", f"{record['search_budget']:.4g} {record['unit']}"),
+        ("fresh seeds", f"{record['fresh_budget']:.4g} {record['unit']}"),
+        ("final run", f"{record['final_budget']:.4g} {record['unit']}"),
+        ("compared at equal", str(record["cost"])),
+        (
+            "minimum of a method",
+            "the same part for all" if record["equal"] else f"{record['least']} trials of {record['rounds']} rounds",
+        ),
+    ]
+    costs = [
+        (f"a trial of {item['name']}", f"{item['costs'][record['cost']] * record['rounds']:.4g} {record['cost']}")
+        for item in record["methods"]
+    ]
+    page.card("budget", "Planned budget", definition([*shares, *costs]), "")
+
+
+def _title(auto: Auto) -> str:
+    if auto.leader is None:
+        return "Search over several methods"
+    return f"{auto.rows[0].title} leads"
+
+
+def _explained(auto: Auto) -> str:
+    count = auto.record["fresh"]
+    return (
+        f'<p class="small">fresh: the mean over {count} seed{"s" * (count > 1)} that the search never saw, with the '
+        "95 % t interval; difference to the leader on the same seeds, and the p of the paired t test, corrected for "
+        "all comparisons by Holm's method; test: the same models on test data; search: what the search expected; "
+        "rounds: of single federations that the search spent.</p>"
+    )
