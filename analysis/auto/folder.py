@@ -100,6 +100,19 @@ class Auto:
         return leaderboard.table(self.rows, self.metric, notes)
 
 
+def explained(auto: Auto) -> list[str]:
+    """What the columns of the leaderboard mean, for the terminal and the report."""
+    from analysis.labels import Labels
+
+    metric, count = Labels().metric(auto.metric, unit=False), int(auto.record["fresh"])
+    return [
+        f"fresh ±: mean {metric} over {count} seed{'s' * (count > 1)} that the search never saw, and half of its 95 % "
+        f"interval; test: the same models on test data.",
+        "diff, p: mean difference to the leader on the same seeds; paired t test with Holm's correction.",
+        "search: what the search expected; trials, rounds: what the search spent, in rounds of single federations.",
+    ]
+
+
 def load(path: str | os.PathLike[str]) -> Auto:
     """What `fedtune auto` wrote to `path`. Raises `UserError` where that is something else, or holds a symbolic
     link."""

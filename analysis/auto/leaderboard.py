@@ -170,20 +170,19 @@ def table(listed: Sequence[Row], metric: str, notes: Sequence[str] = ()) -> Tabl
     def value(number: Any) -> str:
         return "–" if number is None or math.isnan(number) else f"{scale * number:.2f}"
 
-    def interval(bounds: Any) -> str:
-        low, high = bounds if bounds is not None else (math.nan, math.nan)
-        return "–" if math.isnan(low) else f"{scale * low:.1f} to {scale * high:.1f}"
+    def half(row_half: Any) -> str:
+        return "–" if row_half is None or math.isnan(row_half) else f"{scale * row_half:.1f}"
 
     def p_value(p: Any) -> str:
         return "–" if p is None or math.isnan(p) else "<0.001" if p < 0.001 else f"{p:.3f}"
 
-    records = [row.record() | {"interval": (row.low, row.high)} for row in listed]
+    records = [row.record() | {"half": (row.high - row.low) / 2} for row in listed]
     columns = [
         Column("method", "method", str, right=False),
         Column("mean", "fresh", value),
-        Column("interval", "95 % interval", interval),
-        Column("difference", "to leader", value),
-        Column("p", "p (Holm)", p_value),
+        Column("half", "±", half),
+        Column("difference", "diff", value),
+        Column("p", "p", p_value),
         Column("test", "test", value),
         Column("search", "search", value),
         Column("trials", "trials", str),

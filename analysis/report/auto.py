@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.auto import Auto
+from analysis.auto import Auto, explained
 from analysis.labels import Labels
 from analysis.report.page import Page, definition, escape, html_table
 
@@ -22,7 +22,8 @@ def head(page: Page, auto: Auto) -> None:
         page.add('<p class="notice">No trial has ended with all its rounds yet, so there is no leader.</p>')
     elif auto.final is None:
         page.add('<p class="notice">The search, the fresh seeds or the final run have not ended yet.</p>')
-    page.card("leaderboard", "Leaderboard", html_table(auto.table()) + _explained(auto), "Leaderboard")
+    said = "".join(f'<p class="small">{escape(line)}</p>' for line in explained(auto))
+    page.card("leaderboard", "Leaderboard", html_table(auto.table()) + said, "Leaderboard")
     for name, figure in auto.drawable().items():
         page.figure(
             f"auto-{name}", figure.title, figure.draw(auto.rows, auto.metric), figure.read, figure.title.split()[0]
@@ -52,13 +53,3 @@ def _title(auto: Auto) -> str:
     if auto.leader is None:
         return "Search over several methods"
     return f"{auto.rows[0].title} leads"
-
-
-def _explained(auto: Auto) -> str:
-    count = auto.record["fresh"]
-    return (
-        f'<p class="small">fresh: the mean over {count} seed{"s" * (count > 1)} that the search never saw, with the '
-        "95 % t interval; difference to the leader on the same seeds, and the p of the paired t test, corrected for "
-        "all comparisons by Holm's method; test: the same models on test data; search: what the search expected; "
-        "rounds: of single federations that the search spent.</p>"
-    )

@@ -6,8 +6,7 @@ from shlex import quote
 
 import typer
 
-from analysis.auto import Auto
-from analysis.labels import Labels
+from analysis.auto import Auto, explained
 from fedtune.api.auto import AutoResult
 from fedtune.commands._output import INTERRUPTED, shown
 from fedtune.console import tables
@@ -42,12 +41,8 @@ def board(auto: Auto) -> None:
     """The leaderboard and what is said below it."""
     table = auto.table()
     tables.draw(table)
-    labels = Labels()
-    metric = labels.metric(auto.metric, unit=False)
-    tables.say(
-        f"fresh: the mean {metric} over {auto.record['fresh']} seeds that the search never saw; search: what the "
-        f"search expected; rounds: of single federations."
-    )
+    for line in explained(auto):
+        tables.say(line)
     for note in table.notes:
         tables.say(note)
 

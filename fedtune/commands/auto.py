@@ -80,8 +80,20 @@ def command(
         int | None, typer.Option(help="Communication rounds per trial.  [default: 10]", show_default=False)
     ] = None,
     seeds: Annotated[int, typer.Option(help="How many seeds every trial has.")] = 1,
-    fresh_seeds: Annotated[int, typer.Option(help="Seeds on which the methods' best are compared.")] = 3,
-    final_seeds: Annotated[int, typer.Option(help="Further seeds on which the leader is trained.")] = 3,
+    fresh_seeds: Annotated[
+        int | None,
+        typer.Option(
+            help="Seeds on which the methods' best are compared.  [default: 3, or 2 where half of the budget does not "
+            "pay for more]",
+            show_default=False,
+        ),
+    ] = None,
+    final_seeds: Annotated[
+        int | None,
+        typer.Option(
+            help="Further seeds on which the leader is trained.  [default: 3, or fewer likewise]", show_default=False
+        ),
+    ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option(

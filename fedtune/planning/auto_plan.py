@@ -28,6 +28,9 @@ from search_spaces.space import Space
 #: Trials that every method gets, where half of the search's budget pays for them.
 LEAST = 3
 REDUCTION = 3
+#: Fresh seeds of every method and final seeds of the leader, from the most to the fewest.
+SEEDS = ((3, 3), (2, 2), (2, 1))
+KINDS = ("fresh", "final")
 #: The most trials that a method can have; the budget ends a search long before.
 MOST = 1_000_000
 
@@ -137,25 +140,15 @@ def _budgeted(
     prices = [candidate.costs[asked.unit] for _, candidate in found]
     at_once = concurrency if asked.unit == "seconds" else 1
     start = START_UP * (asked.unit == "seconds")
-    fresh = request.fresh_seeds * rounds * sum(prices)
-    final = request.final_seeds * rounds * max(prices)
-    search = (asked.budget - start) * at_once - fresh - final
+    whole = (asked.budget - start) * at_once
+    seeds = _seeds(request, whole, rounds * sum(prices), rounds * max(prices))
+    fresh, final = seeds[0] * rounds * sum(prices), seeds[1] * rounds * max(prices)
+    search = whole - fresh - final
     once = request.seeds * rounds * sum(prices)
     needed = once * (request.least or 1)
     if search < needed:
-        enough = (needed + fresh + final) / at_once + start
-        trials = f"{request.least} trials" if request.least else "one trial"
-        raise UserError(
-            sentence(
-                "budget",
-                f"at least {shown(enough, asked.unit, up=True)}, which pays for {trials} of each of {len(found)} "
-                f"method{'s' * (len(found) > 1)}, for {request.fresh_seeds} fresh seeds of its best configuration and "
-                f"for {request.final_seeds} final seeds of the leader",
-                Shown(request.budget),
-                "--budget",
-                "Give more, or fewer --methods, --rounds, --fresh-seeds or --final-seeds.",
-            )
-        )
+        enough = shown((needed + fresh + final) / at_once + start, asked.unit, up=True)
+        raise _too_small(request, enough, len(found), seeds)
     return AutoRecord(
         name=name,
         metric=asked.metric,
@@ -171,8 +164,34 @@ def _budgeted(
         rounds=rounds,
         seed=request.seed,
         seeds=request.seeds,
-        fresh=request.fresh_seeds,
-        final=request.final_seeds,
+        fresh=seeds[0],
+        final=seeds[1],
+    )
+
+
+def _seeds(request: AutoRequest, whole: float, all_methods: float, leader: float) -> tuple[int, int]:
+    """Fresh seeds and final seeds, as asked for; by default the most of `SEEDS` for which half of the budget pays.
+
+    all_methods: what one federation of each method costs; leader: one of the dearest."""
+    for fresh, final in SEEDS:
+        found = request.fresh_seeds or fresh, request.final_seeds or final
+        if 2 * (found[0] * all_methods + found[1] * leader) <= whole:
+            break
+    return found
+
+
+def _too_small(request: AutoRequest, enough: str, methods: int, seeds: tuple[int, int]) -> UserError:
+    trials = f"{request.least} trials" if request.least else "one trial"
+    fresh, final = (f"{count} {kind} seed{'s' * (count > 1)}" for count, kind in zip(seeds, KINDS, strict=True))
+    return UserError(
+        sentence(
+            "budget",
+            f"at least {enough}, which pays for {trials} of each of {methods} method{'s' * (methods > 1)}, for {fresh} "
+            f"of its best configuration and for {final} of the leader",
+            Shown(request.budget),
+            "--budget",
+            "Give more, or fewer --methods, --rounds, --fresh-seeds or --final-seeds.",
+        )
     )
 
 

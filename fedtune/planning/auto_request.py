@@ -42,8 +42,9 @@ class AutoRequest:
     least: int | None = None
     rounds: int | None = None
     seeds: int = 1
-    fresh_seeds: int = 3
-    final_seeds: int = 3
+    #: None: 3, or fewer where half of the budget does not pay for them.
+    fresh_seeds: int | None = None
+    final_seeds: int | None = None
     seed: int = 0
     no_label_counts: bool = False
     max_bytes_up: str | None = None
@@ -154,6 +155,8 @@ def _methods(request: AutoRequest, problems: list[str]) -> tuple[str, ...]:
 
 def settings(request: AutoRequest, methods: Sequence[str], problems: list[str]) -> dict[str, dict[str, Any]]:
     """By method, what the request sets: the conditions that all methods share, and what `--set` says of each."""
+    if not methods:
+        return {}  # told already
     from search_spaces.parameter import defaults
     from trainables import registry
     from trainables.federation import FederationConfig

@@ -1,0 +1,113 @@
+"""`fedtune.auto` on real Ray with a fake simulation: all its steps, its interruptions, and what is read of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedtune
+from analysis.stats import holm, paired
+from fedtune.api.auto import AutoResult
+from fedtune.planning import auto_costs
+from fedtune.trials.tune_session import TuneSession
+from search_spaces.errors import UserError
+from tests.fedtune.fake import OfMethod
+
+METHODS = ("fedavg", "fedprox", "scaffold")
+BUDGET = 3 * 3 * 6 + 2 * 6 + 12 * 6  # fresh seeds, final seeds, search
+
+
+@pytest.fixture
+def auto(ray_cluster: None, tmp_path: Path, toy: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    costs = {"seconds": 1.0, "seed-rounds": 1.0, "bytes": 3.0, "bytes_up": 1.0}
+    monkeypatch.setattr(auto_costs, "measured", lambda *_, **__: dict(costs))
+
+    def call(name: str, **changes: Any) -> AutoResult:
+        given: dict[str, Any] = {
+            "budget": f"{BUDGET}rounds",
+            "methods": METHODS,
+            "rounds": 6,
+            "fresh_seeds": 3,
+            "final_seeds": 2,
+            "least": 2,
+            "set": {"clients": 3, "omega": 100, "min_samples": 2},
+            "runs_dir": str(tmp_path),
+            "concurrency": 2,
+            "cpus_per_trial": 0.5,
+            "quiet": True,
+            "simulate": OfMethod,
+        }
+        return fedtune.auto(toy, name=name, **given | changes)
+
+    return call
+
+
+def interrupted_after(rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C comes after so many rounds, once."""
+    seen, before = [0], TuneSession.result
+
+    def result(self: TuneSession, *given: Any) -> None:
+        before(self, *given)
+        seen[0] += 1
+        if seen[0] == rounds:
+            self.interrupts.pending = True
+
+    monkeypatch.setattr(TuneSession, "result", result)
+
+
+def test_it_finds_the_best_method_and_goes_on_where_it_was_interrupted(
+    auto: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = auto("whole")
+    assert whole.finished and whole.auto.leader == "fedprox"
+    for rounds in (7, 40):
+        name = f"cut{rounds}"
+        with monkeypatch.context() as patch:
+            interrupted_after(rounds, patch)
+            cut = auto(name)
+        assert cut.interrupted and not cut.finished
+        resumed = fedtune.resume(tmp_path / name, quiet=True, simulate=OfMethod)
+        assert resumed.finished
+        left, right = (found.auto.leaderboard.drop(columns="seconds") for found in (whole, resumed))
+        assert left.equals(right)
+        assert whole.final is not None and resumed.final is not None
+        assert whole.final.metrics["global_accuracy"] == resumed.final.metrics["global_accuracy"]
+    again = fedtune.resume(tmp_path / "whole", quiet=True, simulate=OfMethod)
+    assert again.finished and again.auto.leaderboard.equals(whole.auto.leaderboard)
+    _read(tmp_path / "whole", whole)
+
+
+def _read(folder: Path, whole: AutoResult) -> None:
+    """What was written is what other commands read."""
+    found = fedtune.load(folder)
+    rows = found.rows
+    assert [row.method for row in rows] == sorted(METHODS, key=lambda name: -OfMethod.PEAKS[name])
+    seeds = [set(row.fresh) for row in rows]
+    assert seeds[0] == seeds[1] == seeds[2] and len(seeds[0]) == 3
+    searched = {seed for run in found.searches.values() for seed in run.experiment["seeds"]}
+    final = set(found.final.experiment["seeds"])
+    assert not seeds[0] & searched and not final & seeds[0] and len(final) == 2
+    tests = [paired(rows[0].fresh, row.fresh) for row in rows[1:]]
+    assert [row.p for row in rows[1:]] == holm([test.t_p for test in tests])
+    assert [row.difference for row in rows[1:]] == [test.difference for test in tests]
+    assert sum(row.seed_rounds for row in rows) <= 72
+    trials = found.trials
+    assert list(trials["place"]) == list(range(len(trials))) and set(trials["method"]) == set(METHODS)
+    assert set(found.figures) == {"leaderboard", "budget", "expected"}
+    for name in METHODS:
+        best = (folder / "best" / f"{name}.yaml").read_text()
+        assert f"method: {name}" in best
+    page = fedtune.report(folder).read_text()
+    assert "Leaderboard" in page and all(f"<td>{name}</td>" in page for name in METHODS)
+    compared = fedtune.compare([folder / "fresh" / name for name in METHODS], metrics=["global_accuracy"])
+    assert {entry.run for entry in compared.entries} == set(METHODS)
+    for part in ("search/fedavg", "search/fedprox"):
+        with pytest.raises(UserError, match="is the part of one method in a search over several"):
+            fedtune.resume(folder / part)
+    with pytest.raises(UserError, match="is the part of one method"):
+        fedtune.extend(folder / "search" / "fedavg", trials=3)
+    with pytest.raises(UserError, match="Leave --concurrency out"):
+        fedtune.resume(folder, concurrency=1)
+    assert whole.to_json()["leader"] == "fedprox"

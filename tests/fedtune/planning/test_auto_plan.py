@@ -1,0 +1,145 @@
+"""The plan of a search over several methods: who takes part, how the budget is divided, and every bad request."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedtune.planning import auto_costs
+from fedtune.planning.auto_plan import AutoPlan, plan_auto
+from fedtune.planning.auto_request import AutoRequest
+from search_spaces.errors import UserError
+
+COSTS = {"fedavg": 1.0, "fedprox": 2.0, "dfrd": 5.0, "scaffold": 2.0, "local": 1.0}
+
+
+@pytest.fixture(autouse=True)
+def measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    def costs(method: str, values: Any, seed: int, **rest: Any) -> dict[str, float]:
+        second = COSTS.get(method, 1.0)
+        return {"seconds": second, "seed-rounds": 1.0, "bytes": 3e6, "bytes_up": 1e6 * second}
+
+    monkeypatch.setattr(auto_costs, "measured", costs)
+
+
+def planned(tmp_path: Path, toy: Path, **changes: Any) -> AutoPlan:
+    given: dict[str, Any] = {
+        "dataset": str(toy),
+        "methods": ("fedavg,fedprox",),
+        "budget": "600rounds",
+        "runs_dir": str(tmp_path / "runs"),
+        "concurrency": 2,
+        "rounds": 4,
+        "set": ("clients=3", "omega=100", "min_samples=2"),
+    }
+    return plan_auto(AutoRequest(**given | changes))
+
+
+def problems(tmp_path: Path, toy: Path, **changes: Any) -> str:
+    with pytest.raises(UserError) as caught:
+        planned(tmp_path, toy, **changes)
+    assert not (tmp_path / "runs").exists()
+    return str(caught.value)
+
+
+def test_the_budget_is_divided(tmp_path: Path, toy: Path) -> None:
+    record = planned(tmp_path, toy).record
+    # Two methods on three fresh seeds of four rounds; three final seeds; the rest searches.
+    assert (record.fresh_budget, record.final_budget, record.search_budget) == (24, 12, 564)
+    assert record.least == 3 and record.unit == record.cost == "seed-rounds"
+
+
+def test_a_time_is_computing_time_of_all_that_run_at_once(tmp_path: Path, toy: Path) -> None:
+    record = planned(tmp_path, toy, budget="10m").record
+    # 590 s after Ray's start, two at once; fresh seeds 3·4·(1 + 2), final 3·4·2.
+    assert record.fresh_budget == 36 and record.final_budget == 24
+    assert record.search_budget == 590 * 2 - 60 and record.costs("seconds") == (1.0, 2.0)
+
+
+def test_a_small_budget_pays_for_fewer_seeds(tmp_path: Path, toy: Path) -> None:
+    # Three and three cost 36 seed-rounds, two and two 24, two and one 20: at most half of the budget.
+    found = [planned(tmp_path, toy, budget=f"{count}rounds").record for count in (72, 71, 48, 47, 30)]
+    assert [(one.fresh, one.final) for one in found] == [(3, 3), (2, 2), (2, 2), (2, 1), (2, 1)]
+    asked = planned(tmp_path, toy, budget="59rounds", fresh_seeds=3).record
+    assert (asked.fresh, asked.final) == (3, 1)
+
+
+def test_methods_share_the_conditions(tmp_path: Path, toy: Path) -> None:
+    plan = planned(tmp_path, toy, methods=("fedavg", "fedprox", "dfrd"), set=("clients=3", "omega=100", "dfrd.alpha=1"))
+    shared = ("dataset", "clients", "active_clients", "partition", "omega", "rho", "rounds", "model", "batch_norm")
+    for key in shared:
+        assert len({str(made.values[key]) for made, _, _ in plan.searches}) == 1, key
+    assert plan.searches[2][0].values["alpha"] == 1.0 and "alpha" not in plan.searches[2][1].search
+    for made, space, _ in plan.searches:
+        (first,) = made.first
+        assert made.part and first["values"] == space.declared_point()
+
+
+def test_who_is_left_out_and_why(tmp_path: Path, toy: Path) -> None:
+    plan = planned(tmp_path, toy, methods=("fedavg,dfrd,local,scaffold",), no_label_counts=True, max_bytes_up="1.5MB")
+    why = {one.name: one.why for one in plan.record.excluded}
+    assert set(why) == {"dfrd", "local", "scaffold"}
+    assert why["dfrd"] == "label counts leave its clients"
+    assert why["local"] == "it has no global model, and val_global_accuracy is measured of one"
+    assert why["scaffold"] == "its clients send 2 MB in a round, more than 1.5 MB (--max-bytes-up)"
+    assert f"dfrd is left out: {why['dfrd']}." in plan.notes
+
+
+def test_widths_and_personal(tmp_path: Path, toy: Path) -> None:
+    plan = planned(tmp_path, toy, methods=("fedavg", "heterofl"), widths=True)
+    assert [one.name for one in plan.record.methods] == ["heterofl"]
+    assert plan.searches[0][0].values["rho"] == 10
+    personal = planned(tmp_path, toy, methods=("fedavg", "local"), personal=True)
+    assert [one.name for one in personal.record.methods] == ["fedavg", "local"]
+    assert personal.record.metric == "val_local_accuracy"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"methods": ("fedavg,fedprx",)}, "Unknown method 'fedprx' (--methods). Did you mean 'fedprox'?"),
+        ({"methods": ("",)}, "No method is named"),
+        (
+            {"budget": "10rounds"},
+            "budget must be at least 28 seed-rounds, which pays for one trial of each of 2 methods",
+        ),
+        (
+            {"budget": "60rounds", "least": 9},
+            "budget must be at least 96 seed-rounds, which pays for 9 trials of each",
+        ),
+        ({"budget": "20s"}, "budget must be at least 33 s"),
+        ({"budget": "90"}, "budget must be a length such as 30m or 2h"),
+        ({"budget": "soon"}, "budget must be a length such as 30m or 2h"),
+        ({"budget": "0rounds"}, "budget must be a length such as 30m or 2h"),
+        ({"max_bytes_up": "much"}, "max-bytes-up must be an amount such as 50MB, got 'much'"),
+        ({"metric": "accuracy"}, "Unknown metric 'accuracy'"),
+        ({"metric": "global_accuracy", "personal": True}, "--personal selects by clients' own models"),
+        ({"family": "quantum"}, "Unknown family 'quantum'"),
+        ({"family": "partial training"}, "None of the methods fedavg, fedprox belongs to the family"),
+        ({"widths": True}, "No method is left: its clients all train the same model"),
+        ({"widths": True, "methods": ("heterofl",), "set": ("rho=0",)}, "--widths gives clients models of different"),
+        ({"set": ("alpah=1",)}, "Unknown parameter 'alpah'"),
+        ({"set": ("dfrd.alpha=1",)}, "Unknown parameter 'dfrd.alpha'"),
+        ({"set": ("clients",)}, "--set must be name=value or method.name=value, got 'clients'"),
+        ({"set": ("clients=-1",)}, "clients must be"),
+        ({"set": ("validation_fraction=0",)}, "there are no validation data to select on"),
+        ({"metric": "p_acc"}, "is measured only where client_test_fraction is above 0"),
+        ({"equal": True, "least": 2}, "--least would change nothing"),
+        ({"least": 0}, "least must be a whole number in [1, 1000], got 0"),
+        ({"cost": "money"}, "Unknown unit 'money'"),
+        ({"dataset": "mnsit"}, "mnsit"),
+        ({"concurrency": 9}, "concurrency must be at most the lag, 4"),
+    ],
+)
+def test_bad_requests_are_told_in_a_sentence(tmp_path: Path, toy: Path, changes: dict[str, Any], said: str) -> None:
+    told = problems(tmp_path, toy, **changes)
+    assert said in told
+    assert len(told.splitlines()) == 1
+
+
+def test_a_name_that_is_taken(tmp_path: Path, toy: Path) -> None:
+    (tmp_path / "runs" / "auto").mkdir(parents=True)
+    with pytest.raises(UserError, match="exists already"):
+        planned(tmp_path, toy)
