@@ -97,19 +97,21 @@ class Auto:
     def table(self) -> Table:
         """The leaderboard for the terminal and the report."""
         notes = [f"{name} was left out: {why}." for name, why in self.excluded.items()]
-        return leaderboard.table(self.rows, self.metric, notes)
+        return leaderboard.table(self.rows, self.metric, notes, required=bool(self.record["require"]))
 
 
 def explained(auto: Auto) -> list[str]:
     """What the columns of the leaderboard mean, for the terminal and the report."""
     from analysis.labels import Labels
 
+    required = [f"kept: whether the fresh mean keeps {' and '.join(auto.record['require'])}."]
     metric, count = Labels().metric(auto.metric, unit=False), int(auto.record["fresh"])
     return [
         f"fresh ±: mean {metric} over {count} seed{'s' * (count > 1)} that the search never saw, and half of its 95 % "
         f"interval; test: the same models on test data.",
         "diff, p: mean difference to the leader on the same seeds; paired t test with Holm's correction.",
         "search: what the search expected; trials, rounds: what the search spent, in rounds of single federations.",
+        *(required if auto.record["require"] else []),
     ]
 
 

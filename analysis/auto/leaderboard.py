@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from analysis.runs import Run
 from analysis.stats import holm, paired, summarise
 from analysis.tables import Column, Table
 from search_spaces.metrics import METRICS, twin
+from search_spaces.requirements import violation
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class Row:
     mean: float
     low: float
     high: float
+    #: By how much the requirements are missed over fresh seeds, before these are there in the search; 0: it keeps all.
+    missed: float
     #: The mean of the same metric on the test set.
     test: float
     #: The mean difference to the leader on the same seeds, and the p of the paired t test, corrected; nan for the
@@ -64,7 +67,7 @@ class Row:
         return {key: getattr(self, key) for key in COLUMNS} | {"configuration": shown, "seeds": len(self.fresh)}
 
 
-COLUMNS = ["method", "title", "trial", "search", "mean", "low", "high", "test", "difference", "p", "expected"]
+COLUMNS = ["method", "title", "trial", "search", "mean", "low", "high", "test", "difference", "p", "missed", "expected"]
 COLUMNS += ["trials", "done", "stopped", "failed", "seed_rounds", "seconds", "bytes"]
 
 
@@ -75,9 +78,23 @@ def rows(searches: Mapping[str, Run], fresh: Mapping[str, Run], metric: str, rea
     fewest = min((len(values) for values in ends.values() if values), default=0)
     found = [_row(run, fresh.get(name), metric, ends[name], fewest, sign) for name, run in searches.items()]
     whole = all(row.trial is None or _over(fresh.get(row.method), readings) for row in found)
+    if not whole:  # some methods have no fresh seeds yet, so all are judged by the search
+        found = [replace(row, missed=_missed_in_search(searches[row.method])) for row in found]
     order = sorted(found, key=lambda row: _better_first(row.mean if whole else row.search, sign))
-    order.sort(key=lambda row: row.trial is None)
+    order.sort(key=lambda row: (row.trial is None, row.missed))
     return _tested(order) if whole else order
+
+
+def _missed_in_search(run: Run) -> float:
+    return math.inf if run.best is None else run.missed(run.best)
+
+
+def _missed(run: Run, fresh: Run | None) -> float:
+    """Over fresh seeds; before there are any, in the search."""
+    if fresh is None or not fresh.chosen:
+        return _missed_in_search(run)
+    means = {one.metric: summarise(list(fresh.over_seeds(one.metric).values())).mean for one in run.requirements}
+    return violation(run.requirements, means, int(run.experiment["rounds"]))
 
 
 def _better_first(value: float, sign: float) -> float:
@@ -106,6 +123,7 @@ def _row(run: Run, fresh: Run | None, metric: str, ends: Sequence[float], fewest
         mean=over.mean,
         low=over.low,
         high=over.high,
+        missed=_missed(run, fresh),
         test=summarise(list(test.values())).mean,
         difference=math.nan,
         p=math.nan,
@@ -149,8 +167,6 @@ def last_values(run: Run) -> list[float]:
 
 def _tested(order: Sequence[Row]) -> list[Row]:
     """The rows with the differences to the first one and corrected p-values."""
-    from dataclasses import replace
-
     leader, *others = order
     tests = [paired(leader.fresh, row.fresh) for row in others]
     corrected = holm([test.t_p for test in tests])
@@ -160,7 +176,7 @@ def _tested(order: Sequence[Row]) -> list[Row]:
     return [leader, *compared]
 
 
-def table(listed: Sequence[Row], metric: str, notes: Sequence[str] = ()) -> Table:
+def table(listed: Sequence[Row], metric: str, notes: Sequence[str] = (), *, required: bool = False) -> Table:
     """The leaderboard as a table for the terminal, the report, CSV and JSON; accuracies in per cent."""
     from analysis.labels import Labels
 
@@ -183,6 +199,7 @@ def table(listed: Sequence[Row], metric: str, notes: Sequence[str] = ()) -> Tabl
         Column("half", "±", half),
         Column("difference", "diff", value),
         Column("p", "p", p_value),
+        *([Column("missed", "kept", lambda missed: "no" if missed else "yes")] if required else []),
         Column("test", "test", value),
         Column("search", "search", value),
         Column("trials", "trials", str),

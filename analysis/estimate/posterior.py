@@ -99,6 +99,14 @@ class Posterior:
         squares = np.array([c[one, one] + c[other, other] - 2 * c[one, other] for c in covariances])
         return float(self._weights @ stdtr(self.freedom, apart / np.sqrt(np.maximum(squares, 1e-300))))
 
+    def above(self, one: int, bound: float) -> float:
+        """The probability that the mean of `one` is above `bound`."""
+        from scipy.special import stdtr
+
+        centre = np.array([part.mean[one] for part in self.parts])
+        scale = np.sqrt(np.maximum([part.covariance[one, one] for part in self.parts], 1e-300))
+        return float(self._weights @ stdtr(self.freedom, (centre - bound) / scale))
+
     def interval(self, one: int, level: float) -> tuple[float, float]:
         """The central interval that holds the mean of `one` with probability `level`."""
         from scipy.optimize import brentq

@@ -26,7 +26,7 @@ def best(page: Page, run: Run, labels: Labels, prefix: str) -> None:
     seeds = len(run.over_seeds(measured[0])) if measured else 0
     over = f"mean{' ± standard deviation' if seeds > 1 else ''} over {seeds} seed{'s' if seeds != 1 else ''}"
     results = f'<p class="small">Last round, {over}</p>{_results(run, labels, measured)}'
-    results += _explained(measured) + _traffic(run)
+    results += _explained(measured) + _traffic(run) + _required(run)
     settings = _searched(run, run.best, labels) + _fixed(run, run.best)
     columns = f'<div class="two"><div>{settings}</div><div>{results}</div></div>'
     if run.kind == "run":
@@ -110,6 +110,12 @@ def _explained(measured: Sequence[str]) -> str:
     found = {name.removeprefix("val_"): METRICS[name.removeprefix("val_")] for name in measured if name in METRICS}
     told = [f"<b>{escape(found[name].title)}</b>: {escape(found[name].doc)}" for name in ABBREVIATED if name in found]
     return f'<p class="small">{" ".join(told)}</p>' if told else ""
+
+
+def _required(run: Run) -> str:
+    """Whether it keeps what was required."""
+    said = "".join(f"<p>{escape(one.sentence())}</p>" for one in run.kept)
+    return f"<h3>What was required</h3>{said}" if said else ""
 
 
 def _traffic(run: Run) -> str:

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from analysis.estimate import Estimate, Standing, estimate, standing
+from analysis.estimate import Estimate, Standing, configuration, estimate, standing
 from analysis.runs import race
 from analysis.runs.conditions import conditions, holds, show
+from analysis.runs.kept import Kept, kept
 from analysis.runs.mappings import read_json, read_yaml
 from analysis.runs.rounds import at_best_of, by_seed, last_values, read_rounds, readout
 from analysis.runs.shapes import each, is_plain, is_whole
@@ -31,6 +32,7 @@ from analysis.runs.study import in_memory
 from analysis.stopping import AUDITED, Audit, Grace, audit, grace
 from search_spaces import run_folder
 from search_spaces.metrics import twin
+from search_spaces.requirements import Requirement, read_all, violation
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -275,10 +277,32 @@ class Run:
     @cached_property
     def standing(self) -> Standing | None:
         """What a search for one metric knows of its configurations; None for other runs, those under several conditions
-        among them, and before two federations ran to their end."""
+        among them, and before two federations ran to their end. Where it has requirements, only configurations that
+        keep them may win, or, where none does, the one that misses them least."""
         if self.kind == "run" or len(self.metrics) != 1 or self.crossed:
             return None
-        return standing(self.frozen, 1.0 if self.maximise else -1.0, self._by_seed)
+        found = standing(self.frozen, 1.0 if self.maximise else -1.0, self._by_seed)
+        if found is None or not self.requirements:
+            return found
+        missed = {number: self.missed(number) for number in found.ranked}
+        least = min(missed.values())
+        first = next(number for number in found.ranked if missed[number] == least)
+        allowed = {number for number in missed if missed[number] == 0} or {first}
+        seeds = [seeds if number in allowed else 0 for number, seeds in zip(found.numbers, found.seeds, strict=True)]
+        return dataclasses.replace(found, seeds=tuple(seeds))
+
+    @cached_property
+    def requirements(self) -> tuple[Requirement, ...]:
+        """What a configuration must keep to be selected."""
+        return read_all(self.experiment.get("require") or (), str(self.path / run_folder.EXPERIMENT))
+
+    def missed(self, number: int) -> float:
+        """By how much the configuration of a completed trial misses the requirements; 0 where it keeps all."""
+        if not self.requirements:
+            return 0.0
+        rows = self.finals.reindex(self.federations(number))
+        values = {one.metric: float(rows[one.metric].mean()) for one in self.requirements if one.metric in rows}
+        return violation(self.requirements, values, int(self.experiment.get("rounds") or 0))
 
     @cached_property
     def _by_seed(self) -> Mapping[int, Mapping[int, float]] | None:
@@ -286,6 +310,21 @@ class Run:
         seeds = self.experiment.get("seeds")
         several = isinstance(seeds, list) and len(seeds) > 1 and not self.raced
         return by_seed(self.rounds, self.metrics[0]) if several else None
+
+    @cached_property
+    def kept(self) -> list[Kept]:
+        """Of the winner, every requirement: whether it is kept, and how likely."""
+        if self.best is None or self.kind == "run":
+            return []
+        finals, rounds = self.finals, int(self.experiment.get("rounds") or 0)
+        best = next(trial for trial in self.frozen if trial.number == self.best)
+        found = []
+        for one in self.requirements:
+            column = finals[one.metric] if one.metric in finals else pd.Series(dtype=float)
+            own = float(column.reindex(self.federations(self.best)).mean())
+            values = dict(zip(map(int, column.index.tolist()), map(float, column.tolist()), strict=True))
+            found.append(kept(one, self.frozen, values, best, own, rounds))
+        return found
 
     @cached_property
     def audit(self) -> Audit | None:
@@ -308,11 +347,17 @@ class Run:
     def ranked(self) -> Sequence[int]:
         """The numbers of completed trials, best first, the earlier one first of a draw: of a search for one metric one
         of each configuration, by its estimate (`analysis.estimate.winner`); else, and before there is an estimate, by
-        the value of the first metric."""
+        the value of the first metric. Configurations that miss a requirement come after those that keep all, the one
+        that misses least first."""
         if self.standing is not None:
-            return self.standing.ranked
+            kept = self.standing.ranked
+            ended = [t for t in reversed(self.frozen) if self.requirements and t.state.name == "COMPLETE"]
+            own = {configuration(t): t.number for t in ended}
+            rest = [number for number in sorted(own.values()) if number not in kept]
+            return [*kept, *sorted(rest, key=self.missed)]
         done = self.trials[(self.trials["state"] == "COMPLETE") & self.trials["value"].notna()]
-        order = done.sort_values(["value", "number"], ascending=[not self.maximise, True])
+        done = done.assign(missed=[self.missed(int(number)) for number in done["number"]])
+        order = done.sort_values(["missed", "value", "number"], ascending=[True, not self.maximise, True])
         return [int(number) for number in order["number"]]
 
     @property
@@ -346,13 +391,18 @@ class Run:
 
     @property
     def front(self) -> list[int]:
-        """With several objectives: the completed trials no other one beats in all of them; otherwise the best."""
+        """With several objectives: of the completed trials that keep the requirements, those that no other one beats in
+        all of them; otherwise the best."""
         if len(self.directions) == 1:
             return [] if self.best is None else [self.best]
         if self.crossed:
             return []
         signs = np.array([1.0 if d == "maximize" else -1.0 for d in self.directions])
-        done = [(t.number, signs * np.array(t.values)) for t in self.frozen if t.state.name == "COMPLETE" and t.values]
+        done = [
+            (t.number, signs * np.array(t.values))
+            for t in self.frozen
+            if t.state.name == "COMPLETE" and t.values and self.missed(t.number) == 0
+        ]
         return [n for n, v in done if not any((w >= v).all() and (w > v).any() for _, w in done)]
 
     def parameters(self, number: int) -> dict[str, Any]:

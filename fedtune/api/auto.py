@@ -96,6 +96,8 @@ def auto(
         raise TypeError(f"auto() got unknown options: {', '.join(strangers)}")
     listed = (methods,) if isinstance(methods, str) else tuple(methods)
     named = None if dataset is None else str(dataset)
+    required = options.get("require", ())
+    options["require"] = (required,) if isinstance(required, str) else tuple(required)
     request = AutoRequest(dataset=named, budget=budget, methods=listed, **options)
     return carry_out_auto(planned(request, plain=plain, quiet=quiet), plain=plain, quiet=quiet, simulate=simulate)
 

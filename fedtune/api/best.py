@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from analysis.estimate import Estimate
 from analysis.runs import Run
+from analysis.runs.kept import Kept
 from search_spaces.parameter import Value
 
 
@@ -28,6 +29,8 @@ class Best:
     origin: str = ""
     #: The condition of the experiment it was found under; empty where the run varies none.
     condition: Mapping[str, Value] = field(default_factory=dict)
+    #: Whether it keeps each requirement of the search, and how likely.
+    kept: tuple[Kept, ...] = ()
 
     @classmethod
     def of(cls, run: Run, number: int) -> Best:
@@ -41,8 +44,8 @@ class Best:
         means = map(statistics.fmean, zip(*ends, strict=True))
         values = dict(zip(run.metrics, means, strict=False))
         said = run.estimate if number == run.best else None
-        measured = run.measured(*numbers)
-        return cls(number, values, params, measured, said, run.origin(trial), condition)
+        measured, required = run.measured(*numbers), tuple(run.kept) if number == run.best else ()
+        return cls(number, values, params, measured, said, run.origin(trial), condition, required)
 
 
 def best_of(run: Run) -> Best | None:

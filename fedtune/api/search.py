@@ -84,6 +84,8 @@ def search(
     if strangers:
         raise TypeError(f"search() got unknown options: {', '.join(strangers)}")
     runs = (warm_start,) if isinstance(warm_start, (str, Path)) else tuple(warm_start)
+    required = options.get("require", ())
+    options["require"] = (required,) if isinstance(required, str) else tuple(required)
     request = Request(method, metric=metrics, warm_start=tuple(map(str, runs)), **options)
     planned = packed(plan(request), plain=plain, quiet=quiet)
     return carry_out(planned, plain=plain, quiet=quiet, simulate=simulate)
@@ -186,6 +188,7 @@ def extend(
     check_limits()
     found = load(run)
     folder = found.path
+    _whole(folder, Experiment.of(found))
     problems: list[str] = []
     whole("trials", trials, 1, shapes.MOST_TRIALS - int(found.experiment.get("trials") or 0), problems)
     if problems:
@@ -220,7 +223,6 @@ def _longer(folder: Path, trials: int, address: str | None) -> Experiment:
     """The experiment of `folder` with `trials` more, to be run at `address`. Raises `UserError` where it cannot have
     them."""
     experiment = Experiment.read(folder)
-    _whole(folder, experiment)
     if experiment.kind == "run":
         raise UserError(f"{folder} is a final run; only a search can be extended. Train more seeds with `fedtune run`.")
     if experiment.sampler == "grid":

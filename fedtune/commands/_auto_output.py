@@ -11,6 +11,7 @@ from fedtune.api.auto import AutoResult
 from fedtune.commands._output import INTERRUPTED, shown
 from fedtune.console import tables
 from fedtune.console.progress import duration
+from fedtune.record.run_directory import is_driven
 from search_spaces import run_folder
 
 
@@ -30,6 +31,23 @@ def result(found: AutoResult, as_json: bool) -> None:
         raise typer.Exit(INTERRUPTED)
     if found.finished and found.auto.leader is None:
         raise typer.Exit(1)
+
+
+def status(auto: Auto, as_json: bool) -> None:
+    """Prints how far a search over several methods has come."""
+    driven = is_driven(auto.path)
+    final = auto.final
+    over = final is not None and all(trial.state.is_finished() for trial in final.frozen) and len(final.frozen) > 0
+    state = "running" if driven else "finished" if over else "resumable"
+    if as_json:
+        rows = auto.table().json()
+        tables.print_json({"run": str(auto.path), "state": state, "leader": auto.leader, "leaderboard": rows})
+        return
+    folder = shown(auto.path)
+    tables.say(f"{folder}: {state}. {_trials(auto)}.")
+    board(auto)
+    if state == "resumable":
+        tables.say(f"Go on with: fedtune resume {quote(folder)}")
 
 
 def _trials(auto: Auto) -> str:

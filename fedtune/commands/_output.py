@@ -67,8 +67,12 @@ def result(found: Result, as_json: bool) -> None:
                 + "."
             )
             _estimated(best.estimate, experiment.metric[0])
-        for one in found.by_condition:
-            _under(one.condition, one.number, one.values, one.params, one.estimate, experiment.metric[0])
+            for one in best.kept:
+                tables.say(f"  {one.sentence()}")
+        for under in found.by_condition:
+            _under(under.condition, under.number, under.values, under.params, under.estimate, experiment.metric[0])
+            for one in under.kept:
+                tables.say(f"  {one.sentence()}")
         _stopped(found.audit, found.grace, experiment.metric[0])
         if found.best is None and not found.by_condition and found.finished:
             tables.say(

@@ -45,6 +45,15 @@ def command(
     metric: Annotated[
         str | None, typer.Option(help="The metric to select by.  [default: val_global_accuracy]", show_default=False)
     ] = None,
+    require: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="METRIC>=NUMBER",
+            help="What a configuration must keep to be selected, such as wlp>=0.3 or bytes_up<=5e7; may be given more "
+            "than once.",
+            show_default=False,
+        ),
+    ] = None,
     personal: Annotated[
         bool,
         typer.Option("--personal", help="Select by clients' own models, so that no global model is needed."),
@@ -145,6 +154,7 @@ def command(
         methods=tuple(methods or ("all",)),
         family=family,
         metric=metric,
+        require=tuple(require or ()),
         cost=cost,
         equal=equal,
         least=least,

@@ -109,6 +109,15 @@ def command(
             autocompletion=_complete.metrics,
         ),
     ] = None,
+    require: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="METRIC>=NUMBER",
+            help="What a configuration must keep to be selected, such as wlp>=0.3 or bytes_up<=5e7; may be given more "
+            "than once.",
+            show_default=False,
+        ),
+    ] = None,
     select_on: Annotated[
         str | None,
         typer.Option(
@@ -221,6 +230,7 @@ def command(
             warm_start=tuple(warm_start or ()),
             prior=prior,
             metric=tuple(metric or ()),
+            require=tuple(require or ()),
             select_on=select_on,
             sampler=sampler,
             scheduler=scheduler,

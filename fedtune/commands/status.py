@@ -21,6 +21,13 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show how far a run has come. This reads the run directory only, so it also works while the run goes on."""
+    from analysis import auto
+
+    if auto.is_auto(run):
+        from fedtune.commands import _auto_output
+
+        _auto_output.status(auto.load(run), as_json)
+        return
     from fedtune.api.status import status
     from fedtune.commands import _output
 

@@ -49,10 +49,12 @@ def able(
 
     method = registry.method(name)
     metric = METRICS[options.metric]
+    required = tuple(one.metric for one in options.require)
     if method.widths == "equal" and given.get("rho"):
         raise Unable("its clients all train the same model, and the setting has models of different widths")
-    if metric.of_global_model and method.global_model is no_global_model:
-        raise Unable(f"it has no global model, and {metric.name} is measured of one")
+    for needed in (metric, *(METRICS[name] for name in required)):
+        if needed.of_global_model and method.global_model is no_global_model:
+            raise Unable(f"it has no global model, and {needed.name} is measured of one")
     space, values = _space(name, given, options.metric)
     if not space.search:
         raise Unable("every parameter of its space is fixed by --set")
@@ -61,7 +63,9 @@ def able(
     if request.no_label_counts and (why := _sends_label_counts(method, space, {**values, **point})):
         raise Unable(why)
     problems: list[str] = []
-    checked = preflight(name, {**values, **point}, (seed,), request.data_dir, problems, (metric.name,), device)
+    checked = preflight(
+        name, {**values, **point}, (seed,), request.data_dir, problems, (metric.name,), device, required
+    )
     if problems:
         raise Unable(" ".join(problems).rstrip("."))
     return Able(name, method.title, space, values, checked.values, checked.facts)

@@ -77,15 +77,14 @@ def plan_auto(request: AutoRequest, say: Callable[[str], None] = lambda text: No
 def _measurable(asked: Options, given: Mapping[str, Mapping[str, Any]], problems: list[str]) -> None:
     """Adds a problem where the conditions do not measure the metric for any method."""
     values: Mapping[str, Any] = next(iter(given.values()), {})
-    metric = METRICS.get(asked.metric)
-    if metric is None or not values:
-        return
-    if metric.needs and not values.get(metric.needs):
-        problems.append(
-            f"{metric.name} is measured only where {metric.needs} is above 0, and it is 0. Raise it with --set "
-            f"{metric.needs}=VALUE."
-        )
-    if metric.name.startswith("val_") and not values.get("validation_fraction"):
+    needed = [asked.metric, *(one.metric for one in asked.require)]
+    problems += [
+        f"{metric.name} is measured only where {metric.needs} is above 0, and it is 0. Raise it with --set "
+        f"{metric.needs}=VALUE."
+        for metric in (METRICS[name] for name in dict.fromkeys(needed) if name in METRICS and values)
+        if metric.needs and not values.get(metric.needs)
+    ]
+    if values and asked.metric.startswith("val_") and not values.get("validation_fraction"):
         problems.append("validation_fraction is 0, so there are no validation data to select on. Raise it with --set.")
 
 
@@ -166,6 +165,7 @@ def _budgeted(
         seeds=request.seeds,
         fresh=seeds[0],
         final=seeds[1],
+        require=tuple(map(str, asked.require)),
     )
 
 
@@ -220,6 +220,7 @@ def _experiment(
         lag=lag,
         first=() if point is None else ({"values": point, "from": PAPER},),
         part=True,
+        require=record.require,
         data_dir=absolute(request.data_dir),
         concurrency=packing.concurrency,
         cpus_per_trial=packing.cpus,
@@ -245,13 +246,14 @@ def _notes(record: AutoRecord, concurrency: int) -> tuple[str, ...]:
         if record.equal
         else f"Every method gets at least {record.least} trial{'s' * (record.least > 1)} of {record.rounds} rounds"
     )
+    required = f" where {' and '.join(record.require)}" if record.require else ""
     costs = ", ".join(
         f"{one.name} {shown(one.costs[record.cost] * record.rounds, record.cost)}" for one in record.methods
     )
     return (
         *left_out,
-        f"{len(record.methods)} method{'s' * (len(record.methods) > 1)}, selecting by {record.metric}. Planned: "
-        f"{', '.join(parts)}. {share}.",
+        f"{len(record.methods)} method{'s' * (len(record.methods) > 1)}, selecting by {record.metric}{required}. "
+        f"Planned: {', '.join(parts)}. {share}.",
         f"Measured cost of a whole trial: {costs}.",
     )
 

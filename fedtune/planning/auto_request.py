@@ -14,6 +14,7 @@ from fedtune.record.experiment import MAX_SEED, MAX_SEEDS
 from search_spaces.errors import UserError, sentence, unknown
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import canonical
+from search_spaces.requirements import Requirement, asked
 
 ALL = "all"
 #: The spread of budgets that --widths gives clients unless --set rho says another: the papers' value.
@@ -35,6 +36,8 @@ class AutoRequest:
     methods: tuple[str, ...] = (ALL,)
     family: str | None = None
     metric: str | None = None
+    #: Such as `wlp>=0.3` (`search_spaces.requirements`).
+    require: tuple[str, ...] = ()
     #: The unit of rungs and gains: seconds, seed-rounds or bytes; None is that of the budget.
     cost: str | None = None
     equal: bool = False
@@ -71,6 +74,7 @@ class Options:
     unit: str
     cost: str
     metric: str
+    require: tuple[Requirement, ...]
     most_bytes_up: float | None
     methods: tuple[str, ...]
 
@@ -89,7 +93,8 @@ def options(request: AutoRequest, problems: list[str]) -> Options:
     if request.max_bytes_up is not None and most is None:
         problems.append(sentence("max-bytes-up", "an amount such as 50MB", request.max_bytes_up, "--max-bytes-up"))
     metric = _metric(request, problems)
-    return Options(budget, unit, request.cost or unit, metric, most, _methods(request, problems))
+    require = asked(request.require, "validation", problems)
+    return Options(budget, unit, request.cost or unit, metric, require, most, _methods(request, problems))
 
 
 def _budget(text: str, problems: list[str]) -> tuple[float, str]:

@@ -28,6 +28,7 @@ from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError, sentence
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value, canonical
+from search_spaces.requirements import Requirement, asked
 from search_spaces.space import Space
 
 
@@ -71,6 +72,7 @@ class _Selection:
 
     select_on: Literal["validation", "test"]
     metric: tuple[str, ...]
+    require: tuple[Requirement, ...]
 
 
 def plan(request: Request) -> Plan:
@@ -87,7 +89,10 @@ def plan(request: Request) -> Plan:
     earlier = opened(request.warm_start, request.method, {*_keys(space)}, problems)
     middle = settings.values | middle_values((*space.search.values(), *space.vary.values()))
     device = device_of(packing.gpus, request.address)
-    checked = preflight(request.method, middle, budget.seeds, request.data_dir, problems, selection.metric, device)
+    required = tuple(one.metric for one in selection.require)
+    checked = preflight(
+        request.method, middle, budget.seeds, request.data_dir, problems, selection.metric, device, required
+    )
     facts = {**checked.facts, **under_conditions(request, space, checked, budget.seeds, problems)}
     if problems:
         raise UserError(*dict.fromkeys(problems))
@@ -111,6 +116,7 @@ def plan(request: Request) -> Plan:
         audit=float(request.audit),
         lag=lag,
         prior=budget.prior,
+        require=tuple(map(str, selection.require)),
         budget=budget.seed_rounds,
         time=time,
         data_dir=absolute(request.data_dir),
@@ -222,7 +228,15 @@ def _selection(request: Request, settings: Settings, problems: list[str]) -> _Se
             problems.append(
                 f"{name} is measured only where {needed} is above 0, and it is 0. Raise it with --set {needed}=VALUE."
             )
-    return _Selection(select_on, metric)
+    require = asked(request.require, select_on, problems)
+    for needing in require:
+        needed = METRICS[needing.metric].needs
+        if needed and not settings.value(needed) and needed not in space.search:
+            problems.append(
+                f"{needing} needs {needing.metric}, which is measured only where {needed} is above 0. Raise it with "
+                f"--set {needed}=VALUE."
+            )
+    return _Selection(select_on, metric, require)
 
 
 def placement(

@@ -33,9 +33,10 @@ def preflight(
     problems: list[str],
     metric: Sequence[str] = (),
     device: str | None = "cpu",
+    required: Sequence[str] = (),
 ) -> Checked:
     """Completes and checks `values`, then builds their federation once. So a missing data set, an impossible
-    federation, or one of `metric` that is not measured is found before anything is created.
+    federation, or one of `metric` or of `required` that is not measured is found before anything is created.
 
     It is built on the CPU, whatever `device` it will run on (None stands for a cluster), and only where `problems` is
     empty. Whatever is found is added to `problems`."""
@@ -64,13 +65,20 @@ def preflight(
     except UserError as error:
         problems.extend(error.problems)
         return Checked(values, {})
-    found, doubtful = _unmeasured(built.method, metric, has_global=built.global_model() is not None)
+    has_global = built.global_model() is not None
+    found, doubtful = _unmeasured(built.method, metric, has_global=has_global)
+    for name in required:
+        never, unsure = _unmeasured(built.method, (name,), has_global=has_global)
+        found += [_cannot_require(name, method)] if never else []
+        doubtful += unsure
     if doubtful:
         # Only a round shows whether these are measured. One step per client is enough.
         short = {**anywhere, "rounds": 1, "local_steps": 1, "local_epochs": 0}
         row = Simulation(method, short, seeds[0], torch.device("cpu"), data_dir).run_round()
         found += [
-            f"{name} is not measured for {method} with these values. Select by another --metric, or change what "
+            _cannot_require(name, method)
+            if name not in metric
+            else f"{name} is not measured for {method} with these values. Select by another --metric, or change what "
             f"it depends on with --set."
             for name in doubtful
             if row.get(name) is None
@@ -82,6 +90,10 @@ def preflight(
         "partition": {str(seeds[0]): built.data.fingerprint},
     }
     return Checked(values, facts)
+
+
+def _cannot_require(name: str, method: str) -> str:
+    return f"{name} is not measured for {method} with these values, so --require cannot name it."
 
 
 def _unmeasured(declared: Method, metric: Sequence[str], *, has_global: bool) -> tuple[list[str], list[str]]:

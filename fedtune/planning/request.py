@@ -50,6 +50,8 @@ class Request:
     prior: str | float = "off"
     metric: tuple[str, ...] = ()
     select_on: str | None = None
+    #: Such as `wlp>=0.3` (`search_spaces.requirements`).
+    require: tuple[str, ...] = ()
     #: `name=value` pairs, or a mapping.
     set: tuple[str, ...] | Mapping[str, object] = ()
     name: str | None = None

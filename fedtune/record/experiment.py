@@ -73,6 +73,8 @@ class Experiment:
     prior: float = 0.0
     #: Seed-rounds (rounds of single federations) that a race may spend; 0: the search is none, and `trials` bounds it.
     budget: int = 0
+    #: What a configuration must keep to be selected (`search_spaces.requirements`).
+    require: tuple[str, ...] = ()
     #: Whether this search is one method's part of `fedtune auto`, which decides how many trials it gets.
     part: bool = False
     #: For a final run: the exported file's content.
@@ -156,7 +158,7 @@ class Experiment:
         ]
         if problems:
             raise UserError(*problems)
-        tuples = {name: tuple(rest.get(name, ())) for name in ("metric", "seeds", "first")}
+        tuples = {name: tuple(rest.get(name, ())) for name in ("metric", "seeds", "first", "require")}
         return cls(**rest | tuples)
 
     @classmethod

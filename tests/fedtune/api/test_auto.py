@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import fedtune
 from analysis.stats import holm, paired
 from fedtune.api.auto import AutoResult
+from fedtune.cli import app
 from fedtune.planning import auto_costs
 from fedtune.trials.tune_session import TuneSession
 from search_spaces.errors import UserError
@@ -103,6 +105,8 @@ def _read(folder: Path, whole: AutoResult) -> None:
     assert "Leaderboard" in page and all(f"<td>{name}</td>" in page for name in METHODS)
     compared = fedtune.compare([folder / "fresh" / name for name in METHODS], metrics=["global_accuracy"])
     assert {entry.run for entry in compared.entries} == set(METHODS)
+    told = CliRunner().invoke(app, ["status", str(folder)])
+    assert told.exit_code == 0 and "finished" in told.output and "fedprox" in told.output
     for part in ("search/fedavg", "search/fedprox"):
         with pytest.raises(UserError, match="is the part of one method in a search over several"):
             fedtune.resume(folder / part)

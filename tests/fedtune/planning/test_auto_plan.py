@@ -87,6 +87,15 @@ def test_who_is_left_out_and_why(tmp_path: Path, toy: Path) -> None:
     assert f"dfrd is left out: {why['dfrd']}." in plan.notes
 
 
+def test_requirements_are_recorded_and_rule_methods_out(tmp_path: Path, toy: Path) -> None:
+    require = ("wlp>=0.2", "bytes_up<=5e7")
+    plan = planned(tmp_path, toy, methods=("fedavg", "local"), metric="local_accuracy", require=require)
+    assert plan.record.require == plan.searches[0][0].require == ("val_wlp>=0.2", "bytes_up<=5e+07")
+    assert [(one.name, one.why) for one in plan.record.excluded] == [
+        ("local", "it has no global model, and val_wlp is measured of one")
+    ]
+
+
 def test_widths_and_personal(tmp_path: Path, toy: Path) -> None:
     plan = planned(tmp_path, toy, methods=("fedavg", "heterofl"), widths=True)
     assert [one.name for one in plan.record.methods] == ["heterofl"]
@@ -128,6 +137,10 @@ def test_widths_and_personal(tmp_path: Path, toy: Path) -> None:
         ({"metric": "p_acc"}, "is measured only where client_test_fraction is above 0"),
         ({"equal": True, "least": 2}, "--least would change nothing"),
         ({"least": 0}, "least must be a whole number in [1, 1000], got 0"),
+        ({"require": ("wlp>0.3",)}, "require must be METRIC>=NUMBER"),
+        ({"require": ("wlp>=0.5", "wlp<=0.4")}, "contradict each other"),
+        ({"require": ("p_acc>=0.5",)}, "is measured only where client_test_fraction is above 0"),
+        ({"require": ("psnr<=20",)}, "is measured only where attack_images is above 0"),
         ({"cost": "money"}, "Unknown unit 'money'"),
         ({"dataset": "mnsit"}, "mnsit"),
         ({"concurrency": 9}, "concurrency must be at most the lag, 4"),

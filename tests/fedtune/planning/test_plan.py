@@ -198,6 +198,10 @@ def test_the_small_profile_says_how_to_get_the_papers(asked: Callable[..., Reque
         ),
         ({"metric": ("gd_loss",)}, "gd_loss is not measured for fedavg with these values"),
         ({"metric": ("oca_amp",)}, "val_oca_amp is not measured for fedavg with these values"),
+        ({"require": ("wlp>0.3",)}, "require must be METRIC>=NUMBER"),
+        ({"require": ("wlp>=0.5", "wlp<=0.4")}, "--require val_wlp>=0.5 and --require val_wlp<=0.4 contradict each"),
+        ({"require": ("oca_amp>=0.3",)}, "val_oca_amp is not measured for fedavg with these values, so --require"),
+        ({"require": ("psnr<=20",)}, "psnr<=20 needs psnr, which is measured only where attack_images is above 0"),
         ({"method": "fedprox", "metric": ("g_acc_virtual",)}, "val_g_acc_virtual is not measured for fedprox"),
     ],
 )
