@@ -15,10 +15,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
 
 from analysis import auto as reading
-from analysis.auto import Auto
+from analysis.auto import Auto, Row
 from analysis.runs import load
 from fedtune.api.export import export
 from fedtune.api.run import Final, plan_run, report
@@ -43,13 +45,17 @@ from fedtune.trials.interrupts import Interrupts
 from fedtune.trials.queue import TrialQueue
 from fedtune.trials.together import Together
 from search_spaces import run_folder
+from search_spaces.errors import UserError
 from search_spaces.metrics import METRICS
 from search_spaces.space import Space
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 
 @dataclass(frozen=True)
 class AutoResult:
-    """How far it has come after a command."""
+    """How far it has come after a command, and what is to be read of it."""
 
     folder: Path
     finished: bool
@@ -59,6 +65,50 @@ class AutoResult:
     auto: Auto = dataclasses.field(kw_only=True, repr=False)
     #: The leader's final run.
     final: Final | None = None
+
+    @property
+    def best(self) -> Row | None:
+        """The leader's row of the leaderboard."""
+        return None if self.auto.leader is None else self.auto.rows[0]
+
+    @property
+    def leader(self) -> str | None:
+        """The best method's name."""
+        return self.auto.leader
+
+    @property
+    def leaderboard(self) -> pd.DataFrame:
+        """A row per method, the leader first, see `analysis.auto.Auto.leaderboard`."""
+        return self.auto.leaderboard
+
+    @property
+    def trials(self) -> pd.DataFrame:
+        """One row per trial of all methods, see `analysis.auto.Auto.trials`."""
+        return self.auto.trials
+
+    @property
+    def figures(self) -> Mapping[str, go.Figure]:
+        """The Plotly figures leaderboard, budget and expected; `auto.searches[METHOD]` has the runs of the methods."""
+        return self.auto.figures
+
+    def report(self, output: str | Path | None = None) -> Path:
+        """Writes the report and returns its path, by default `report.html` in the folder."""
+        from analysis.report import build
+
+        return build(self.folder, output)
+
+    def model(self, seed: int | None = None) -> Any:
+        """The leader's global model of the final run, of its first seed or the one that is named, as of
+        `fedtune.load_model`. Raises `UserError` where there is none."""
+        if self.final is None:
+            raise UserError(f"{self.folder} has no final run yet. Go on with fedtune.resume.")
+        return self.final.model(seed)
+
+    def _repr_html_(self) -> str:
+        """For a notebook: the leaderboard."""
+        table = self.auto.table()
+        titles = [column.title for column in table.columns]
+        return pd.DataFrame(table.cells(), columns=titles).to_html(index=False)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for --json."""
@@ -149,6 +199,16 @@ def resume_auto(
         return _Driven(found.path, record, style, simulate).result()
 
 
+def read_auto(folder: str | Path) -> AutoResult:
+    """What `auto` wrote to `folder`."""
+    found = reading.load(folder)
+    final = found.final
+    over = final is not None and len(final.frozen) >= found.record["final"]
+    over = over and final is not None and all(trial.state.is_finished() for trial in final.frozen)
+    done = report(result_of(final.path, driver.Outcome(True))) if over and final is not None else None
+    return AutoResult(found.path, over, auto=found, final=done)
+
+
 class _Driven:
     """The three steps in a folder whose lock is held."""
 
@@ -168,10 +228,10 @@ class _Driven:
                 interrupted = not finished
             except KeyboardInterrupt:
                 interrupted = True
-        found = reading.load(self.folder)
-        final = found.final
-        done = None if final is None or not finished else report(result_of(final.path, driver.Outcome(True)))
-        return AutoResult(self.folder, finished, interrupted, time.monotonic() - started, auto=found, final=done)
+        found = read_auto(self.folder)
+        return dataclasses.replace(
+            found, finished=finished, interrupted=interrupted, seconds=time.monotonic() - started
+        )
 
     # -- the steps: each says whether it came to its end -----------------------------------------------------------
 

@@ -17,7 +17,8 @@ from typing import Any
 
 from analysis.runs import load as load_run
 from fedtune.api.export import load, winner_of
-from fedtune.api.search import Result, carry_out
+from fedtune.api.findings import Findings
+from fedtune.api.search import Best, Result, carry_out
 from fedtune.machine import resources
 from fedtune.machine.limits import check_limits
 from fedtune.planning.checks import runs_folder, whole
@@ -45,14 +46,24 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Final:
-    """A final run's metrics and models."""
+class Final(Findings):
+    """A final run's metrics and models, and what is to be read of it."""
 
     result: Result
     seeds: tuple[int, ...]
     #: Test metrics, by name in the order of `search_spaces.metrics`.
     metrics: Mapping[str, Spread]
     models: tuple[Path, ...]
+
+    @property
+    def folder(self) -> Path:  # type: ignore[override]
+        """The run directory."""
+        return self.result.folder
+
+    @property
+    def best(self) -> Best | None:
+        """The trial with the best value."""
+        return self.result.best
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for --json; the deviation of a single seed is null."""

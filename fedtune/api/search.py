@@ -16,6 +16,7 @@ from analysis.runs.mappings import read_json
 from analysis.stopping import Audit, Grace
 from fedtune.api.best import Best as Best
 from fedtune.api.best import best_by_condition, best_of
+from fedtune.api.findings import Findings
 from fedtune.console import progress
 from fedtune.machine import resources
 from fedtune.machine.address import check_address
@@ -38,8 +39,8 @@ from search_spaces.space import Space
 
 
 @dataclass(frozen=True)
-class Result:
-    """How far a run has come after a command."""
+class Result(Findings):
+    """How far a run has come after a command, and what is to be read of it."""
 
     folder: Path
     counts: Mapping[str, int]

@@ -83,7 +83,14 @@ def test_it_finds_the_best_method_and_goes_on_where_it_was_interrupted(
 
 def _read(folder: Path, whole: AutoResult) -> None:
     """What was written is what other commands read."""
-    found = fedtune.load(folder)
+    read = fedtune.load(folder)
+    assert isinstance(read, AutoResult) and read.finished and read.leader == "fedprox"
+    assert read.best is not None and read.best.method == "fedprox"
+    assert read.leaderboard.equals(whole.leaderboard) and "fedprox" in read._repr_html_()
+    with pytest.raises(UserError, match="holds no models"):  # the fake makes none
+        read.model()
+    found = read.auto
+    assert found.final is not None
     rows = found.rows
     assert [row.method for row in rows] == sorted(METHODS, key=lambda name: -OfMethod.PEAKS[name])
     seeds = [set(row.fresh) for row in rows]

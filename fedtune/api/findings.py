@@ -1,0 +1,104 @@
+"""What the object that a command returns shows of its run directory: tables, figures, the report, the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from analysis.figures import figures
+from analysis.labels import Labels
+from analysis.runs import Run, load
+from search_spaces import run_folder
+from search_spaces.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import plotly.graph_objects as go
+
+
+class Figures(Mapping[str, "go.Figure"]):
+    """The figures of a run by name; each is drawn when it is asked for. Those that cannot be drawn are not there."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._known = {name: figure for name, figure in figures().items() if not figure.many}
+
+    def __getitem__(self, name: str) -> go.Figure:
+        """Raises `UserError` with the reason where a figure cannot be drawn, `KeyError` where there is none."""
+        why = self._known[name].needs([self._run])
+        if why is not None:
+            raise UserError(why)
+        return self._known[name].draw([self._run], Labels.of([self._run]))
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, figure in self._known.items() if figure.needs([self._run]) is None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class Findings:
+    """What can be read of the run in `folder`."""
+
+    folder: Path
+
+    @cached_property
+    def run(self) -> Run:
+        """The run directory, read."""
+        return load(self.folder)
+
+    @property
+    def trials(self) -> pd.DataFrame:
+        """One row per trial, see `analysis.runs.Run.trials`."""
+        return self.run.trials
+
+    @property
+    def leaderboard(self) -> pd.DataFrame:
+        """The rows of `trials` that ran to their end, best first: of a search, one per configuration."""
+        return self.run.trials.set_index("number", drop=False).loc[list(self.run.ranked)].reset_index(drop=True)
+
+    @property
+    def figures(self) -> Mapping[str, go.Figure]:
+        """Plotly figures by name, such as `figures["heatmap"]`."""
+        return Figures(self.run)
+
+    def report(self, output: str | Path | None = None) -> Path:
+        """Writes the report and returns its path, by default `report.html` in the run directory."""
+        from analysis.report import build
+
+        return build(self.folder, output)
+
+    def model(self, seed: int | None = None) -> Any:
+        """The trained global model of a final run, of its first seed or the one that is named, as of
+        `fedtune.load_model`. Raises `UserError` where there is none."""
+        from trainables.zoo import load_model
+
+        return load_model(model_path(self.folder, seed))
+
+    def _repr_html_(self) -> str:
+        """For a notebook: what was found in a few lines, and the best trials."""
+        run = self.run
+        table = self.leaderboard[["number", "value", *run.keys]].head(5)
+        counts = ", ".join(
+            f"{count} {str(state).lower()}" for state, count in run.trials["state"].value_counts().items()
+        )
+        head = f"<b>{escape(run.method_title)}</b>: {escape(run.shown)}, {escape(counts or 'no trial yet')}"
+        return f"<p>{head}</p>{table.to_html(index=False, float_format=lambda value: f'{value:.4g}')}"
+
+
+def model_path(folder: Path, seed: int | None) -> Path:
+    """The saved model of a final run. Raises `UserError` where there is none."""
+    found = sorted((folder / run_folder.TRIALS).glob("*/model-*.safetensors"))
+    named = [path for path in found if seed is None or path.stem == f"model-{seed}"]
+    if not found:
+        raise UserError(
+            f"{folder} holds no models. A search keeps none; train its best configuration with fedtune.run, whose "
+            f"method must have a global model."
+        )
+    if not named:
+        seeds = ", ".join(path.stem.removeprefix("model-") for path in found)
+        raise UserError(f"{folder} holds no model of seed {seed}. It has: {seeds}.")
+    return named[0]

@@ -1,0 +1,48 @@
+"""What the returned object shows of a run, from runs on the fake simulation without Ray."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import fedtune
+from fedtune.api.run import Final
+from fedtune.api.search import Result
+from search_spaces.errors import UserError
+from tests.analysis.auto.test_leaderboard import final
+from tests.fedtune.played import searched
+
+
+def test_a_search(tmp_path: Path) -> None:
+    found = fedtune.load(searched(tmp_path / "run", trials=6).path)
+    assert isinstance(found, Result) and found.finished and found.best is not None
+    assert len(found.trials) == 6
+    assert list(found.leaderboard["number"]) == list(found.run.ranked) and found.run.best == found.best.number
+    heat = found.figures["heatmap"]
+    assert heat.data and "heatmap" in list(found.figures)
+    assert found.report(tmp_path / "page.html").read_text().startswith("<!")
+    assert "alpha" in found._repr_html_() and "6 complete" in found._repr_html_()
+    with pytest.raises(KeyError):
+        found.figures["heatmpa"]
+    with pytest.raises(UserError, match=r"holds no models\. A search keeps none"):
+        found.model()
+
+
+def test_a_figure_that_cannot_be_drawn_says_why(tmp_path: Path) -> None:
+    found = fedtune.load(searched(tmp_path / "run", trials=1).path)
+    drawable = set(found.figures)
+    assert len(found.figures) == len(drawable)
+    with pytest.raises(UserError):
+        found.figures["importance"]
+    assert "importance" not in drawable
+
+
+def test_a_final_run(tmp_path: Path) -> None:
+    found = fedtune.load(final(tmp_path / "run", 0.4, (10**9, 10**9 + 1)).path)
+    assert isinstance(found, Final) and found.folder == tmp_path / "run"
+    assert len(found.leaderboard) == 2 and found.best is not None
+    model = tmp_path / "run" / "trials" / "0000" / "model-1000000000.safetensors"
+    model.touch()
+    with pytest.raises(UserError, match=r"no model of seed 3. It has: 1000000000\."):
+        found.model(3)
