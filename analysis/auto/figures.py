@@ -19,6 +19,8 @@ class AutoFigure:
     """A figure's title, two sentences on how to read it, and how it is drawn."""
 
     title: str
+    #: Its name in a report's navigation.
+    link: str
     read: tuple[str, str]
     draw: Callable[[Sequence[Row], str], go.Figure]
 
@@ -105,6 +107,7 @@ def _expected(listed: Sequence[Row], metric: str) -> go.Figure:
 FIGURES: Mapping[str, AutoFigure] = {
     "leaderboard": AutoFigure(
         "Best configurations on fresh seeds",
+        "Fresh seeds",
         (
             "A row is a method's best configuration: every dot is a seed that the search never saw, the line its mean "
             "with the 95 % interval.",
@@ -115,6 +118,7 @@ FIGURES: Mapping[str, AutoFigure] = {
     ),
     "budget": AutoFigure(
         "What the search spent",
+        "Spent",
         (
             "A bar is what the search spent on a method.",
             "After every method had its minimum, the budget went where a new trial promised the largest gain per cost.",
@@ -123,6 +127,7 @@ FIGURES: Mapping[str, AutoFigure] = {
     ),
     "expected": AutoFigure(
         "Expected best after k trials",
+        "Expected",
         (
             "A line says how good the best of k trials of a method is expected to be, if its trials came in random "
             "order.",

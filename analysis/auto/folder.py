@@ -21,6 +21,9 @@ from analysis.tables import Table
 from search_spaces import files, run_folder
 from search_spaces.errors import UserError
 
+#: A method whose p is above this is not told from the leader.
+RISK = 0.05
+
 
 @dataclass(frozen=True)
 class Auto:
@@ -94,6 +97,14 @@ class Auto:
         """The figures that can be drawn by now: leaderboard, budget, expected."""
         return {name: figure.draw(self.rows, self.metric) for name, figure in self.drawable().items()}
 
+    def untold(self) -> list[str]:
+        """The sentence that names the methods that the tests do not tell from the leader, where there are any."""
+        names = [row.method for row in self.rows[1:] if row.fresh and self.rows[0].fresh and not row.p <= RISK]
+        if not names:
+            return []
+        apart = f"Not told from {self.leader} by the test (p above {RISK:g}): {', '.join(names)}."
+        return [f"{apart} More --fresh-seeds tell more."]
+
     def table(self) -> Table:
         """The leaderboard for the terminal and the report."""
         notes = [f"{name} was left out: {why}." for name, why in self.excluded.items()]
@@ -111,6 +122,7 @@ def explained(auto: Auto) -> list[str]:
         f"interval; test: the same models on test data.",
         "diff, p: mean difference to the leader on the same seeds; paired t test with Holm's correction.",
         "search: what the search expected; trials, rounds: what the search spent, in rounds of single federations.",
+        *auto.untold(),
         *(required if auto.record["require"] else []),
     ]
 

@@ -25,9 +25,7 @@ def head(page: Page, auto: Auto) -> None:
     said = "".join(f'<p class="small">{escape(line)}</p>' for line in explained(auto))
     page.card("leaderboard", "Leaderboard", html_table(auto.table()) + said, "Leaderboard")
     for name, figure in auto.drawable().items():
-        page.figure(
-            f"auto-{name}", figure.title, figure.draw(auto.rows, auto.metric), figure.read, figure.title.split()[0]
-        )
+        page.figure(f"auto-{name}", figure.title, figure.draw(auto.rows, auto.metric), figure.read, figure.link)
     configurations = [(row.method, str(row.record()["configuration"])) for row in auto.rows if row.trial is not None]
     page.card("configurations", "Best configurations", definition(configurations), "Configurations")
     if auto.excluded:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -29,10 +30,11 @@ class Kept:
 
     def sentence(self) -> str:
         """For the terminal and the report."""
+        name = re.split("[<>]=", self.requirement)[0]
         how = "keeps" if self.holds else "misses"
         told = "was not measured" if math.isnan(self.value) else f"is {self.value:.4g}, which {how} it"
         sure = "" if self.probability is None else f"; its mean over all seeds does so with {100 * self._sure:.0f} %"
-        return f"Required {self.requirement}: {self.requirement.rstrip('-+.e0123456789<>=')} {told}{sure}."
+        return f"Required {self.requirement}: {name} {told}{sure}."
 
     @property
     def _sure(self) -> float:
