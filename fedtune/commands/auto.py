@@ -10,11 +10,12 @@ from fedtune.commands._options import Address, AsJson, DataDir, Plain, Quiet, Ru
 
 EXAMPLES = """\
 # Which of four methods is best on the embedded digits, within four minutes:
-fedtune auto --dataset digits --methods fedavg,fedprox,fedgen,dfrd --budget 4m --name auto
+fedtune auto --dataset digits --methods fedavg,fedprox,fedgen,dfrd \\
+    --budget 4m --name auto
 # Data of your own, label counts must not leave the clients:
 fedtune auto --dataset mydata.npz --budget 30m --no-label-counts --name own
 # A budget that does not depend on the machine; all methods get the same:
-fedtune auto --methods fedavg,fedprox --budget 600rounds --equal --name equal
+fedtune auto --methods fedavg,moon --budget 600rounds --equal --name equal
 # Clients with models of different widths, at most 5 MB up per round:
 fedtune auto --methods all --budget 2h --widths --max-bytes-up 5MB
 # Clients' own models:
