@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from analysis.compare import compare as compare
-    from analysis.loaded import load as load
     from analysis.report import report as report
     from fedtune.api.attack import attack as attack
     from fedtune.api.auto import auto as auto
@@ -48,7 +47,6 @@ _PUBLIC = {
     "status": "fedtune.api.status",
     "dashboard": "fedtune.api.status",
     "report": "analysis.report",
-    "load": "analysis.loaded",
     "compare": "analysis.compare",
     "methods": "fedtune.api.catalogue",
     "spaces": "fedtune.api.catalogue",

@@ -27,6 +27,7 @@ from fedtune.api.run import Final, plan_run, report
 from fedtune.api.search import complete, result_of
 from fedtune.console import progress
 from fedtune.console.auto_progress import AutoDisplay
+from fedtune.console.busy import busy
 from fedtune.machine import cluster
 from fedtune.machine.address import check_address
 from fedtune.machine.limits import check_limits
@@ -154,7 +155,7 @@ def auto(
 
 def planned(request: AutoRequest, *, plain: bool = False, quiet: bool = False) -> AutoPlan:
     """The plan of a request, made while a display says what is being measured."""
-    with progress.busy(progress.style(plain, quiet), "planning") as say:
+    with busy(progress.style(plain, quiet), "planning") as say:
         return plan_auto(request, say)
 
 

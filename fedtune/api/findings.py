@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.figures import figures
 from analysis.labels import Labels
+from analysis.loaded import Loaded
 from analysis.runs import Run, load
 from search_spaces import run_folder
 from search_spaces.errors import UserError
@@ -64,6 +65,18 @@ class Findings:
     def figures(self) -> Mapping[str, go.Figure]:
         """Plotly figures by name, such as `figures["heatmap"]`."""
         return Figures(self.run)
+
+    def figure(self, name: str, where: Mapping[str, Any] | None = None) -> go.Figure:
+        """The Plotly figure of that name, of the condition `where`; see `analysis.loaded.Loaded.figure`."""
+        return Loaded([self.run]).figure(name, where)
+
+    def table(self, name: str, **options: Any) -> pd.DataFrame:
+        """The table of that name, such as `pivot`; see `analysis.loaded.Loaded.table`."""
+        return Loaded([self.run]).table(name, **options)
+
+    def save(self, name: str, path: str | Path, *, kind: str | None = None, **options: Any) -> Path:
+        """Writes a figure or a table to a file; see `analysis.loaded.Loaded.save`."""
+        return Loaded([self.run]).save(name, path, kind=kind, **options)
 
     def report(self, output: str | Path | None = None) -> Path:
         """Writes the report and returns its path, by default `report.html` in the run directory."""

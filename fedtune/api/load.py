@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import overload
 
-from analysis import auto, runs
+from analysis import auto, loaded, runs
+from analysis.loaded import Loaded
 from fedtune.api.auto import AutoResult, read_auto
 from fedtune.api.run import Final, report
 from fedtune.api.search import Result, result_of
@@ -13,10 +16,19 @@ from fedtune.trials.driver import Outcome
 from fedtune.trials.racing import is_over
 
 
-def load(path: str | Path) -> Result | Final | AutoResult:
-    """What `fedtune.search`, `fedtune.run` or `fedtune.auto` returned when it made the run at `path`.
+@overload
+def load(path: str | Path) -> Result | Final | AutoResult: ...
+@overload
+def load(path: list[str] | list[Path] | tuple[str | Path, ...]) -> Loaded: ...
+
+
+def load(path: str | Path | list[str] | list[Path] | tuple[str | Path, ...]) -> Result | Final | AutoResult | Loaded:
+    """What `fedtune.search`, `fedtune.run` or `fedtune.auto` returned when it made the run at `path`. Of several runs
+    their figures and tables by name, see `analysis.loaded.Loaded`; those of a single one are had in the same way.
 
     Raises `UserError` where it is no such run."""
+    if not isinstance(path, (str, os.PathLike)):
+        return loaded.load(path)
     if auto.is_auto(path):
         return read_auto(path)
     run = runs.load(path)

@@ -59,7 +59,7 @@ class MethodQueue(TrialQueue):
 
     def history(self, trial: FrozenTrial) -> History:
         """What stop rules read of a trial that has ended."""
-        return self._stopping.history(trial)
+        return self._stops(trial.number).history(trial)
 
 
 class AutoQueue(Together):
