@@ -133,7 +133,7 @@ personal() {
 }
 
 mixed() {
-    trained mixed fedproto local --set lambda=0 # FedProto without its pull is Local Training
+    trained mixed fedproto local --set lambda=0 --set predict=head # FedProto without its pull is Local Training
     for method in fedproto feddistill fml fedkd fedgh fedtgp dhf; do
         trained mixed $method $method
     done
