@@ -19,11 +19,11 @@ fedtune compare runs/fedavg-final runs/dfrd-final \\
     --metric global_accuracy --readout best --latex -
 # Learning curves laid over each other:
 fedtune compare runs/fedavg-final runs/dfrd-final --figure curves.html
-# A row per method, a column per ω, local accuracy in brackets, as a paper's table and as a page:
+# A paper's table: a row per method, a column per ω, and a page of it:
 fedtune compare runs/fedavg-omega runs/dfrd-omega --by omega \\
     --brackets local_accuracy --latex table.tex --figure omega.html
 # The variants of one method under each condition:
-fedtune compare runs/fedkf-fairness --variant teacher --metric amp --metric wlp
+fedtune compare runs/fedkf-fairness --variant teacher --metric amp
 """
 
 #: Where a table is printed instead of written.

@@ -13,7 +13,7 @@ EXAMPLES = """\
 fedtune export runs/dfrd-alpha_lambda -o best.yaml
 # Print trial 7 as JSON:
 fedtune export runs/dfrd-alpha_lambda --trial 7 --json
-# Of a run under several conditions of the experiment, the best under one of them:
+# Of a run under several conditions, the best under one of them:
 fedtune export runs/fedkf-fairness --where omega=0.1 -o best.yaml
 # Keep every learning curve, of all trials, seeds and rounds:
 fedtune export runs/dfrd-alpha_lambda --table -o curves.npz

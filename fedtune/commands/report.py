@@ -15,8 +15,9 @@ fedtune report runs/dfrd-alpha_lambda --open
 fedtune report runs/dfrd-alpha_lambda --csv --latex --images pdf
 # For an anonymous review, without the names of machines and paths:
 fedtune report runs/dfrd-final --anonymous -o supplement.html
-# One figure or table alone, for a paper:
-fedtune report runs/dfrd-alpha_lambda --only heatmap --format png -o fig5.png
+# One figure alone, for a paper:
+fedtune report runs/dfrd-alpha_lambda --only heatmap -o fig5.png
+# One table alone, as Markdown:
 fedtune report runs/dfrd-alpha_lambda --only trials -o trials.md
 # Follow a running search in the browser:
 fedtune report runs/dfrd-alpha_lambda --watch --open
