@@ -18,7 +18,7 @@ from fedtune.api.export import load
 from fedtune.machine import resources
 from fedtune.machine.resources import Machine, pack
 from fedtune.planning.checks import seconds_of
-from fedtune.planning.plan import _recorded, plan
+from fedtune.planning.plan import plan, recorded
 from fedtune.planning.request import Request
 from fedtune.record.experiment import Experiment, final_seeds, search_seeds
 from fedtune.record.run_directory import create
@@ -329,9 +329,9 @@ def test_a_name_that_is_taken(asked: Callable[..., Request], tmp_path: Path) -> 
 
 
 def test_metrics_select_on_validation_unless_told() -> None:
-    assert _recorded(("wlp",), "validation") == ("val_wlp",)
-    assert _recorded(("val_wlp",), "test") == ("wlp",)
-    assert _recorded(("wlp", "bytes_up", "val_wlp"), "validation") == ("val_wlp", "bytes_up")
+    assert recorded(("wlp",), "validation") == ("val_wlp",)
+    assert recorded(("val_wlp",), "test") == ("wlp",)
+    assert recorded(("wlp", "bytes_up", "val_wlp"), "validation") == ("val_wlp", "bytes_up")
 
 
 @pytest.mark.parametrize(
