@@ -13,7 +13,9 @@ from analysis.labels import Labels
 from analysis.report.anonymous import AnonymousRun
 from analysis.runs import Run
 from analysis.runs.rounds import LISTS
-from search_spaces import run_folder
+from analysis.runs.shapes import is_number
+from analysis.tables import finite
+from search_spaces import files, run_folder
 
 #: Trials of which the page holds details at most, evenly spread and always with the best ones; bytes read of a file's
 #: end; lines shown of a log.
@@ -29,7 +31,8 @@ def details(run: Run, labels: Labels) -> dict[str, Any]:
     if metric in run.curves.columns:
         drawn = run.curves[run.curves["trial"].isin(kept) & run.curves[metric].notna()]
         for trial, part in drawn.groupby("trial"):
-            curves[int(str(trial))] = [part["round"].tolist(), (scale * part[metric]).round(2).tolist()]
+            values = [finite(value) for value in (scale * part[metric]).round(2)]
+            curves[int(str(trial))] = [part["round"].tolist(), values]
     return {"metric": labels.metric(metric, split=True), "of": len(run.frozen)} | {
         str(n): {
             "curve": curves.get(n),
@@ -52,7 +55,7 @@ def _clients(run: Run, trial: int) -> dict[str, list[float | None]]:
     for name, title in zip(LISTS, ("global", "local"), strict=True):
         listed = row.get(name) if isinstance(row, dict) else None
         if isinstance(listed, list) and listed:
-            found[title] = [round(100 * v, 2) if isinstance(v, (int, float)) else None for v in listed[:200]]
+            found[title] = [finite(round(100 * v, 2)) if is_number()(v) else None for v in listed[:200]]
     return found
 
 
@@ -66,7 +69,7 @@ def _log(run: Run, trial: int) -> str:
 def _end(run: Run, trial: int, name: str) -> str:
     """The last `TAIL` bytes of a trial's file; empty where there is none."""
     try:
-        with (run.path / run_folder.trial_folder(trial) / name).open("rb") as file:
+        with os.fdopen(files.open_plain(run.path / run_folder.trial_folder(trial) / name), "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
             return file.read(TAIL).decode("utf-8", errors="replace")
     except OSError:

@@ -66,6 +66,11 @@ class Findings:
         """Plotly figures by name, such as `figures["heatmap"]`."""
         return Figures(self.run)
 
+    @property
+    def names(self) -> list[str]:
+        """Every figure and table that can be asked for by name."""
+        return Loaded([self.run]).names
+
     def figure(self, name: str, where: Mapping[str, Any] | None = None) -> go.Figure:
         """The Plotly figure of that name, of the condition `where`; see `analysis.loaded.Loaded.figure`."""
         return Loaded([self.run]).figure(name, where)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -208,9 +208,6 @@ def command(
     """Search the hyper-parameters of a method."""
     from fedtune.api.search import carry_out
     from fedtune.commands import _output
-    from fedtune.console.busy import busy
-    from fedtune.console.progress import style
-    from fedtune.planning.estimate import estimate
     from fedtune.planning.pack_auto import packed
     from fedtune.planning.plan import plan
     from fedtune.planning.request import Request
@@ -251,8 +248,16 @@ def command(
     )
     planned = packed(planned, plain=plain, quiet=quiet)
     if dry_run:
-        with busy(style(plain, quiet), "timing a few rounds"):
-            measured = estimate(planned)
-        _output.estimate(measured, as_json)
+        _output.estimate(_timed(planned, plain, quiet), as_json)
     else:
         _output.result(carry_out(planned, plain=plain, quiet=quiet), as_json)
+
+
+def _timed(planned: Any, plain: bool, quiet: bool) -> Any:
+    """What a plan is expected to take."""
+    from fedtune.console.busy import busy
+    from fedtune.console.progress import style
+    from fedtune.planning.estimate import estimate
+
+    with busy(style(plain, quiet), "timing a few rounds"):
+        return estimate(planned)

@@ -78,10 +78,8 @@ class _Selection:
 def plan(request: Request) -> Plan:
     """Checks all of a request. Raises one `UserError` with every problem; writes nothing but the data set's cache."""
     problems: list[str] = []
-    folder = _folder(request, problems)
-    time = _options(request, problems)
-    settings = settled(request, problems)
-    space = settings.space
+    folder, time = _folder(request, problems), _options(request, problems)
+    space = (settings := settled(request, problems)).space
     budget, selection = _budget(request, settings, problems), _selection(request, settings, problems)
     _combination(request, space, budget, selection, problems)
     waits = budget.seed_rounds > 0 or looks_back(budget.sampler, budget.scheduler)
@@ -89,10 +87,8 @@ def plan(request: Request) -> Plan:
     earlier = opened(request.warm_start, request.method, {*_keys(space)}, problems)
     middle = settings.values | middle_values((*space.search.values(), *space.vary.values()))
     device = device_of(packing.gpus, request.address)
-    required = tuple(one.metric for one in selection.require)
-    checked = preflight(
-        request.method, middle, budget.seeds, request.data_dir, problems, selection.metric, device, required
-    )
+    data, required = request.data_dir, tuple(one.metric for one in selection.require)
+    checked = preflight(request.method, middle, budget.seeds, data, problems, selection.metric, device, required)
     facts = {**checked.facts, **under_conditions(request, space, checked, budget.seeds, problems)}
     if problems:
         raise UserError(*dict.fromkeys(problems))
@@ -128,8 +124,8 @@ def plan(request: Request) -> Plan:
     )
     space = dataclasses.replace(space, metric=selection.metric)
     start = known(experiment, space, facts, earlier)
-    notes = *_notes(request, experiment, space), *settings.notes, *start.notes
-    return Plan(folder, start.experiment, space, {**facts, **start.facts}, notes, checked.values, request, start.taken)
+    notes, facts = (*_notes(request, experiment, space), *settings.notes, *start.notes), {**facts, **start.facts}
+    return Plan(folder, start.experiment, space, facts, notes, checked.values, request, start.taken)
 
 
 def _folder(request: Request, problems: list[str]) -> Path:

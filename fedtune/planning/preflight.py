@@ -3,7 +3,7 @@ are, and which metrics it yields."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from search_spaces.parameter import Value
 
 if TYPE_CHECKING:
     from trainables.method import Method
+    from trainables.simulation.rounds import Simulation
 
 
 @dataclass(frozen=True)
@@ -65,31 +66,40 @@ def preflight(
     except UserError as error:
         problems.extend(error.problems)
         return Checked(values, {})
-    has_global = built.global_model() is not None
-    found, doubtful = _unmeasured(built.method, metric, has_global=has_global)
-    for name in required:
-        never, unsure = _unmeasured(built.method, (name,), has_global=has_global)
-        found += [_cannot_require(name, method)] if never else []
-        doubtful += unsure
-    if doubtful:
-        # Only a round shows whether these are measured. One step per client is enough.
+
+    def one_round() -> Mapping[str, Any]:
+        # One step per client is enough.
         short = {**anywhere, "rounds": 1, "local_steps": 1, "local_epochs": 0}
-        row = Simulation(method, short, seeds[0], torch.device("cpu"), data_dir).run_round()
-        found += [
-            _cannot_require(name, method)
-            if name not in metric
-            else f"{name} is not measured for {method} with these values. Select by another --metric, or change what "
-            f"it depends on with --set."
-            for name in doubtful
-            if row.get(name) is None
-        ]
-    problems.extend(found)
+        return Simulation(method, short, seeds[0], torch.device("cpu"), data_dir).run_round()
+
+    problems.extend(_not_measured(built, metric, required, one_round))
     facts = {
         "method_title": built.method.title,
         "dataset": {"name": dataset.name, "hash": dataset.hash},
         "partition": {str(seeds[0]): built.data.fingerprint},
     }
     return Checked(values, facts)
+
+
+def _not_measured(
+    built: Simulation, metric: Sequence[str], required: Sequence[str], one_round: Callable[[], Mapping[str, Any]]
+) -> list[str]:
+    """A sentence for each metric that cannot be selected by, or required; a round is run where only that shows it."""
+    method, has_global = built.method.name, built.global_model() is not None
+    found, doubtful = _unmeasured(built.method, metric, has_global=has_global)
+    for name in required:
+        never, unsure = _unmeasured(built.method, (name,), has_global=has_global)
+        found += [_cannot_require(name, method)] if never else []
+        doubtful += unsure
+    row = one_round() if doubtful else {}
+    return found + [
+        _cannot_require(name, method)
+        if name not in metric
+        else f"{name} is not measured for {method} with these values. Select by another --metric, or change what it "
+        f"depends on with --set."
+        for name in doubtful
+        if row.get(name) is None
+    ]
 
 
 def _cannot_require(name: str, method: str) -> str:
