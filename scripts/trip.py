@@ -22,12 +22,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import socket
 import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import CodeType, FrameType, MethodType
+from types import CodeType, FrameType, MethodType, SimpleNamespace
 from typing import Any
 
 PACKAGES = ("fedtune", "search_spaces", "trainables", "analysis")
@@ -169,10 +170,15 @@ def trip(root: Path) -> list[Call]:
             trial.setup(cloudpickle.loads(cloudpickle.dumps(config)))
             trial.step()
 
+    servers = socket.create_server(("127.0.0.1", 0))  # takes connections, as Ray's servers would
+    port = servers.getsockname()[1]
+    node = {"NodeID": "one", "Alive": True, "Resources": {"CPU": 1.0}}
+    node |= {"NodeManagerAddress": "127.0.0.1", "NodeManagerPort": port}
     stand_ins: dict[str, Any] = {
         "init": lambda **settings: None,
         "shutdown": lambda: None,
-        "nodes": lambda: [{"Alive": True, "Resources": {"CPU": 1.0}}],
+        "nodes": lambda: [node],
+        "get_runtime_context": lambda: SimpleNamespace(get_node_id=lambda: "one", gcs_address=f"127.0.0.1:{port}"),
         "get_gpu_ids": list,
     }
     for name, stand_in in stand_ins.items():
