@@ -7,7 +7,9 @@ import json
 import os
 import signal
 import subprocess
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,14 @@ from tests.fedtune.conftest import frozen
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads Linux' /proc")]
 
 BUDGET = ("--trials", 8, "--rounds", 12, "--metric", "global_loss", "--seed", 1)
+
+
+@pytest.fixture(autouse=True)
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """For temporary files, in which no other search has any; short, as sockets lie in it."""
+    with tempfile.TemporaryDirectory(prefix="ft", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        monkeypatch.setenv("RAY_TMPDIR", folder)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -105,10 +105,11 @@ def adaptive_init(config: AdaptiveServer, fed: Federation, rng: Rng) -> Adaptive
     """FedAvg's initial model, m = 0 and v = τ²."""
     model = fed.initial_params()
     own = weights(model)
+    start = float(torch.tensor(config.tau**2, dtype=torch.float32))  # the same number in every precision
     return AdaptiveState(
         model,
         {name: torch.zeros_like(model[name]) for name in own},
-        {name: torch.full_like(model[name], config.tau**2) for name in own},
+        {name: torch.full_like(model[name], start) for name in own},
     )
 
 

@@ -74,6 +74,7 @@ SHARES: dict[str, set[str]] = {
     "fedcg": {"head"},
     "fedmdcg": {"head"},
     "fedper": {"features"},
+    "fedbabu": {"features"},
     "fedproto": set(),
     "feddistill": set(),
     "fedgh": set(),
