@@ -293,10 +293,11 @@ def test_seconds_are_those_of_all_sessions(tmp_path: Path, monkeypatch: pytest.M
 
 def test_what_a_killed_process_was_writing_is_cleared_away(tmp_path: Path) -> None:
     (tmp_path / "t").mkdir()
-    for name in (".checkpoint", ".checkpoint.4711.tmp", ".rounds.jsonl"):
+    for name in (".checkpoint.0123456789abcdef.tmp", ".rounds.jsonl.fedcba9876543210.tmp", ".checkpoint.own"):
         (tmp_path / "t" / name).write_text("half")
     run(Trial({"job": job(tmp_path / "t")}))
     assert {path.name for path in (tmp_path / "t").iterdir()} == {
+        ".checkpoint.own",  # only looks alike
         "rounds.jsonl",
         "checkpoint",
         "partition.json",

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -105,7 +106,7 @@ def adaptive_init(config: AdaptiveServer, fed: Federation, rng: Rng) -> Adaptive
     """FedAvg's initial model, m = 0 and v = τ²."""
     model = fed.initial_params()
     own = weights(model)
-    start = float(torch.tensor(config.tau**2, dtype=torch.float32))  # the same number in every precision
+    start = float(np.float32(config.tau**2))  # the same number in every precision
     return AdaptiveState(
         model,
         {name: torch.zeros_like(model[name]) for name in own},
