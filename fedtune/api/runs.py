@@ -7,7 +7,7 @@ from typing import Any
 
 from fedtune.api.status import status
 from search_spaces import run_folder
-from search_spaces.errors import UserError
+from search_spaces.errors import UserError, short
 
 
 def runs(folder: str | Path = "runs") -> list[dict[str, Any]]:
@@ -18,7 +18,7 @@ def runs(folder: str | Path = "runs") -> list[dict[str, Any]]:
     where = Path(folder).expanduser()
     if not where.is_dir():
         raise UserError(
-            f"There is no folder {str(folder)!r} with runs. The first search makes runs/; --help says more."
+            f"There is no folder {short(repr(str(folder)))} with runs. The first search makes runs/; --help says more."
         )
     rows: list[dict[str, Any]] = []
     for path in sorted(where.iterdir()):

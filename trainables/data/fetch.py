@@ -66,9 +66,15 @@ def _find_or_download(source: Source, file: File, root: Path) -> Path:
         with cache.writable(root):
             target.parent.mkdir(parents=True, exist_ok=True)
             held.enter_context(FileLock(f"{target}.lock"))
-        if (found := _found(source, file, root)) is not None:
-            return found
-        _download(source, file, root)
+        try:
+            if (found := _found(source, file, root)) is not None:
+                return found
+            _download(source, file, root)
+        except BaseException:
+            # What could not be had leaves nothing behind. Who waits for the lock tries it as well.
+            with contextlib.suppress(OSError):
+                Path(f"{target}.lock").unlink()
+            raise
         return target
 
 

@@ -139,7 +139,7 @@ def assert_step(
 
 def assert_equal(actual: Mapping[str, Tensor], expected: Mapping[str, Tensor], what: str, reach: float = 1.0) -> None:
     """That both hold the same names and values, up to `TOLERANCE · reach`; integers and truth values exactly."""
-    assert actual.keys() == expected.keys(), what
+    assert actual.keys() == expected.keys(), f"{what}: {sorted(actual)} and not {sorted(expected)}"
     for name, value in expected.items():
         assert actual[name].shape == value.shape, f"{what}: {name}"
         if not value.is_floating_point():

@@ -271,7 +271,7 @@ _TABLE = {
     ("mutual::test_fml", "fml.py"): [
         ("both models learn by α", "mutual_loss(config.beta,", "mutual_loss(config.alpha,"),
         ("clients' copies are weighed by size", "payload), 1.0)", "payload), fed.sizes[u.client])"),
-        ("the own model starts anew every round", "if client_state is not None", "if client_state is None"),
+        ("the own model starts anew every round", "client_state.model if client_state is not None else ", ""),
     ],
     ("mutual::test_fml", "mutual_pair.py"): [
         ("the shared model does not learn", "other - other.detach()", "other.detach() * 0"),
@@ -289,9 +289,9 @@ _TABLE = {
             "client_state.model, take(module.map)",
         ),
         (
-            "a client that missed a round is sent the update alone",
+            "the update is never sent alone",
             "if client in state.current else",
-            "if state.current else",
+            "if client < 0 else",
         ),
     ],
     ("mutual::test_fedkd", "low_rank.py"): [

@@ -64,7 +64,7 @@ def test_fedamp(toy: Path) -> None:
             xi = {j: value / max(1.0, sums[-1]) for j, value in xi.items()}
             rest = 1 - sum(xi.values())
             clouds[i] = {n: rest * own[n] + sum(xi[j] * now[j][n] for j in others) for n in own}  # type: ignore[misc]
-        assert played.after.clouds.keys() == clouds.keys()
+        assert played.after.clouds.keys() == clouds.keys(), f"clouds of {[*played.after.clouds]} and not {[*clouds]}"
         for i, cloud in clouds.items():
             assert_equal(played.after.clouds[i], cloud, f"cloud model of {i}", 1e-2)
         assert amp.method.global_model(amp.config, amp.fed, played.after) is None
@@ -154,7 +154,8 @@ def test_fedfomo(toy: Path) -> None:
         own, known = own | now, known | now
         for i, heard in told.items():
             affinity[i] |= {m: affinity[i].get(m, 0.0) + rho for m, rho in heard.items()}
-            assert played.after.affinity[i] == pytest.approx(affinity[i], rel=1e-6)
+            kept = played.after.affinity[i]
+            assert kept == pytest.approx(affinity[i], rel=1e-6), f"affinities of {i}: {kept} and not {affinity[i]}"
         for i, model in known.items():
             assert_equal(played.after.models[i], model, f"model of {i} on the server", 1e-2)
     assert any(moves) and not all(moves[3:])  # some clients move, and some find nothing better

@@ -143,7 +143,7 @@ def test_fedkd(toy: Path) -> None:
             sent = played.payloads[i]
             assert float(sent["energy"]) == pytest.approx(energy, rel=1e-12)
             if i in last:
-                assert not unpacked("whole", sent)
+                assert not unpacked("whole", sent), f"{i} was sent the whole model and not the update"
                 assert_equal(multiplied(sent, shared), update, f"update sent to {i}", 1e-2)
             else:
                 assert_equal(unpacked("whole", sent), shared, f"g sent to {i}")

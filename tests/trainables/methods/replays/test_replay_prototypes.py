@@ -103,7 +103,7 @@ def assert_predicts_by_prototypes(played: World, round_: Round, i: int, model: P
     apart = torch.sqrt(torch.stack(columns, dim=1))
     logits = network(x)
     finite = apart.isfinite()
-    assert torch.equal(logits.isfinite(), finite)
+    assert torch.equal(logits.isfinite(), finite), f"classes of {i}: {logits.isfinite().any(0)} and not {finite.any(0)}"
     assert_equal({"": logits[finite].detach()}, {"": -apart[finite]}, f"predictions of {i}")
 
 
@@ -166,7 +166,9 @@ def test_feddistill(exclude_own: bool, toy: Path) -> None:
             fresh[i] = by_class(fd, i, head(own[i], features(own[i], everything(fd, i))))
             assert_equal(result.upload, {f"logits/{j}": t for j, t in fresh[i].items()}, f"upload of {i}", 1e-2)
         reports |= fresh
-        assert played.after.reports.keys() == reports.keys()
+        assert played.after.reports.keys() == reports.keys(), (
+            f"reports of {[*played.after.reports]} and not {[*reports]}"
+        )
         for i, rows in reports.items():
             assert_equal(by_name(played.after.reports[i]), by_name(rows), f"report of {i}", 1e-2)
 
