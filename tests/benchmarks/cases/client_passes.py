@@ -45,7 +45,7 @@ METHODS: dict[str, tuple[dict[str, Any], float]] = {
     "fedfomo": ({"peers": 1}, 1),
 }
 #: Methods whose clients pass all their samples forward once a round, after the training.
-AFTERWARDS = {"fedproto", "fedgh", "fedtgp"}
+AFTERWARDS = {"fedproto", "feddistill", "fedgh", "fedtgp"}
 
 
 def values_of(name: str) -> tuple[str, dict[str, Any]]:

@@ -10,7 +10,7 @@ import pytest
 
 from analysis.runs import load
 from fedtune.api.export import export
-from fedtune.api.run import _plan
+from fedtune.api.run import plan_run
 from fedtune.planning.request import Request
 from search_spaces.errors import UserError
 from tests.analysis import synthetic
@@ -24,8 +24,8 @@ def search(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_of_a_run_directory_the_winner_is_trained(search: Path, tmp_path: Path) -> None:
     """Exactly as if it had been exported first."""
     export(search, tmp_path / "best.yaml")
-    ours = _plan(Request(str(search), runs_dir=str(tmp_path)), 2)
-    theirs = _plan(Request(str(tmp_path / "best.yaml"), runs_dir=str(tmp_path)), 2)
+    ours = plan_run(Request(str(search), runs_dir=str(tmp_path)), 2)
+    theirs = plan_run(Request(str(tmp_path / "best.yaml"), runs_dir=str(tmp_path)), 2)
     assert dataclasses.asdict(ours.experiment) == dataclasses.asdict(theirs.experiment)
     assert ours.folder == theirs.folder == tmp_path / "found-final"
     run = load(search)
@@ -34,23 +34,23 @@ def test_of_a_run_directory_the_winner_is_trained(search: Path, tmp_path: Path) 
 
 
 def test_single_values_can_be_changed(search: Path, tmp_path: Path) -> None:
-    planned = _plan(Request(str(search), runs_dir=str(tmp_path), rounds=2, set=("alpha=0.5",)), 2)
+    planned = plan_run(Request(str(search), runs_dir=str(tmp_path), rounds=2, set=("alpha=0.5",)), 2)
     assert (planned.experiment.rounds, planned.experiment.values["alpha"]) == (2, 0.5)
 
 
 def test_a_final_run_has_no_winner(tmp_path: Path) -> None:
     folder = synthetic.write(tmp_path / "final", keys=(), seeds=(1000, 1001), kind="run", failures=False)
     with pytest.raises(UserError, match="is a final run, which has no winner"):
-        _plan(Request(str(folder), runs_dir=str(tmp_path)), 2)
+        plan_run(Request(str(folder), runs_dir=str(tmp_path)), 2)
 
 
 def test_a_search_without_a_result_and_a_folder_that_is_no_run(tmp_path: Path, search: Path) -> None:
     begun = synthetic.write(tmp_path / "begun", sampler="grid", rounds=3, cells=1)
     with pytest.raises(UserError, match="no trial that ran to its end"):
-        _plan(Request(str(begun), runs_dir=str(tmp_path)), 2)
+        plan_run(Request(str(begun), runs_dir=str(tmp_path)), 2)
     with pytest.raises(UserError, match="is not a run directory"):
-        _plan(Request(str(tmp_path), runs_dir=str(tmp_path)), 2)
+        plan_run(Request(str(tmp_path), runs_dir=str(tmp_path)), 2)
     damaged = Path(shutil.copytree(search, tmp_path / "damaged"))
     (damaged / "study.db").write_bytes(b"x")
     with pytest.raises(UserError):
-        _plan(Request(str(damaged), runs_dir=str(tmp_path)), 2)
+        plan_run(Request(str(damaged), runs_dir=str(tmp_path)), 2)
