@@ -58,6 +58,10 @@ class Figure(Generic[DrawingType]):
     #: each condition by itself.
     across: bool = False
 
+    def drawable(self, run: Run) -> bool:
+        """Whether it can be drawn of this run; of one under several conditions of the experiment, of all of them."""
+        return (self.across or not run.crossed) and self.needs([run]) is None
+
     def draw(self, runs: Sequence[Run], labels: Labels) -> go.Figure:
         """The figure of these runs; ask `needs` first whether it can be drawn."""
         return self.plot(self.data(runs), labels)

@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 from analysis.auto import leaderboard, request
 from analysis.auto.figures import FIGURES, AutoFigure
 from analysis.auto.leaderboard import Row
-from analysis.runs import Run
+from analysis.runs import Paths, Run
 from analysis.runs import load as load_run
 from analysis.tables import Table
 from search_spaces import files, run_folder
@@ -83,6 +83,16 @@ class Auto:
         folder = self.path / run_folder.FINAL / str(self.leader)
         return load_run(folder) if self.leader is not None and folder.is_dir() else None
 
+    @property
+    def over(self) -> bool:
+        """Whether every seed of the leader's final run has ended."""
+        final = self.final
+        return (
+            final is not None
+            and len(final.frozen) >= int(self.record["final"])
+            and all(trial.state.is_finished() for trial in final.frozen)
+        )
+
     def drawable(self) -> dict[str, AutoFigure]:
         """The figures that can be drawn by now."""
         ready = {
@@ -125,6 +135,12 @@ def explained(auto: Auto) -> list[str]:
         *auto.untold(),
         *(required if auto.record["require"] else []),
     ]
+
+
+def load_one(run: Paths) -> Auto | None:
+    """What `fedtune auto` wrote to `run`; None where that is another run, or several. Raises `UserError` as `load`."""
+    path = run if isinstance(run, (str, os.PathLike)) else run[0] if len(run) == 1 else None
+    return load(path) if isinstance(path, (str, os.PathLike)) and request.is_auto(path) else None
 
 
 def load(path: str | os.PathLike[str]) -> Auto:

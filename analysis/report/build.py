@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from analysis.auto import Auto, is_auto, load
+from analysis.auto import Auto, load_one
 from analysis.labels import Labels
 from analysis.report import sections, summary
 from analysis.report.anonymous import anonymous as without_names
@@ -41,9 +41,8 @@ def build(
     Without `output` it is `report.html` in the run directory; for several runs, in the folder that holds the first.
     Raises `UserError` where a path is no run directory or the page cannot be written."""
     tell("reading the run")
-    one = run if isinstance(run, (str, os.PathLike)) else run[0] if len(run) == 1 else None
-    if isinstance(one, (str, os.PathLike)) and is_auto(one):
-        return _build_auto(load(one), output, anonymous, tell)
+    if (auto := load_one(run)) is not None:
+        return _build_auto(auto, output, anonymous, tell)
     runs = load_all(run)
     target = (
         Path(output)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import Any
 
 from analysis import style
-from analysis.auto import is_auto, load
-from analysis.figure import Figure
+from analysis.auto import load_one
 from analysis.figures._registry import figures
 from analysis.labels import Labels
 from analysis.report import static
 from analysis.report.page import write
 from analysis.report.trials import trials
-from analysis.runs import Paths, Run, load_all
+from analysis.runs import Paths, load_all
 from search_spaces.errors import UserError, sentence
 
 
@@ -22,21 +19,14 @@ def write_tables(run: Paths, kind: str) -> list[Path]:
     """Writes `trials.csv` or `trials.tex` (`kind`: csv or latex) into each run directory; returns their paths.
 
     Of a search over several methods also `leaderboard.csv` or `leaderboard.tex`."""
-    found = []
-    several = run if isinstance(run, (str, os.PathLike)) else run[0] if len(run) == 1 else None
-    if isinstance(several, (str, os.PathLike)) and is_auto(several):
-        whole = load(several)
-        content = whole.table().csv() if kind == "csv" else whole.table().latex()
-        found.append(write(whole.path / f"leaderboard.{'csv' if kind == 'csv' else 'tex'}", content))
-        run = list(whole.searches.values())
-    for one in load_all(run):
-        table = trials(one)
-        found.append(
-            write(
-                one.path / f"trials.{'csv' if kind == 'csv' else 'tex'}",
-                table.csv() if kind == "csv" else table.latex(),
-            )
-        )
+    found, tables = [], []
+    if (auto := load_one(run)) is not None:
+        tables.append((auto.path / "leaderboard", auto.table()))
+        run = list(auto.searches.values())
+    tables += [(one.path / "trials", trials(one)) for one in load_all(run)]
+    for place, table in tables:
+        suffix, content = (".csv", table.csv()) if kind == "csv" else (".tex", table.latex())
+        found.append(write(place.with_suffix(suffix), content))
     return found
 
 
@@ -52,12 +42,11 @@ def write_images(run: Paths, kind: str) -> list[Path]:
     Raises `UserError` where kaleido or a browser is missing."""
     check_images(kind)
     written: list[Path] = []
-    one_folder = run if isinstance(run, (str, os.PathLike)) else run[0] if len(run) == 1 else None
-    if isinstance(one_folder, (str, os.PathLike)) and is_auto(one_folder):
-        run = list(load(one_folder).searches.values())
+    if (auto := load_one(run)) is not None:
+        run = list(auto.searches.values())
     for one in load_all(run):
         labels = Labels.of([one])
-        made = [(n, f.draw([one], labels)) for n, f in figures().items() if not f.many and _whole(one, f)]
+        made = [(n, f.draw([one], labels)) for n, f in figures().items() if not f.many and f.drawable(one)]
         folder = one.path / "figures"
         targets = [folder / f"{n}.{kind}" for n, _ in made]
         for _, figure in made:
@@ -69,8 +58,3 @@ def write_images(run: Paths, kind: str) -> list[Path]:
         static.images([f for _, f in made], targets, kind)
         written += targets
     return written
-
-
-def _whole(run: Run, figure: Figure[Any]) -> bool:
-    """Whether a figure can be drawn of the run; of one under several conditions of the experiment, of all of them."""
-    return (figure.across or not run.crossed) and figure.needs([run]) is None

@@ -204,10 +204,8 @@ def read_auto(folder: str | Path) -> AutoResult:
     """What `auto` wrote to `folder`."""
     found = reading.load(folder)
     final = found.final
-    over = final is not None and len(final.frozen) >= found.record["final"]
-    over = over and final is not None and all(trial.state.is_finished() for trial in final.frozen)
-    done = report(result_of(final.path, driver.Outcome(True))) if over and final is not None else None
-    return AutoResult(found.path, over, auto=found, final=done)
+    done = report(result_of(final.path, driver.Outcome(True))) if found.over and final is not None else None
+    return AutoResult(found.path, found.over, auto=found, final=done)
 
 
 class _Driven:

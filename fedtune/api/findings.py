@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis.figures import figures
-from analysis.labels import Labels
 from analysis.loaded import Loaded
 from analysis.runs import Run, load
 from search_spaces import run_folder
@@ -29,13 +28,15 @@ class Figures(Mapping[str, "go.Figure"]):
 
     def __getitem__(self, name: str) -> go.Figure:
         """Raises `UserError` with the reason where a figure cannot be drawn, `KeyError` where there is none."""
-        why = self._known[name].needs([self._run])
-        if why is not None:
-            raise UserError(why)
-        return self._known[name].draw([self._run], Labels.of([self._run]))
+        if name not in self._known:
+            raise KeyError(name)
+        return Loaded([self._run]).figure(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._known and self._known[str(name)].drawable(self._run)
 
     def __iter__(self) -> Iterator[str]:
-        return (name for name, figure in self._known.items() if figure.needs([self._run]) is None)
+        return (name for name, figure in self._known.items() if figure.drawable(self._run))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

@@ -36,9 +36,7 @@ def result(found: AutoResult, as_json: bool) -> None:
 def status(auto: Auto, as_json: bool) -> None:
     """Prints how far a search over several methods has come."""
     driven = is_driven(auto.path)
-    final = auto.final
-    over = final is not None and all(trial.state.is_finished() for trial in final.frozen) and len(final.frozen) > 0
-    state = "running" if driven else "finished" if over else "resumable"
+    state = "running" if driven else "finished" if auto.over else "resumable"
     if as_json:
         rows = auto.table().json()
         tables.print_json({"run": str(auto.path), "state": state, "leader": auto.leader, "leaderboard": rows})

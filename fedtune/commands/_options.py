@@ -23,3 +23,32 @@ RunsDir = Annotated[str, typer.Option(help="The folder in which run directories 
 DataDir = Annotated[
     str | None, typer.Option(help="The folder that holds the files of downloaded data sets.", show_default=False)
 ]
+Require = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="METRIC>=NUMBER",
+        help="What a configuration must keep to be selected, such as wlp>=0.3 or bytes_up<=5e7; may be given more "
+        "than once.",
+        show_default=False,
+    ),
+]
+Lag = Annotated[
+    int | None,
+    typer.Option(help="What becomes of trial n depends on trials 0 … n - lag only.  [default: 4]", show_default=False),
+]
+Concurrency = Annotated[
+    int | None,
+    typer.Option(
+        help="How many trials run at the same time.  [default: one per core, at most the lag]", show_default=False
+    ),
+]
+CpusPerTrial = Annotated[
+    float | None,
+    typer.Option(help="How many cores, and threads, each trial has.  [default: 1]", show_default=False),
+]
+GpusPerTrial = Annotated[
+    float | None,
+    typer.Option(
+        help="The part of a GPU that each trial has.  [default: 0.25 where there is a GPU]", show_default=False
+    ),
+]

@@ -6,7 +6,19 @@ from typing import Annotated
 
 import typer
 
-from fedtune.commands._options import Address, AsJson, DataDir, Plain, Quiet, RunsDir
+from fedtune.commands._options import (
+    Address,
+    AsJson,
+    Concurrency,
+    CpusPerTrial,
+    DataDir,
+    GpusPerTrial,
+    Lag,
+    Plain,
+    Quiet,
+    Require,
+    RunsDir,
+)
 
 EXAMPLES = """\
 # Which of four methods is best on the embedded digits, within four minutes:
@@ -46,15 +58,7 @@ def command(
     metric: Annotated[
         str | None, typer.Option(help="The metric to select by.  [default: val_global_accuracy]", show_default=False)
     ] = None,
-    require: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="METRIC>=NUMBER",
-            help="What a configuration must keep to be selected, such as wlp>=0.3 or bytes_up<=5e7; may be given more "
-            "than once.",
-            show_default=False,
-        ),
-    ] = None,
+    require: Require = None,
     personal: Annotated[
         bool,
         typer.Option("--personal", help="Select by clients' own models, so that no global model is needed."),
@@ -115,28 +119,10 @@ def command(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="The seed of the whole search.")] = 0,
-    lag: Annotated[
-        int | None,
-        typer.Option(
-            help="What becomes of trial n depends on trials 0 … n - lag only.  [default: 4]", show_default=False
-        ),
-    ] = None,
-    concurrency: Annotated[
-        int | None,
-        typer.Option(
-            help="How many trials run at the same time.  [default: one per core, at most the lag]", show_default=False
-        ),
-    ] = None,
-    cpus_per_trial: Annotated[
-        float | None,
-        typer.Option(help="How many cores, and threads, each trial has.  [default: 1]", show_default=False),
-    ] = None,
-    gpus_per_trial: Annotated[
-        float | None,
-        typer.Option(
-            help="The part of a GPU that each trial has.  [default: 0.25 where there is a GPU]", show_default=False
-        ),
-    ] = None,
+    lag: Lag = None,
+    concurrency: Concurrency = None,
+    cpus_per_trial: CpusPerTrial = None,
+    gpus_per_trial: GpusPerTrial = None,
     address: Address = None,
     name: Annotated[str, typer.Option(help="The name of the folder with everything that is found.")] = "auto",
     runs_dir: RunsDir = "runs",

@@ -7,7 +7,19 @@ from typing import Annotated, Any
 import typer
 
 from fedtune.commands import _complete
-from fedtune.commands._options import Address, AsJson, DataDir, Plain, Quiet, RunsDir
+from fedtune.commands._options import (
+    Address,
+    AsJson,
+    Concurrency,
+    CpusPerTrial,
+    DataDir,
+    GpusPerTrial,
+    Lag,
+    Plain,
+    Quiet,
+    Require,
+    RunsDir,
+)
 
 EXAMPLES = """\
 # DFRD's α and λ, small, on the embedded digits:
@@ -109,15 +121,7 @@ def command(
             autocompletion=_complete.metrics,
         ),
     ] = None,
-    require: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="METRIC>=NUMBER",
-            help="What a configuration must keep to be selected, such as wlp>=0.3 or bytes_up<=5e7; may be given more "
-            "than once.",
-            show_default=False,
-        ),
-    ] = None,
+    require: Require = None,
     select_on: Annotated[
         str | None,
         typer.Option(
@@ -149,12 +153,7 @@ def command(
             help="Let this share of the trials that would be stopped run to their end, to measure what stopping costs.",
         ),
     ] = 0.0,
-    lag: Annotated[
-        int | None,
-        typer.Option(
-            help="What becomes of trial n depends on trials 0 … n - lag only.  [default: 4]", show_default=False
-        ),
-    ] = None,
+    lag: Lag = None,
     set_: Annotated[
         list[str] | None,
         typer.Option(
@@ -170,22 +169,9 @@ def command(
             help="The seed of the whole search; on the same kind of machine the same seed gives the same records."
         ),
     ] = 0,
-    concurrency: Annotated[
-        int | None,
-        typer.Option(
-            help="How many trials run at the same time.  [default: one per core, at most the lag]", show_default=False
-        ),
-    ] = None,
-    cpus_per_trial: Annotated[
-        float | None,
-        typer.Option(help="How many cores, and threads, each trial has.  [default: 1]", show_default=False),
-    ] = None,
-    gpus_per_trial: Annotated[
-        float | None,
-        typer.Option(
-            help="The part of a GPU that each trial has.  [default: 0.25 where there is a GPU]", show_default=False
-        ),
-    ] = None,
+    concurrency: Concurrency = None,
+    cpus_per_trial: CpusPerTrial = None,
+    gpus_per_trial: GpusPerTrial = None,
     pack: Annotated[
         str,
         typer.Option(

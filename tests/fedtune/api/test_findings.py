@@ -10,6 +10,7 @@ import fedtune
 from fedtune.api.run import Final
 from fedtune.api.search import Result
 from search_spaces.errors import UserError
+from tests.analysis import varied
 from tests.analysis.auto.test_leaderboard import final
 from tests.fedtune.played import searched
 
@@ -46,3 +47,11 @@ def test_a_final_run(tmp_path: Path) -> None:
     model.touch()
     with pytest.raises(UserError, match=r"no model of seed 3. It has: 1000000000\."):
         found.model(3)
+
+
+def test_no_figure_averages_over_conditions_of_the_experiment(tmp_path: Path) -> None:
+    found = fedtune.load(varied.crossed(tmp_path / "crossed"))
+    assert "curves" not in found.figures and "factor" in found.figures
+    with pytest.raises(UserError, match="drawn for one condition of the experiment"):
+        found.figures["curves"]
+    assert found.figure("curves", where={"omega": 0.1, "dataset": "digits"}).data
