@@ -17,11 +17,15 @@ import pytest
 from fedtune.machine.private_folder import chosen_place, leftovers
 from tests.end_to_end.cli import background, fedtune, search, wait_for_rounds
 from tests.end_to_end.test_loopback import command_line, family
+from tests.faults.processes import named
 from tests.fedtune.conftest import frozen
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads Linux' /proc")]
 
-BUDGET = ("--trials", 8, "--rounds", 12, "--metric", "global_loss", "--seed", 1)
+METRIC = ("--metric", "global_loss", "--seed", 1)
+BUDGET = ("--trials", 8, "--rounds", 12, *METRIC)
+#: A trial that is still running when its processes have been looked up.
+LONG = ("--trials", 1, "--rounds", 150, *METRIC)
 
 
 @pytest.fixture(autouse=True)
@@ -85,12 +89,13 @@ def test_a_signal_while_ray_starts_ends_the_search(toy: Path, tmp_path: Path, nu
     assert not leftovers(chosen_place())
 
 
-def test_a_killed_worker_is_told_with_its_round(whole: Path, toy: Path, tmp_path: Path) -> None:
+def test_a_killed_worker_is_told_with_its_round(toy: Path, tmp_path: Path) -> None:
+    assert search(toy, tmp_path, "whole", *LONG).returncode == 0
     folder = tmp_path / "runs" / "cut"
-    process = background(toy, tmp_path, "cut", *BUDGET, "--plain", "--concurrency", 1)
+    process = background(toy, tmp_path, "cut", *LONG, "--plain")
     wait_for_rounds(folder, 3, process)
     rows = folder / "trials" / "0000" / "rounds.jsonl"
-    workers = [pid for pid in family(process.pid) if command_line(pid).startswith("ray::Trial")]
+    workers = named(process.pid, "worker")
     assert workers
     for pid in workers:
         os.kill(pid, signal.SIGSTOP)  # so that its rounds can be counted
@@ -101,4 +106,4 @@ def test_a_killed_worker_is_told_with_its_round(whole: Path, toy: Path, tmp_path
     assert process.returncode == 0, err
     assert f"Trial 0 stopped after round {reached}, as the process died; it goes on from its last checkpoint" in err
     assert "(raylet)" not in out + err
-    assert frozen(folder) == frozen(whole)
+    assert frozen(folder) == frozen(tmp_path / "runs" / "whole")

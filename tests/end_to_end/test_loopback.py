@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.processes import below
+
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads Linux' /proc")]
 
 #: Loopback as the kernel writes it: 127.0.0.1, the same inside IPv6, ::1.
@@ -19,16 +21,7 @@ LISTEN = "0A"
 
 def family(pid: int) -> list[int]:
     """`pid` and all that descend from it."""
-    found = [pid]
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                parent = Path(f"/proc/{entry}/stat").read_text().rsplit(")", 1)[1].split()[1]
-            except OSError:
-                continue
-            if parent == str(pid):
-                found += family(int(entry))
-    return found
+    return [pid, *below(pid)]
 
 
 def listening() -> dict[str, str]:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -41,14 +41,19 @@ def machine(settings: dict[str, str], *words: str, hidden: Path | None = None) -
     """A machine of a cluster, which `ray start` starts; it sees nothing in `hidden`."""
     node = [sys.executable, "-c", NODE, *words, "--disable-usage-stats"]
     command = node if hidden is None else [*ALONE, 'mount -t tmpfs none "$0" && exec "$@"', str(hidden), *node]
-    process = subprocess.Popen(command, env=os.environ | settings, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    try:
-        yield process
-    finally:
-        for pid in family(process.pid):  # (`ray stop` would end every Ray of the machine)
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, 9)
-        process.communicate()
+    with tempfile.TemporaryFile("w+") as said:
+        process = subprocess.Popen(command, env=os.environ | settings, stdout=said, stderr=subprocess.STDOUT)
+        try:
+            yield process
+        except AssertionError as error:
+            said.seek(0)
+            error.add_note(f"{' '.join(words)} said, exit code {process.poll()}:\n{said.read()}")
+            raise
+        finally:
+            for pid in family(process.pid):  # (`ray stop` would end every Ray of the machine)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, 9)
+            process.wait()
 
 
 def test_a_machine_that_does_not_see_the_run_is_refused(
@@ -70,10 +75,10 @@ def test_a_machine_that_does_not_see_the_run_is_refused(
             machine(settings, "--head", "--port", "0", "--include-dashboard", "false", "--temp-dir", first)
         )
         noted = Path(first) / "ray_current_cluster"
-        address = waited(lambda: noted.exists() and noted.read_text().strip())
+        address = waited(lambda: noted.read_text().strip() if noted.exists() else "", ".+")
         machines.enter_context(machine(settings, "--address", address, "--temp-dir", second, hidden=tmp_path / "runs"))
         monkeypatch.setenv("RAY_ADDRESS", address)
-        waited(lambda: alive(tmp_path) == 2)
+        waited(lambda: alive(tmp_path), "2 machines")
         done = search(
             toy, tmp_path, "lost", "--address", address, "--trials", 4, "--rounds", ROUNDS, "--concurrency", 2
         )
@@ -93,17 +98,20 @@ def test_a_machine_that_does_not_see_the_run_is_refused(
         assert trial.state.name == "RUNNING" or len(rows.read_text().splitlines()) == ROUNDS
 
 
-def alive(cwd: Path) -> int:
-    """How many machines the cluster has."""
-    code = "import ray; ray.init(address='auto', logging_level='ERROR'); print(len(ray.nodes()))"
+def alive(cwd: Path) -> str:
+    """How many machines the cluster has, or why that is not known."""
+    code = (
+        "import ray; ray.init(address='auto', logging_level='ERROR'); "
+        "print(sum(node['Alive'] for node in ray.nodes()), 'machines')"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=cwd, check=False)
-    return int(done.stdout.split()[-1]) if done.returncode == 0 else 0
+    return (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()[-1]
 
 
-def waited(found: object, limit: float = 120) -> str:
-    assert callable(found)
+def waited(found: Callable[[], str], pattern: str, limit: float = 300) -> str:
+    """What `found` says as soon as it says this."""
     deadline = time.monotonic() + limit
-    while not (result := found()):
-        assert time.monotonic() < deadline, "the cluster does not start"
+    while not re.fullmatch(pattern, result := found()):
+        assert time.monotonic() < deadline, f"the cluster does not start: {result}"
         time.sleep(0.5)
-    return str(result)
+    return result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -49,7 +50,7 @@ def named(root: int, kind: str) -> list[int]:
     wanted = {
         "raylet": lambda line: line.split(" ")[0].endswith("/raylet"),
         "GCS": lambda line: line.split(" ")[0].endswith("/gcs_server"),
-        "worker": lambda line: line.startswith("ray::") and not line.startswith("ray::IDLE"),
+        "worker": lambda line: line.startswith("ray::") and not re.match(r"ray::(IDLE|\w+Agent)", line),
     }[kind]
     return sorted(pid for pid in below(root) if wanted(command(pid)))
 
