@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Sequence
@@ -54,7 +55,12 @@ def _is_place(number: object) -> bool:
 def _is_measured(name: str, value: object) -> bool:
     """Whether this belongs in the tidy table: a name in letters, digits, dots, colons and underscores, and a number,
     text (which counts as not measured) or null."""
-    return _NAME.fullmatch(name) is not None and not isinstance(value, (list, dict, bool))
+    return not isinstance(value, (list, dict, bool)) and _is_name(name)
+
+
+@functools.lru_cache(1000)
+def _is_name(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
 
 
 def _whole(digits: str) -> int | float:
