@@ -31,6 +31,7 @@ from fedtune.console.busy import busy
 from fedtune.machine import cluster
 from fedtune.machine.address import check_address
 from fedtune.machine.limits import check_limits
+from fedtune.machine.loaded import load_torch
 from fedtune.planning.auto_plan import AutoPlan, plan_auto
 from fedtune.planning.auto_request import AutoRequest
 from fedtune.planning.request import Request
@@ -142,6 +143,7 @@ def auto(
     Raises `UserError`, before anything is created, with every problem of the request. Ctrl-C ends it cleanly, and
     `resume` goes on."""
     check_limits()
+    load_torch()
     strangers = sorted(options.keys() - {item.name for item in dataclasses.fields(AutoRequest)})
     if strangers:
         raise TypeError(f"auto() got unknown options: {', '.join(strangers)}")
@@ -187,6 +189,7 @@ def resume_auto(
 ) -> AutoResult:
     """Goes on with what `auto` began in `folder`; what it finds is what it would have found uninterrupted."""
     check_limits()
+    load_torch()
     found = reading.load(folder)
     record = AutoRecord.read(found.path)
     style = progress.style(plain, quiet)

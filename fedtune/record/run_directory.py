@@ -151,6 +151,9 @@ def lock(folder: Path) -> Iterator[None]:
                 file.close()
             raise files.cannot_write(folder / run_folder.LOCK, error, ELSEWHERE) from error
         leftovers.clear(folder, lambda name: name in FILES)
+        for left in folder.glob(_token_name("?" * 2 * _RANDOM)):
+            with suppress(OSError):
+                left.unlink()
         yield
 
 
@@ -161,9 +164,6 @@ def token(folder: Path) -> Iterator[tuple[Path, str]]:
     an old file of a name it knows. The caller holds the run's lock.
 
     Raises `UserError` where the disk refuses."""
-    for left in folder.glob(_token_name("?" * 2 * _RANDOM)):  # by a driver that was killed
-        with suppress(OSError):
-            left.unlink()
     path, content = folder / _token_name(secrets.token_hex(_RANDOM)), secrets.token_hex(16)
     try:
         files.replace(path, content, durable=True)

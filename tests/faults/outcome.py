@@ -67,11 +67,16 @@ def told(done: Done) -> str | None:
 
 
 def refused(done: Done, folder: Path, before: dict[str, str]) -> str:
-    """`REFUSED` where a command ended with one sentence and left `folder` as it was."""
+    """`REFUSED` where a command ended with one sentence and left `folder` as it was, but for what a killed driver had
+    left there: the next command removes that before anything else."""
     if (other := told(done)) is not None:
         return other
     after = state(folder)
-    changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    changed = sorted(
+        name
+        for name in before.keys() | after.keys()
+        if before.get(name) != after.get(name) and not (name.startswith(".session-") and name not in after)
+    )
     return REFUSED if not changed else f"refused, but changed {', '.join(changed)}"
 
 

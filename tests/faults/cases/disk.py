@@ -90,12 +90,22 @@ def full_at_resume(scene: Scene) -> str:
         return outcome.refused(scene.resume().wait(), scene.run, before)
 
 
-@case("temporary folder full", "TMPDIR lies on a disk with 64 KiB.", REFUSED)
+@case("temporary folder full", "TMPDIR lies on a full disk: the next place for temporary files is taken.", EQUAL)
 def temporary(scene: Scene) -> str:
     place = scene.folder / "tmp"
     with mounts.small_disk(place, TOO_LITTLE, files=400):
         fill(place)
         scene.environment["TMPDIR"] = str(place)
+        scene.cut()
+        return scene.resumed()
+
+
+@case("Ray's folder full", "RAY_TMPDIR, which names one place and no other, lies on a full disk.", REFUSED)
+def rays_folder(scene: Scene) -> str:
+    place = scene.folder / "tmp"
+    with mounts.small_disk(place, TOO_LITTLE, files=400):
+        fill(place)
+        scene.environment["RAY_TMPDIR"] = str(place)
         before = outcome.state(scene.cut())
         return outcome.refused(scene.resume().wait(), scene.run, before)
 

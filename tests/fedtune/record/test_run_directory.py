@@ -18,7 +18,7 @@ from fedtune.api.status import status
 from fedtune.console import progress
 from fedtune.console.progress import ProgressDisplay, duration
 from fedtune.record import run_directory as record
-from fedtune.record.run_directory import token
+from fedtune.record.run_directory import lock, token
 from fedtune.record.study import StudyFile
 from fedtune.trials.driver import Outcome
 from fedtune.trials.queue import TrialQueue
@@ -236,10 +236,12 @@ def test_the_token_of_a_session(tmp_path: Path) -> None:
     (tmp_path / ".session-fedcba9876543210").mkdir()  # none of ours
     found = []
     for _ in range(2):
-        with token(tmp_path) as (path, content):
-            assert path.parent == tmp_path and path.read_text() == content and not left.exists()
-            found.append((path, content))
-        assert {path.name for path in tmp_path.iterdir()} == {mine.name, ".session-fedcba9876543210"}
+        with lock(tmp_path):
+            assert not left.is_symlink()
+            with token(tmp_path) as (path, content):
+                assert path.parent == tmp_path and path.read_text() == content
+                found.append((path, content))
+        assert {path.name for path in tmp_path.iterdir()} == {mine.name, ".session-fedcba9876543210", "driver.lock"}
     assert found[0][0] != found[1][0] and found[0][1] != found[1][1] and len(content) == 32
 
 
