@@ -31,7 +31,7 @@ from fedtune.console.busy import busy
 from fedtune.machine import cluster
 from fedtune.machine.address import check_address
 from fedtune.machine.limits import check_limits
-from fedtune.machine.loaded import load_torch
+from fedtune.machine.working_directory import load_torch
 from fedtune.planning.auto_plan import AutoPlan, plan_auto
 from fedtune.planning.auto_request import AutoRequest
 from fedtune.planning.request import Request

@@ -21,7 +21,7 @@ from fedtune.api.findings import Findings
 from fedtune.api.search import Best, Result, carry_out
 from fedtune.machine import resources
 from fedtune.machine.limits import check_limits
-from fedtune.machine.loaded import load_torch
+from fedtune.machine.working_directory import load_torch
 from fedtune.planning.checks import runs_folder, whole
 from fedtune.planning.plan import Plan, device_of, placement
 from fedtune.planning.preflight import preflight

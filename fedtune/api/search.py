@@ -21,7 +21,7 @@ from fedtune.console import progress
 from fedtune.machine import resources
 from fedtune.machine.address import check_address
 from fedtune.machine.limits import check_limits
-from fedtune.machine.loaded import load_torch
+from fedtune.machine.working_directory import load_torch
 from fedtune.planning.checks import seconds_of, whole
 from fedtune.planning.pack_auto import packed
 from fedtune.planning.placed import check_placement, crowded, left_cluster

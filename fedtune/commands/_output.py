@@ -30,8 +30,11 @@ INTERRUPTED = 130
 
 
 def shown(path: Path) -> str:
-    """The path as it is shown: relative to the current directory, if it lies below it."""
-    relative = os.path.relpath(path)
+    """The path as it is shown: relative to the current directory, if it lies below it, and that is still there."""
+    try:
+        relative = os.path.relpath(path)
+    except FileNotFoundError:
+        return str(path)
     return str(path) if relative.startswith("..") else relative
 
 

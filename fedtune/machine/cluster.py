@@ -23,6 +23,7 @@ from fedtune.machine.address import cannot_join
 from fedtune.machine.alone import alone, with_the_users_token
 from fedtune.machine.private_folder import RAY, private_folder
 from fedtune.machine.ray_patch import as_our_driver, on_loopback, without_unused_servers
+from fedtune.machine.working_directory import elsewhere
 from fedtune.record.run_directory import absolute
 from search_spaces.errors import Shown, UserError, sentence
 
@@ -120,7 +121,7 @@ def started(folder: Path, *, cores: int, with_gpus: bool, **more: Any) -> Iterat
     importing.start()
     with alone(folder):
         try:
-            with contextlib.chdir(empty), without_unused_servers(), as_our_driver(), on_loopback():
+            with elsewhere(empty), without_unused_servers(), as_our_driver(), on_loopback():
                 ray.init(
                     address="local",
                     num_cpus=cores,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedtune.machine import resources
+from fedtune.machine.working_directory import load_torch
 from fedtune.planning import checks
 from fedtune.planning.checks import runs_folder, seconds_of, whole
 from fedtune.planning.conditions import conditions_allow, crossing_notes, under_conditions, whole_blocks
@@ -77,6 +78,7 @@ class _Selection:
 
 def plan(request: Request) -> Plan:
     """Checks all of a request. Raises one `UserError` with every problem; writes nothing but the data set's cache."""
+    load_torch()
     problems: list[str] = []
     folder, time = _folder(request, problems), _options(request, problems)
     space = (settings := settled(request, problems)).space

@@ -54,7 +54,7 @@ def campaign(wanted: list[Case], seed: int) -> int:
     print(f"\n{table.head()}", flush=True)
     began = time.monotonic()
     # A short path: those of Ray's sockets may not be long.
-    folder = Path(tempfile.mkdtemp(prefix="ff-", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="f-", dir="/tmp"))
     tried = []
     try:
         stock = Stock(folder, seed)

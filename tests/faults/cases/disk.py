@@ -102,7 +102,7 @@ def temporary(scene: Scene) -> str:
 
 @case("Ray's folder full", "RAY_TMPDIR, which names one place and no other, lies on a full disk.", REFUSED)
 def rays_folder(scene: Scene) -> str:
-    place = scene.folder / "tmp"
+    place = scene.stock.folder / "r"  # a path that is short enough for it
     with mounts.small_disk(place, TOO_LITTLE, files=400):
         fill(place)
         scene.environment["RAY_TMPDIR"] = str(place)

@@ -78,7 +78,7 @@ def sizes_of_a_worker(scene: Scene) -> str:
 
 @case(
     "sizes of the driver's files limited",
-    "From a random round on no file passes 4 KiB (RLIMIT_FSIZE).",
+    "From a random round on no file passes 4 KiB (RLIMIT_FSIZE); Ray may say so of its own log.",
     EQUAL,
     moments=1,
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 CODE = """
 import os, sys
 os.rmdir(os.getcwd())
-from fedtune.machine.loaded import load_torch
+from fedtune.machine.working_directory import load_torch
 load_torch()
 import torch
 print(float((torch.ones(64, 64) @ torch.ones(64, 64)).sum()))
