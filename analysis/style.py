@@ -143,6 +143,10 @@ def base(figure: go.Figure) -> go.Figure:
     return figure
 
 
+#: Pixels that a letter of a panel's title takes, on average and rounded up.
+LETTER = 7.6
+
+
 def panels(
     figure: go.Figure,
     titles: list[str],
@@ -164,9 +168,11 @@ def panels(
     entries, `gap` the room between rows, `note` a sentence the report prints under the figure, `least` a width below
     which the page scrolls it sideways."""
     base(figure)
-    wide = _patch(titles, columns, height, bars, legend, left, gap, below, width=1000)
-    # Titles of two lines where panels side by side are narrow: on paper, and in a small window.
+    # Titles of two lines where panels side by side are narrow: on paper, in a small window, and for long titles.
     broken = [title.replace(" · ", "<br>", 1) for title in titles]
+    room = (1000 - left) / columns / LETTER
+    titles = [whole if len(whole) <= room else two for whole, two in zip(titles, broken, strict=True)]
+    wide = _patch(titles, columns, height, bars, legend, left, gap, below, width=1000)
     middle = _patch(broken, columns, height, bars, legend, left, gap, below, width=700)
     narrow = _patch(broken, 1, min(height, 280), bars, legend, min(left, 60), gap, below, width=340)
     # Assigned, not updated: an update would merge these into the annotations a figure already has, one by one.
@@ -179,6 +185,7 @@ def panels(
             "y": 1,
             "xanchor": "left",
             "yanchor": "bottom",
+            "align": "left",
             "yshift": 6,
             "showarrow": False,
             "font": {"size": 13, "color": INK},

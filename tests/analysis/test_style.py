@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import plotly.graph_objects as go
 import pytest
 
+from analysis import style
 from analysis.style import log_axis, log_ticks, tick_text
 
 
@@ -29,3 +31,18 @@ def test_ticks_lie_between_the_ends(low: float, high: float, ticks: list[float])
 )
 def test_a_tick_is_a_number_that_people_read(value: float, text: str) -> None:
     assert tick_text(value) == text
+
+
+def test_a_title_that_would_run_into_the_next_panel_has_two_lines() -> None:
+    titles = [
+        "Global accuracy, validation [%] · selected on · one seed: ± 2.4",
+        "Local accuracy, validation [%] · two",
+    ]
+    beside, alone = (
+        style.panels(go.Figure(layout={"xaxis2": {}, "yaxis2": {}}), titles, columns=columns) for columns in (2, 1)
+    )
+    assert [text.text for text in beside.layout.annotations] == [
+        "<b>Global accuracy, validation [%]<br>selected on · one seed: ± 2.4</b>",
+        "<b>Local accuracy, validation [%] · two</b>",
+    ]
+    assert [text.text for text in alone.layout.annotations] == [f"<b>{title}</b>" for title in titles]
