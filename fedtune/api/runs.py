@@ -22,7 +22,7 @@ def runs(folder: str | Path = "runs") -> list[dict[str, Any]]:
         )
     rows: list[dict[str, Any]] = []
     for path in sorted(where.iterdir()):
-        if path.is_dir() and (path / run_folder.EXPERIMENT).exists():
+        if path.is_dir() and any((path / name).exists() for name in (run_folder.EXPERIMENT, run_folder.AUTO)):
             try:
                 rows.append(status(path) | {"problem": None})
             except UserError as error:

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from analysis.auto import Auto, load_one
 from analysis.runs import load
 from fedtune.api.best import Best, best_by_condition, best_of
 from fedtune.record.experiment import Experiment
@@ -29,7 +30,12 @@ def status(run: str | Path) -> dict[str, Any]:
 
     `state` is running (a process works on it), finished, or resumable. `running` lists the trials that have begun and
     not ended, with their round. `best` is the best trial; where trials are under several conditions of the experiment
-    there is none in all, and `by_condition` has that of each."""
+    there is none in all, and `by_condition` has that of each.
+
+    Of a search over several methods (`fedtune auto`): run, kind, metric, state, the outcome of its trials, leader, and
+    the leaderboard's rows."""
+    if (several := load_one(run)) is not None:
+        return _of_auto(several)
     found = load(run)
     folder, experiment, trials = found.path, Experiment.of(found), found.frozen
     counts = Counter(trial.state.name for trial in trials)
@@ -65,6 +71,19 @@ def status(run: str | Path) -> dict[str, Any]:
         "errors": [
             {"trial": t.number, "error": t.user_attrs.get("error", "")} for t in trials if t.state.name == "FAIL"
         ],
+    }
+
+
+def _of_auto(found: Auto) -> dict[str, Any]:
+    outcomes = {name: sum(getattr(row, name) for row in found.rows) for name in ("trials", "done", "stopped", "failed")}
+    return {
+        "run": str(found.path),
+        "kind": "auto",
+        "metric": [found.metric],
+        "state": "running" if is_driven(found.path) else "finished" if found.over else "resumable",
+        **outcomes,
+        "leader": found.leader,
+        "leaderboard": found.table().json(),
     }
 
 

@@ -8,10 +8,10 @@ import typer
 
 from analysis.auto import Auto, explained
 from fedtune.api.auto import AutoResult
+from fedtune.api.status import status as api_status
 from fedtune.commands._output import INTERRUPTED, shown
 from fedtune.console import tables
 from fedtune.console.progress import duration
-from fedtune.record.run_directory import is_driven
 from search_spaces import run_folder
 
 
@@ -35,16 +35,14 @@ def result(found: AutoResult, as_json: bool) -> None:
 
 def status(auto: Auto, as_json: bool) -> None:
     """Prints how far a search over several methods has come."""
-    driven = is_driven(auto.path)
-    state = "running" if driven else "finished" if auto.over else "resumable"
+    found = api_status(auto.path)
     if as_json:
-        rows = auto.table().json()
-        tables.print_json({"run": str(auto.path), "state": state, "leader": auto.leader, "leaderboard": rows})
+        tables.print_json(found)
         return
     folder = shown(auto.path)
-    tables.say(f"{folder}: {state}. {_trials(auto)}.")
+    tables.say(f"{folder}: {found['state']}. {_trials(auto)}.")
     board(auto)
-    if state == "resumable":
+    if found["state"] == "resumable":
         tables.say(f"Go on with: fedtune resume {quote(folder)}")
 
 

@@ -41,6 +41,8 @@ def _cells(row: dict[str, Any]) -> dict[str, str]:
     """A row as it is shown."""
     if row["problem"] is not None:
         return {"state": "unreadable", "trials": "", "best": "", "what": row["problem"]}
+    if row["kind"] == "auto":
+        return _of_auto(row)
     ended = row["done"] + row["pruned"] + row["failed"]
     final = row["kind"] == "run"
     metric = "" if row["best"] is None or final else f", by {' and '.join(row['best']['values'])}"
@@ -51,6 +53,22 @@ def _cells(row: dict[str, Any]) -> dict[str, str]:
         "trials": f"{ended}" if row["seed_rounds"] else f"{ended}/{row['trials']}",
         "best": "" if final else _best(row["best"]),
         "what": f"{row['method']}, {'seeds of a final run' if final else row['space']}{metric}",
+    }
+
+
+def _of_auto(row: dict[str, Any]) -> dict[str, str]:
+    """A search over several methods: the leader's mean over fresh seeds, where there are any."""
+    (metric,), (leader, *others) = row["metric"], row["leaderboard"]
+    mean, half = leader["mean"], leader["half"]
+    fresh = (
+        None if mean is None or half is None else [told(metric, value) for value in (mean, mean - half, mean + half)]
+    )
+    what = f"{row['leader']} leads {len(others)} other methods, by {metric}" if row["leader"] else f"by {metric}"
+    return {
+        "state": row["state"],
+        "trials": f"{row['done'] + row['stopped'] + row['failed']}",
+        "best": "" if fresh is None else "{} [{}, {}]".format(*fresh),
+        "what": f"auto, {what}",
     }
 
 

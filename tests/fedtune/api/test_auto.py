@@ -116,6 +116,12 @@ def _read(folder: Path, whole: AutoResult) -> None:
     assert {entry.run for entry in compared.entries} == set(METHODS)
     told = CliRunner().invoke(app, ["status", str(folder)])
     assert told.exit_code == 0 and "finished" in told.output and "fedprox" in told.output
+    (row,) = fedtune.runs(folder.parent)
+    assert row == fedtune.status(folder) | {"problem": None}
+    assert (row["state"], row["leader"], row["trials"]) == ("finished", "fedprox", len(trials))
+    listed = CliRunner().invoke(app, ["runs", str(folder.parent)], env={"COLUMNS": "200"}).output.splitlines()[3]
+    mean = f"{100 * sum(rows[0].fresh.values()) / 3:.2f} % ["
+    assert "whole" in listed and mean in listed and "auto, fedprox leads 2 other methods" in listed
     for part in ("search/fedavg", "search/fedprox"):
         with pytest.raises(UserError, match="is the part of one method in a search over several"):
             fedtune.resume(folder / part)
