@@ -36,7 +36,7 @@ def answer(page: Page, run: Run, labels: Labels, prefix: str) -> None:
     told = "".join(f"<dt>{title}</dt><dd>{_paragraphs(lines)}</dd>" for title, lines in rows if lines)
     step, why = next_step(run, finals)
     inner = f'{head}<dl class="told">{told}<dt>Next</dt><dd><p>{escape(why)}</p>{command(step)}</dd></dl>'
-    title = f"{'Winner' if len(run.directions) == 1 else 'A Pareto-optimal configuration'}: {trials_named(run)}"
+    title = f"{'Winner' if len(run.directions) == 1 else 'The knee of the Pareto front'}: {trials_named(run)}"
     page.card(f"{prefix}answer", title, inner, "Answer" if not prefix else "")
 
 
@@ -110,7 +110,10 @@ def _sure(run: Run, labels: Labels) -> list[str]:
         if len(run.directions) == 1:
             return ["There is no estimate yet: it needs two trials that ran to their end."]
         front = ", ".join(map(str, run.front))
-        return [f"{len(run.front)} trials are Pareto-optimal, as no other one is better in every objective: {front}."]
+        return [
+            f"{len(run.front)} trials are Pareto-optimal, as no other one is better in every objective: {front}. The "
+            f"one above gives up least of one objective for what it gains in the others."
+        ]
     said = sentences(found, lambda value: labels.shown(run.metrics[0], value))[1:]
     if len(found.tied) > 1:
         named = ", ".join(map(str, found.tied[:NAMED]))

@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.estimate import Estimate, Standing, configuration, estimate, standing
-from analysis.runs import race
+from analysis.runs import pareto, race
 from analysis.runs.conditions import conditions, holds, show
 from analysis.runs.kept import Kept, kept
 from analysis.runs.mappings import read_json, read_yaml
@@ -347,8 +347,8 @@ class Run:
     def ranked(self) -> Sequence[int]:
         """The numbers of completed trials, best first, the earlier one first of a draw: of a search for one metric one
         of each configuration, by its estimate (`analysis.estimate.winner`); else, and before there is an estimate, by
-        the value of the first metric. Configurations that miss a requirement come after those that keep all, the one
-        that misses least first."""
+        the value of the first metric, of several metrics after the knee of their front. Configurations that miss a
+        requirement come after those that keep all, the one that misses least first."""
         if self.standing is not None:
             kept = self.standing.ranked
             ended = [t for t in reversed(self.frozen) if self.requirements and t.state.name == "COMPLETE"]
@@ -358,7 +358,8 @@ class Run:
         done = self.trials[(self.trials["state"] == "COMPLETE") & self.trials["value"].notna()]
         done = done.assign(missed=[self.missed(int(number)) for number in done["number"]])
         order = done.sort_values(["missed", "value", "number"], ascending=[True, not self.maximise, True])
-        return [int(number) for number in order["number"]]
+        numbers = [int(number) for number in order["number"]]
+        return numbers if self.knee is None else [self.knee, *(number for number in numbers if number != self.knee)]
 
     @property
     def best(self) -> int | None:
@@ -389,7 +390,7 @@ class Run:
             found |= at_best_of(self.rounds, number, metric, chooser, direction)
         return dict(sorted(found.items()))
 
-    @property
+    @cached_property
     def front(self) -> list[int]:
         """With several objectives: of the completed trials that keep the requirements, those that no other one beats in
         all of them; otherwise the best."""
@@ -397,13 +398,22 @@ class Run:
             return [] if self.best is None else [self.best]
         if self.crossed:
             return []
-        signs = np.array([1.0 if d == "maximize" else -1.0 for d in self.directions])
         done = [
-            (t.number, signs * np.array(t.values))
+            (t.number, t.values)
             for t in self.frozen
-            if t.state.name == "COMPLETE" and t.values and self.missed(t.number) == 0
+            if t.state.name == "COMPLETE" and t.values and np.isfinite(t.values).all() and self.missed(t.number) == 0
         ]
-        return [n for n, v in done if not any((w >= v).all() and (w > v).any() for _, w in done)]
+        rows = pareto.front(pareto.signed([values for _, values in done], self.directions))
+        return [done[row][0] for row in rows]
+
+    @property
+    def knee(self) -> int | None:
+        """With several objectives: of the front, the trial that gives up least of one for what it gains in the others
+        (`analysis.runs.pareto.knee`)."""
+        if len(self.directions) == 1 or not self.front:
+            return None
+        values = [self.trial(number).values or () for number in self.front]
+        return self.front[pareto.knee(pareto.signed(values, self.directions))]
 
     def parameters(self, number: int) -> dict[str, Any]:
         """The searched values of a trial, and its condition, by key."""

@@ -14,8 +14,8 @@ from search_spaces.parameter import Value
 
 @dataclass(frozen=True)
 class Best:
-    """The best complete trial, as `analysis.runs.Run.best` has it: by the first metric (of several, one of the Pareto
-    front)."""
+    """The best complete trial, as `analysis.runs.Run.best` has it: by the metric; of several, the knee of the Pareto
+    front."""
 
     number: int
     values: Mapping[str, float]

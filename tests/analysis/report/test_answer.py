@@ -162,7 +162,7 @@ def test_a_tie_is_said(tmp_path: Path) -> None:
 def test_several_objectives_have_a_front_and_no_estimate(loaded: dict[str, Run]) -> None:
     run = loaded["pareto"]
     text = screen(run)
-    assert "A Pareto-optimal configuration" in text
+    assert "The knee of the Pareto front" in text and "gives up least of one objective" in text
     assert f"{len(run.front)} trials are Pareto-optimal" in text and "estimated mean" not in text
 
 

@@ -161,6 +161,20 @@ def test_two_objectives_have_a_front(root: Path) -> None:
     assert run.front == [run.best]
 
 
+def test_of_two_objectives_the_knee_of_the_front_is_chosen(tmp_path: Path) -> None:
+    run = load(synthetic.write(tmp_path / "two", trials=25, metric=("val_global_accuracy", "amp")))
+    ends = {t.number: t.values for t in run.frozen if t.state.name == "COMPLETE"}
+    assert 2 < len(run.front) < len(ends)
+    # Accuracy is to be high; of the other one the made-up run says that it is to be low.
+    first, second = ({number: sign * ends[number][i] for number in run.front} for i, sign in ((0, 1), (1, -1)))
+
+    def gain(number: int) -> float:
+        return sum((of[number] - min(of.values())) / (max(of.values()) - min(of.values())) for of in (first, second))
+
+    assert run.best == max(run.front, key=gain) and gain(run.best) > 1
+    assert run.ranked[0] == run.best and sorted(run.ranked) == sorted(ends)
+
+
 def test_a_final_run_is_all_of_its_trials(root: Path) -> None:
     run = load(root / "final")
     assert run.chosen == [0, 1, 2] and sorted(run.over_seeds("global_accuracy")) == [1000, 1001, 1002]
