@@ -180,13 +180,12 @@ def _inside(made: Made, metric: str) -> tuple[Line, str]:
     """The cells in the paper's region of one metric against the others."""
     said = next(line for line in made.reproduction.lines(made.paper.dataset) if line.metric == metric and line.region)
     run = made.heatmap
-    bounds = [bound for bound in said.settings if run is not None and bound.key in run.keys]
     words = "" if run is None else region(made, said, run)
     nothing = Line(metric, f"inside {words}", "outside", "", math.nan, 0, math.nan, math.nan)
     if run is None:
         return nothing, "No cell has a result yet."
     done = [trial.number for trial in run.frozen if trial.state.name == "COMPLETE"]
-    inside = np.array([all(bound.holds(run.config(number)) for bound in bounds) for number in done])
+    inside = np.array([is_inside(said, run, number) for number in done])
     by_seed = [run.last(number, metric) for number in done]
     seeds = sorted(set.intersection(*(set(values) for values in by_seed))) if by_seed else []
     values = np.array([[of_cell[seed] for seed in seeds] for of_cell in by_seed])
@@ -220,6 +219,12 @@ def _permuted(line: Line, values: np.ndarray, inside: np.ndarray, words: str) ->
         f"{inside.sum()} cells inside {words}, {(~inside).sum()} outside: {side} the paper says, permutation p = "
         f"{p:.2g}, {signs}."
     )
+
+
+def is_inside(said: Published, run: Run, trial: int) -> bool:
+    """Whether a cell lies in the region."""
+    config = run.config(trial)
+    return all(bound.holds(config) for bound in said.settings if bound.key in run.keys)
 
 
 def region(made: Made, said: Published, run: Run) -> str:

@@ -36,7 +36,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +45,7 @@ from analysis.runs.shapes import Shape, each, is_number, is_plain, is_text, is_w
 from search_spaces.errors import UserError, unknown
 from search_spaces.metrics import METRICS
 
+FOLDER = Path(__file__).parent / "declared"
 #: The values of the columns' keys, in their order.
 Place = tuple[Any, ...]
 
@@ -130,8 +130,7 @@ class Reproduction:
 
 def known() -> list[str]:
     """The names of all reproductions: by paper, then by number."""
-    folder = resources.files("analysis.reproduce") / "declared"
-    found = [file.name.removesuffix(".yaml") for file in folder.iterdir() if file.name.endswith(".yaml")]
+    found = [file.stem for file in FOLDER.glob("*.yaml")]
     return sorted(found, key=lambda name: (name.split("-")[0], name.rstrip("0123456789"), _number(name)))
 
 
@@ -157,7 +156,7 @@ def declared(name: str) -> Reproduction:
 
 def _read(name: str) -> tuple[dict[str, Any], Path]:
     """A file's mapping, over that of the one which it is like."""
-    path = Path(str(resources.files("analysis.reproduce") / "declared" / f"{name}.yaml"))
+    path = FOLDER / f"{name}.yaml"
     data = read_yaml(path)
     like = data.pop("like", None)
     if like is None:

@@ -115,6 +115,12 @@ class Made:
         """How many federations have run to their end."""
         return sum(_federations(run) for run in self.runs.values())
 
+    @property
+    def failed(self) -> dict[Path, int]:
+        """How many trials have failed, of the runs in which any has."""
+        counts = {run.path: sum(trial.state.name == "FAIL" for trial in run.frozen) for run in self.runs.values()}
+        return {path: count for path, count in counts.items() if count}
+
     @cached_property
     def labels(self) -> Labels:
         """With the papers' signs."""

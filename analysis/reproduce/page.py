@@ -42,6 +42,7 @@ def page(made: Made, decided: Sequence[Decided], again: str, *, finished: bool) 
     made_page.add(
         f'<h1>{escape(reproduction.source)}, made again</h1><p class="lead">{escape(reproduction.title)}</p>'
         + ("" if finished else f'<p class="notice">{escape(unfinished(made))}</p>')
+        + (f'<p class="notice">{escape(failures(made))}</p>' if made.failed else "")
         + _facts(made)
     )
     made_page.card("claims", "What the paper says, and what these runs say", _claims(made, decided), "Claims")
@@ -57,6 +58,12 @@ def page(made: Made, decided: Sequence[Decided], again: str, *, finished: bool) 
 def unfinished(made: Made) -> str:
     """That something is missing."""
     return f"Not all of it has been run: {made.done} federations have ended. What is said here is of those."
+
+
+def failures(made: Made) -> str:
+    """In which cells trials have failed."""
+    cells = ", ".join(f"{path.name} ({count})" for path, count in made.failed.items())
+    return f"Trials failed in {cells}; `fedtune status` of the cell says why. They take no part in what is said here."
 
 
 def _facts(made: Made) -> str:
@@ -84,11 +91,11 @@ def _look(verdict: str) -> str:
 def _claims(made: Made, decided: Sequence[Decided]) -> str:
     rows = "".join(
         f'<tr><td class="words"><span class="verdict {_look(one.verdict)}">{escape(one.told)}</span></td>'
-        f'<td class="words">{escape(one.claim.says)}<br><span class="small">{escape(one.claim.source)}</span></td>'
-        f'<td class="words small">{escape(one.why)}</td></tr>'
+        f'<td class="words">{escape(one.claim.says)}<br><span class="small">{escape(one.claim.source)}. '
+        f"{escape(one.why)}</span></td></tr>"
         for one in decided
     )
-    head = '<tr><th scope="col">verdict</th><th scope="col">the paper’s sentence</th><th scope="col">why</th></tr>'
+    head = '<tr><th scope="col">verdict</th><th scope="col">the paper’s sentence, and why</th></tr>'
     how = HOW_REGION if made.reproduction.heatmap else HOW
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="Verdicts"><table class="claims"><thead>{head}'
@@ -132,7 +139,10 @@ def _tables(made_page: Page, made: Made) -> None:
         return
     known = {(one.row, one.place, one.metric): one for one in every_number(made)}
     for i, table in enumerate(drawn):
-        made_page.card(f"table-{i}", table.title, _both(made, table, known), "Tables" if i == 0 else "")
+        inner = _both(made, table, known)
+        if i == len(drawn) - 1:
+            inner += "".join(f'<p class="small">{escape(note)}</p>' for note in (_below(made), *table.notes()))
+        made_page.card(f"table-{i}", table.title, inner, "Tables" if i == 0 else "")
 
 
 def _both(made: Made, table: Pivot, known: dict[tuple[str, tuple[object, ...], str], Number]) -> str:
@@ -146,15 +156,14 @@ def _both(made: Made, table: Pivot, known: dict[tuple[str, tuple[object, ...], s
         for row in made.reproduction.rows
     )
     label = escape(table.title)
-    notes = "".join(f'<p class="small">{escape(note)}</p>' for note in (_below(made), *table.notes()))
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{label}"><table class="pivot"><thead><tr>'
-        f'<th scope="col">method</th>{head}</tr></thead><tbody>{body}</tbody></table></div>{notes}'
+        f'<th scope="col">method</th>{head}</tr></thead><tbody>{body}</tbody></table></div>'
     )
 
 
 def _below(made: Made) -> str:
-    return f"Above: here, on {made.here.said()}. Below, in grey: the paper, on {made.paper.said()}."
+    return f"In every cell, above: here, on {made.here.said()}. Below, in grey: the paper, on {made.paper.said()}."
 
 
 def _cell(

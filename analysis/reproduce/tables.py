@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from analysis.figures._common import two_keys
 from analysis.pivot import Pivot, pivot
 from analysis.published.papers import AGREES, DIFFERS, LEVEL, OTHER_DATA, UNKNOWN, UNTRIED, Published
-from analysis.reproduce.claims import Decided, Line
+from analysis.reproduce.claims import Decided, Line, is_inside
 from analysis.reproduce.declaration import Place, Row
 from analysis.reproduce.made import Made
 from analysis.stats import Summary, summarise, welch
@@ -91,15 +92,48 @@ def theirs(line: Published | None, scale: float) -> str:
     return f"{line.mean:.{digits}f}" + ("" if math.isnan(line.std) else f" ± {line.std:.{digits}f}")
 
 
+@dataclass(frozen=True)
+class HeatCell:
+    """A cell of a heat map: its two values, what was measured over seeds, and whether it is in the paper's region."""
+
+    x: Any
+    y: Any
+    measured: Summary
+    inside: bool
+
+
+def heat(made: Made, metric: str) -> list[HeatCell]:
+    """The cells of a heat map that have a result, in the order of its trials."""
+    run = made.heatmap
+    if run is None:
+        return []
+    x, y, _ = two_keys(run)
+    lines = made.reproduction.lines(made.paper.dataset)
+    said = next((line for line in lines if line.metric == metric and line.region), None)
+    return [
+        HeatCell(
+            trial.params[x],
+            trial.params[y],
+            summarise(list(run.last(trial.number, metric).values())),
+            said is not None and is_inside(said, run, trial.number),
+        )
+        for trial in run.frozen
+        if trial.state.name == "COMPLETE"
+    ]
+
+
 def numbers(made: Made) -> Table:
-    """A line per number: ours and the paper's, as recorded (the paper's accuracies in fractions, too)."""
+    """A line per number: ours and the paper's, as recorded (the paper's accuracies in fractions, too). Of a heat map a
+    line per cell, as the paper prints none of its numbers."""
+    if made.reproduction.heatmap:
+        return _table(_cells_of_heat(made))
     keys = list(made.reproduction.columns)
     rows = []
     for one in every_number(made):
         scale = made.labels.scale(one.metric)
         rows.append(
             {"row": one.row, **dict(zip(keys, one.place, strict=True)), "metric": one.metric}
-            | {"mean": one.ours.mean, "std": one.ours.std, "seeds": one.ours.n}
+            | {"mean": one.ours.mean, "std": one.ours.std, "n": one.ours.n}
             | {"paper_mean": one.paper.mean / scale if one.paper else math.nan}
             | {"paper_std": one.paper.std / scale if one.paper else math.nan}
             | {"verdict": one.verdict, "p": one.p, "note": one.paper.note if one.paper else ""}
@@ -107,6 +141,17 @@ def numbers(made: Made) -> Table:
             | _where(made)
         )
     return _table(rows)
+
+
+def _cells_of_heat(made: Made) -> list[dict[str, Any]]:
+    x, y, _ = two_keys(made.heatmap) if made.heatmap is not None else ("x", "y", "")
+    return [
+        {x: cell.x, y: cell.y, "metric": metric, "mean": cell.measured.mean, "std": cell.measured.std}
+        | {"n": cell.measured.n, "inside_region": cell.inside}
+        | _where(made)
+        for metric in made.reproduction.metrics
+        for cell in heat(made, metric)
+    ]
 
 
 def verdicts(made: Made, decided: Sequence[Decided]) -> Table:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
+from shlex import quote
 from typing import Any
 
 import typer
 
+from analysis.figures._common import two_keys
+from analysis.labels import number
 from analysis.reproduce.made import Made
-from analysis.reproduce.tables import every_number, pivots, theirs
+from analysis.reproduce.tables import HeatCell, every_number, heat, pivots, theirs
 from fedtune.api.reproduce import Reproduced
 from fedtune.api.reproductions import reproductions
 from fedtune.commands._output import INTERRUPTED, shown
@@ -31,17 +34,17 @@ def listing(as_json: bool) -> None:
     if as_json:
         tables.print_json(rows)
         return
-    print(f"{'name':<15} {'published in':<19} {'--small':>14} {'minutes':>8} {'paper':>14}")
-    print("─" * (WIDTH - 6))
+    print(f"{'name':<15} {'published in':<24} {'--small':>9} {'minutes':>8} {'paper':>10}")
+    print("─" * (WIDTH - 10))
     for row in rows:
         minutes = max(1, round(row["seconds"] / 60))
         print(
-            f"{row['name']:<15} {row['source']:<19} {row['small_seed_rounds']:>14,} {minutes:>8} "
-            f"{row['paper_seed_rounds']:>14,}"
+            f"{row['name']:<15} {row['source']:<24} {row['small_seed_rounds']:>9,} {minutes:>8} "
+            f"{row['paper_seed_rounds']:>10,}"
         )
     print()
-    print("--small and paper count rounds of single federations. Minutes are those of --small")
-    print(f"on the {rows[0]['cores']} cores of this machine, from the seconds of a round measured once.")
+    print("--small and paper count rounds of single federations. Minutes are those of")
+    print(f"--small on the {rows[0]['cores']} cores of this machine, estimated from rounds measured once.")
     print("fedtune reproduce NAME --small makes one of them again on the embedded digits,")
     print("without --small on the paper's data, model, rounds and seeds.")
 
@@ -63,7 +66,12 @@ def _print(found: Reproduced) -> None:
     _say(f"{made.reproduction.source}: {made.reproduction.title}", bold=True)
     _say(f"here:  {made.here.said()}")
     _say(f"paper: {made.paper.said()}")
-    if not made.reproduction.heatmap:
+    if made.reproduction.heatmap:
+        for table in _heatmaps(made):
+            _console().print(table)
+        _say("Values in per cent. [ ] is the region that the paper names. The page has the colours.")
+        _say("")
+    else:
         for table in _drawn(made):
             _console().print(table)
         _say("First line: here, second line: the paper. * is the best, = is not told from it.")
@@ -73,6 +81,8 @@ def _print(found: Reproduced) -> None:
         _say(f"    {one.claim.source}. {one.why}")
     _say("")
     _say(f"{made.done} federations trained, in {duration(found.seconds)} now.")
+    for path, count in made.failed.items():
+        tables.say(f"{count} failed in {shown(path)}. `fedtune status {quote(shown(path))}` says why.")
     for name in (run_folder.REPORT, run_folder.VERDICTS, run_folder.NUMBERS):
         tables.say(f"{os.path.join(folder, name)}")
     if not found.finished:
@@ -113,6 +123,43 @@ def _drawn(made: Made) -> list[Any]:
                 drawn.add_row(Text(visible(row.name)), *cells)
             found.append(drawn)
     return found
+
+
+def _heatmaps(made: Made) -> list[Any]:
+    """The heat map's cells as numbers: a column per value of the one parameter, a row per value of the other."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    found = []
+    for metric in made.reproduction.metrics:
+        cells = {(cell.x, cell.y): cell for cell in heat(made, metric)}
+        if made.heatmap is None:
+            continue
+        x, y, _ = two_keys(made.heatmap)
+        across, up = (sorted({place[i] for place in cells}) for i in (0, 1))
+        drawn = Table(
+            title=Text(visible(made.labels.metric(metric, split=True))),
+            title_justify="left",
+            title_style="bold",
+            box=SIMPLE_HEAD,
+            pad_edge=False,
+        )
+        drawn.add_column(f"{made.labels.symbol(y)} \\ {made.labels.symbol(x)}")
+        for value in across:
+            drawn.add_column(number(value), justify="right")
+        for value in reversed(up):
+            row = [_heat(made, metric, cells.get((at, value))) for at in across]
+            drawn.add_row(number(value), *map(Text, row))
+        found.append(drawn)
+    return found
+
+
+def _heat(made: Made, metric: str, cell: HeatCell | None) -> str:
+    if cell is None:
+        return "–"
+    shown = f"{made.labels.scale(metric) * cell.measured.mean:.2f}"
+    return f"[{shown}]" if cell.inside else f" {shown} "
 
 
 def _console() -> Any:
