@@ -13,17 +13,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 from scipy.stats import t
 
 from analysis.reproduce.claims import decide
 from analysis.reproduce.declaration import Claim, Reproduction, Row, Side, declared
-from analysis.reproduce.made import Made, Record, Setting, load_made
+from analysis.reproduce.made import Made, Record, Setting
 from analysis.reproduce.page import page, write_all
 from search_spaces import run_folder
 from tests.analysis import synthetic
+from tests.analysis.reproduce.folders import HERE, PAPER, heatmap
 
-HERE, PAPER = Setting("digits", "cnn_small", 10, 5, 3), Setting("svhn", "cnn", 10, 200, 3)
 SEEDS = (11, 12, 13, 14)
 
 
@@ -179,15 +178,6 @@ def test_conditions_are_chosen_and_compared_with_each_other() -> None:
 
 
 # -- a region ------------------------------------------------------------------------------------------------------
-
-
-def heatmap(folder: Path, **changes: Any) -> Made:
-    """A finished reproduction of the heat map, of made-up values with a hill at α = 0.8, λ = 0.7."""
-    settings: dict[str, Any] = {"sampler": "grid", "seeds": (0, 1), "rounds": 5, "failures": False}
-    synthetic.write(folder / run_folder.CELLS / "01-dfrd", **settings | changes)
-    record = Record("dfrd-fig5", "small", HERE, PAPER, {"alpha": "α", "lambda": "λ"})
-    (folder / run_folder.REPRODUCTION).write_text(yaml.safe_dump(record.to_yaml(), allow_unicode=True))
-    return load_made(folder)
 
 
 def values_of(folder: Path, metric: str) -> tuple[np.ndarray, np.ndarray]:

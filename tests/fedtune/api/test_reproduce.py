@@ -69,9 +69,7 @@ def measured(folder: Path) -> dict[str, list[float]]:
     return found
 
 
-def test_it_makes_every_cell_decides_and_goes_on(
-    ray_cluster: None, mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_makes_every_cell_and_decides(ray_cluster: None, mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = call(mine)
     folder = mine / "mine-small"
     assert whole.finished and whole.folder == folder
@@ -93,7 +91,6 @@ def test_it_makes_every_cell_decides_and_goes_on(
     gap = means["02-fedprox-omega-1"] - means["01-fedavg-omega-1"]
     assert float(lines[0]["difference"]) == pytest.approx(gap)
     _takes_what_is_there(mine, folder, monkeypatch)
-    _goes_on(whole, tmp_path, monkeypatch)
 
 
 def _takes_what_is_there(mine: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,8 +114,12 @@ def _takes_what_is_there(mine: Path, folder: Path, monkeypatch: pytest.MonkeyPat
         patch.undo()
 
 
-def _goes_on(whole: Reproduced, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Interrupted in the middle of a cell, the same call reaches what the uninterrupted one did."""
+@pytest.mark.slow
+def test_interrupted_in_the_middle_of_a_cell_the_same_call_goes_on(
+    ray_cluster: None, mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And reaches what the uninterrupted one does."""
+    whole = call(mine)
     with monkeypatch.context() as patch:
         interrupted_after(10, patch)
         cut = call(tmp_path / "cut")
