@@ -73,9 +73,11 @@ def decide(made: Made) -> list[Decided]:
 def _decided(made: Made, claim: Claim, verdict: str, why: str, lines: Sequence[Line]) -> Decided:
     where = ""
     if verdict != UNKNOWN and made.other_data:
-        where = f", on {made.here.dataset} instead of {made.paper.dataset}"
+        where = f", on {made.here.data} instead of {made.paper.data}"
     elif verdict != UNKNOWN and made.here.rounds < made.paper.rounds:
         where = f", after {made.here.rounds} rounds instead of {made.paper.rounds}"
+    elif verdict != UNKNOWN and made.record.profile == "small":
+        where = ", in the small form"
     return Decided(claim, verdict, verdict + where, why, lines)
 
 

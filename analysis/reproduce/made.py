@@ -37,11 +37,16 @@ class Setting:
     rounds: int
     seeds: int
 
+    @property
+    def data(self) -> str:
+        """The data set's name, or that of its file."""
+        return Path(self.dataset).name
+
     def said(self) -> str:
         """`digits, model cnn_small, 10 clients, 5 rounds, 3 seeds`."""
         of = "s" * (self.seeds != 1)
         return (
-            f"{self.dataset}, model {self.model}, {self.clients} clients, {self.rounds} "
+            f"{self.data}, model {self.model}, {self.clients} clients, {self.rounds} "
             f"round{'s' * (self.rounds != 1)}, {self.seeds} seed{of}"
         )
 

@@ -68,7 +68,7 @@ def failures(made: Made) -> str:
 
 def _facts(made: Made) -> str:
     pairs = [
-        ("Data", made.here.dataset, made.paper.dataset),
+        ("Data", made.here.data, made.paper.data),
         ("Model", made.here.model, made.paper.model),
         ("Clients", str(made.here.clients), str(made.paper.clients)),
         ("Rounds", str(made.here.rounds), str(made.paper.rounds)),
@@ -126,7 +126,7 @@ def _heatmap(made_page: Page, made: Made) -> None:
     )
     made_page.card(
         "paper",
-        f"What the paper’s figure shows on {made.paper.dataset}",
+        f"What the paper’s figure shows on {made.paper.data}",
         f'<ul>{rows}</ul><p class="small">It prints no numbers, only colours; its text names the region.</p>',
         "Paper",
     )

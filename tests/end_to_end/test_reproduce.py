@@ -37,7 +37,7 @@ def test_a_table_is_made_interrupted_continued_and_taken(tmp_path: Path) -> None
     again = fedtune(*WORDS, cwd=tmp_path, COLUMNS="80")
     assert again.returncode == 0 and len(before) == 4
     assert {path: path.read_bytes() for path in before} == before
-    other = fedtune(*WORDS[:3], "--rounds", "4", "--seeds", "2", cwd=tmp_path)
+    other = fedtune(*WORDS[:3], "--rounds", "4", "--seeds", "2", "--quiet", cwd=tmp_path)
     assert other.returncode == 2 and other.stdout == ""
     assert other.stderr.count("\n") == 1 and "was begun with 3 rounds, not 4" in other.stderr
 

@@ -19,6 +19,7 @@ from analysis.reproduce.claims import decide
 from analysis.reproduce.declaration import Claim, Reproduction, Row, Side, declared
 from analysis.reproduce.made import Made, Record, Setting
 from analysis.reproduce.page import page, write_all
+from analysis.reproduce.tables import every_number
 from search_spaces import run_folder
 from tests.analysis import synthetic
 from tests.analysis.reproduce.folders import HERE, PAPER, heatmap
@@ -108,7 +109,12 @@ def test_the_verdict_names_the_other_data_or_the_missing_rounds() -> None:
     same = dataclasses.replace(PAPER, rounds=5)
     assert decide(made(values, ahead("A", "B")))[0].told == "agrees, on digits instead of svhn"
     assert decide(made(values, ahead("B", "A"), here=same))[0].told == "differs, after 5 rounds instead of 200"
-    assert decide(made(values, ahead("B", "A"), here=PAPER))[0].told == "differs"
+    assert decide(made(values, ahead("B", "A"), here=PAPER))[0].told == "differs, in the small form"
+    whole = made(values, ahead("B", "A"), here=PAPER)
+    whole = dataclasses.replace(whole, record=dataclasses.replace(whole.record, profile="paper"))
+    assert decide(whole)[0].told == "differs"
+    own = dataclasses.replace(HERE, dataset="/home/me/mine.npz")
+    assert decide(made(values, ahead("A", "B"), here=own))[0].told == "agrees, on mine.npz instead of svhn"
     values = {("A", 1): {"amp": NEAR}, ("B", 1): {"amp": LOW}}
     assert decide(made(values, ahead("A", "B")))[0].told == "cannot tell at this budget"
 
@@ -239,6 +245,24 @@ def test_the_page_of_a_table_has_both_numbers() -> None:
     assert f"{mean:.2f}" in text and "83.78" in text  # Table V: FedAvg, EMNIST, α = 1
     assert "&lt;FedKF&gt;" in text and "<FedKF>" not in text
     assert "Not all of it has been run: 8 federations have ended." in text
+
+
+def test_a_number_is_compared_with_the_papers_on_its_own_terms() -> None:
+    """Welch's t test against 61.89 ± 0.81 of three seeds (FedKF, Table XII), written out."""
+    theirs = Setting("cifar10", "resnet8", 20, 100, 3)
+    one = declared("fedkf-table12")
+    values = [0.60, 0.59, 0.61]
+    runs: Any = {("FedAvg", ()): Cell("FedAvg", {"amp": dict(zip(SEEDS, values, strict=False))})}
+    record = Record(one.name, "paper", theirs, theirs, {})
+    found = next(n for n in every_number(Made(Path("x"), record, one, runs)) if (n.row, n.metric) == ("FedAvg", "amp"))
+    variances = 1.0**2 / 3, 0.81**2 / 3
+    statistic = (60.0 - 61.89) / math.sqrt(sum(variances))
+    freedom = sum(variances) ** 2 / (variances[0] ** 2 / 2 + variances[1] ** 2 / 2)
+    assert found.p == pytest.approx(2 * t.sf(abs(statistic), freedom))
+    assert found.verdict == ("differs" if found.p < 0.05 else "agrees")
+    for changed in (dataclasses.replace(record, profile="small"), dataclasses.replace(record, here=HERE)):
+        again = every_number(Made(Path("x"), changed, one, runs))[0]
+        assert again.verdict in ("cannot tell at this budget", "not comparable: other data set") and again.p != again.p
 
 
 def test_a_reproduction_knows_its_places() -> None:

@@ -90,6 +90,8 @@ def test_it_makes_every_cell_and_decides(ray_cluster: None, mine: Path, monkeypa
     means = {name: sum(values) / 5 for name, values in first.items()}
     gap = means["02-fedprox-omega-1"] - means["01-fedavg-omega-1"]
     assert float(lines[0]["difference"]) == pytest.approx(gap)
+    with pytest.raises(UserError, match="Give that command again"):
+        fedtune.resume(folder)
     _takes_what_is_there(mine, folder, monkeypatch)
 
 
