@@ -157,13 +157,18 @@ def _why(lines: Sequence[Line]) -> str:
         if missing:
             return f"{missing} of {len(lines)} comparisons have no result yet."
         return "There are fewer than two seeds, and one seed says nothing of the spread."
+    if len(lines) == 1:
+        gap = lines[0].difference
+        sign = "the paper's sign" if gap > 0 else "the opposite sign" if gap < 0 else "no difference"
+        if math.isnan(lines[0].p):
+            return f"The comparison has {sign}, and no test is possible: the difference is the same under every seed."
+        return f"The comparison has {sign}, p = {lines[0].p:.2g}."
     ahead = sum(line.difference > 0 for line in lines)
     sure, against = (sum(line.verdict == word for line in lines) for word in (AGREES, DIFFERS))
-    many = "The comparison has" if len(lines) == 1 else f"{ahead} of {len(lines)} comparisons have"
-    if len(lines) == 1:
-        sign = "the paper's sign" if ahead else "the opposite sign" if lines[0].difference < 0 else "no difference"
-        return f"{many} {sign}, p = {lines[0].p:.2g}."
-    return f"{many} the paper's sign, {sure} significantly; {against} {'is' if against == 1 else 'are'} against it."
+    return (
+        f"{ahead} of {len(lines)} comparisons have the paper's sign, {sure} of them significantly; {against} "
+        f"{'is' if against == 1 else 'are'} significantly against it."
+    )
 
 
 # -- a region of a heat map ----------------------------------------------------------------------------------------

@@ -135,6 +135,16 @@ def test_a_cell_without_a_result_tells_nothing() -> None:
     assert found.verdict == "cannot tell at this budget" and found.why == "1 of 1 comparisons have no result yet."
 
 
+def test_a_difference_without_a_spread_cannot_be_tested() -> None:
+    same = [0.25, 0.5, 0.75, 0.125]
+    shifted = [value + 0.125 for value in same]  # exact in binary
+    found = decide(made({("A", 1): {"amp": shifted}, ("B", 1): {"amp": same}}, ahead("A", "B")))[0]
+    assert found.verdict == "cannot tell at this budget"
+    assert found.why.endswith("no test is possible: the difference is the same under every seed.")
+    equal = decide(made({("A", 1): {"amp": same}, ("B", 1): {"amp": same}}, ahead("A", "B")))[0]
+    assert equal.verdict == "cannot tell at this budget" and equal.why == "The comparison has no difference, p = 1."
+
+
 def test_all_comparisons_of_a_sentence_are_corrected_together() -> None:
     """Each alone would be significant; of three, the largest p decides, and two are multiplied."""
     shifts = [0.100, 0.020, 0.012]
@@ -148,7 +158,10 @@ def test_all_comparisons_of_a_sentence_are_corrected_together() -> None:
     assert alone[0] < alone[1] < alone[2] < 0.05
     holm = [3 * alone[0], max(3 * alone[0], 2 * alone[1]), max(3 * alone[0], 2 * alone[1], alone[2])]
     assert [line.corrected for line in found.lines] == pytest.approx(holm)
-    assert found.verdict == ("agrees" if max(holm) < 0.05 else "cannot tell at this budget")
+    assert max(holm) < 0.05 and found.verdict == "agrees"
+    assert found.why == (
+        "3 of 3 comparisons have the paper's sign, 3 of them significantly; 0 are significantly against it."
+    )
 
 
 @pytest.mark.parametrize(

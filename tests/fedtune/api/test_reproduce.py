@@ -85,6 +85,7 @@ def test_it_makes_every_cell_and_decides(ray_cluster: None, mine: Path, monkeypa
         "agrees, on digits instead of svhn",
         "differs, on digits instead of svhn",
     ]
+    assert json.loads(json.dumps(whole.to_json(), allow_nan=False))["claims"][0]["verdict"] == "agrees"
     lines = list(csv.DictReader((folder / run_folder.VERDICTS).open()))
     assert len(lines) == 4
     means = {name: sum(values) / 5 for name, values in first.items()}
