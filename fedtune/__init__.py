@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fedtune.api.doctor import doctor as doctor
     from fedtune.api.export import export as export
     from fedtune.api.load import load as load
+    from fedtune.api.reproduce import reproduce as reproduce
     from fedtune.api.resume import resume as resume
     from fedtune.api.run import run as run
     from fedtune.api.runs import runs as runs
@@ -48,6 +49,7 @@ _PUBLIC = {
     "dashboard": "fedtune.api.status",
     "report": "analysis.report",
     "compare": "analysis.compare",
+    "reproduce": "fedtune.api.reproduce",
     "methods": "fedtune.api.catalogue",
     "spaces": "fedtune.api.catalogue",
     "datasets": "fedtune.api.catalogue",

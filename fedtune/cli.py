@@ -33,6 +33,7 @@ ORDER = (
     "export",
     "run",
     "compare",
+    "reproduce",
     "methods",
     "spaces",
     "datasets",

@@ -61,6 +61,16 @@ here, "created", "versions", "git", "machine"}].
       fresh/<method>/      that configuration on fresh seeds, a run directory
       final/<method>/      the leader on further seeds, a run directory, with its models
 
+and `fedtune reproduce` another one:
+
+    runs/<name>/
+      reproduction.yaml    the frozen request: which figure or table of a paper, on which data, rounds, seeds
+      driver.lock          as in a run
+      cells/<cell>/        every cell of a table, or the whole grid of a heat map, a run directory
+      report.html          ours beside the paper's, and what became of its claims
+      verdicts.csv         a line for each comparison behind a claim
+      numbers.csv          a line for each number of the paper and ours
+
 Of a trial's last value of a metric, `rounds.jsonl` is the truth, whatever became of the trial: it is written first, by
 the trial itself, so it is there for a trial that runs, was stopped, failed, or whose driver was killed before the study
 was told. All that fedtune shows of it is read from there (`analysis.runs.Run.finals`). The study holds the objectives,
@@ -96,6 +106,12 @@ SEARCHES = "search"
 BEST = "best"
 FRESH = "fresh"
 FINAL = "final"
+
+#: In the folder of `fedtune reproduce`: its record, the folder of its runs, and what is written about them.
+REPRODUCTION = "reproduction.yaml"
+CELLS = "cells"
+VERDICTS = "verdicts.csv"
+NUMBERS = "numbers.csv"
 
 #: completed: ran all its rounds. scheduler: early-stopped. diverged: a metric or
 #: loss stopped being finite. error: raised. interrupted: to be resumed.

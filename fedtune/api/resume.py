@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from analysis.auto import is_auto
+from analysis.reproduce.made import is_made
 from fedtune.api import search
 from fedtune.api.auto import AutoResult, resume_auto
 from fedtune.api.search import Result
 from search_spaces.errors import UserError
+from search_spaces.files import given
 
 
 def resume(run: str | Path, **options: Any) -> Result | AutoResult:
@@ -17,11 +19,13 @@ def resume(run: str | Path, **options: Any) -> Result | AutoResult:
     which the latter has `other_versions`, `plain` and `quiet`.
 
     Raises `UserError` as that function."""
+    if is_made(given(run)):
+        raise UserError(f"{run} was made by `fedtune reproduce`. Give that command again, and it goes on.")
     if not is_auto(run):
         return search.resume(run, **options)
     kept = {key: value for key, value in options.items() if value is not None}
     placed = sorted(kept.keys() & {"time", "concurrency", "cpus_per_trial", "gpus_per_trial", "address"})
     if placed:
-        given = ", ".join(f"--{name.replace('_', '-')}" for name in placed)
-        raise UserError(f"{run} was made by `fedtune auto` and goes on as it was begun. Leave {given} out.")
+        named = ", ".join(f"--{name.replace('_', '-')}" for name in placed)
+        raise UserError(f"{run} was made by `fedtune auto` and goes on as it was begun. Leave {named} out.")
     return resume_auto(run, **kept)

@@ -47,6 +47,14 @@ def runs(incomplete: str) -> list[str]:
     return [path if _is_run(path) else f"{path}/" for path in found]
 
 
+def reproductions(incomplete: str) -> list[str]:
+    """A reproduction is called like its file."""
+    spec = importlib.util.find_spec("analysis")
+    assert spec is not None and spec.origin is not None
+    folder = Path(spec.origin).parent / "reproduce" / "declared"
+    return sorted(path.stem for path in folder.glob("*.yaml") if path.stem.startswith(incomplete))
+
+
 def methods_and_runs(incomplete: str) -> list[str]:
     return [*methods(incomplete), *runs(incomplete)]
 

@@ -95,11 +95,12 @@ def runs_folder(runs_dir: str, name: str, problems: list[str]) -> Path:
     elif folder.exists():
         problems.extend(exists(folder).problems)
     else:
-        _writable(folder.parent, problems)
+        writable(folder.parent, problems)
     return folder
 
 
-def _writable(folder: Path, problems: list[str]) -> None:
+def writable(folder: Path, problems: list[str]) -> None:
+    """Adds a problem where `folder` is not there and cannot be made."""
     existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not existing.is_dir():
         problems.append(sentence("runs-dir", "a directory", str(existing), "--runs-dir"))

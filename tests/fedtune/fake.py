@@ -157,3 +157,11 @@ class OfMethod(Fake):
                 row[name] = self.PEAKS[self.method] * row[name] + noise
             row["bytes_down"] = row["bytes_up"]
         return rows
+
+
+class OfTable(OfMethod):
+    """Measures what FedProx's space selects by, too."""
+
+    def step(self) -> list[dict[str, Any]]:
+        rows = super().step()
+        return [row | {"amp": row["global_accuracy"], "val_amp": row["val_global_accuracy"]} for row in rows]

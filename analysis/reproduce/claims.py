@@ -1,0 +1,244 @@
+"""A paper's sentences, decided by our runs: *agrees*, *differs*, or *cannot tell at this budget*.
+
+A sentence such as "FedKF is ahead of FedGen" is a number of lines: one for each pair of rows, metric and condition it
+speaks of. Each line is a paired t test over the seeds that both cells have, and p is corrected (Holm) for all lines of
+the sentence. It agrees where every line is significant in the paper's direction, and differs where one is significant
+against it. Of a sentence that speaks of most cases, more than half of the lines decide. Otherwise, and with fewer than
+two seeds in a line, nothing can be told.
+
+A region of a heat map: the mean of the cells inside minus that of the others (cells are means over seeds), against
+10,000 draws in which as many cells anywhere are called inside (a permutation test, two-sided). Neighbours in a grid are
+alike, so that p alone would be too small: the difference must also have the same sign under every seed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.labels import number
+from analysis.published.papers import AGREES, DIFFERS, LEVEL, UNKNOWN, Published
+from analysis.reproduce.declaration import Claim, Place, Side
+from analysis.reproduce.made import Made
+from analysis.runs import Run
+from analysis.stats import holm, paired
+from search_spaces.metrics import METRICS
+
+#: Draws of a permutation test, and the seed of their order.
+DRAWS, SEED = 9_999, 0
+
+
+@dataclass(frozen=True)
+class Line:
+    """One comparison behind a sentence. `difference` (ahead minus behind, as recorded) is above 0 where the paper's
+    side is better, whatever the direction of the metric."""
+
+    metric: str
+    ahead: str
+    behind: str
+    condition: str
+    difference: float
+    pairs: int
+    p: float
+    corrected: float
+
+    @property
+    def verdict(self) -> str:
+        """Of this line alone."""
+        if not self.corrected < LEVEL:
+            return UNKNOWN
+        return AGREES if self.difference > 0 else DIFFERS
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A sentence and what became of it."""
+
+    claim: Claim
+    verdict: str
+    #: The verdict, and on what other data or after how many rounds.
+    told: str
+    why: str
+    lines: Sequence[Line]
+
+
+def decide(made: Made) -> list[Decided]:
+    """Every sentence of the reproduction."""
+    return [_region(made, claim) if claim.region else _ordering(made, claim) for claim in made.reproduction.claims]
+
+
+def _decided(made: Made, claim: Claim, verdict: str, why: str, lines: Sequence[Line]) -> Decided:
+    where = ""
+    if verdict != UNKNOWN and made.other_data:
+        where = f", on {made.here.data} instead of {made.paper.data}"
+    elif verdict != UNKNOWN and made.here.rounds < made.paper.rounds:
+        where = f", after {made.here.rounds} rounds instead of {made.paper.rounds}"
+    elif verdict != UNKNOWN and made.record.profile == "small":
+        where = ", in the small form"
+    return Decided(claim, verdict, verdict + where, why, lines)
+
+
+# -- one row against another ---------------------------------------------------------------------------------------
+
+
+def _ordering(made: Made, claim: Claim) -> Decided:
+    tests = []
+    for metric, ahead, behind in _pairs(made, claim):
+        sign = 1.0 if METRICS[metric].direction == "maximize" else -1.0
+        values = [
+            {seed: sign * value for seed, value in made.values(*cell, metric).items()} for cell in (ahead, behind)
+        ]
+        tests.append((metric, ahead, behind, paired(values[1], values[0])))
+    corrected = holm([test.t_p for *_, test in tests])
+    lines = [
+        Line(
+            metric,
+            ahead[0],
+            behind[0],
+            _condition(made, ahead[1], behind[1]),
+            test.difference,
+            test.n,
+            test.t_p,
+            p,
+        )
+        for (metric, ahead, behind, test), p in zip(tests, corrected, strict=True)
+    ]
+    verdict = _verdict(lines, claim.most)
+    return _decided(made, claim, verdict, _why(lines), lines)
+
+
+def _pairs(made: Made, claim: Claim) -> Iterator[tuple[str, tuple[str, Place], tuple[str, Place]]]:
+    """Every metric with the cell that the sentence has ahead and the one that it has behind, each pair once."""
+    reproduction, seen = made.reproduction, set()
+    keys = tuple(reproduction.columns)
+    rows = [row.name for row in reproduction.rows]
+    for metric in claim.metrics:
+        for place in reproduction.places:
+            condition = dict(zip(keys, place, strict=True))
+            if any(condition[key] not in values for key, values in claim.where.items()):
+                continue
+            for front in claim.ahead.rows or rows:
+                for back in claim.behind.rows or (front,):
+                    ahead = front, _at(claim.ahead, condition)
+                    behind = back, _at(claim.behind, condition)
+                    if ahead != behind and (metric, ahead, behind) not in seen:
+                        seen.add((metric, ahead, behind))
+                        yield metric, ahead, behind
+
+
+def _at(side: Side, condition: Mapping[str, object]) -> Place:
+    return tuple(side.condition.get(key, value) for key, value in condition.items())
+
+
+def _condition(made: Made, ahead: Place, behind: Place) -> str:
+    """Under which condition a line compares, or under which two."""
+    return " against ".join(dict.fromkeys(made.named(place) for place in (ahead, behind)))
+
+
+def _verdict(lines: Sequence[Line], most: bool) -> str:
+    if not lines or min(line.pairs for line in lines) < 2:
+        return UNKNOWN
+    found = [line.verdict for line in lines]
+    if most:
+        return next((word for word in (AGREES, DIFFERS) if found.count(word) > len(lines) / 2), UNKNOWN)
+    if DIFFERS in found:
+        return DIFFERS
+    return AGREES if all(word == AGREES for word in found) else UNKNOWN
+
+
+def _why(lines: Sequence[Line]) -> str:
+    """What the lines say, in one sentence."""
+    least = min((line.pairs for line in lines), default=0)
+    if least < 2:
+        missing = sum(line.pairs == 0 for line in lines)
+        if missing:
+            return f"{missing} of {len(lines)} comparisons have no result yet."
+        return "There are fewer than two seeds, and one seed says nothing of the spread."
+    if len(lines) == 1:
+        gap = lines[0].difference
+        sign = "the paper's sign" if gap > 0 else "the opposite sign" if gap < 0 else "no difference"
+        if math.isnan(lines[0].p):
+            return f"The comparison has {sign}, and no test is possible: the difference is the same under every seed."
+        return f"The comparison has {sign}, p = {lines[0].p:.2g}."
+    ahead = sum(line.difference > 0 for line in lines)
+    sure, against = (sum(line.verdict == word for line in lines) for word in (AGREES, DIFFERS))
+    return (
+        f"{ahead} of {len(lines)} comparisons have the paper's sign, {sure} of them significantly; {against} "
+        f"{'is' if against == 1 else 'are'} significantly against it."
+    )
+
+
+# -- a region of a heat map ----------------------------------------------------------------------------------------
+
+
+def _region(made: Made, claim: Claim) -> Decided:
+    lines, why = [], []
+    for metric in claim.metrics:
+        line, said = _inside(made, metric)
+        lines.append(line)
+        why.append(said)
+    return _decided(made, claim, _verdict(lines, claim.most), " ".join(why), lines)
+
+
+def _inside(made: Made, metric: str) -> tuple[Line, str]:
+    """The cells in the paper's region of one metric against the others."""
+    said = next(line for line in made.reproduction.lines(made.paper.dataset) if line.metric == metric and line.region)
+    run = made.heatmap
+    words = "" if run is None else region(made, said, run)
+    nothing = Line(metric, f"inside {words}", "outside", "", math.nan, 0, math.nan, math.nan)
+    if run is None:
+        return nothing, "No cell has a result yet."
+    done = [trial.number for trial in run.frozen if trial.state.name == "COMPLETE"]
+    inside = np.array([is_inside(said, run, number) for number in done])
+    by_seed = [run.last(number, metric) for number in done]
+    seeds = sorted(set.intersection(*(set(values) for values in by_seed))) if by_seed else []
+    values = np.array([[of_cell[seed] for seed in seeds] for of_cell in by_seed])
+    if len(seeds) < 2 or not inside.any() or inside.all() or not np.isfinite(values).all():
+        return nothing, "There are fewer than two seeds, and one seed says nothing of the spread."
+    sign = -1.0 if _low(said) else 1.0
+    return _permuted(nothing, sign * values, inside, words)
+
+
+def _permuted(line: Line, values: np.ndarray, inside: np.ndarray, words: str) -> tuple[Line, str]:
+    """The test of `values` (cells, seeds), signed so that the paper has the inside higher."""
+    from scipy.stats import permutation_test
+
+    means = values.mean(axis=1)
+    difference = float(means[inside].mean() - means[~inside].mean())
+    p = float(
+        permutation_test(
+            (means[inside], means[~inside]),
+            lambda a, b, axis: np.mean(a, axis=axis) - np.mean(b, axis=axis),
+            vectorized=True,
+            n_resamples=DRAWS,
+            rng=np.random.default_rng(SEED),
+        ).pvalue
+    )
+    each = values[inside].mean(axis=0) - values[~inside].mean(axis=0)
+    steady = bool((np.sign(each) == np.sign(difference)).all())
+    found = Line(line.metric, line.ahead, line.behind, "", difference, values.shape[1], p, p if steady else math.nan)
+    signs = "the same sign under every seed" if steady else "not the same sign under every seed"
+    side = "as" if difference > 0 else "against what"
+    return found, (
+        f"{inside.sum()} cells inside {words}, {(~inside).sum()} outside: {side} the paper says, permutation p = "
+        f"{p:.2g}, {signs}."
+    )
+
+
+def is_inside(said: Published, run: Run, trial: int) -> bool:
+    """Whether a cell lies in the region."""
+    config = run.config(trial)
+    return all(bound.holds(config) for bound in said.settings if bound.key in run.keys)
+
+
+def region(made: Made, said: Published, run: Run) -> str:
+    """The paper's region in words, `α < 1.25 and λ > 0.5`."""
+    bounds = [bound for bound in said.settings if bound.key in run.keys]
+    return " and ".join(f"{made.labels.symbol(b.key)} {b.sign} {number(b.value)}" for b in bounds)
+
+
+def _low(said: Published) -> bool:
+    return said.readout.endswith("low")

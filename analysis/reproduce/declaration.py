@@ -1,0 +1,285 @@
+"""What `analysis/reproduce/declared/<name>.yaml` declares: one figure or table of a paper.
+
+    title       what it shows
+    source      `FedKF, Table V`
+    published   the file in `analysis/published` that holds the paper's numbers
+    table       only the lines of that file with this `table`; without it all lines of the data set
+    datasets    the paper's data sets, each with the values that the paper sets for it; the first one is the default
+    seeds       the paper's
+    metrics     a table for each; of a heat map its panels
+    brackets    a metric in brackets beside the others
+    readout     `last`, or `best` where the paper reports the best round
+    space, set  the named space and the values of every row
+    columns     the conditions: keys and their values, crossed
+    rows        {row: name in the table, method, space, set, metrics: {a metric of the table: the one this row has}}
+    grid        instead of rows and columns, for a heat map: {method, space}, whose grid is walked cell by cell
+    small       the small form: {rounds, seeds, set}
+    seconds     of one core, for a round of one seed of the small form: the mean over rows and columns, measured
+    claims      the paper's sentences, see `Claim`
+    like        another reproduction, of which this one has everything that it does not declare itself
+
+A claim says that something is ahead of something else: in the direction in which its metric is better.
+
+    says        the sentence, in our words
+    source      where it stands in the paper
+    metric      one of the table's metrics, or several; without it, all of them
+    ahead       rows: a name, a list of names, or {row: …, omega: 1} for rows under one condition
+    behind      likewise; `others` are all rows that are not ahead. Where neither side names rows but only conditions,
+                every row is compared with itself
+    where       {omega: [0.1, 0.01]}: only these conditions
+    most        true: the paper speaks of most cases, not of all
+    region      true: the cells in the region that the published file names, against all others of the heat map
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from analysis.published.papers import Published, names, published, same_dataset
+from analysis.runs.mappings import read_yaml
+from analysis.runs.shapes import Shape, each, is_number, is_plain, is_text, is_whole, mapping, one_of, problems, shaped
+from search_spaces.errors import UserError, unknown
+from search_spaces.metrics import METRICS
+
+FOLDER = Path(__file__).parent / "declared"
+#: The values of the columns' keys, in their order.
+Place = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a table."""
+
+    name: str
+    method: str
+    space: str
+    values: Mapping[str, Any]
+    #: By a metric of the table, the one that this row has in its place.
+    metrics: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Side:
+    """What a claim has ahead, or behind; no rows: the same row as on the other side."""
+
+    rows: tuple[str, ...]
+    condition: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of the paper."""
+
+    says: str
+    source: str
+    metrics: tuple[str, ...]
+    ahead: Side
+    behind: Side
+    where: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    most: bool = False
+    region: bool = False
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """One figure or table of a paper."""
+
+    name: str
+    title: str
+    source: str
+    published: str
+    table: str | None
+    #: By our name of the data set, the values that the paper sets for it.
+    datasets: Mapping[str, Mapping[str, Any]]
+    seeds: int
+    metrics: tuple[str, ...]
+    brackets: str | None
+    readout: str
+    values: Mapping[str, Any]
+    columns: Mapping[str, Sequence[Any]]
+    rows: tuple[Row, ...]
+    #: Whether it is a heat map; then it has one row, whose space is a grid.
+    heatmap: bool
+    small_rounds: int
+    small_seeds: int
+    small_values: Mapping[str, Any]
+    seconds: float
+    claims: tuple[Claim, ...]
+
+    @property
+    def places(self) -> list[Place]:
+        """Every condition, in the order of the paper; one empty one where there are no columns."""
+        return list(itertools.product(*self.columns.values()))
+
+    def dataset(self, here: str | None) -> str:
+        """The paper's data set that results on `here` stand beside: the same one, else the first."""
+        return next((name for name in self.datasets if here and same_dataset(name, here)), next(iter(self.datasets)))
+
+    def lines(self, dataset: str) -> list[Published]:
+        """What the paper printed for one of its data sets."""
+        return [
+            line
+            for line in published(self.published)
+            if same_dataset(line.dataset, dataset) and self.table in (None, line.table)
+        ]
+
+
+def known() -> list[str]:
+    """The names of all reproductions: by paper, then by number."""
+    found = [file.stem for file in FOLDER.glob("*.yaml")]
+    return sorted(found, key=lambda name: (name.split("-")[0], name.rstrip("0123456789"), _number(name)))
+
+
+def _number(name: str) -> int:
+    digits = name[len(name.rstrip("0123456789")) :]
+    return int(digits) if digits else 0
+
+
+def declared(name: str) -> Reproduction:
+    """The reproduction of that name. Raises `UserError` where there is none, or its file is not as it must be."""
+    if name not in known():
+        raise UserError(unknown("reproduction", name, known()))
+    data, path = _read(name)
+    wrong = problems(data, _SHAPE, str(path))
+    wrong += [f"{path} lacks {key!r}." for key in _NEEDED if key not in data]
+    wrong += [unknown("key", key, _SHAPE, str(path)) for key in data if key not in _SHAPE]
+    if not wrong and ("grid" in data) == ("rows" in data):
+        wrong.append(f"{path} must have either rows or a grid.")
+    if wrong:
+        raise UserError(*wrong)
+    return _built(name, data)
+
+
+def _read(name: str) -> tuple[dict[str, Any], Path]:
+    """A file's mapping, over that of the one which it is like."""
+    path = FOLDER / f"{name}.yaml"
+    data = read_yaml(path)
+    like = data.pop("like", None)
+    if like is None:
+        return data, path
+    if like not in known() or like == name:
+        raise UserError(unknown("reproduction", str(like), known(), str(path)))
+    return _read(like)[0] | data, path
+
+
+def _built(name: str, data: Mapping[str, Any]) -> Reproduction:
+    grid = data.get("grid")
+    common, space = data.get("set") or {}, data.get("space", "default")
+    rows = [
+        Row(
+            row["row"],
+            row["method"],
+            row.get("space", space),
+            row.get("set") or {},
+            row.get("metrics") or {},
+        )
+        for row in ([{"row": grid["method"], **grid}] if grid else data["rows"])
+    ]
+    small = data["small"]
+    return Reproduction(
+        name=name,
+        title=data["title"],
+        source=data["source"],
+        published=data["published"],
+        table=data.get("table"),
+        datasets=data["datasets"],
+        seeds=data["seeds"],
+        metrics=tuple(data["metrics"]),
+        brackets=data.get("brackets"),
+        readout=data.get("readout", "last"),
+        values=common,
+        columns=data.get("columns") or {},
+        rows=tuple(rows),
+        heatmap=grid is not None,
+        small_rounds=small["rounds"],
+        small_seeds=small["seeds"],
+        small_values=small.get("set") or {},
+        seconds=data["seconds"],
+        claims=tuple(_claim(claim, [row.name for row in rows], data["metrics"]) for claim in data["claims"]),
+    )
+
+
+def _claim(data: Mapping[str, Any], rows: Sequence[str], metrics: Sequence[str]) -> Claim:
+    asked = data.get("metric", list(metrics))
+    ahead = _side(data.get("ahead", {}), rows)
+    others = [row for row in rows if row not in ahead.rows]
+    behind = _side(others if data.get("behind") == "others" else data.get("behind", {}), rows)
+    return Claim(
+        data["says"],
+        data["source"],
+        tuple(asked if isinstance(asked, list) else [asked]),
+        ahead,
+        behind,
+        data.get("where") or {},
+        bool(data.get("most")),
+        bool(data.get("region")),
+    )
+
+
+def _side(data: Any, rows: Sequence[str]) -> Side:
+    """Raises `UserError` for a row that the table does not have."""
+    if isinstance(data, Mapping):
+        named, condition = data.get("row", []), {key: value for key, value in data.items() if key != "row"}
+    else:
+        named, condition = data, {}
+    names = (named,) if isinstance(named, str) else tuple(named)
+    wrong = [unknown("row", row, rows, "a claim") for row in names if row not in rows]
+    if wrong:
+        raise UserError(*wrong)
+    return Side(names, condition)
+
+
+def _text_or_list(value: Any) -> bool:
+    return is_text(value) or each(is_text, 1)(value)
+
+
+def _is_metric(value: Any) -> bool:
+    return is_text(value) and value in METRICS
+
+
+def _is_side(value: Any) -> bool:
+    return _text_or_list(value) or (
+        isinstance(value, dict) and all(_text_or_list(v) if k == "row" else is_plain(v) for k, v in value.items())
+    )
+
+
+_TEXT = ("text", is_text)
+_VALUES = ("a mapping of names to values", mapping(is_plain))
+_ROW: Shape = {
+    **dict.fromkeys(("row", "method", "space"), _TEXT),
+    "set": _VALUES,
+    "metrics": ("metrics by metrics", mapping(_is_metric)),
+}
+_CLAIM: Shape = {
+    **dict.fromkeys(("says", "source"), _TEXT),
+    "metric": ("a metric, or a list", lambda value: _is_metric(value) or each(_is_metric, 1)(value)),
+    **dict.fromkeys(("ahead", "behind"), ("rows", _is_side)),
+    "where": ("lists of values by condition", mapping(each(is_plain, 1))),
+    **dict.fromkeys(("most", "region"), ("true", lambda value: value is True)),
+}
+_SMALL: Shape = {
+    "rounds": ("a whole number", is_whole(1)),
+    "seeds": ("a whole number", is_whole(1)),
+    "set": _VALUES,
+}
+_SHAPE: Shape = {
+    **dict.fromkeys(("title", "source", "table", "space"), _TEXT),
+    "published": (f"one of {', '.join(names())}", one_of(*names())),
+    "datasets": ("values by data set", lambda value: bool(value) and mapping(mapping(is_plain))(value)),
+    "seeds": ("a whole number of at least 1", is_whole(1)),
+    "metrics": ("a list of metrics", each(_is_metric, 1)),
+    "brackets": ("a metric", _is_metric),
+    "readout": ("last or best", one_of("last", "best")),
+    "set": _VALUES,
+    "columns": ("lists of values by key", mapping(each(is_plain, 1))),
+    "rows": ("a list of rows", each(shaped(_ROW, "row", "method"), 1)),
+    "grid": ("a method and its space", shaped(_ROW, "method", "space")),
+    "small": ("rounds, seeds and values", shaped(_SMALL, "rounds", "seeds")),
+    "seconds": ("a number above 0", is_number(1e-6)),
+    "claims": ("a list of claims", each(shaped(_CLAIM, "says", "source"), 1)),
+}
+_NEEDED = ("title", "source", "published", "datasets", "seeds", "metrics", "small", "seconds", "claims")

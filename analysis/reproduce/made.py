@@ -1,0 +1,232 @@
+"""The folder in which a figure or table of a paper is made again: its record and its runs, read.
+
+Every cell of a table is a final run below `cells/`; a heat map is one run there, a grid search. A cell that has not
+been run yet, or has no finished seed, is simply not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from analysis.cells import Cell, Cells, Condition, condition_label
+from analysis.labels import Labels
+from analysis.reproduce.declaration import Place, Reproduction, Row, declared, known
+from analysis.runs import Run, load
+from analysis.runs.conditions import show
+from analysis.runs.mappings import read_yaml
+from analysis.runs.shapes import Shape, is_plain, is_text, is_whole, mapping, none_or, one_of, problems
+from search_spaces import files, run_folder
+from search_spaces.errors import UserError, short
+from search_spaces.metrics import METRICS
+
+#: Of the name of a run directory.
+_LONGEST = 100
+
+
+@dataclass(frozen=True)
+class Setting:
+    """On what something was measured."""
+
+    dataset: str
+    model: str
+    clients: int
+    rounds: int
+    seeds: int
+
+    @property
+    def data(self) -> str:
+        """The data set's name, or that of its file."""
+        return Path(self.dataset).name
+
+    def said(self) -> str:
+        """`digits, model cnn_small, 10 clients, 5 rounds, 3 seeds`."""
+        of = "s" * (self.seeds != 1)
+        return (
+            f"{self.data}, model {self.model}, {self.clients} clients, {self.rounds} "
+            f"round{'s' * (self.rounds != 1)}, {self.seeds} seed{of}"
+        )
+
+
+@dataclass(frozen=True)
+class Record:
+    """What `reproduction.yaml` holds."""
+
+    reproduction: str
+    #: `small` or `paper`.
+    profile: str
+    here: Setting
+    paper: Setting
+    #: The papers' signs of the columns' keys.
+    symbols: Mapping[str, str]
+
+    def to_yaml(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "version": run_folder.VERSION,
+            "reproduction": self.reproduction,
+            "profile": self.profile,
+            "here": dict(vars(self.here)),
+            "paper": dict(vars(self.paper)),
+            "symbols": dict(self.symbols),
+        }
+
+
+@dataclass(frozen=True)
+class _Placed(Cell):
+    """A cell whose row may have another metric in the place of the table's."""
+
+    reads: Mapping[str, str] = field(default_factory=dict)
+
+    def values(self, metric: str, how: str = "last") -> dict[int, float]:
+        return self.part.over_seeds(self.reads.get(metric, metric), how)
+
+
+@dataclass(frozen=True)
+class _Laid(Cells):
+    """Cells whose columns stand as in the paper."""
+
+    places: tuple[Place, ...] = ()
+
+    @property
+    def conditions(self) -> list[Condition]:
+        present = {cell.condition for cell in self.cells}
+        return [place for place in self.places if place in present]
+
+
+@dataclass(frozen=True)
+class Made:
+    """One reproduction, as far as it has come."""
+
+    path: Path
+    record: Record
+    reproduction: Reproduction
+    #: By row and condition, of those that have been begun.
+    runs: Mapping[tuple[str, Place], Run]
+
+    @property
+    def here(self) -> Setting:
+        return self.record.here
+
+    @property
+    def paper(self) -> Setting:
+        return self.record.paper
+
+    @property
+    def done(self) -> int:
+        """How many federations have run to their end."""
+        return sum(_federations(run) for run in self.runs.values())
+
+    @property
+    def failed(self) -> dict[Path, int]:
+        """How many trials have failed, of the runs in which any has."""
+        counts = {run.path: sum(trial.state.name == "FAIL" for trial in run.frozen) for run in self.runs.values()}
+        return {path: count for path, count in counts.items() if count}
+
+    @cached_property
+    def labels(self) -> Labels:
+        """With the papers' signs."""
+        symbols = {key: {"symbol": symbol} for key, symbol in self.record.symbols.items()}
+        return Labels(parameters=symbols, markup=False)
+
+    @cached_property
+    def cells(self) -> Cells:
+        """The cells of the table that have a result."""
+        found = [
+            _Placed(row.name, place, self.runs[row.name, place].name, self.runs[row.name, place], row.metrics)
+            for row in self.reproduction.rows
+            for place in self.reproduction.places
+            if (row.name, place) in self.runs and self.runs[row.name, place].chosen
+        ]
+        runs = tuple({cell.part.path: cell.part for cell in found}.values())
+        return _Laid(runs, tuple(self.reproduction.columns), found, tuple(self.reproduction.places))
+
+    def values(self, row: str, place: Place, metric: str) -> dict[int, float]:
+        """A cell's metric by seed, in the round in which the paper reads it."""
+        cell = self.cells.of(row, place)
+        how = METRICS[metric].direction if self.reproduction.readout == "best" else "last"
+        return {} if cell is None else cell.values(metric, how)
+
+    def named(self, place: Place) -> str:
+        """A condition in words, `ω = 0.1`; empty where there are no columns."""
+        keys = self.reproduction.columns
+        return ", ".join(condition_label(self.labels, key, value) for key, value in zip(keys, place, strict=True))
+
+    @property
+    def other_data(self) -> bool:
+        """Whether the data are not the paper's."""
+        return self.here.dataset != self.paper.dataset
+
+    @property
+    def heatmap(self) -> Run | None:
+        """The run of a heat map, where one of its trials has a result."""
+        run = next(iter(self.runs.values()), None) if self.reproduction.heatmap else None
+        return run if run is not None and run.best is not None else None
+
+
+def _federations(run: Run) -> int:
+    done = sum(trial.state.name == "COMPLETE" for trial in run.frozen)
+    return done if run.kind == "run" else done * len(run.experiment.get("seeds") or [0])
+
+
+def cell_name(reproduction: Reproduction, row: Row, place: Place) -> str:
+    """The name of a cell's run directory: the row's number, its method, and the condition."""
+    number = reproduction.rows.index(row) + 1
+    at = "".join(f"-{key}-{show(value)}" for key, value in zip(reproduction.columns, place, strict=True))
+    return f"{number:02d}-{row.method}{at}"[:_LONGEST]
+
+
+def is_made(folder: Path) -> bool:
+    """Whether `fedtune reproduce` made the folder."""
+    return (folder / run_folder.REPRODUCTION).is_file()
+
+
+def read_record(folder: Path) -> Record:
+    """What `reproduction.yaml` in `folder` holds. Raises `UserError` where it is torn or was edited."""
+    path = folder / run_folder.REPRODUCTION
+    if not is_made(folder):
+        raise UserError(f"{short(repr(str(folder)))} was not made by `fedtune reproduce`: {path.name} is missing.")
+    data = read_yaml(path)
+    wrong = problems(data, _SHAPE, str(path))
+    wrong += [
+        f"{path} lacks {key!r}; it was not written by fedtune, or was edited." for key in _SHAPE if key not in data
+    ]
+    if wrong:
+        raise UserError(*wrong)
+    here, paper = Setting(**data["here"]), Setting(**data["paper"])
+    return Record(data["reproduction"], data["profile"], here, paper, data["symbols"])
+
+
+def load_made(folder: str | Path) -> Made:
+    """The reproduction in `folder`. Raises `UserError` where there is none, or one of its runs cannot be read."""
+    path = files.given(folder)
+    record = read_record(path)
+    reproduction = declared(record.reproduction)
+    runs = {}
+    for row in reproduction.rows:
+        for place in reproduction.places:
+            cell = path / run_folder.CELLS / cell_name(reproduction, row, place)
+            if cell.is_dir():
+                runs[row.name, place] = load(cell)
+    return Made(path, record, reproduction, runs)
+
+
+def _is_setting(value: Any) -> bool:
+    return isinstance(value, dict) and set(value) == set(_SETTING) and not problems(value, _SETTING, "")
+
+
+_COUNT = ("a whole number of at least 1", is_whole(1))
+_SETTING: Shape = {
+    **dict.fromkeys(("dataset", "model"), ("text", is_text)),
+    **dict.fromkeys(("clients", "rounds", "seeds"), _COUNT),
+}
+_SHAPE: Shape = {
+    "version": ("1, the version this fedtune reads", is_whole(1, run_folder.VERSION)),
+    "reproduction": ("the name of a reproduction", lambda value: is_text(value) and value in known()),
+    "profile": ("small or paper", one_of("small", "paper")),
+    **dict.fromkeys(("here", "paper"), ("dataset, model, clients, rounds and seeds", _is_setting)),
+    "symbols": ("texts by key", mapping(none_or(is_plain))),
+}

@@ -1,0 +1,185 @@
+"""The page of a reproduction, and its CSV files: first what became of the paper's sentences, then its table or figure
+with both numbers in every cell, then what each sentence rests on."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from pathlib import Path
+
+from analysis.figures import figure
+from analysis.labels import Labels
+from analysis.pivot import Pivot
+from analysis.published.papers import AGREES, DIFFERS
+from analysis.report.page import Page, command, escape, html_table, write
+from analysis.reproduce.claims import Decided, region
+from analysis.reproduce.made import Made
+from analysis.reproduce.tables import Number, comparisons, every_number, numbers, pivots, theirs, verdicts
+from search_spaces import run_folder
+
+HOW = (
+    "A sentence agrees where every comparison it speaks of is significant in its direction (paired t test over seeds, "
+    "Holm’s correction, 0.05), and differs where one is significant against it; of a sentence about most cases more "
+    "than half of them decide. Differences are signed so that above 0 the side is better that the paper has ahead."
+)
+HOW_REGION = (
+    "A region agrees or differs where its cells’ mean lies apart from that of the others (permutation test over cells, "
+    "0.05) with the same sign under every seed."
+)
+
+
+def write_all(made: Made, decided: Sequence[Decided], again: str, *, finished: bool) -> Path:
+    """Writes the page and both CSV files into the folder; returns the page's path."""
+    write(made.path / run_folder.VERDICTS, verdicts(made, decided).csv())
+    write(made.path / run_folder.NUMBERS, numbers(made).csv())
+    return write(made.path / run_folder.REPORT, page(made, decided, again, finished=finished).html())
+
+
+def page(made: Made, decided: Sequence[Decided], again: str, *, finished: bool) -> Page:
+    """The whole page."""
+    reproduction = made.reproduction
+    made_page = Page(f"{reproduction.source}, made again")
+    made_page.add(
+        f'<h1>{escape(reproduction.source)}, made again</h1><p class="lead">{escape(reproduction.title)}</p>'
+        + ("" if finished else f'<p class="notice">{escape(unfinished(made))}</p>')
+        + (f'<p class="notice">{escape(failures(made))}</p>' if made.failed else "")
+        + _facts(made)
+    )
+    made_page.card("claims", "What the paper says, and what these runs say", _claims(made, decided), "Claims")
+    if reproduction.heatmap:
+        _heatmap(made_page, made)
+    else:
+        _tables(made_page, made)
+    made_page.card("comparisons", "What each sentence rests on", _comparisons(made, decided), "Comparisons")
+    made_page.card("again", "Again, or further", command(again), "")
+    return made_page
+
+
+def unfinished(made: Made) -> str:
+    """That something is missing."""
+    return f"Not all of it has been run: {made.done} federations have ended. What is said here is of those."
+
+
+def failures(made: Made) -> str:
+    """In which cells trials have failed."""
+    cells = ", ".join(f"{path.name} ({count})" for path, count in made.failed.items())
+    return f"Trials failed in {cells}; `fedtune status` of the cell says why. They take no part in what is said here."
+
+
+def _facts(made: Made) -> str:
+    pairs = [
+        ("Data", made.here.data, made.paper.data),
+        ("Model", made.here.model, made.paper.model),
+        ("Clients", str(made.here.clients), str(made.paper.clients)),
+        ("Rounds", str(made.here.rounds), str(made.paper.rounds)),
+        ("Seeds", str(made.here.seeds), str(made.paper.seeds)),
+    ]
+    return (
+        '<dl class="facts">'
+        + "".join(
+            f'<div class="fact"><dt>{title}</dt><dd>{escape(ours)}<small>the paper: {escape(paper)}</small></dd></div>'
+            for title, ours, paper in pairs
+        )
+        + "</dl>"
+    )
+
+
+def _look(verdict: str) -> str:
+    return {AGREES: "agrees", DIFFERS: "differs"}.get(verdict, "open")
+
+
+def _claims(made: Made, decided: Sequence[Decided]) -> str:
+    rows = "".join(
+        f'<tr><td class="words"><span class="verdict {_look(one.verdict)}">{escape(one.told)}</span></td>'
+        f'<td class="words">{escape(one.claim.says)}<br><span class="small">{escape(one.claim.source)}. '
+        f"{escape(one.why)}</span></td></tr>"
+        for one in decided
+    )
+    head = '<tr><th scope="col">verdict</th><th scope="col">the paper’s sentence, and why</th></tr>'
+    how = HOW_REGION if made.reproduction.heatmap else HOW
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="Verdicts"><table class="claims"><thead>{head}'
+        f'</thead><tbody>{rows}</tbody></table></div><p class="small">{how}</p>'
+    )
+
+
+def _comparisons(made: Made, decided: Sequence[Decided]) -> str:
+    return "".join(
+        f"<details><summary>{escape(one.claim.says)}: {escape(one.told)}</summary>"
+        f"{html_table(comparisons(made, one))}</details>"
+        for one in decided
+    )
+
+
+def _heatmap(made_page: Page, made: Made) -> None:
+    run, card = made.heatmap, figure("heatmap")
+    reason = "No cell has a result yet." if run is None else card.needs([run])
+    if run is None or reason is not None:
+        made_page.card("heatmap", card.title, f"<p>{escape(reason)}</p>", "Figure")
+        return
+    made_page.figure("heatmap", card.title, card.draw([run], Labels.of([run])), card.read, "Figure")
+    said = [line for line in made.reproduction.lines(made.paper.dataset) if line.region]
+    rows = "".join(
+        f"<li>{escape(made.labels.metric(line.metric, unit=False))} is {line.readout.removeprefix('region:')} where "
+        f"{escape(region(made, line, run))}</li>"
+        for line in said
+    )
+    made_page.card(
+        "paper",
+        f"What the paper’s figure shows on {made.paper.data}",
+        f'<ul>{rows}</ul><p class="small">It prints no numbers, only colours; its text names the region.</p>',
+        "Paper",
+    )
+
+
+def _tables(made_page: Page, made: Made) -> None:
+    drawn = pivots(made)
+    if not drawn:
+        made_page.card("table", made.reproduction.title, "<p>No cell has a result yet.</p>", "Tables")
+        return
+    known = {(one.row, one.place, one.metric): one for one in every_number(made)}
+    for i, table in enumerate(drawn):
+        inner = _both(made, table, known)
+        if i == len(drawn) - 1:
+            inner += "".join(f'<p class="small">{escape(note)}</p>' for note in (_below(made), *table.notes()))
+        made_page.card(f"table-{i}", table.title, inner, "Tables" if i == 0 else "")
+
+
+def _both(made: Made, table: Pivot, known: dict[tuple[str, tuple[object, ...], str], Number]) -> str:
+    """A table with our number in every cell, and the paper's below it."""
+    places = made.reproduction.places
+    head = "".join(f'<th scope="col" class="n">{escape(made.named(place)) or "result"}</th>' for place in places)
+    body = "".join(
+        f'<tr><th scope="row">{escape(row.name)}</th>'
+        + "".join(f'<td class="n">{_cell(made, table, row.name, place, known)}</td>' for place in places)
+        + "</tr>"
+        for row in made.reproduction.rows
+    )
+    label = escape(table.title)
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{label}"><table class="pivot"><thead><tr>'
+        f'<th scope="col">method</th>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    )
+
+
+def _below(made: Made) -> str:
+    return f"In every cell, above: here, on {made.here.said()}. Below, in grey: the paper, on {made.paper.said()}."
+
+
+def _cell(
+    made: Made,
+    table: Pivot,
+    row: str,
+    place: tuple[object, ...],
+    known: dict[tuple[str, tuple[object, ...], str], Number],
+) -> str:
+    entry = table.entries.get((row, place))
+    ours = html.escape(table.text(row, place)).replace(" ± ", "\u00a0±\u00a0")
+    mark = "b" if entry and entry.best else "u" if entry and entry.tied else ""
+    shown = f"<{mark}>{ours}</{mark}>" if mark else ours
+    one = known[row, place, table.metric]
+    paper = theirs(one.paper, made.labels.scale(table.metric))
+    if table.bracket and (inside := known.get((row, place, table.bracket))) is not None and inside.paper is not None:
+        paper += f" ({theirs(inside.paper, made.labels.scale(table.bracket))})"
+    said = f" {one.verdict}" if one.verdict in (AGREES, DIFFERS) else ""
+    return f'{shown}<br><span class="small">{html.escape(paper + said)}</span>'.replace(" ± ", "\u00a0±\u00a0")

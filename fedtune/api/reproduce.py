@@ -1,0 +1,199 @@
+"""`fedtune.reproduce`: a figure or table of a paper, made again and set beside it.
+
+Every cell is a run directory of its own. What is missing is made, what is half-finished goes on, and what is finished
+is taken as it is; all of it in one session of Ray.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from analysis.reproduce import claims
+from analysis.reproduce.claims import Decided
+from analysis.reproduce.made import Made, load_made
+from analysis.runs import load
+from fedtune.api.run import plan_run
+from fedtune.api.search import complete
+from fedtune.console import progress
+from fedtune.console.busy import busy
+from fedtune.console.cells_progress import CellsDisplay
+from fedtune.machine.limits import check_limits
+from fedtune.planning.plan import Plan, placement, plan
+from fedtune.planning.reproduction import Part, Planned, ReproduceRequest, plan_reproduction
+from fedtune.planning.unchanged import check_unchanged
+from fedtune.record.experiment import Experiment
+from fedtune.record.provenance import provenance
+from fedtune.record.run_directory import create, lock, write_document
+from fedtune.record.study import ELSEWHERE
+from fedtune.trials import driver
+from fedtune.trials.queue import TrialQueue
+from fedtune.trials.racing import is_over
+from fedtune.trials.together import Together
+from search_spaces import run_folder
+from search_spaces.errors import UserError
+from search_spaces.files import cannot_write
+from search_spaces.space import Space
+
+#: A run directory with its experiment and its space.
+_Whole = tuple[Path, Experiment, Space]
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """How far it has come after a command, and what is to be read of it."""
+
+    folder: Path
+    #: The command line that goes on.
+    command: str
+    made: Made = dataclasses.field(repr=False)
+    #: The paper's sentences and what became of them.
+    claims: Sequence[Decided]
+    finished: bool
+    interrupted: bool = False
+    seconds: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for --json."""
+        from analysis.reproduce.tables import numbers, verdicts
+
+        return {
+            "folder": str(self.folder),
+            "finished": self.finished,
+            "interrupted": self.interrupted,
+            "seconds": self.seconds,
+            "record": self.made.record.to_yaml(),
+            "claims": [
+                {"says": c.claim.says, "source": c.claim.source, "verdict": c.verdict, "told": c.told, "why": c.why}
+                for c in self.claims
+            ],
+            "verdicts": verdicts(self.made, self.claims).json(),
+            "numbers": numbers(self.made).json(),
+        }
+
+
+def reproduce(
+    name: str,
+    *,
+    small: bool = False,
+    rounds: int | None = None,
+    seeds: int | None = None,
+    dataset: str | None = None,
+    data_dir: str | None = None,
+    runs_dir: str = "runs",
+    concurrency: int | None = None,
+    plain: bool = False,
+    quiet: bool = False,
+    simulate: Callable[..., Any] | None = None,
+) -> Reproduced:
+    """Makes the figure or table `name` of a paper again (`fedtune reproduce` lists all), in `runs_dir/name`, and
+    decides the paper's sentences about it; with `small` on the embedded digits, else with the paper's data, model,
+    rounds and seeds.
+
+    Ctrl-C ends it cleanly, and the same call goes on. Raises `UserError`, before anything is created, with every
+    problem of the request, and where the folder holds another plan."""
+    check_limits()
+    asked = ReproduceRequest(name, small, rounds, seeds, dataset, data_dir, str(runs_dir), concurrency)
+    style = progress.style(plain, quiet)
+    with busy(style, "planning"):
+        planned = plan_reproduction(asked)
+        plans = [_plan(part) for part in planned.parts if not part.exists]
+        notes = _unchanged([part.folder for part in planned.parts if part.exists])
+    _begin(planned)
+    begun = time.monotonic()
+    with lock(planned.folder):
+        for made in plans:
+            _create(made)
+        whole = [(part.folder, *complete(part.folder, Experiment.read(part.folder))) for part in planned.parts]
+        outcome = _driven(planned, whole, style, notes, simulate)
+        with busy(style, "deciding"):
+            return _result(planned, outcome, time.monotonic() - begun)
+
+
+def _plan(part: Part) -> Plan:
+    return plan(part.request) if part.count is None else plan_run(part.request, part.count)
+
+
+def _unchanged(folders: Sequence[Path]) -> list[str]:
+    """Notes on the half-finished runs. Raises `UserError` where one cannot go on as it was begun."""
+    notes: list[str] = []
+    for folder in folders:
+        run = load(folder)
+        experiment = Experiment.of(run)
+        if not is_over(run.frozen, experiment):
+            notes += check_unchanged(run, *complete(folder, experiment))
+    return list(dict.fromkeys(notes))
+
+
+def _begin(planned: Planned) -> None:
+    """Makes the folder with its record, where it is not there."""
+    record = planned.folder / run_folder.REPRODUCTION
+    try:
+        planned.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(planned.folder, error, ELSEWHERE) from error
+    if not record.exists():
+        write_document(record, planned.record.to_yaml())
+
+
+def _create(planned: Plan) -> None:
+    e = planned.experiment
+    made = provenance(device="cuda" if e.gpus_per_trial else "cpu", **planned.facts)
+    create(planned.folder, e.to_yaml(), planned.space.to_json(), made, e.directions, planned.taken)
+
+
+def _driven(
+    planned: Planned,
+    whole: Sequence[_Whole],
+    style: progress.Style,
+    notes: Sequence[str],
+    simulate: Callable[..., Any] | None,
+) -> driver.Outcome:
+    """Runs what is left. The caller holds the lock of the folder; here those of the runs are held too, so that nobody
+    resumes one of them meanwhile."""
+    lead = _lead(planned, whole)
+    with ExitStack() as held:
+        for folder, *_ in whole:
+            held.enter_context(lock(folder))
+        queue = Together([TrialQueue(*run) for run in whole])
+        held.callback(queue.close)
+        if queue.finished and not queue.damaged():
+            return driver.Outcome(finished=True)
+        watch = CellsDisplay(lead, style, lambda number: queue.home(number).folder.name)
+        for note in notes:
+            watch.say(note)
+        with watch:
+            try:
+                return driver.drive_queue(planned.folder, lead, queue, watch, simulate=simulate)
+            except KeyboardInterrupt:  # before Ray took over the signal: nothing was under way
+                return driver.Outcome(finished=False, interrupted=True)
+
+
+def _lead(planned: Planned, whole: Sequence[_Whole]) -> Experiment:
+    """How all trials together are placed on the machine."""
+    problems: list[str] = []
+    trials = sum(experiment.trials for _, experiment, _ in whole)
+    request = dataclasses.replace(planned.parts[0].request, concurrency=planned.asked.concurrency)
+    packing, _ = placement(request, problems, trials=trials, lag=None, looks_back=False)
+    if problems:
+        raise UserError(*problems)
+    first = whole[0][1]
+    return dataclasses.replace(
+        first, name=planned.folder.name, kind="search", trials=trials, concurrency=packing.concurrency, source={}
+    )
+
+
+def _result(planned: Planned, outcome: driver.Outcome, seconds: float) -> Reproduced:
+    """Reads what there is, decides the sentences and writes page and tables."""
+    from analysis.reproduce.page import write_all
+
+    made = load_made(planned.folder)
+    decided = claims.decide(made)
+    command = planned.asked.command()
+    write_all(made, decided, command, finished=outcome.finished)
+    return Reproduced(planned.folder, command, made, decided, outcome.finished, outcome.interrupted, seconds)

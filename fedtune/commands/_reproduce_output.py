@@ -1,0 +1,179 @@
+"""What `fedtune reproduce` prints on stdout, within 80 columns where there is no wider terminal, and its exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import textwrap
+from shlex import quote
+from typing import Any
+
+import typer
+
+from analysis.figures._common import two_keys
+from analysis.labels import number
+from analysis.reproduce.made import Made
+from analysis.reproduce.tables import HeatCell, every_number, heat, pivots, theirs
+from fedtune.api.reproduce import Reproduced
+from fedtune.api.reproductions import reproductions
+from fedtune.commands._output import INTERRUPTED, shown
+from fedtune.console import tables
+from fedtune.console.progress import duration
+from search_spaces import run_folder
+from search_spaces.errors import visible
+
+#: Columns that are written where there is no terminal.
+WIDTH = 80
+#: Of a number with its deviation, and of a row's name.
+_CELL, _NAME = 18, 22
+
+
+def listing(as_json: bool) -> None:
+    """A line for each reproduction."""
+    rows = reproductions()
+    if as_json:
+        tables.print_json(rows)
+        return
+    print(f"{'name':<15} {'published in':<24} {'--small':>9} {'minutes':>8} {'paper':>10}")
+    print("─" * (WIDTH - 10))
+    for row in rows:
+        minutes = max(1, round(row["seconds"] / 60))
+        print(
+            f"{row['name']:<15} {row['source']:<24} {row['small_seed_rounds']:>9,} {minutes:>8} "
+            f"{row['paper_seed_rounds']:>10,}"
+        )
+    print()
+    print("--small and paper count rounds of single federations. Minutes are those of")
+    print(f"--small on the {rows[0]['cores']} cores of this machine, estimated from rounds measured once.")
+    print("fedtune reproduce NAME --small makes one of them again on the embedded digits,")
+    print("without --small on the paper's data, model, rounds and seeds.")
+
+
+def result(found: Reproduced, as_json: bool) -> None:
+    """Prints our table beside the paper's, the verdicts, and where the page is."""
+    if as_json:
+        tables.print_json(found.to_json())
+    else:
+        _print(found)
+    if found.interrupted:
+        raise typer.Exit(INTERRUPTED)
+    if found.finished and not found.made.done:
+        raise typer.Exit(1)
+
+
+def _print(found: Reproduced) -> None:
+    made, folder = found.made, shown(found.folder)
+    _say(f"{made.reproduction.source}: {made.reproduction.title}", bold=True)
+    _say(f"here:  {made.here.said()}")
+    _say(f"paper: {made.paper.said()}")
+    if made.reproduction.heatmap:
+        for table in _heatmaps(made):
+            _console().print(table)
+        _say("Values in per cent. [ ] is the region that the paper names. The page has the colours.")
+        _say("")
+    else:
+        for table in _drawn(made):
+            _console().print(table)
+        _say("First line: here, second line: the paper. * is the best, = is not told from it.")
+        _say("")
+    for one in found.claims:
+        _say(f"{one.told}: {one.claim.says}.", bold=True)
+        _say(f"    {one.claim.source}. {one.why}")
+    _say("")
+    _say(f"{made.done} federations trained, in {duration(found.seconds)} now.")
+    for path, count in made.failed.items():
+        tables.say(f"{count} failed in {shown(path)}. `fedtune status {quote(shown(path))}` says why.")
+    for name in (run_folder.REPORT, run_folder.VERDICTS, run_folder.NUMBERS):
+        tables.say(f"{os.path.join(folder, name)}")
+    if not found.finished:
+        tables.say(f"{'Interrupted. ' if found.interrupted else ''}Go on with: {found.command}")
+
+
+def _drawn(made: Made) -> list[Any]:
+    """Our tables with the paper's number below each of ours, as many columns side by side as there is room for."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    known = {(one.row, one.place, one.metric): one for one in every_number(made)}
+    places = made.reproduction.places
+    at_once = max(1, (_console().width - _NAME) // _CELL)
+    found = []
+    for table in pivots(made):
+        for start in range(0, len(places), at_once):
+            drawn = Table(
+                title=Text(visible(made.labels.metric(table.metric, split=True))),
+                title_justify="left",
+                title_style="bold",
+                box=SIMPLE_HEAD,
+                pad_edge=False,
+            )
+            drawn.add_column("method", overflow="fold")
+            part = places[start : start + at_once]
+            for place in part:
+                drawn.add_column(Text(visible(made.named(place)) or "result"), justify="right")
+            for row in made.reproduction.rows:
+                cells = []
+                for place in part:
+                    entry = table.entries.get((row.name, place))
+                    mark = " *" if entry and entry.best else " =" if entry and entry.tied else "  "
+                    ours = table.text(row.name, place).split(" (")[0]
+                    paper = theirs(known[row.name, place, table.metric].paper, made.labels.scale(table.metric))
+                    cells.append(Text.assemble(ours, mark, "\n", (paper, "dim"), "  "))
+                drawn.add_row(Text(visible(row.name)), *cells)
+            found.append(drawn)
+    return found
+
+
+def _heatmaps(made: Made) -> list[Any]:
+    """The heat map's cells as numbers: a column per value of the one parameter, a row per value of the other."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    found = []
+    for metric in made.reproduction.metrics:
+        cells = {(cell.x, cell.y): cell for cell in heat(made, metric)}
+        if made.heatmap is None:
+            continue
+        x, y, _ = two_keys(made.heatmap)
+        across, up = (sorted({place[i] for place in cells}) for i in (0, 1))
+        drawn = Table(
+            title=Text(visible(made.labels.metric(metric, split=True))),
+            title_justify="left",
+            title_style="bold",
+            box=SIMPLE_HEAD,
+            pad_edge=False,
+        )
+        drawn.add_column(f"{made.labels.symbol(y)} \\ {made.labels.symbol(x)}")
+        for value in across:
+            drawn.add_column(number(value), justify="right")
+        for value in reversed(up):
+            row = [_heat(made, metric, cells.get((at, value))) for at in across]
+            drawn.add_row(number(value), *map(Text, row))
+        found.append(drawn)
+    return found
+
+
+def _heat(made: Made, metric: str, cell: HeatCell | None) -> str:
+    if cell is None:
+        return "–"
+    shown = f"{made.labels.scale(metric) * cell.measured.mean:.2f}"
+    return f"[{shown}]" if cell.inside else f" {shown} "
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() or os.environ.get("COLUMNS") else WIDTH)
+
+
+def _say(text: str, bold: bool = False) -> None:
+    """One paragraph, broken where the terminal ends; what follows an indentation stays indented."""
+    from rich.text import Text
+
+    console = _console()
+    indent = " " * (len(text) - len(text.lstrip()))
+    lines = textwrap.wrap(visible(text.strip()), console.width - len(indent)) or [""]
+    for line in lines:
+        console.print(Text(indent + line, style="bold" if bold else ""), soft_wrap=True)

@@ -1,0 +1,225 @@
+"""From what `fedtune reproduce` was asked for to the runs that make it up, with every problem of the request found
+first. What is there already must belong to the same plan."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from analysis.reproduce.declaration import Place, Reproduction, Row, declared
+from analysis.reproduce.made import Record, Setting, cell_name, is_made, read_record
+from fedtune.planning.checks import whole, writable
+from fedtune.planning.request import Request, Settings, settled
+from fedtune.record.experiment import MAX_SEEDS, Experiment, final_seeds, search_seeds
+from search_spaces import run_folder
+from search_spaces.errors import UserError
+from search_spaces.files import given
+
+MOST_ROUNDS = 1_000_000
+
+
+@dataclass(frozen=True)
+class ReproduceRequest:
+    """As the user asked for it; None stands for what the reproduction declares."""
+
+    name: str
+    small: bool = False
+    rounds: int | None = None
+    seeds: int | None = None
+    dataset: str | None = None
+    data_dir: str | None = None
+    runs_dir: str = "runs"
+    concurrency: int | None = None
+
+    def command(self, **changes: Any) -> str:
+        """The command line that asks for this."""
+        asked = dataclasses.replace(self, **changes)
+        words = ["fedtune", "reproduce", asked.name, *(["--small"] if asked.small else [])]
+        given = {"rounds": asked.rounds, "seeds": asked.seeds, "dataset": asked.dataset, "data-dir": asked.data_dir}
+        given["runs-dir"] = None if asked.runs_dir == "runs" else asked.runs_dir
+        return " ".join(
+            map(quote, [*words, *(w for k, v in given.items() if v is not None for w in (f"--{k}", str(v)))])
+        )
+
+
+@dataclass(frozen=True)
+class Part:
+    """One run: a cell of a table, or the grid of a heat map."""
+
+    row: Row
+    place: Place
+    folder: Path
+    request: Request
+    settings: Settings
+    #: Of a cell's final run; None: the run is a grid search.
+    count: int | None
+
+    @property
+    def exists(self) -> bool:
+        return self.folder.exists()
+
+
+@dataclass(frozen=True)
+class Planned:
+    """All of it."""
+
+    asked: ReproduceRequest
+    folder: Path
+    reproduction: Reproduction
+    record: Record
+    parts: tuple[Part, ...]
+
+
+def plan_reproduction(asked: ReproduceRequest) -> Planned:
+    """Checks all of a request and what is in its folder. Raises one `UserError` with every problem; writes nothing."""
+    problems: list[str] = []
+    reproduction = declared(asked.name)
+    whole("rounds", asked.rounds, 1, MOST_ROUNDS, problems)
+    whole("seeds", asked.seeds, 1, MAX_SEEDS, problems)
+    folder = _folder(asked, problems)
+    if problems:
+        raise UserError(*problems)
+    parts = tuple(
+        _part(asked, reproduction, folder, row, place, problems)
+        for row in reproduction.rows
+        for place in reproduction.places
+    )
+    if problems:
+        raise UserError(*dict.fromkeys(problems))
+    record = _record(asked, reproduction, parts[0])
+    if folder.exists():
+        _same_plan(asked, folder, record, parts)
+    return Planned(asked, folder, reproduction, record, parts)
+
+
+def _folder(asked: ReproduceRequest, problems: list[str]) -> Path:
+    """`runs/fedkf-table5-small`; data of the user's choice are part of the name."""
+    on = "" if asked.dataset is None else "-" + re.sub(r"[^A-Za-z0-9._-]+", "-", Path(asked.dataset).stem)[:40]
+    folder = given(asked.runs_dir, "--runs-dir").resolve() / f"{asked.name}{'-small' if asked.small else ''}{on}"
+    if not folder.exists():
+        writable(folder.parent, problems)
+    elif not folder.is_dir() or (any(folder.iterdir()) and not is_made(folder)):
+        problems.append(
+            f"{folder} exists and was not made by `fedtune reproduce`. Move it away, or give another --runs-dir."
+        )
+    return folder
+
+
+def _part(
+    asked: ReproduceRequest, reproduction: Reproduction, folder: Path, row: Row, place: Place, problems: list[str]
+) -> Part:
+    cells, name = folder / run_folder.CELLS, cell_name(reproduction, row, place)
+    rounds, seeds = size(asked, reproduction)
+    paper = next(iter(reproduction.datasets))
+    values = {**reproduction.values, **row.values, **dict(zip(reproduction.columns, place, strict=True))}
+    if asked.small:
+        values = {**reproduction.small_values, **values}
+    else:
+        values = {**reproduction.datasets[reproduction.dataset(asked.dataset)], **values}
+    request = Request(
+        row.method,
+        row.space,
+        dataset=asked.dataset or (None if asked.small else paper),
+        data_dir=asked.data_dir,
+        paper=not asked.small,
+        rounds=rounds,
+        seeds=seeds,
+        sampler="grid" if reproduction.heatmap else None,
+        scheduler="none" if reproduction.heatmap else None,
+        set=values,
+        name=name,
+        runs_dir=str(cells),
+        concurrency=asked.concurrency,
+    )
+    return Part(row, place, cells / name, request, settled(request, problems), None if reproduction.heatmap else seeds)
+
+
+def size(asked: ReproduceRequest, reproduction: Reproduction) -> tuple[int | None, int]:
+    """How many rounds (None: those of the paper's profile) and seeds are asked for."""
+    rounds, seeds = (reproduction.small_rounds, reproduction.small_seeds) if asked.small else (None, reproduction.seeds)
+    return asked.rounds or rounds, asked.seeds or seeds
+
+
+def _record(asked: ReproduceRequest, reproduction: Reproduction, first: Part) -> Record:
+    """What is planned here, beside what the paper did."""
+    from trainables import registry
+
+    dataset = reproduction.dataset(asked.dataset)
+    values = {**reproduction.datasets[dataset], **reproduction.values, **first.row.values}
+    request = dataclasses.replace(first.request, paper=True, dataset=dataset, rounds=None, set=values)
+    theirs = settled(request, [])
+    declarations = registry.declared(first.row.method)
+    symbols = {key: declarations[key].symbol or key for key in (*reproduction.columns, *theirs.space.search)}
+    return Record(
+        reproduction.name,
+        "small" if asked.small else "paper",
+        _setting(first.settings, size(asked, reproduction)[1], asked.data_dir),
+        _setting(theirs, reproduction.seeds, asked.data_dir),
+        symbols,
+    )
+
+
+def _setting(settings: Settings, seeds: int, data_dir: str | None) -> Setting:
+    from trainables import data
+    from trainables.simulation.federated_data import resolve_model
+
+    dataset = str(settings.value("dataset"))
+    shape = (data.describe(dataset) if dataset in data.names() else data.load(dataset, data_dir)).shape
+    clients, rounds = settings.value("clients"), settings.value("rounds")
+    return Setting(dataset, resolve_model(str(settings.value("model")), shape), int(clients), int(rounds), seeds)
+
+
+# -- what is there already -----------------------------------------------------------------------------------------
+
+
+def _same_plan(asked: ReproduceRequest, folder: Path, record: Record, parts: tuple[Part, ...]) -> None:
+    """Raises `UserError` where the folder, or a run in it, was begun with another plan."""
+    if not is_made(folder):
+        return  # an empty folder
+    begun = read_record(folder)
+    changed = [
+        f"{getattr(begun.here, name)} {words}, not {getattr(record.here, name)}"
+        for name, words in (("rounds", "rounds"), ("seeds", "seeds"))
+        if getattr(begun.here, name) != getattr(record.here, name)
+    ]
+    if begun.here.dataset != record.here.dataset:
+        changed.append(f"the data set {begun.here.dataset}, not {record.here.dataset}")
+    if begun.reproduction != record.reproduction or begun.profile != record.profile:
+        changed.append(f"{begun.reproduction} ({begun.profile}), not {record.reproduction} ({record.profile})")
+    if changed:
+        again = asked.command(rounds=begun.here.rounds, seeds=begun.here.seeds)
+        raise UserError(
+            f"{folder} was begun with {' and '.join(changed)}: go on with `{again}`, or give another --runs-dir."
+        )
+    for part in parts:
+        if part.exists:
+            _same_run(part)
+
+
+def _same_run(part: Part) -> None:
+    """Raises `UserError` where the run of a part is another one than would be begun now."""
+    found = Experiment.read(part.folder)
+    wanted = {key: value for key, value in _values(part).items() if value != "auto"}
+    differing = [key for key, value in wanted.items() if found.values.get(key, value) != value]
+    count = part.count
+    seeds = search_seeds(0, part.request.seeds or 1) if count is None else final_seeds(0, count)
+    if found.method != part.row.method or found.seeds != seeds:
+        differing.append("method or seeds")
+    if differing:
+        key = differing[0]
+        how = f"{key} {found.values.get(key)}, not {wanted[key]}" if key in wanted else f"another {key}"
+        raise UserError(
+            f"{part.folder} was begun with {how}, so it does not belong to this plan. Move it away, or give another "
+            f"--runs-dir."
+        )
+
+
+def _values(part: Part) -> dict[str, object]:
+    """Every value of the run that is the same in all its trials."""
+    if part.count is None:
+        return dict(part.settings.values)
+    return {**part.settings.defaults, **part.settings.values}

@@ -1,0 +1,51 @@
+"""Finished reproductions of made-up values, as `fedtune reproduce` would leave them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from analysis.reproduce.declaration import declared
+from analysis.reproduce.made import Made, Record, Setting, cell_name, load_made
+from search_spaces import run_folder
+from tests.analysis import synthetic
+
+HERE, PAPER = Setting("digits", "cnn_small", 10, 5, 3), Setting("svhn", "cnn", 10, 200, 3)
+
+
+def heatmap(folder: Path, **changes: Any) -> Made:
+    """DFRD's Fig. 5, with a hill at α = 0.8, λ = 0.7."""
+    settings: dict[str, Any] = {"sampler": "grid", "seeds": (0, 1), "rounds": 5, "failures": False}
+    synthetic.write(folder / run_folder.CELLS / "01-dfrd", **settings | changes)
+    record = Record("dfrd-fig5", "small", HERE, PAPER, {"alpha": "α", "lambda": "λ"})
+    return _recorded(folder, record)
+
+
+def table(folder: Path) -> Made:
+    """FedKF's Table V, every row a little better than the one before; the last cell has not been run."""
+    one = declared("fedkf-table5")
+    for number, row in enumerate(one.rows):
+        for place in one.places:
+            if (number, place) != (len(one.rows) - 1, one.places[-1]):
+                synthetic.write(
+                    folder / run_folder.CELLS / cell_name(one, row, place),
+                    keys=(),
+                    trials=1,
+                    seeds=(1000, 1001, 1002),
+                    kind="run",
+                    rounds=5,
+                    method=row.method,
+                    shift=0.01 * number,
+                    failures=False,
+                    published=None,
+                    fixed={"omega": place[0]},
+                )
+    theirs = Setting("emnist_letters32", "resnet8", 20, 100, 3)
+    return _recorded(folder, Record(one.name, "small", HERE, theirs, {"omega": "ω"}))
+
+
+def _recorded(folder: Path, record: Record) -> Made:
+    (folder / run_folder.REPRODUCTION).write_text(yaml.safe_dump(record.to_yaml(), allow_unicode=True))
+    return load_made(folder)

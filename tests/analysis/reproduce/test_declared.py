@@ -1,0 +1,160 @@
+"""Every declared reproduction: it reads, it matches what its paper printed, and its claims are the paper's."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from analysis.published import papers
+from analysis.reproduce import declaration
+from analysis.reproduce.declaration import Claim, Reproduction, declared, known
+from search_spaces import presets
+from search_spaces.errors import UserError
+from search_spaces.metrics import METRICS
+from trainables import registry
+
+#: Files in `analysis/published` that no reproduction uses.
+UNUSED: set[str] = set()
+
+
+def printed(one: Reproduction, row: str, place: tuple[Any, ...], metric: str, dataset: str) -> list[papers.Published]:
+    """The paper's lines for a cell, found without `analysis.reproduce.tables`."""
+    chosen = next(r for r in one.rows if r.name == row)
+    here = {**chosen.values, **dict(zip(one.columns, place, strict=True))}
+    return [
+        line
+        for line in papers.published(one.published)
+        if papers.same_dataset(line.dataset, dataset)
+        and (one.table is None or line.table == one.table)
+        and line.method == chosen.method
+        and line.metric == chosen.metrics.get(metric, metric)
+        and all(c.holds(here) for c in line.settings if c.key in here)
+    ]
+
+
+def test_every_published_file_is_made_again() -> None:
+    assert {declared(name).published for name in known()} == set(papers.names()) - UNUSED
+
+
+@pytest.mark.parametrize("name", known())
+def test_its_methods_spaces_and_parameters_exist(name: str) -> None:
+    one = declared(name)
+    for row in one.rows:
+        known_parameters = registry.declared(row.method)
+        space = presets.load(row.method, row.space, known_parameters)
+        assert space.profiles.get("paper") and space.profiles.get("small")
+        every = {**one.values, **row.values, **one.small_values}
+        for data in one.datasets.values():
+            every |= data
+        for key, value in every.items():
+            known_parameters[key].convert(value, name)
+        for key, values in one.columns.items():
+            for value in values:
+                known_parameters[key].convert(value, name)
+
+
+@pytest.mark.parametrize("name", [n for n in known() if not declared(n).heatmap])
+def test_every_cell_has_one_number_of_the_paper_and_no_number_has_two(name: str) -> None:
+    one = declared(name)
+    for dataset in one.datasets:
+        used = []
+        for metric in one.metrics:
+            for row, place in itertools.product(one.rows, one.places):
+                lines = printed(one, row.name, place, metric, dataset)
+                assert len(lines) == 1, (row.name, place, metric, dataset)
+                used.append((lines[0].method, lines[0].settings, lines[0].metric))
+        assert len(set(used)) == len(used)
+
+
+def pairs(one: Reproduction, claim: Claim) -> list[tuple[str, tuple[str, Any], tuple[str, Any]]]:
+    """What a claim compares, spelled out."""
+    found = set()
+    for metric, place in itertools.product(claim.metrics, one.places):
+        at = dict(zip(one.columns, place, strict=True))
+        if all(at[key] in values for key, values in claim.where.items()):
+            for front in claim.ahead.rows or [row.name for row in one.rows]:
+                for back in claim.behind.rows or [front]:
+                    ahead = front, tuple({**at, **claim.ahead.condition}.values())
+                    behind = back, tuple({**at, **claim.behind.condition}.values())
+                    found.add((metric, ahead, behind))
+    return sorted(found, key=str)
+
+
+@pytest.mark.parametrize("name", [n for n in known() if not declared(n).heatmap])
+def test_the_papers_own_numbers_have_the_sign_of_its_claims(name: str) -> None:
+    """In more than half of the comparisons: the papers' sentences are not always true of every cell."""
+    one = declared(name)
+    dataset = next(iter(one.datasets))
+    for claim in one.claims:
+        good = []
+        for metric, ahead, behind in pairs(one, claim):
+            left, right = (printed(one, *cell, metric, dataset)[0].mean for cell in (ahead, behind))
+            good.append(left > right if METRICS[metric].direction == "maximize" else left < right)
+        assert good and sum(good) > len(good) / 2, claim.says
+
+
+@pytest.mark.parametrize("name", [n for n in known() if declared(n).heatmap])
+def test_a_heat_map_has_a_region_for_every_claim(name: str) -> None:
+    one = declared(name)
+    for dataset, claim in itertools.product(one.datasets, one.claims):
+        assert claim.region
+        for metric in claim.metrics:
+            assert [line for line in one.lines(dataset) if line.region and line.metric == metric]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(declaration, "FOLDER", tmp_path)
+    return tmp_path
+
+
+GOOD: dict[str, Any] = {
+    "title": "One",
+    "source": "A paper, Table 1",
+    "published": "fedkf_tab12",
+    "datasets": {"cifar10": {}},
+    "seeds": 3,
+    "metrics": ["amp"],
+    "rows": [{"row": "A", "method": "fedavg"}, {"row": "B", "method": "fedkf"}],
+    "small": {"rounds": 2, "seeds": 2},
+    "seconds": 0.1,
+    "claims": [{"says": "A is ahead of B", "source": "p. 1", "ahead": "A", "behind": "others"}],
+}
+
+
+def test_a_file_is_all_that_it_takes(folder: Path) -> None:
+    (folder / "mine-table2.yaml").write_text(yaml.safe_dump(GOOD))
+    (folder / "mine-table10.yaml").write_text(yaml.safe_dump({"like": "mine-table2", "seeds": 7}))
+    assert known() == ["mine-table2", "mine-table10"]
+    first, second = declared("mine-table2"), declared("mine-table10")
+    assert (first.seeds, second.seeds, second.title) == (3, 7, "One")
+    assert first.claims[0].behind.rows == ("B",)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"seeds": 0}, "seeds must be a whole number of at least 1, got 0"),
+        ({"metrics": ["ampp"]}, "metrics must be a list of metrics"),
+        ({"published": "none"}, "published must be one of"),
+        ({"colums": {}}, "Unknown key 'colums'"),
+        ({"claims": None}, "lacks 'claims'"),
+        ({"grid": {"method": "dfrd", "space": "alpha_lambda"}}, "either rows or a grid"),
+        ({"claims": [GOOD["claims"][0] | {"ahead": "C"}]}, "Unknown row 'C'"),
+        ({"like": "nobody"}, "Unknown reproduction 'nobody'"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_said(folder: Path, change: dict[str, Any], said: str) -> None:
+    data = {key: value for key, value in {**GOOD, **change}.items() if value is not None}
+    (folder / "mine.yaml").write_text(yaml.safe_dump(data))
+    with pytest.raises(UserError, match=said):
+        declared("mine")
+
+
+def test_an_unknown_name_is_told_with_the_nearest() -> None:
+    with pytest.raises(UserError, match=r"Unknown reproduction 'dfrd-fig'\. Did you mean 'dfrd-fig5'\?"):
+        declared("dfrd-fig")

@@ -1,0 +1,36 @@
+"""The page as a browser draws it: nothing clipped, nothing overlapping, no request, readable."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from analysis.reproduce.claims import decide
+from analysis.reproduce.page import write_all
+from tests.analysis.report.test_drawn import MEASURE, _measured
+from tests.analysis.report.test_drawn import pytestmark as pytestmark
+from tests.analysis.reproduce import folders
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("made")
+    found = {"heatmap": folders.heatmap(root / "fig5"), "table": folders.table(root / "table5")}
+    return {
+        name: write_all(made, decide(made), f"fedtune reproduce {made.reproduction.name} --small", finished=False)
+        for name, made in found.items()
+    }
+
+
+@pytest.mark.parametrize("name", ["heatmap", "table"])
+@pytest.mark.parametrize(
+    ("width", "dark", "paper"),
+    [(1200, False, False), (420, True, False), (703, False, True)],
+    ids=["wide", "narrow and dark", "paper"],
+)
+def test_nothing_is_clipped_overlaps_or_is_hard_to_read(
+    name: str, width: int, dark: bool, paper: bool, pages: dict[str, Path]
+) -> None:
+    assert asyncio.run(_measured(pages[name], width, dark, paper, MEASURE)) == []

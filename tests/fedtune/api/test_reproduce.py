@@ -1,0 +1,209 @@
+"""`fedtune.reproduce` on real Ray with a fake simulation: what it makes, takes, goes on with and refuses."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+import fedtune
+from analysis.reproduce import declaration
+from fedtune.api.reproduce import Reproduced
+from fedtune.api.reproductions import reproductions
+from fedtune.cli import app
+from fedtune.planning.reproduction import ReproduceRequest, plan_reproduction
+from search_spaces import run_folder
+from search_spaces.errors import UserError
+from tests.fedtune.api.test_auto import interrupted_after
+from tests.fedtune.fake import OfTable
+
+#: DFRD's Table 1 has numbers of FedAvg; FedProx stands for any method without one.
+MINE: dict[str, Any] = {
+    "title": "Two methods",
+    "source": "DFRD, Table 1",
+    "published": "dfrd_tab1",
+    "datasets": {"svhn": {}},
+    "seeds": 3,
+    "metrics": ["global_accuracy"],
+    "columns": {"omega": [1, 0.1]},
+    "rows": [{"row": "FedAvg", "method": "fedavg", "space": "omega"}, {"row": "FedProx", "method": "fedprox"}],
+    "small": {"rounds": 3, "seeds": 5, "set": {"clients": 3, "min_samples": 2}},
+    "seconds": 0.1,
+    "claims": [
+        {"says": "FedProx is ahead", "source": "p. 1", "ahead": "FedProx", "behind": "FedAvg"},
+        {"says": "FedAvg is ahead", "source": "p. 1", "ahead": "FedAvg", "behind": "FedProx"},
+    ],
+}
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """One declared reproduction, `mine`, and a folder for runs."""
+    folder = tmp_path / "declared"
+    folder.mkdir()
+    (folder / "mine.yaml").write_text(yaml.safe_dump(MINE))
+    monkeypatch.setattr(declaration, "FOLDER", folder)
+    return tmp_path / "runs"
+
+
+def call(runs: Path, **changes: Any) -> Reproduced:
+    given: dict[str, Any] = {"small": True, "runs_dir": str(runs), "concurrency": 2, "quiet": True}
+    return fedtune.reproduce("mine", **given | {"simulate": OfTable} | changes)
+
+
+def measured(folder: Path) -> dict[str, list[float]]:
+    """The last accuracy of every federation, by cell, read from the files alone."""
+    found = {}
+    for cell in sorted((folder / run_folder.CELLS).iterdir()):
+        rows = [
+            json.loads(line)
+            for path in sorted(cell.glob(f"{run_folder.TRIALS}/*/{run_folder.ROUNDS}"))
+            for line in path.read_text().splitlines()
+        ]
+        found[cell.name] = [row["global_accuracy"] for row in rows if row["round"] == 3]
+    return found
+
+
+def test_it_makes_every_cell_and_decides(ray_cluster: None, mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = call(mine)
+    folder = mine / "mine-small"
+    assert whole.finished and whole.folder == folder
+    first = measured(folder)
+    assert {name: len(values) for name, values in first.items()} == {
+        "01-fedavg-omega-1": 5,
+        "01-fedavg-omega-0.1": 5,
+        "02-fedprox-omega-1": 5,
+        "02-fedprox-omega-0.1": 5,
+    }
+    # The fake gives FedProx more than FedAvg, in both columns and under every seed.
+    assert [claim.told for claim in whole.claims] == [
+        "agrees, on digits instead of svhn",
+        "differs, on digits instead of svhn",
+    ]
+    assert json.loads(json.dumps(whole.to_json(), allow_nan=False))["claims"][0]["verdict"] == "agrees"
+    lines = list(csv.DictReader((folder / run_folder.VERDICTS).open()))
+    assert len(lines) == 4
+    means = {name: sum(values) / 5 for name, values in first.items()}
+    gap = means["02-fedprox-omega-1"] - means["01-fedavg-omega-1"]
+    assert float(lines[0]["difference"]) == pytest.approx(gap)
+    with pytest.raises(UserError, match="Give that command again"):
+        fedtune.resume(folder)
+    _takes_what_is_there(mine, folder, monkeypatch)
+
+
+def _takes_what_is_there(mine: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {path: path.stat().st_mtime_ns for path in folder.glob("cells/*/trials/*/rounds.jsonl")}
+    again = call(mine, simulate=None)  # nothing is simulated
+    assert again.finished and len(before) == 20
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    for changes, said in (
+        ({"rounds": 4}, "begun with 3 rounds, not 4: go on with `fedtune reproduce mine --small --rounds 3 --seeds 5"),
+        ({"seeds": 2}, "begun with 5 seeds, not 2"),
+    ):
+        with pytest.raises(UserError, match="was begun") as caught:
+            call(mine, **changes)
+        assert len(caught.value.problems) == 1 and said in str(caught.value)
+    with monkeypatch.context() as patch:
+        changed = MINE | {"small": MINE["small"] | {"set": {"clients": 4, "min_samples": 2}}}
+        (declaration.FOLDER / "mine.yaml").write_text(yaml.safe_dump(changed))
+        with pytest.raises(UserError, match="was begun with clients 3, not 4"):
+            call(mine)
+        (declaration.FOLDER / "mine.yaml").write_text(yaml.safe_dump(MINE))
+        patch.undo()
+
+
+@pytest.mark.slow
+def test_interrupted_in_the_middle_of_a_cell_the_same_call_goes_on(
+    ray_cluster: None, mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And reaches what the uninterrupted one does."""
+    whole = call(mine)
+    with monkeypatch.context() as patch:
+        interrupted_after(10, patch)
+        cut = call(tmp_path / "cut")
+    assert cut.interrupted and not cut.finished and cut.made.done < 20
+    resumed = call(tmp_path / "cut")
+    assert resumed.finished and measured(resumed.folder) == measured(whole.folder)
+    assert resumed.to_json()["verdicts"] == whole.to_json()["verdicts"]
+
+
+def test_failed_federations_are_told(ray_cluster: None, mine: Path) -> None:
+    """SCAFFOLD is chosen by a metric that the fake does not measure, which fails a trial."""
+    failing = MINE | {"rows": [MINE["rows"][0], {"row": "FedProx", "method": "scaffold"}]}
+    failing |= {"columns": {"omega": [1]}, "small": MINE["small"] | {"seeds": 1}}
+    (declaration.FOLDER / "mine.yaml").write_text(yaml.safe_dump(failing))
+    found = call(mine)
+    assert found.finished and found.made.done == 1
+    cell = mine / "mine-small" / run_folder.CELLS / "02-scaffold-omega-1"
+    assert found.made.failed == {cell.resolve(): 1}
+    assert [claim.verdict for claim in found.claims] == ["cannot tell at this budget"] * 2
+
+
+def test_the_folder_must_be_one_of_reproduce(mine: Path) -> None:
+    (mine / "mine-small").mkdir(parents=True)
+    (mine / "mine-small" / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match="was not made by `fedtune reproduce`"):
+        call(mine)
+    (mine / "mine-small" / run_folder.REPRODUCTION).write_text("{torn")
+    with pytest.raises(UserError, match="cannot be read"):
+        call(mine)
+    assert sorted(path.name for path in (mine / "mine-small").iterdir()) == ["notes.txt", run_folder.REPRODUCTION]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nothing"], "Unknown reproduction 'nothing'. Known: mine."),
+        (["mine", "--small", "--rounds", "0"], "rounds must be a whole number in [1, 1000000], got 0 (--rounds)."),
+        (["mine", "--small", "--seeds", "0"], "seeds must be a whole number in [1, 1000], got 0 (--seeds)."),
+        (["mine", "--small", "--concurrency", "0"], "concurrency"),
+        (["mine", "--small", "--dataset", "nowhere"], "nowhere"),
+    ],
+)
+def test_bad_requests_are_one_sentence_and_write_nothing(mine: Path, words: list[str], said: str) -> None:
+    done = CliRunner().invoke(app, ["reproduce", *words, "--runs-dir", str(mine), "--quiet"])
+    assert isinstance(done.exception, UserError) and len(done.exception.problems) == 1
+    assert said in str(done.exception)
+    assert not mine.exists()
+
+
+def test_without_small_it_is_the_papers_setting(mine: Path) -> None:
+    asked = ReproduceRequest("mine", runs_dir=str(mine))
+    (mine.parent / "declared" / "mine.yaml").write_text(
+        yaml.safe_dump(
+            MINE
+            | {
+                "rows": MINE["rows"][:1],
+                "claims": [{"says": "It falls", "source": "p. 1", "ahead": {"omega": 1}, "behind": {"omega": 0.1}}],
+            }
+        )
+    )
+    planned = plan_reproduction(asked)
+    assert planned.folder == mine / "mine"
+    assert planned.record.here == planned.record.paper
+    assert vars(planned.record.here) == {"dataset": "svhn", "model": "cnn", "clients": 10, "rounds": 100, "seeds": 3}
+    assert [part.settings.value("omega") for part in planned.parts] == [1.0, 0.1]
+    other = plan_reproduction(ReproduceRequest("mine", small=True, dataset="rotated_digits", runs_dir=str(mine)))
+    assert other.folder.name == "mine-small-rotated_digits"
+    assert other.record.here.dataset == "rotated_digits" and other.record.paper.dataset == "svhn"
+
+
+def test_the_list_fits_80_columns_and_says_what_each_costs() -> None:
+    done = CliRunner().invoke(app, ["reproduce"])
+    assert done.exit_code == 0
+    lines = done.output.splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    rows = {row["name"]: row for row in reproductions()}
+    for name in rows:
+        assert sum(line.startswith(f"{name} ") for line in lines) == 1
+    table = rows["fedkf-table5"]  # nine rows, three columns
+    one = declaration.declared("fedkf-table5")
+    assert table["small_seed_rounds"] == 9 * 3 * one.small_rounds * one.small_seeds
+    assert table["paper_seed_rounds"] == 9 * 3 * 100 * 3
+    assert rows["dfrd-fig5"]["paper_seed_rounds"] == 30 * 200 * 3
+    assert table["seconds"] == pytest.approx(10 + table["small_seed_rounds"] * one.seconds / table["cores"])
