@@ -26,7 +26,7 @@ from fedtune.api.export import export
 from fedtune.api.run import Final, plan_run, report
 from fedtune.api.search import complete, result_of
 from fedtune.console import progress
-from fedtune.console.auto_progress import AutoDisplay
+from fedtune.console.auto_progress import AutoDisplay, FreshDisplay
 from fedtune.console.busy import busy
 from fedtune.machine import cluster
 from fedtune.machine.address import check_address
@@ -309,7 +309,10 @@ class _Driven:
                 return True
             trials = sum(run[1].trials for run in runs)
             lead = dataclasses.replace(runs[0][1], name=f"{self.record.name}: {what}", trials=trials)
-            return self._driven(ray, self.folder, lead, queue, progress.ProgressDisplay(lead, self.style))
+            watch = progress.ProgressDisplay(lead, self.style)
+            if len(runs) > 1:
+                watch = FreshDisplay(lead, self.style, queue.home)
+            return self._driven(ray, self.folder, lead, queue, watch)
 
     def _driven(
         self,

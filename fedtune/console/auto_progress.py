@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from fedtune.record.experiment import Experiment
+    from fedtune.trials.queue import Home
 
 
 class AutoDisplay(ProgressDisplay):
@@ -118,3 +119,19 @@ class AutoDisplay(ProgressDisplay):
                 )
             done, total = self._rounds()
             return Group(head, ProgressBar(total=total, completed=done, width=60), table)
+
+
+class FreshDisplay(ProgressDisplay):
+    """The display of the fresh seeds of several methods, whose numbers go on from one method to the next."""
+
+    def __init__(self, experiment: Experiment, style: Style, home: Callable[[int], Home]) -> None:
+        """home: the final run that a trial belongs to, and its number there."""
+        self.home = home
+        super().__init__(experiment, style)
+
+    def _consider(self, number: int, state: str, values: Sequence[float] | None, params: Mapping[str, Value]) -> None:
+        """No mean over several methods is told; the leaderboard has each method's."""
+
+    def _named(self, number: int) -> str:
+        home = self.home(number)
+        return f"seed {home.experiment.seeds[home.number]} of {home.experiment.method}"
