@@ -69,6 +69,7 @@ def measured(folder: Path) -> dict[str, list[float]]:
     return found
 
 
+@pytest.mark.slow
 def test_it_makes_every_cell_and_decides(ray_cluster: None, mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = call(mine)
     folder = mine / "mine-small"
