@@ -18,6 +18,7 @@ reads it.
         checkpoint         a complete round, all seeds: the last one when the trial has ended
         log.txt            what the trial printed, and tracebacks
         model-<seed>.safetensors, .json    final runs only: the global model of the seed's best round and its card
+        images-<seed>-<round>.npz, images-<seed>-data.npz    with --keep-images: see `search_spaces.kept_images`
 
 A line of `rounds.jsonl` is {"round": 1.., "seed": int, <metric>: number or null, ...} with the metrics of
 `search_spaces.metrics` plus two lists over clients, `client_accuracy` (global model on the client's label mix) and
