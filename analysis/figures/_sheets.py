@@ -26,16 +26,19 @@ class Sheet:
     rows: tuple[float, ...]
 
 
-def sheet(tiles: Sequence[Sequence[NDArray[np.uint8] | None]]) -> Sheet:
+def sheet(tiles: Sequence[Sequence[NDArray[np.uint8] | None]], below: float = 0.1) -> Sheet:
     """Rows of images `(ch, H, W)` of one size; None leaves a place empty. What is empty lets the page through, so a
-    sheet stands on a bright page and on a dark one. Unless there are three channels, the first is shown as grey."""
+    sheet stands on a bright page and on a dark one. Unless there are three channels, the first is shown as grey.
+    `below` is the room under each row, as a part of an image."""
     from PIL import Image
 
     first = next(tile for row in tiles for tile in row if tile is not None)
     _, height, width = first.shape
     gap = max(1, round(0.1 * max(height, width)))
-    down, across = height + gap, width + gap
-    canvas = np.zeros((len(tiles) * down - gap, max(map(len, tiles)) * across - gap, 4), dtype=np.uint8)
+    under = max(1, round(below * height))
+    down, across = height + under, width + gap
+    last = under if below > 0.1 else 0
+    canvas = np.zeros((len(tiles) * down - under + last, max(map(len, tiles)) * across - gap, 4), dtype=np.uint8)
     for i, row in enumerate(tiles):
         for j, tile in enumerate(row):
             if tile is not None:

@@ -6,23 +6,19 @@ from a stranger.
 
 from __future__ import annotations
 
-import io
-import math
-import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
+from analysis.runs import arrays
 from analysis.runs.run import Run
 from search_spaces import kept_images as kept
 from search_spaces import run_folder
-from search_spaces.files import read_bytes
 
-Arrays = Mapping[str, NDArray[np.integer]]
+Arrays = Mapping[str, NDArray[Any]]
 
 #: No array of a file is larger, in bytes; those of a source take `kept.BYTES`.
 _LARGEST = 2 * kept.BYTES
@@ -73,34 +69,12 @@ def of_run(run: Run) -> KeptImages | None:
 
 def read(path: Path) -> Arrays:
     """The arrays of a file that are as they should be."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(read_bytes(path))) as archive:
-            found = {
-                info.filename.removesuffix(".npy"): _array(archive.read(info))
-                for info in archive.infolist()
-                if info.file_size <= _LARGEST
-            }
-    except (OSError, ValueError, EOFError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error):
-        return {}
-    return _fitting({name: array for name, array in found.items() if array is not None})
-
-
-def _array(content: bytes) -> NDArray[np.integer] | None:
-    """A .npy file of whole numbers; None for any other. Its size is checked before anything is made of that size."""
-    file = io.BytesIO(content)
-    version = np.lib.format.read_magic(file)
-    if version != (1, 0):
-        return None
-    shape, by_columns, kind = np.lib.format.read_array_header_1_0(file)
-    rest = content[file.tell() :]
-    if by_columns or kind not in (np.uint8, np.int64) or math.prod(shape) * kind.itemsize != len(rest):
-        return None
-    return np.frombuffer(rest, dtype=kind).reshape(shape)
+    return _fitting({name: array for name, array in arrays.read(path, _LARGEST).items() if array.dtype.kind in "iu"})
 
 
 def _fitting(found: Arrays) -> Arrays:
     """Those whose shapes go together."""
-    fit: dict[str, NDArray[np.integer]] = {}
+    fit: dict[str, NDArray[Any]] = {}
     for source in (*kept.SOURCES, "data"):
         mean, count = found.get(f"{source}_mean"), found.get(f"{source}_count")
         if mean is None or count is None or mean.ndim != 4 or 0 in mean.shape or count.shape != mean.shape[:1]:
