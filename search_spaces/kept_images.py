@@ -38,7 +38,7 @@ CLASSES = 26
 POOL = 64
 LEAST = 10
 BYTES = 2**21
-SIDE = 64
+SIDE = 96
 POINTS = 600
 
 #: How the names of all these files begin.

@@ -14,7 +14,7 @@ from analysis.figures._sheets import bare, height_of, place, sheet
 from analysis.labels import Labels
 from analysis.runs import Run
 from analysis.runs.images import of_run
-from search_spaces.kept_images import LEAST, SOURCES
+from search_spaces.kept_images import LEAST, SOURCES, is_plane
 
 #: Classes in a row at most.
 ROW = 13
@@ -43,7 +43,8 @@ def _rows(run: Run) -> tuple[list[tuple[object, ...]], int, int, int]:
     data = found.at(found.seed, None)
     for round_ in reversed(found.rounds[found.seed]):
         arrays = {**data, **found.at(found.seed, round_)}
-        if any(f"{source}_mean" in arrays for source in SOURCES):
+        painted = [arrays[f"{source}_mean"].shape[1:] for source in SOURCES if f"{source}_mean" in arrays]
+        if painted and not is_plane(painted[0]):
             rows: list[tuple[object, ...]] = []
             for source in _NAMES:
                 least = LEAST if source == "data" else 1

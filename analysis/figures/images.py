@@ -15,7 +15,7 @@ from analysis.figures._sheets import bare, height_of, place, sheet
 from analysis.labels import Labels
 from analysis.runs import Run
 from analysis.runs.images import KeptImages, of_run
-from search_spaces.kept_images import SOURCES
+from search_spaces.kept_images import SOURCES, is_plane
 
 #: Rounds drawn at most.
 LIMIT = 8
@@ -40,7 +40,7 @@ def _shown(run: Run) -> tuple[KeptImages, list[int]] | None:
 
 def _sources(found: KeptImages, round_: int) -> list[str]:
     arrays = found.at(found.seed, round_)
-    return [source for source in SOURCES if source in arrays]
+    return [source for source in SOURCES if source in arrays and not is_plane(arrays[source].shape[2:])]
 
 
 def needs(runs: Sequence[Run]) -> str | None:

@@ -41,7 +41,7 @@ def _array(content: bytes) -> Array | None:
         return None
     shape, by_columns, kind = np.lib.format.read_array_header_1_0(file)
     rest = content[file.tell() :]
-    if by_columns or kind not in _KINDS or math.prod(shape) * kind.itemsize != len(rest):
+    if kind not in _KINDS or math.prod(shape) * kind.itemsize != len(rest):
         return None
-    array = np.frombuffer(rest, dtype=kind).reshape(shape)
+    array = np.frombuffer(rest, dtype=kind).reshape(shape, order="F" if by_columns else "C")
     return array if np.isfinite(array).all() else None

@@ -203,3 +203,43 @@ def test_names_of_files() -> None:
 def test_which_methods_have_generators_of_images() -> None:
     able = {name for name in registry.methods() if registry.method(name).painters is not None}
     assert able == {"dense", "dfrd", "dhf", "fedftg", "fedkf"}
+
+
+def test_of_points_of_a_plane_the_models_predictions_are_kept(tmp_path: Path) -> None:
+    values: dict[str, Any] = {"dataset": "moons", **SMALL, "model": "mlp", "local_steps": 30, "lr": 0.3}
+    made = Simulation("fedavg", values, 0, torch.device("cpu"))
+    made.keeps_images = True
+    made.run_round()
+    found, data = made.kept_images, made.images_of_data()
+    assert sorted(found) == ["plane", "teacher"]
+    assert found["plane"].shape == found["teacher"].shape == (kept.SIDE, kept.SIDE)
+    # Row and column of a training sample are those of its pixel values: second and first.
+    model = made.global_model()
+    assert model is not None
+    module = made._loaded(model)
+    points = torch.as_tensor(data["data_points"])
+    own = module.eval()((points.float().view(-1, 2, 1, 1) / 255 - 0.5) / 0.5).argmax(dim=1).numpy()
+    step = 255 / (kept.SIDE - 1)
+    column, row = (np.rint(data["data_points"] / step).astype(int)).T
+    # Between two grid points a boundary may run.
+    assert (found["plane"][row, column] == own).mean() > 0.97
+    assert set(own.tolist()) == {0, 1}, "else the test shows nothing"
+
+
+def test_the_local_models_are_mixed_by_their_weights(fed: Federation) -> None:
+    class Side(torch.nn.Module):
+        """Class 0 or 1 with a probability that depends on the first value alone."""
+
+        def __init__(self, sure: float) -> None:
+            super().__init__()
+            self.sure = sure
+
+        def forward(self, x: Tensor) -> Tensor:
+            first = (self.sure * x[:, 0, 0, 0]).view(-1, 1)
+            return torch.cat([-first, first], dim=1)
+
+    made = Simulation("fedavg", {"dataset": "moons", **SMALL, "model": "mlp"}, 0, torch.device("cpu"))
+    one, other = Side(1.0), Side(-1.0)
+    for weights, expected in (((3.0, 1.0), 1), ((1.0, 3.0), 0)):
+        found = kept_images.plane(made.fed, made.data, zip((one, other), weights, strict=True))
+        assert (found[:, -1] == expected).all() and (found[:, 0] == 1 - expected).all()
