@@ -19,6 +19,8 @@ from search_spaces.kept_images import SOURCES, is_plane
 
 #: Rounds drawn at most.
 LIMIT = 8
+#: Bytes of one panel's images at most, before they are compressed: of large images fewer classes are drawn.
+LARGEST = 700_000
 
 
 @dataclass(frozen=True)
@@ -55,18 +57,22 @@ def data(runs: Sequence[Run]) -> Drawing:
     shown = _shown(runs[0])
     assert shown is not None, "needs() was not asked"
     found, rounds = shown
-    each, rows = max(1, LIMIT // len(rounds)), []
+    each, rows, classes, most = max(1, LIMIT // len(rounds)), [], 0, 0
     for round_ in rounds:
         arrays = found.at(found.seed, round_)
         for source in _sources(found, round_):
-            counts = arrays[f"{source}_count"]
-            for label, images in enumerate(arrays[source]):
+            counts, painted = arrays[f"{source}_count"], arrays[source]
+            most = max(1, LARGEST // (len(rounds) * each * painted[0, 0].size))
+            classes = len(painted)
+            for label, images in enumerate(painted[:most]):
                 for k, image in enumerate(images[:each]):
                     rows.append((source, label, round_, k, image if k < counts[label] else None))
     table = pd.DataFrame(rows, columns=["source", "class", "round", "place", "image"])
     note = f"Trial {found.trial}, seed {found.seed}; the noise is the same in every round."
     if table["image"].isna().any():
         note += " Where a place is empty, no image was taken for that class."
+    if most < classes:
+        note += f" The first {most} of {classes} classes are drawn."
     return Drawing(table, note)
 
 

@@ -56,6 +56,13 @@ def test_rounds_are_drawn_evenly_and_the_last_one_is(root: Path, tmp_path: Path)
     assert len(rounds) == images.LIMIT and rounds[0] == 1 and rounds[-1] == 23
 
 
+def test_of_large_images_fewer_classes_are_drawn(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Two rounds of two images each: 2 · 4 · 6 bytes for both classes.
+    monkeypatch.setattr(images, "LARGEST", 47)
+    drawing = images.data([run])
+    assert set(drawing.table["class"]) == {0} and drawing.note.endswith("The first 1 of 2 classes are drawn.")
+
+
 def test_means_of_the_last_round_stand_beside_those_of_the_data(run: Run) -> None:
     assert averages.needs([run]) is None
     drawing = averages.data([run])
