@@ -9,6 +9,8 @@
 # make test-processors   set up, run the tests that depend on rounding as on processors with fewer instructions: AVX2, and then not even AVX; a few minutes each
 # make lint    style, format, types, layers
 # make docs    set up, build the documentation site into site/; a broken link fails
+# make gallery set up, run the commands of docs/gallery.md and draw its pictures; about twenty minutes on two busy cores; what is complete is not run again
+# make gallery ONLY="images box"   those pictures alone
 # make bench   set up, measure against plain loops (about 50 minutes on two quiet cores), make bench/performance.md
 # make bench-peers   the same work by Flower and pfl-research, installed into .venv-peers (about 11 GB)
 # make bench-gpu     trials per GPU; exits with 2 where there is none
@@ -32,7 +34,7 @@ HEARTBEAT := $(PYTHON) scripts/heartbeat.py
 PARALLEL  := -n auto --maxprocesses 4 --dist loadfile
 export PYTHON LOCKED
 
-.PHONY: demo test test-slow test-processors mutants faults fuzz lock lint docs bench bench-peers bench-gpu tables bench-search bench-search-peers install clean
+.PHONY: demo test test-slow test-processors mutants faults fuzz lock lint docs gallery bench bench-peers bench-gpu tables bench-search bench-search-peers install clean
 
 demo: $(INSTALLED)
 	@scripts/demo.sh
@@ -77,6 +79,10 @@ docs: $(INSTALLED)
 	@NO_MKDOCS_2_WARNING=1 $(HEARTBEAT) "Building the site" $(BIN)/python -m mkdocs build
 	@echo "The site is built: site/index.html"
 
+gallery: $(INSTALLED)
+	@scripts/chromium.sh
+	@$(BIN)/python scripts/gallery.py $(ONLY)
+
 # CASES="client_round search" measures some; LONG=--long also trials of 60 s; QUICK=--quick only tries them. `python -m tests.benchmarks record` puts the figures into docs.
 bench: $(INSTALLED)
 	@$(BIN)/python -m tests.benchmarks run $(QUICK) $(LONG) $(CASES)
@@ -107,4 +113,4 @@ $(INSTALLED): pyproject.toml $(if $(LOCKED),$(wildcard locked.txt))
 	@touch $(VENV)/installed $@
 
 clean:
-	rm -rf $(VENV) .venv-peers .mutants .fuzz bench site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-peers .mutants .fuzz .gallery bench site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -160,13 +160,14 @@ def panels(
     below: int = 56,
     note: str = "",
     least: int = 0,
+    low: int = 280,
 ) -> go.Figure:
     """Places the panels 1, 2, … (axes x/y, x2/y2, …, row by row) in `columns`, and in a single column on a narrow
     screen.
 
     `height` is one panel's in pixels, `bars` leaves room for a colour bar beside each, `legend` is the number of legend
     entries, `gap` the room between rows, `note` a sentence the report prints under the figure, `least` a width below
-    which the page scrolls it sideways."""
+    which the page scrolls it sideways, `low` one panel's height on a narrow screen at most."""
     base(figure)
     # Titles of two lines where panels side by side are narrow: on paper, in a small window, and for long titles.
     broken = [title.replace(" · ", "<br>", 1) for title in titles]
@@ -174,7 +175,7 @@ def panels(
     titles = [whole if len(whole) <= room else two for whole, two in zip(titles, broken, strict=True)]
     wide = _patch(titles, columns, height, bars, legend, left, gap, below, width=1000)
     middle = _patch(broken, columns, height, bars, legend, left, gap, below, width=700)
-    narrow = _patch(broken, 1, min(height, 280), bars, legend, min(left, 60), gap, below, width=340)
+    narrow = _patch(broken, 1, min(height, low), bars, legend, min(left, 60), gap, below, width=340)
     # Assigned, not updated: an update would merge these into the annotations a figure already has, one by one.
     figure.layout.annotations = [
         {

@@ -9,6 +9,9 @@ reads it.
       driver.lock          held by the process that drives the run
       .session-<hex>       while it is driven: read by every trial, to know that it sees this directory
       report.html          where `fedtune report` puts it
+      attack.npz           what `fedtune attack RUN` found, beside its pictures attack.png and .html: `original` and
+                           `recovered` (uint8, (n, ch, H, W)), `psnr` (dB), `label` and `client` of each of n images,
+                           and `trial`
       study.db             the Optuna study: trials, states, parameters, per-round values, user attributes
       trials/0007/
         config.yaml        every parameter of this trial by key, searched and fixed
@@ -18,6 +21,7 @@ reads it.
         checkpoint         a complete round, all seeds: the last one when the trial has ended
         log.txt            what the trial printed, and tracebacks
         model-<seed>.safetensors, .json    final runs only: the global model of the seed's best round and its card
+        images-<seed>-<round>.npz, images-<seed>-data.npz    with --keep-images: see `search_spaces.kept_images`
 
 A line of `rounds.jsonl` is {"round": 1.., "seed": int, <metric>: number or null, ...} with the metrics of
 `search_spaces.metrics` plus two lists over clients, `client_accuracy` (global model on the client's label mix) and
@@ -94,6 +98,7 @@ CHECKPOINT = "checkpoint"
 LOG = "log.txt"
 REPORT = "report.html"
 LOCK = "driver.lock"
+ATTACK = "attack.npz"
 
 #: The attribute of a race's trial that is a further seed.
 OF = "of"

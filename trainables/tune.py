@@ -63,6 +63,8 @@ class Job:
     data_dir: str | None = None
     #: Keep each seed's global model of its best round by the first metric.
     keep_models: bool = False
+    #: Keep images of every evaluated round (`search_spaces.kept_images`).
+    keep_images: bool = False
     #: Share of a GPU, or several GPUs, set aside for this trial; of a part its memory is enforced by torch.
     gpu_share: float = 0.0
     #: What the trial is to find where it runs.
@@ -159,6 +161,8 @@ class Trial(tune.Trainable):
                 self._folder.start_over(why)
                 self._simulation = self._made(job)
                 rows = self._folder.resume(self._simulation, job.seeds)
+            if job.keep_images:
+                self._folder.save_images(None, self._simulation.keep_images())
             self._take_up(rows)
 
     def _made(self, job: Job) -> Any:
@@ -193,6 +197,8 @@ class Trial(tune.Trainable):
         self._decide(rows)
         if improved and self._job.keep_models:
             self._keep_models(self._folder, improved)
+        if self._job.keep_images:
+            self._folder.save_images(self._completed, self._simulation.images())
         self._folder.save_checkpoint(self._simulation, last=self._reason is not None)
         self._seconds += time.monotonic() - started
 

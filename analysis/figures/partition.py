@@ -1,8 +1,9 @@
-"""How the training data is spread over clients: a bubble per client and class."""
+"""How the training data is spread over clients: a bubble per client and class, a panel for each partition (DFRD Figs.
+6, 7)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,11 +12,24 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.labels import Labels
-from analysis.runs import Run
+from analysis.labels import Labels, number, text
+from analysis.runs import Run, names
 
-#: Clients drawn at most.
-LIMIT = 100
+#: Clients drawn at most, and panels.
+LIMIT, PANELS = 100, 12
+#: What a partition follows from: panels are called by those in which they differ.
+KEYS = ("dataset", "partition", "omega", "classes_per_client", "clients", "validation_fraction")
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One partition: of which run and trial, how many clients and classes, and its settings of `KEYS`."""
+
+    run: str
+    trial: int
+    seed: int
+    counts: np.ndarray
+    settings: dict[str, object]
 
 
 @dataclass(frozen=True)
@@ -23,76 +37,134 @@ class Drawing:
     """What `plot` needs to know; `data` says what the columns of `table` are."""
 
     table: pd.DataFrame
-    clients: int
-    classes: int
+    panels: Sequence[Panel]
     note: str
 
 
 def _trial(run: Run) -> int | None:
     """The chosen trial, or the first one that recorded its partition."""
-    for number in ([] if run.best is None else [run.best]) + [t.number for t in run.frozen]:
-        if run.partition(number):
-            return number
+    for trial in ([] if run.best is None else [run.best]) + [t.number for t in run.frozen]:
+        if run.partition(trial):
+            return trial
     return None
 
 
+def _panels(runs: Sequence[Run]) -> Iterator[Panel]:
+    """The partition of every run under each of its conditions; the same one once."""
+    seen: list[np.ndarray] = []
+    for name, run in zip(names(runs), runs, strict=True):
+        for part in [run.within(condition) for condition in run.conditions] if run.crossed else [run]:
+            number = _trial(part)
+            if number is None:
+                continue
+            stored, config = part.partition(number), part.config(number)
+            counts = stored[min(stored)]
+            if not any(np.array_equal(counts, other) for other in seen):
+                seen.append(counts)
+                settings = {key: config[key] for key in KEYS if key in config}
+                yield Panel(name, number, min(stored), counts, settings)
+
+
 def needs(runs: Sequence[Run]) -> str | None:
-    return (
-        "The partition plot needs a partition.json in a trial's folder; there is none."
-        if _trial(runs[0]) is None
-        else None
-    )
+    if next(_panels(runs), None) is not None:
+        return None
+    return "The partition plot needs a partition.json in a trial's folder; there is none."
 
 
 def data(runs: Sequence[Run]) -> Drawing:
-    """One row per client and class that it holds, of the chosen trial's first seed: client, class, samples."""
-    run = runs[0]
-    number = _trial(run)
-    assert number is not None, "needs() was not asked"
-    stored = run.partition(number)
-    seed = min(stored)
-    counts = stored[seed]
-    clients, classes = np.nonzero(counts)
-    table = pd.DataFrame({"client": clients, "class": classes, "samples": counts[clients, classes]})
-    sizes = counts.sum(axis=1)
-    each = f"{int(sizes.min())} to {int(sizes.max())} samples"
-    note = f"Trial {number}, seed {seed}: {int(sizes.sum())} samples, {len(sizes)} clients of {each}."
-    if len(counts) > LIMIT:
-        table = table[table["client"] < LIMIT]
+    """One row per panel, client and class that it holds, of the chosen trial's first seed: panel (0, 1, …), client,
+    class, samples."""
+    every = list(_panels(runs))
+    panels, tables = every[:PANELS], []
+    for index, panel in enumerate(panels):
+        clients, classes = np.nonzero(panel.counts[:LIMIT])
+        samples = panel.counts[clients, classes]
+        tables.append(pd.DataFrame({"panel": index, "client": clients, "class": classes, "samples": samples}))
+    return Drawing(pd.concat(tables, ignore_index=True), panels, _note(every))
+
+
+def _note(every: Sequence[Panel]) -> str:
+    first = every[0]
+    if len(every) == 1:
+        sizes = first.counts.sum(axis=1)
+        each = f"{int(sizes.min())} to {int(sizes.max())} samples"
+        note = f"Trial {first.trial}, seed {first.seed}: {int(sizes.sum())} samples, {len(sizes)} clients of {each}."
+    else:
+        note = "Areas are on one scale in all panels."
+    if any(len(panel.counts) > LIMIT for panel in every):
         note += f" The first {LIMIT} clients are drawn."
-    return Drawing(table, min(LIMIT, len(counts)), counts.shape[1], note)
+    if len(every) > PANELS:
+        note += f" Of {len(every)} partitions the first {PANELS} are drawn."
+    return note
 
 
 def plot(drawing: Drawing, labels: Labels) -> go.Figure:
-    df, clients, classes = drawing.table, drawing.clients, drawing.classes
+    df, panels = drawing.table, drawing.panels
     largest = float(df["samples"].max()) if len(df) else 1.0
-    figure = go.Figure(
-        go.Scatter(
-            x=df["client"],
-            y=df["class"],
-            mode="markers",
-            customdata=df["samples"],
-            marker={
-                "size": df["samples"],
-                "sizemode": "area",
-                "sizeref": 2 * largest / (30.0 if clients <= 30 else 16.0) ** 2,
-                "sizemin": 1.5,
-                "color": style.BLUE,
-                "opacity": 0.8,
-                "line": {"width": 0},
-            },
-            hovertemplate="client %{x}, class %{y}: %{customdata} samples<extra></extra>",
+    figure = go.Figure()
+    most = min(LIMIT, max(len(panel.counts) for panel in panels))
+    bubble = (30.0 if most <= 30 else 16.0) / (1.0 if len(panels) == 1 else 1.6)
+    for index, panel in enumerate(panels):
+        own = df[df["panel"] == index]
+        clients, classes = min(LIMIT, len(panel.counts)), panel.counts.shape[1]
+        figure.add_trace(_bubbles(own, 2 * largest / bubble**2, index + 1))
+        few = 20 if len(panels) == 1 else 12
+        style.title_axes(
+            figure,
+            index + 1,
+            "client",
+            "class",
+            xaxis={"range": [-0.7, clients - 0.3], "zeroline": False, "dtick": 1 if clients <= few else None},
+            yaxis={"range": [-0.8, classes - 0.2], "zeroline": False, "dtick": 1 if classes <= few + 6 else None},
         )
+    titles = _titles(panels, labels)
+    deepest = max(panel.counts.shape[1] for panel in panels)
+    height = min(620, max(240, 32 * deepest)) if len(panels) == 1 else min(420, max(200, 24 * deepest))
+    return style.panels(figure, titles, columns=3, height=height, note=drawing.note)
+
+
+def _bubbles(own: pd.DataFrame, scale: float, panel: int) -> go.Scatter:
+    return go.Scatter(
+        x=own["client"],
+        y=own["class"],
+        mode="markers",
+        showlegend=False,
+        customdata=own["samples"],
+        marker={
+            "size": own["samples"],
+            "sizemode": "area",
+            "sizeref": scale,
+            "sizemin": 1.5,
+            "color": style.BLUE,
+            "opacity": 0.8,
+            "line": {"width": 0},
+        },
+        hovertemplate="client %{x}, class %{y}: %{customdata} samples<extra></extra>",
+        **style.axes(panel),
     )
-    style.title_axes(
-        figure,
-        1,
-        "client",
-        "class",
-        xaxis={"range": [-0.7, clients - 0.3], "zeroline": False, "dtick": 1 if clients <= 20 else None},
-        yaxis={"range": [-0.8, classes - 0.2], "zeroline": False, "dtick": 1 if classes <= 26 else None},
-    )
-    return style.panels(figure, [""], columns=1, height=min(620, max(240, 32 * classes)), note=drawing.note)
+
+
+def _titles(panels: Sequence[Panel], labels: Labels) -> list[str]:
+    """What sets each panel apart: the settings in which they differ, else the run."""
+    if len(panels) == 1:
+        return [""]
+    differ = [key for key in KEYS if len({str(panel.settings.get(key)) for panel in panels}) > 1]
+    titles = [
+        ", ".join(_setting(key, panel.settings[key], labels) for key in differ if key in panel.settings)
+        for panel in panels
+    ]
+    if len(set(titles)) < len(titles):
+        titles = [f"{text(p.run)}: {title}" if title else text(p.run) for p, title in zip(panels, titles, strict=True)]
+    return titles
+
+
+def _setting(key: str, value: object, labels: Labels) -> str:
+    """`ω = 0.1`; of a text, such as a data set, the text alone. (Separate runs, that vary nothing, record no
+    symbols.)"""
+    if isinstance(value, str):
+        return text(value)
+    symbol = labels.symbol(key)
+    return f"{'ω' if symbol == 'omega' else symbol} = {number(value)}"
 
 
 FIGURE = Figure(
@@ -105,4 +177,5 @@ FIGURE = Figure(
     data=data,
     plot=plot,
     order=80,
+    across=True,
 )

@@ -11,6 +11,7 @@ from analysis.figures import _boxes as boxes
 from analysis.figures import factor
 from analysis.labels import Labels
 from analysis.pivot import Pivot
+from analysis.report.comparison import attacked
 from analysis.report.page import Page, escape, write
 from analysis.runs import names
 
@@ -22,6 +23,7 @@ def write_page(found: Cells, tables: Sequence[Pivot], output: str | os.PathLike[
     page = Page(TITLE)
     page.add(f'<h1>{TITLE}</h1><p class="lead">{escape(", ".join(names(found.runs)))}</p>')
     add(page, found, tables)
+    attacked(page, found.runs)
     return write(Path(output), page.html())
 
 

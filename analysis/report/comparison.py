@@ -19,6 +19,7 @@ def write_figure(comparison: Comparison, output: str | os.PathLike[str]) -> Path
     page.add(f'<h1>Runs side by side</h1><p class="lead">{escape(", ".join(names(comparison.runs)))}</p>')
     _curves(page, comparison.runs, "Curves", comparison.metrics)
     _numbers(page, comparison)
+    attacked(page, comparison.runs)
     return write(Path(output), page.html())
 
 
@@ -27,6 +28,14 @@ def side_by_side(page: Page, runs: Sequence[Run]) -> None:
     page.add("<h1>Runs side by side</h1>")
     if _curves(page, runs):
         _numbers(page, compare(runs))
+    attacked(page, runs)
+
+
+def attacked(page: Page, runs: Sequence[Run]) -> None:
+    """Adds what attacks rebuilt of clients' images, where runs were attacked."""
+    found = figure("attack")
+    if found.needs(runs) is None:
+        page.figure("attack", found.title, found.draw(runs, Labels.of(runs)), found.read, "Attack")
 
 
 def _curves(page: Page, runs: Sequence[Run], section: str = "", metrics: Sequence[str] = ()) -> bool:

@@ -110,6 +110,7 @@ EXPERIMENT: Shape = {
     "prior": ("a number in [0, 1]", is_number(0, 1)),
     "budget": ("a whole number of at least 0", is_whole(0)),
     "require": ("a list of requirements such as val_wlp>=0.3", each(is_text)),
+    "keep_images": ("true or false", lambda value: isinstance(value, bool)),
     "part": ("true or false", lambda value: isinstance(value, bool)),
     "source": ("a mapping", mapping(_anything)),
 }

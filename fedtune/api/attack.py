@@ -8,6 +8,7 @@ no record is changed.
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,8 +22,9 @@ from fedtune.console.busy import busy
 from fedtune.planning.checks import whole
 from fedtune.planning.request import Request, configuration
 from fedtune.record.experiment import MAX_SEED, Experiment
+from search_spaces import run_folder
 from search_spaces.errors import UserError, sentence
-from search_spaces.files import given
+from search_spaces.files import cannot_write, given, replace
 from search_spaces.parameter import Value
 
 if TYPE_CHECKING:
@@ -86,6 +88,9 @@ class _Target:
     data_dir: str | None
     #: Where the picture goes unless told otherwise.
     picture: Path
+    #: The run directory, and the trial, that keep what is found.
+    run: Path | None = None
+    trial: int = 0
 
 
 def attack(
@@ -105,7 +110,8 @@ def attack(
     `fedtune export` wrote, or a method's name.
 
     `steps` and `private` replace the configuration's attack_steps and attack_private. The picture grid goes to
-    `RUN/attack.png` (beside a file: NAME-attack.png), or to `output`, and the page beside it. Raises `UserError`."""
+    `RUN/attack.png` (beside a file: NAME-attack.png), or to `output`, and the page beside it. A run directory also
+    keeps the images, for reports and comparisons of several runs. Raises `UserError`."""
     problems: list[str] = []
     whole("images", images, 1, 1000, problems)
     whole("steps", steps, 1, 10_000, problems)
@@ -186,7 +192,32 @@ def _finish(found: _Target, leaks: list[Leak], simulation: Any, picture: Path) -
     heading = f"{made.title} on {made.dataset}: a deep-leakage attack, {made.psnr:.1f} dB on average"
     write_png(pairs, heading, made.picture)
     write_page(pairs, heading, facts(made), made.page)
+    if found.run is not None:
+        _keep(leaks, found.run / run_folder.ATTACK, found.trial)
     return made
+
+
+def _keep(leaks: list[Leak], path: Path, trial: int) -> None:
+    """Writes the images into the run directory, where several runs can be set side by side."""
+    import numpy as np
+
+    def pixels(images: list[Any]) -> Any:
+        return np.stack([np.rint(image.numpy() * 255).astype(np.uint8) for image in images])
+
+    buffer = io.BytesIO()
+    np.savez_compressed(
+        buffer,
+        original=pixels([leak.original for leak in leaks]),
+        recovered=pixels([leak.recovered for leak in leaks]),
+        psnr=np.array([leak.psnr for leak in leaks], dtype=np.float64),
+        label=np.array([leak.label for leak in leaks], dtype=np.int64),
+        client=np.array([leak.client for leak in leaks], dtype=np.int64),
+        trial=np.array(trial, dtype=np.int64),
+    )
+    try:
+        replace(path, buffer.getvalue())
+    except OSError as error:
+        raise cannot_write(path, error, "Make room on the disk, or make the run directory writable.") from error
 
 
 def facts(made: Attack) -> list[tuple[str, str]]:
@@ -247,6 +278,8 @@ def _target(target: str | Path, trial: int | None, seed: int | None) -> _Target:
             seeds[0] if seed is None else seed,
             experiment.data_dir,
             folder / "attack.png",
+            folder,
+            number,
         )
     if trial is not None:
         raise UserError(sentence("trial", "left out where the configuration is not a run directory", trial, "--trial"))

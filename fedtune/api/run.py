@@ -23,11 +23,10 @@ from fedtune.machine import resources
 from fedtune.machine.limits import check_limits
 from fedtune.machine.working_directory import load_torch
 from fedtune.planning.checks import runs_folder, whole
-from fedtune.planning.plan import Plan, device_of, placement
+from fedtune.planning.plan import Plan, device_of, placed, placement
 from fedtune.planning.preflight import preflight
 from fedtune.planning.request import Request, configuration, overrides
 from fedtune.record.experiment import MAX_SEED, MAX_SEEDS, Experiment, final_seeds
-from fedtune.record.run_directory import absolute
 from search_spaces import presets, run_folder
 from search_spaces.errors import UserError
 from search_spaces.files import given
@@ -96,6 +95,7 @@ def run(
     cpus_per_trial: float | None = None,
     gpus_per_trial: float | None = None,
     address: str | None = None,
+    keep_images: bool = False,
     plain: bool = False,
     quiet: bool = False,
     simulate: Callable[..., Any] | None = None,
@@ -104,7 +104,8 @@ def run(
 
     `best` may also be the run directory of a search, whose winner is trained, or a method's name. For a method `space`
     and `paper` say which fixed values and which profile are used, and a parameter that this space would search has its
-    default. In all cases `dataset`, `rounds` and `set` change single values.
+    default. In all cases `dataset`, `rounds` and `set` change single values. `keep_images` keeps images of the method's
+    generator at every evaluated round (`search_spaces.kept_images`).
 
     Raises `UserError`, before anything is created, with every problem of the file and the request."""
     check_limits()
@@ -125,6 +126,7 @@ def run(
         cpus_per_trial=cpus_per_trial,
         gpus_per_trial=gpus_per_trial,
         address=address,
+        keep_images=keep_images,
     )
     return report(carry_out(plan_run(request, seeds), plain=plain, quiet=quiet, simulate=simulate))
 
@@ -146,7 +148,14 @@ def plan_run(request: Request, count: int, *, after: int = 0) -> Plan:
     packing, lag = placement(request, problems, trials=len(seeds), lag=None, looks_back=False)
     metric = _metric(data or _selected_by(method, request.space), float(values["validation_fraction"]))
     checked = preflight(
-        method, values, seeds, request.data_dir, problems, (metric,), device_of(packing.gpus, request.address)
+        method,
+        values,
+        seeds,
+        request.data_dir,
+        problems,
+        (metric,),
+        device_of(packing.gpus, request.address),
+        keep_images=request.keep_images,
     )
     if problems:
         raise UserError(*problems)
@@ -166,12 +175,7 @@ def plan_run(request: Request, count: int, *, after: int = 0) -> Plan:
         sampler="random",
         scheduler="none",
         lag=lag,
-        data_dir=absolute(request.data_dir),
-        concurrency=packing.concurrency,
-        cpus_per_trial=packing.cpus,
-        gpus_per_trial=packing.gpus,
-        threads=packing.threads,
-        address=request.address,
+        **placed(request, packing),
         source=data,
     )
     title = f"Final run of {origin.get('run', Path(request.method).name)}"

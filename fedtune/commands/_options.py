@@ -12,6 +12,14 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON."
 Address = Annotated[
     str | None, typer.Option(help="The HOST:PORT of a running Ray cluster to join, or auto.", show_default=False)
 ]
+KeepImages = Annotated[
+    bool,
+    typer.Option(
+        "--keep-images",
+        help="Keep images of the method's generator at every evaluated round, and the mean training image of every "
+        "class; the report shows them.",
+    ),
+]
 OtherVersions = Annotated[
     bool,
     typer.Option(

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fedtune.commands import _complete
-from fedtune.commands._options import Address, AsJson, DataDir, Plain, Quiet, RunsDir
+from fedtune.commands._options import Address, AsJson, DataDir, KeepImages, Plain, Quiet, RunsDir
 
 EXAMPLES = """\
 # A configuration that `fedtune export` kept, on five fresh seeds:
@@ -84,6 +84,7 @@ def command(
         ),
     ] = None,
     address: Address = None,
+    keep_images: KeepImages = False,
     plain: Plain = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -111,6 +112,7 @@ def command(
             cpus_per_trial=cpus_per_trial,
             gpus_per_trial=gpus_per_trial,
             address=address,
+            keep_images=keep_images,
             plain=plain,
             quiet=quiet,
         ),

@@ -14,6 +14,7 @@ from fedtune.commands._options import (
     CpusPerTrial,
     DataDir,
     GpusPerTrial,
+    KeepImages,
     Lag,
     Plain,
     Quiet,
@@ -187,6 +188,7 @@ def command(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the plan and an estimate of its time; create nothing.")
     ] = False,
+    keep_images: KeepImages = False,
     plain: Plain = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -227,6 +229,7 @@ def command(
             cpus_per_trial=cpus_per_trial,
             gpus_per_trial=gpus_per_trial,
             address=address,
+            keep_images=keep_images,
             pack=pack,
             name=name,
             runs_dir=runs_dir,

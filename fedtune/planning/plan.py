@@ -90,7 +90,9 @@ def plan(request: Request) -> Plan:
     middle = settings.values | middle_values((*space.search.values(), *space.vary.values()))
     device = device_of(packing.gpus, request.address)
     data, required = request.data_dir, tuple(one.metric for one in selection.require)
-    checked = preflight(request.method, middle, budget.seeds, data, problems, selection.metric, device, required)
+    checked = preflight(
+        request.method, middle, budget.seeds, data, problems, selection.metric, device, required, request.keep_images
+    )
     facts = {**checked.facts, **under_conditions(request, space, checked, budget.seeds, problems)}
     if problems:
         raise UserError(*dict.fromkeys(problems))
@@ -117,12 +119,7 @@ def plan(request: Request) -> Plan:
         require=tuple(map(str, selection.require)),
         budget=budget.seed_rounds,
         time=time,
-        data_dir=absolute(request.data_dir),
-        concurrency=packing.concurrency,
-        cpus_per_trial=packing.cpus,
-        gpus_per_trial=packing.gpus,
-        threads=packing.threads,
-        address=request.address,
+        **placed(request, packing),
     )
     space = dataclasses.replace(space, metric=selection.metric)
     start = known(experiment, space, facts, earlier)
@@ -251,6 +248,19 @@ def placement(
         cpus=request.cpus_per_trial,
         gpus=request.gpus_per_trial,
     )
+
+
+def placed(request: Request, packing: resources.Packing) -> dict[str, Any]:
+    """Fields of an experiment, of a search's as of a final run's: where trials run, and what they keep."""
+    return {
+        "data_dir": absolute(request.data_dir),
+        "concurrency": packing.concurrency,
+        "cpus_per_trial": packing.cpus,
+        "gpus_per_trial": packing.gpus,
+        "threads": packing.threads,
+        "address": request.address,
+        "keep_images": request.keep_images,
+    }
 
 
 def recorded(names: Sequence[str], select_on: str) -> tuple[str, ...]:

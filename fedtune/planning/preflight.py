@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from search_spaces.errors import UserError
+from search_spaces.errors import UserError, sentence
 from search_spaces.metrics import LOCAL_MODELS, METRICS, READOUTS, TRAFFIC
 from search_spaces.parameter import Value
 
@@ -35,9 +35,11 @@ def preflight(
     metric: Sequence[str] = (),
     device: str | None = "cpu",
     required: Sequence[str] = (),
+    keep_images: bool = False,
 ) -> Checked:
     """Completes and checks `values`, then builds their federation once. So a missing data set, an impossible
-    federation, or one of `metric` or of `required` that is not measured is found before anything is created.
+    federation, one of `metric` or of `required` that is not measured, or that there is no image for `keep_images` is
+    found before anything is created.
 
     It is built on the CPU, whatever `device` it will run on (None stands for a cluster), and only where `problems` is
     empty. Whatever is found is added to `problems`."""
@@ -72,6 +74,8 @@ def preflight(
         short = {**anywhere, "rounds": 1, "local_steps": 1, "local_epochs": 0}
         return Simulation(method, short, seeds[0], torch.device("cpu"), data_dir).run_round()
 
+    if keep_images:
+        problems.extend(_no_images(built))
     problems.extend(_not_measured(built, metric, required, one_round))
     facts = {
         "method_title": built.method.title,
@@ -79,6 +83,20 @@ def preflight(
         "partition": {str(seeds[0]): built.data.fingerprint},
     }
     return Checked(values, facts)
+
+
+def _no_images(built: Simulation) -> list[str]:
+    """A sentence where a run would have no image to keep."""
+    from search_spaces.kept_images import is_plane
+    from trainables import registry
+
+    if built.method.painters is not None or is_plane(built.fed.shape):
+        return []
+    able = [name for name in registry.methods() if registry.method(name).painters is not None]
+    fix = f"Leave --keep-images out, or train one of {', '.join(able)}."
+    return [
+        sentence("--keep-images", "left out for a method without a generator of images", built.method.name, fix=fix)
+    ]
 
 
 def _not_measured(

@@ -52,6 +52,7 @@ class Request:
     select_on: str | None = None
     #: Such as `wlp>=0.3` (`search_spaces.requirements`).
     require: tuple[str, ...] = ()
+    keep_images: bool = False
     #: `name=value` pairs, or a mapping.
     set: tuple[str, ...] | Mapping[str, object] = ()
     name: str | None = None

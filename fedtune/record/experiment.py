@@ -77,6 +77,8 @@ class Experiment:
     require: tuple[str, ...] = ()
     #: Whether this search is one method's part of `fedtune auto`, which decides how many trials it gets.
     part: bool = False
+    #: Whether trials keep images of every evaluated round (`search_spaces.kept_images`).
+    keep_images: bool = False
     #: For a final run: the exported file's content.
     source: Mapping[str, Any] = field(default_factory=dict)
 

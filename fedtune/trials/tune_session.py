@@ -186,6 +186,7 @@ class TuneSession:
             gpu_share=share[1],
             data_dir=e.data_dir,
             keep_models=e.kind == "run",
+            keep_images=e.keep_images,
             environment=self._environment,
             simulate=self.simulate,
         )

@@ -20,8 +20,9 @@ from search_spaces import run_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
-#: Results come from hours of searching and are not repeated here; the glossary has nothing to run.
-GUIDES = [path for path in DOCS if path.stem not in ("results", "glossary")]
+#: Results come from hours of searching and are not repeated here; scripts/gallery.py runs what the gallery shows; the
+#: glossary has nothing to run.
+GUIDES = [path for path in DOCS if path.stem not in ("results", "gallery", "glossary")]
 PACKAGES = ("fedtune", "search_spaces", "trainables", "analysis", "tests", "docs")
 BLOCK = re.compile(r"^```(\w*)[ ]?([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")

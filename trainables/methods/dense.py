@@ -40,7 +40,7 @@ from torch import Tensor
 from search_spaces.errors import sentence
 from search_spaces.parameter import choice, flag, real
 from trainables import models
-from trainables.building_blocks import distillation_bases, partial_training
+from trainables.building_blocks import distillation_bases, painting, partial_training
 from trainables.building_blocks.batch_statistics import tracking, watching
 from trainables.building_blocks.distillation_bases import (
     WITHOUT_SERVER_STEPS,
@@ -241,4 +241,5 @@ METHOD = Method(
     widths="any",
     limits=WITHOUT_SERVER_STEPS,
     check=check,
+    painters=painting.of_state,
 )

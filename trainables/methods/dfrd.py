@@ -28,7 +28,7 @@ labels are drawn at every step, where the authors' sibling release draws once pe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -36,6 +36,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from search_spaces.parameter import choice, flag, real
+from trainables.building_blocks import painting
 from trainables.building_blocks.distillation_bases import (
     WITHOUT_SERVER_STEPS,
     ChannelRule,
@@ -62,7 +63,7 @@ from trainables.building_blocks.server_distillation import (
 from trainables.building_blocks.submodels import extract
 from trainables.federation import ClientData, Federation
 from trainables.local import LocalJob, client_of
-from trainables.method import Limit, Method
+from trainables.method import Limit, Method, Painter
 from trainables.methods import feddropout, fedrolex, heterofl
 from trainables.params import on, pack, put, take, unpack
 from trainables.rng import Rng
@@ -298,6 +299,12 @@ def embedding_hinge(embedded: Tensor, scale: float) -> Tensor:
     return (norms - bound).clamp(min=0).mean()
 
 
+def painters(config: Config, fed: Federation, state: State, clients: Mapping[int, ClientState]) -> dict[str, Painter]:
+    """G and, where it is used, its moving average."""
+    generators = {"generator": state.generator} | ({"ema": state.ema} if config.use_ema else {})
+    return painting.painters(config, fed, generators, fed.network(role="judge"), state.model)
+
+
 METHOD = Method(
     name="dfrd",
     title="DFRD",
@@ -319,4 +326,5 @@ METHOD = Method(
         Limit({"alpha": 0, "base": "fedavg"}, equals="dfrd", other={"use_ema": False, "base": "fedavg"}),
     ),
     check=check,
+    painters=painters,
 )

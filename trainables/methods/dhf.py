@@ -41,7 +41,7 @@ from torch import Tensor, nn
 
 from search_spaces.parameter import choice, flag, integer, real
 from trainables import models
-from trainables.building_blocks import prototypes
+from trainables.building_blocks import painting, prototypes
 from trainables.building_blocks.distillation_bases import initial_generator
 from trainables.building_blocks.losses import diversity, kd_kl, kl_rows
 from trainables.building_blocks.mixed_architectures import (
@@ -62,7 +62,7 @@ from trainables.building_blocks.server_distillation import (
 from trainables.federation import ClientData, Federation, FederationConfig
 from trainables.generators import MERGE_OPS
 from trainables.local import LocalJob, LocalResult, Objective, client_of
-from trainables.method import Limit, Method
+from trainables.method import Limit, Method, Painter
 from trainables.models import Model
 from trainables.params import pack, put, take, unpack
 from trainables.rng import Rng
@@ -394,6 +394,14 @@ def global_model(config: Config, fed: Federation, state: State) -> Params | None
     return state.model
 
 
+def painters(config: Config, fed: Federation, state: State, clients: Mapping[int, ClientState]) -> dict[str, Painter]:
+    """G; none where gme_interval is 0."""
+    if state.generator is None or state.model is None:
+        return {}
+    generators = {"generator": state.generator}
+    return painting.painters(config, fed, generators, global_network(config, fed, "judge"), state.model)
+
+
 METHOD = Method(
     name="dhf",
     title="DHF",
@@ -412,6 +420,7 @@ METHOD = Method(
     client_network=client_network,
     global_network=global_network,
     shares_label_counts=True,
+    painters=painters,
     traffic={"pma": ("prototype/", "count/", "head/"), "gme": ("model/", "request")},
     limits=(
         Limit(

@@ -40,6 +40,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from search_spaces.parameter import choice, integer, real
+from trainables.building_blocks import painting
 from trainables.building_blocks.distillation_bases import (
     WITHOUT_SERVER_STEPS,
     ClientState,
@@ -225,4 +226,5 @@ METHOD = Method(
     shares_label_counts=True,
     limits=WITHOUT_SERVER_STEPS,
     check=check,
+    painters=painting.of_state,
 )

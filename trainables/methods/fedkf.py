@@ -44,11 +44,12 @@ from trainables import models
 from trainables.building_blocks.losses import kd_kl
 from trainables.building_blocks.model_cache import Cache, Readout, both, chosen, remember
 from trainables.building_blocks.optimiser_state import put_state, take_state
+from trainables.building_blocks.painting import judged_by
 from trainables.federation import ClientData, Federation
 from trainables.generators.noise import NoiseGenerator
 from trainables.kernels.optimisers import Adam
 from trainables.local import cross_entropy, train
-from trainables.method import Limit, Method
+from trainables.method import Limit, Method, Painter
 from trainables.params import average, on, pack, put, take, unpack
 from trainables.rng import Rng
 from trainables.wire import ClientResult, Params, Payload, Upload
@@ -307,6 +308,21 @@ def readouts(config: Config, fed: Federation, state: State) -> Mapping[str, Para
     return both(state.model, state.cache)
 
 
+def painters(config: Config, fed: Federation, state: State, clients: Mapping[int, ClientState]) -> dict[str, Painter]:
+    """The generator of the first client that has one. It takes no labels; ŵ says what it has painted (Fig. 3)."""
+    own = next((kept for _, kept in sorted(clients.items())), None)
+    if own is None:
+        return {}
+    module = fed.cached(
+        ("noise generator to look at", config.noise_dim),
+        lambda: NoiseGenerator(fed.shape, config.noise_dim, fed.mean, fed.std),
+    )
+    put(module, on(fed.device, own.generator))
+    overall = state.model if state.cache is None else state.cache.overall
+    judge = judged_by(fed.network(role="judge"), on(fed.device, overall))
+    return {"generator": Painter(config.noise_dim, lambda z, y: module(z), judge)}
+
+
 METHOD = Method(
     name="fedkf",
     title="FedKF",
@@ -321,6 +337,7 @@ METHOD = Method(
     server=server,
     global_model=global_model,
     readouts=readouts,
+    painters=painters,
     limits=(
         Limit({"gamma": 0}, equals="fedavg"),
         Limit({"gamma": 0, "active_clients": 2}, equals="fedavg", other={"active_clients": 2, "model_cache": True}),

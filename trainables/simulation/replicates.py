@@ -15,6 +15,7 @@ import torch
 from search_spaces.parameter import Value
 from trainables.models import Model
 from trainables.simulation import checkpoint
+from trainables.simulation.kept_images import Arrays
 from trainables.simulation.rounds import Row, Simulation, run_together
 from trainables.wire import Params
 from trainables.zoo import Card
@@ -76,6 +77,17 @@ class Replicates:
             "hash": {str(s.fed.seed): s.data.fingerprint for s in self.simulations},
             "dataset": self.simulations[0].data.dataset_hash,
         }
+
+    def keep_images(self) -> dict[int, Arrays]:
+        """From now on `images` has those of every evaluated round. Returns what is kept of the data, by seed."""
+        for simulation in self.simulations:
+            simulation.keeps_images = True
+        return {s.fed.seed: s.images_of_data() for s in self.simulations}
+
+    def images(self) -> dict[int, Arrays]:
+        """By seed: what is kept of the round that has just ended (see `search_spaces.kept_images`). Empty where it was
+        not evaluated, or there is nothing to keep of it."""
+        return {s.fed.seed: s.kept_images for s in self.simulations if s.kept_images}
 
     def models(self) -> dict[int, tuple[Params, Card]]:
         """By seed: the global model's weights and its card. Empty where the method has no global model."""

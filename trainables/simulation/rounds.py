@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from search_spaces.kept_images import is_plane
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value
 from trainables import registry
@@ -25,7 +26,7 @@ from trainables.federation import ClientData, Federation, FederationConfig
 from trainables.method import Method
 from trainables.params import average, count_bytes, equal, put
 from trainables.rng import Rng
-from trainables.simulation import attack, evaluation, executors, federated_data, personal
+from trainables.simulation import attack, evaluation, executors, federated_data, kept_images, personal
 from trainables.simulation.checkpoint import from_tree, to_tree
 from trainables.simulation.cuda_graphs import Graphs
 from trainables.simulation.executors import Task, train_stacked
@@ -80,6 +81,8 @@ class Simulation:
         executors.check(self.settings.executor, device)
         self.executor = executors.chosen(self.settings.executor, self.method, self.config, device)
         self.graphs = Graphs(self.config) if self.executor == "graph" else None
+        #: Whether images are kept, and those of the last evaluated round (`trainables.simulation.kept_images`).
+        self.keeps_images, self.kept_images = False, kept_images.Arrays()
         rng = self.fed.rng.child("init")
         self.progress = Progress(0, self.method.init(self.config, self.fed, rng), {})
 
@@ -91,7 +94,7 @@ class Simulation:
         """The complete line of the round that `exchange` has run: `row` with the metrics of its models."""
         served = _now(self.fed.device)
         t = self.progress.round
-        if t % self.settings.eval_every == 0 or t == self.settings.rounds:
+        if self._evaluates(t):
             row |= self._evaluate({c: r.model for c, r in results.items() if r.model is not None}, list(results))
             row |= self._evaluate_others(results)
         if t == self.settings.rounds and self.settings.attack_images:
@@ -99,7 +102,31 @@ class Simulation:
         row |= self._rounds_to_target(t, row)
         took = _now(self.fed.device) - served
         row |= {"seconds_evaluation": took, "seconds": row["seconds_client"] + row["seconds_server"] + took}
+        self.kept_images = self._images(results) if self.keeps_images and self._evaluates(t) else {}
         return {key: _finite(value) for key, value in row.items()}
+
+    def _evaluates(self, t: int) -> bool:
+        return t % self.settings.eval_every == 0 or t == self.settings.rounds
+
+    def _images(self, results: Mapping[int, ClientResult]) -> kept_images.Arrays:
+        """What is kept of the round that has just ended."""
+        now = self.progress
+        painters = self.method.painters
+        found: kept_images.Arrays = {}
+        if painters is not None:
+            found |= kept_images.painted(self.fed, painters(self.config, self.fed, now.state, now.client_states))
+        if is_plane(self.fed.shape):
+            if (model := self.global_model()) is not None:
+                found["plane"] = kept_images.plane(self.fed, self.data, [(self._loaded(model), 1.0)])
+            local = {c: r.model for c, r in results.items() if r.model is not None}
+            if local:
+                asked = ((self._loaded(m, c), float(self.fed.sizes[c])) for c, m in local.items())
+                found["teacher"] = kept_images.plane(self.fed, self.data, asked)
+        return found
+
+    def images_of_data(self) -> kept_images.Arrays:
+        """What is kept of the training data."""
+        return kept_images.of_data(self.fed, self.data)
 
     def exchange(self) -> tuple[Row, dict[int, ClientResult]]:
         """Runs the next round without measuring its models; returns the start of its row and the clients' results."""

@@ -16,7 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from search_spaces import files, leftovers
+import numpy as np
+from numpy.typing import NDArray
+
+from search_spaces import files, kept_images, leftovers
 from search_spaces.run_folder import CHECKPOINT, CONFIG, LOG, PARTITION, ROUNDS
 from trainables.wire import Params
 from trainables.worker import rounds_jsonl
@@ -29,7 +32,7 @@ CHECKPOINT_SHARE = 0.05
 #: How long a trial waits for the process of a killed driver to let go of its folder, in seconds.
 LOCK_SECONDS = 60.0
 #: How names of files begin that are written in whole, beside their place first.
-_WRITTEN = (CHECKPOINT, CONFIG, PARTITION, ROUNDS, "model-")
+_WRITTEN = (CHECKPOINT, CONFIG, PARTITION, ROUNDS, "model-", kept_images.PREFIX)
 
 
 class Resumable(Protocol):
@@ -84,7 +87,8 @@ class TrialFolder:
     def start_over(self, why: Damaged) -> None:
         """Removes what was computed, and notes the reason in the log. The same rounds give the same numbers again."""
         self.log.write(f"{why} (the trial starts again from round 0)\n")
-        for name in (CHECKPOINT, ROUNDS):
+        images = [path.name for path in self.path.iterdir() if kept_images.of_name(path.name)]
+        for name in (CHECKPOINT, ROUNDS, *images):
             (self.path / name).unlink(missing_ok=True)
 
     def _has_second_round(self, seeds: Sequence[int]) -> bool:
@@ -127,6 +131,13 @@ class TrialFolder:
         path = self.path / f"model-{seed}.safetensors"
         with _disk(path):
             save_model(path, params, card)
+
+    def save_images(self, round_: int | None, images: Mapping[int, Mapping[str, NDArray[np.generic]]]) -> None:
+        """Saves what is kept of a round by seed; None: of the data."""
+        for seed, arrays in images.items():
+            buffer = io.BytesIO()
+            np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]  # an array may be called as an option is
+            files.replace(self.path / kept_images.name_of(seed, round_), buffer.getvalue())
 
 
 def _load(simulation: Resumable, checkpoint: Path) -> None:

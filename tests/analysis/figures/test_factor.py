@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from analysis.cells import cells
 from analysis.figures import _boxes, factor, figure
 from analysis.labels import Labels
 from analysis.report import build
 from analysis.runs import load_all
+from search_spaces import run_folder
 from tests.analysis import synthetic, varied
 
 
@@ -49,6 +52,19 @@ def test_small_multiples_over_data_sets(root: Path) -> None:
     assert drawing.key == "omega" and list(drawing.panels) == [
         (m, d) for m in ("amp", "wlp") for d in ("digits", "svhn")
     ]
+
+
+def test_runs_on_a_data_set_each_have_a_panel_each(root: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "elsewhere"
+    shutil.copytree(root / "fairness", folder)
+    request = yaml.safe_load((folder / run_folder.EXPERIMENT).read_text())
+    values = {**request["values"], "dataset": "svhn"}
+    (folder / run_folder.EXPERIMENT).write_text(yaml.safe_dump({**request, "values": values}))
+    runs = load_all([root / "fairness", folder])
+    drawing = factor.data(runs)
+    own = str(runs[0].value("dataset"))
+    assert {panel for _, panel in drawing.panels} == {own, "svhn"} and own != "svhn"
+    assert drawing.key == "omega" and len(drawing.rows) == 2, "lines have the same names in both"
 
 
 def test_names_stand_side_by_side_and_no_line_joins_them(root: Path) -> None:

@@ -94,7 +94,13 @@ def test_a_run_gives_its_best_trial_with_its_seed(toy: Path, tmp_path: Path) -> 
     )
     assert told["files"] == [str(folder / "attack.png"), str(folder / "attack.html")]
     assert all(Path(file).is_file() for file in told["files"])
-    assert sorted(path.name for path in folder.iterdir() if path.suffix not in (".png", ".html")) == sorted(
+    with np.load(folder / run_folder.ATTACK) as kept:
+        assert kept["original"].shape == kept["recovered"].shape == (1, 1, 8, 8) and int(kept["trial"]) == 0
+        assert kept["psnr"].tolist() == [told["psnr"]] and kept["label"].shape == kept["client"].shape == (1,)
+        error = ((kept["original"].astype(float) - kept["recovered"]) / 255) ** 2
+        # 8-bit pixels give the PSNR of the unrounded images nearly.
+        assert 10 * np.log10(1 / error.mean()) == pytest.approx(told["psnr"], abs=0.1)
+    assert sorted(path.name for path in folder.iterdir() if path.suffix not in (".png", ".html", ".npz")) == sorted(
         [run_folder.EXPERIMENT, run_folder.SPACE, run_folder.PROVENANCE, run_folder.STUDY, run_folder.TRIALS]
     )
 

@@ -255,6 +255,7 @@ def test_a_damaged_cache_is_explained(empty_cache: Path) -> None:
 
 def test_names_and_descriptions() -> None:
     assert data.names() == [
+        "blobs",
         "cifar10",
         "cifar100",
         "digits",
@@ -264,6 +265,7 @@ def test_names_and_descriptions() -> None:
         "fmnist",
         "fmnist32",
         "food101",
+        "moons",
         "rotated_digits",
         "svhn",
         "tiny_imagenet",

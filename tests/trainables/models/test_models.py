@@ -28,6 +28,7 @@ SHAPES = {
     "resnet18": (3, 16, 16),
     "resnet20": (3, 16, 16),
     "resnet8": (3, 16, 16),
+    "mlp": (2, 1, 1),
 }
 
 
@@ -48,6 +49,7 @@ def test_every_registered_model_is_covered_here() -> None:
         ("lenet_code_64", 1.0, (3 * 9 + 1) * 16 + 2 * 16 + (16 * 9 + 1) * 32 + 2 * 32 + 129 * 64 + 65 * 10),
         ("cnn2", 1.0, (3 * 25 + 1) * 32 + (32 * 25 + 1) * 64 + (1600 + 1) * 512 + 513 * 10),
         ("cnn3", 1.0, (3 * 9 + 1) * 32 + (32 * 9 + 1) * 64 + (64 * 9 + 1) * 128 + (128 * 16 + 1) * 512 + 513 * 10),
+        ("mlp", 1.0, (3072 + 1) * 64 + 65 * 64 + 65 * 10),
         # ResNet-18 less its four identity blocks of two 3x3 convolutions and two BatchNorms.
         ("resnet10", 1.0, 11_172_170 - sum(2 * 9 * w * w + 4 * w for w in (64, 128, 256, 512))),
         # ResNet-18 of 3x3 basic blocks with pre-activation; the usual CIFAR variant has 11.17 M parameters.
@@ -225,6 +227,10 @@ def test_scaler_multiplies_convolutions_by_one_over_r_in_training_only(name: str
             for conv in plain.convs:
                 z = F.max_pool2d(F.relu(4 * conv(z)), 2)
             torch.testing.assert_close(scaled.features(x), F.relu(plain.fc(z.flatten(1))), atol=1e-12, rtol=1e-9)
+    elif name == "mlp":
+        with torch.no_grad():
+            expected = F.relu(4 * plain.fc2(F.relu(4 * plain.fc1(x.flatten(1)))))
+            torch.testing.assert_close(scaled.features(x), expected, atol=1e-12, rtol=1e-9)
     elif name == "lenet5_paper":
         with torch.no_grad():
             z = F.max_pool2d(F.relu(4 * plain.conv1(x)), 2)

@@ -1,0 +1,91 @@
+"""Images that a trial has kept (`--keep-images`): `search_spaces.kept_images` says what its files hold.
+
+A file that is not what it should be is left out as if it were not there: a run directory may be half-copied, or come
+from a stranger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from analysis.runs import arrays
+from analysis.runs.run import Run
+from search_spaces import kept_images as kept
+from search_spaces import run_folder
+
+Arrays = Mapping[str, NDArray[Any]]
+
+#: No array of a file is larger, in bytes; those of a source take `kept.BYTES`.
+_LARGEST = 2 * kept.BYTES
+
+
+@dataclass(frozen=True)
+class KeptImages:
+    """The images of one trial. Files are read when asked for."""
+
+    trial: int
+    folder: Path
+    #: Rounds with a file by seed, ascending.
+    rounds: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def seed(self) -> int:
+        """The first seed."""
+        return min(self.rounds)
+
+    def at(self, seed: int, round_: int | None) -> Arrays:
+        """The arrays of a seed's round, of its data (None); empty where they cannot be read."""
+        return read(self.folder / kept.name_of(seed, round_))
+
+
+def of_trial(run: Run, number: int) -> KeptImages:
+    """What a trial has kept; without rounds where it has kept none."""
+    folder = run.path / run_folder.trial_folder(number)
+    rounds: dict[int, list[int]] = {}
+    try:
+        names = sorted(path.name for path in folder.iterdir())
+    except OSError:
+        names = []
+    for name in names:
+        found = kept.of_name(name)
+        if found is not None and found[1] is not None:
+            rounds.setdefault(found[0], []).append(found[1])
+    return KeptImages(number, folder, {seed: tuple(sorted(own)) for seed, own in sorted(rounds.items())})
+
+
+def of_run(run: Run) -> KeptImages | None:
+    """What the best trial has kept, or else the first one that has kept images; None where none has."""
+    for number in dict.fromkeys([*([] if run.best is None else [run.best]), *(t.number for t in run.frozen)]):
+        found = of_trial(run, number)
+        if found.rounds:
+            return found
+    return None
+
+
+def read(path: Path) -> Arrays:
+    """The arrays of a file that are as they should be."""
+    return _fitting({name: array for name, array in arrays.read(path, _LARGEST).items() if array.dtype.kind in "iu"})
+
+
+def _fitting(found: Arrays) -> Arrays:
+    """Those whose shapes go together."""
+    fit: dict[str, NDArray[Any]] = {}
+    for source in (*kept.SOURCES, "data"):
+        mean, count = found.get(f"{source}_mean"), found.get(f"{source}_count")
+        if mean is None or count is None or mean.ndim != 4 or 0 in mean.shape or count.shape != mean.shape[:1]:
+            continue
+        fit |= {f"{source}_mean": mean, f"{source}_count": count}
+        shown = found.get(source)
+        if shown is not None and shown.ndim == 5 and (shown.shape[0], *shown.shape[2:]) == mean.shape:
+            fit[source] = shown
+    square = (kept.SIDE, kept.SIDE)
+    fit |= {name: found[name] for name in ("plane", "teacher") if name in found and found[name].shape == square}
+    points, labels = found.get("data_points"), found.get("data_labels")
+    if points is not None and labels is not None and points.shape == (len(labels), 2) and labels.ndim == 1:
+        fit |= {"data_points": points, "data_labels": labels}
+    return fit

@@ -1,0 +1,54 @@
+"""Pictures on the page as a browser draws them: no text is clipped or overlaps, wide, at 420 px, dark, and on paper."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis.report import build
+from search_spaces import kept_images
+from tests.analysis.figures import kept
+from tests.analysis.figures.test_attack import attacked
+from tests.analysis.report.test_drawn import MEASURE, _measured, pytestmark
+
+__all__ = ["pytestmark"]
+
+CLASSES, SEED = 12, 7
+
+
+@pytest.fixture(scope="module")
+def page(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with images of two generators, mean images, decision boundaries and an attack."""
+    folder = tmp_path_factory.mktemp("pictures") / "run"
+    rng = np.random.default_rng(0)
+
+    def images(*shape: int) -> np.ndarray:
+        return rng.integers(0, 256, (*shape, 1, 8, 8), dtype=np.uint8)
+
+    attacked(root, folder, "A method of a long name", "digits", images(5))
+    plane = np.add.outer(np.arange(kept_images.SIDE), np.arange(kept_images.SIDE)) // kept_images.SIDE
+    for round_ in range(1, 31):
+        arrays = {"plane": plane, "teacher": plane.T}
+        for source in kept_images.SOURCES:
+            arrays |= {source: images(CLASSES, 8), f"{source}_mean": images(CLASSES)}
+            arrays[f"{source}_count"] = np.full(CLASSES, 64)
+        kept.write(folder, SEED, round_, arrays)
+    of_data = {"data_mean": images(CLASSES), "data_count": np.full(CLASSES, 50)}
+    points = {"data_points": rng.integers(0, 256, (90, 2), dtype=np.uint8), "data_labels": np.arange(90) % 3}
+    kept.write(folder, SEED, None, of_data | points)
+    return build(folder, folder.parent / "page.html")
+
+
+@pytest.mark.parametrize(
+    ("width", "dark", "paper"),
+    [(1200, False, False), (420, True, False), (703, False, True)],
+    ids=["wide", "narrow and dark", "paper"],
+)
+def test_nothing_is_clipped_or_overlaps(width: int, dark: bool, paper: bool, page: Path) -> None:
+    text = page.read_text()
+    for name in ("images", "averages", "boundary", "attack", "partition"):
+        assert f'data-figure="{name}"' in text
+    assert asyncio.run(_measured(page, width, dark, paper, MEASURE)) == []

@@ -1,0 +1,38 @@
+"""Whether a request may keep images, and that what is recorded says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedtune.api.run import plan_run
+from fedtune.planning.plan import plan
+from fedtune.planning.request import Request
+from fedtune.record.experiment import Experiment
+from search_spaces.errors import UserError
+
+
+def asked(method: str, toy: Path, tmp_path: Path, **changes: Any) -> Request:
+    short = {"clients": 3, "partition": "iid", "rounds": 2}
+    return Request(method, dataset=str(toy), set=short, keep_images=True, runs_dir=str(tmp_path), **changes)
+
+
+def test_a_search_and_a_final_run_record_it(toy: Path, tmp_path: Path) -> None:
+    for made in (plan(asked("dfrd", toy, tmp_path)), plan_run(asked("dfrd", toy, tmp_path), 2)):
+        assert made.experiment.keep_images
+        stored = made.experiment.to_yaml()
+        assert stored["keep_images"] is True and Experiment.from_yaml(stored, "here").keep_images
+        # A run of an earlier version has no such field.
+        del stored["keep_images"]
+        assert not Experiment.from_yaml(stored, "here").keep_images
+
+
+def test_a_method_without_a_generator_of_images_is_refused(toy: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError) as refused:
+        plan_run(asked("fedgen", toy, tmp_path), 1)
+    assert refused.value.problems == (
+        "--keep-images must be left out for a method without a generator of images, got 'fedgen'. Leave --keep-images "
+        "out, or train one of dense, dfrd, dhf, fedftg, fedkf.",
+    )

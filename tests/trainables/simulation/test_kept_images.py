@@ -1,0 +1,245 @@
+"""Images that a run keeps: what is in them, and that keeping them changes nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from fedtune.trials.early_stopping import Never
+from search_spaces import kept_images as kept
+from trainables import registry
+from trainables.federation import Federation
+from trainables.method import Painter
+from trainables.simulation import kept_images
+from trainables.simulation.rounds import Simulation
+from trainables.tune import Ending, Job, Trial
+from trainables.worker import trial_folder
+
+SMALL = {"rounds": 2, "clients": 3, "local_steps": 2, "batch_size": 16, "model": "lenet5", "partition": "iid"}
+OF = {
+    "dfrd": {"server_iters": 1, "gen_steps": 1, "distill_steps": 1, "server_batch_size": 8, "noise_dim": 8},
+    "dense": {
+        "server_iters": 1,
+        "gen_steps": 1,
+        "distill_steps": 1,
+        "server_batch_size": 8,
+        "merge_op": "none",
+        "beta_bn": 0.0,
+    },
+    "dhf": {
+        "server_iters": 1,
+        "gen_steps": 1,
+        "distill_steps": 1,
+        "server_batch_size": 8,
+        "gme_interval": 1,
+        "model": "cnn2",
+    },
+    "fedkf": {"noise_dim": 8, "kd_from_round": 1},
+}
+
+
+def trial(folder: Path, toy: Path, method: str, images: bool, seeds: tuple[int, ...] = (0,)) -> Trial:
+    values: dict[str, Any] = {"dataset": str(toy), **SMALL, **OF[method]}
+    job = Job(0, str(folder), method, values, seeds, ("val_global_accuracy",), (1,), Never(), keep_images=images)
+    return Trial({"job": job})
+
+
+def ended(trial: Trial) -> Ending:
+    while True:
+        result = trial.step()
+        if result["done"]:
+            ending: Ending = result["ending"]
+            assert ending.stop_reason == "completed", ending.error
+            return ending
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    lines = (folder / "rounds.jsonl").read_text().splitlines()
+    return [{k: v for k, v in json.loads(line).items() if not k.startswith("seconds")} for line in lines]
+
+
+def images(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("images-*"))}
+
+
+@pytest.mark.parametrize("method", OF)
+def test_a_run_gives_the_same_bits_whether_it_keeps_images_or_not(tmp_path: Path, toy: Path, method: str) -> None:
+    ended(trial(tmp_path / "with", toy, method, True))
+    ended(trial(tmp_path / "without", toy, method, False))
+    assert rows(tmp_path / "with") == rows(tmp_path / "without")
+    with_, without = (torch.load(tmp_path / one / "checkpoint", weights_only=True) for one in ("with", "without"))
+    assert_equal(with_, without)
+    assert sorted(images(tmp_path / "with")) == ["images-0-0001.npz", "images-0-0002.npz", "images-0-data.npz"]
+    assert not images(tmp_path / "without")
+
+
+def assert_equal(one: Any, other: Any) -> None:
+    if isinstance(one, Tensor):
+        assert torch.equal(one, other)
+    elif isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for key in one:
+            assert_equal(one[key], other[key])
+    elif isinstance(one, (list, tuple)):
+        assert len(one) == len(other)
+        for a, b in zip(one, other, strict=True):
+            assert_equal(a, b)
+    else:
+        assert one == other
+
+
+@pytest.mark.parametrize("method", ["dfrd", "fedkf"])
+def test_a_trial_that_goes_on_leaves_the_same_files(
+    tmp_path: Path, toy: Path, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial_folder, "CHECKPOINT_SHARE", math.inf)
+    ended(trial(tmp_path / "whole", toy, method, True, (0, 1)))
+    cut = trial(tmp_path / "cut", toy, method, True, (0, 1))
+    cut.step()
+    cut.cleanup()
+    (tmp_path / "cut" / "images-0-0002.npz").write_bytes(b"what a kill before the checkpoint leaves")
+    ended(trial(tmp_path / "cut", toy, method, True, (0, 1)))
+    assert images(tmp_path / "cut") == images(tmp_path / "whole")
+    assert len(images(tmp_path / "whole")) == 6
+
+
+def test_dfrd_shows_the_average_beside_the_generator(tmp_path: Path, toy: Path) -> None:
+    ended(trial(tmp_path / "t", toy, "dfrd", True))
+    with np.load(tmp_path / "t" / "images-0-0002.npz") as found:
+        names = sorted(found.files)
+        classes, channels, height, width = found["generator_mean"].shape
+        assert found["ema"].shape == (classes, kept.IMAGES, channels, height, width)
+        assert (found["generator"] != found["ema"]).any()
+        assert set(found["generator_count"].tolist()) == {kept.POOL}
+    assert names == ["ema", "ema_count", "ema_mean", "generator", "generator_count", "generator_mean"]
+
+
+@pytest.fixture
+def fed() -> Federation:
+    return Federation(0, 2, (5, 5), 3, (1, 1, 2), (0.5,), (0.25,), "lenet5", (1.0, 1.0), 1)
+
+
+def test_pixels_undo_the_normalisation(fed: Federation) -> None:
+    # x · 0.25 + 0.5: -2 is black, 0 is grey, 2 is white; beyond is clipped, and what is no number is black.
+    seen = torch.tensor([-2.0, 0.0, 2.0, 9.0, -9.0, math.nan]).view(3, 1, 1, 2)
+    assert kept_images.pixels(fed, seen).flatten().tolist() == [0, 128, 255, 255, 0, 0]
+
+
+def test_of_a_generator_with_labels_each_class_has_its_own(fed: Federation) -> None:
+    def paint(z: Tensor, y: Tensor) -> Tensor:
+        # A class is one grey level, 0.5 + 0.25 · (y - 1), whatever the noise.
+        return (y.float() - 1).view(-1, 1, 1, 1).expand(-1, 1, 1, 2)
+
+    found = kept_images.painted(fed, {"generator": Painter(4, paint)})
+    assert found["generator"].shape == (3, kept.IMAGES, 1, 1, 2)
+    assert [set(found["generator"][c].flatten().tolist()) for c in range(3)] == [{64}, {128}, {191}]
+    assert found["generator_mean"][:, 0, 0, 0].tolist() == [64, 128, 191]
+
+
+def test_of_a_generator_without_labels_the_judge_sorts(fed: Federation) -> None:
+    def paint(z: Tensor, y: Tensor) -> Tensor:
+        return z[:, :1].sign().view(-1, 1, 1, 1).expand(-1, 1, 1, 2)
+
+    def judge(seen: Tensor) -> Tensor:
+        return torch.where(seen[:, 0, 0, 0] > 0, 2, 0)
+
+    found = kept_images.painted(fed, {"generator": Painter(4, paint, judge)})
+    count = found["generator_count"].tolist()
+    assert sum(count) == 3 * kept.POOL and count[1] == 0 and min(count[0], count[2]) > kept.IMAGES
+    assert set(found["generator"][0].flatten().tolist()) == {64}
+    assert set(found["generator"][2].flatten().tolist()) == {191}
+    assert not found["generator"][1].any() and not found["generator_mean"][1].any()
+
+
+def test_noise_is_the_same_in_every_round(fed: Federation) -> None:
+    seen = []
+
+    def paint(z: Tensor, y: Tensor) -> Tensor:
+        seen.append(z)
+        return torch.zeros(len(z), 1, 1, 2)
+
+    for _ in range(2):
+        kept_images.painted(fed, {"generator": Painter(4, paint)})
+    half = len(seen) // 2
+    assert all(torch.equal(a, b) for a, b in zip(seen[:half], seen[half:], strict=True))
+
+
+def test_the_mean_of_the_data_leaves_out_classes_of_few_images(toy: Path) -> None:
+    made = Simulation("fedavg", {"dataset": str(toy), **SMALL}, 0, torch.device("cpu"))
+    found = made.images_of_data()
+    counts = made.data.counts.sum(dim=0).tolist()
+    assert found["data_count"].tolist() == counts
+    for label, number in enumerate(counts):
+        own = [client.images[client.indices[client.y == label]] for client in made.data.clients]
+        expected = torch.cat(own).double().mean(dim=0).round().numpy()
+        if number < kept.LEAST:
+            expected = np.zeros_like(expected)
+        np.testing.assert_array_equal(found["data_mean"][label], expected)
+
+
+@pytest.mark.parametrize(
+    ("classes", "shape"), [(10, (1, 8, 8)), (10, (3, 32, 32)), (200, (3, 64, 64)), (100, (3, 224, 224)), (2, (2, 1, 1))]
+)
+def test_no_source_is_larger_than_it_may_be(classes: int, shape: tuple[int, int, int]) -> None:
+    first, images = kept.kept_of(classes, shape)
+    assert 1 <= first <= min(classes, kept.CLASSES) and images >= 1
+    assert first * (images + 1) * math.prod(shape) <= kept.BYTES
+
+
+def test_names_of_files() -> None:
+    assert kept.name_of(1000000000, 7) == "images-1000000000-0007.npz"
+    assert kept.of_name("images-1000000000-0007.npz") == (1000000000, 7)
+    assert kept.of_name(kept.name_of(3, None)) == (3, None)
+    assert kept.of_name("images-3-../x.npz") is None and kept.of_name("model-3.safetensors") is None
+
+
+def test_which_methods_have_generators_of_images() -> None:
+    able = {name for name in registry.methods() if registry.method(name).painters is not None}
+    assert able == {"dense", "dfrd", "dhf", "fedftg", "fedkf"}
+
+
+def test_of_points_of_a_plane_the_models_predictions_are_kept(tmp_path: Path) -> None:
+    values: dict[str, Any] = {"dataset": "moons", **SMALL, "model": "mlp", "local_steps": 30, "lr": 0.3}
+    made = Simulation("fedavg", values, 0, torch.device("cpu"))
+    made.keeps_images = True
+    made.run_round()
+    found, data = made.kept_images, made.images_of_data()
+    assert sorted(found) == ["plane", "teacher"]
+    assert found["plane"].shape == found["teacher"].shape == (kept.SIDE, kept.SIDE)
+    # Row and column of a training sample are those of its pixel values: second and first.
+    model = made.global_model()
+    assert model is not None
+    module = made._loaded(model)
+    points = torch.as_tensor(data["data_points"])
+    own = module.eval()((points.float().view(-1, 2, 1, 1) / 255 - 0.5) / 0.5).argmax(dim=1).numpy()
+    step = 255 / (kept.SIDE - 1)
+    column, row = (np.rint(data["data_points"] / step).astype(int)).T
+    # Between two grid points a boundary may run.
+    assert (found["plane"][row, column] == own).mean() > 0.97
+    assert set(own.tolist()) == {0, 1}, "else the test shows nothing"
+
+
+def test_the_local_models_are_mixed_by_their_weights(fed: Federation) -> None:
+    class Side(torch.nn.Module):
+        """Class 0 or 1 with a probability that depends on the first value alone."""
+
+        def __init__(self, sure: float) -> None:
+            super().__init__()
+            self.sure = sure
+
+        def forward(self, x: Tensor) -> Tensor:
+            first = (self.sure * x[:, 0, 0, 0]).view(-1, 1)
+            return torch.cat([-first, first], dim=1)
+
+    made = Simulation("fedavg", {"dataset": "moons", **SMALL, "model": "mlp"}, 0, torch.device("cpu"))
+    one, other = Side(1.0), Side(-1.0)
+    for weights, expected in (((3.0, 1.0), 1), ((1.0, 3.0), 0)):
+        found = kept_images.plane(made.fed, made.data, zip((one, other), weights, strict=True))
+        assert (found[:, -1] == expected).all() and (found[:, 0] == 1 - expected).all()

@@ -1,0 +1,110 @@
+"""What `--keep-images` keeps of a round: images of the method's generators, and of two-dimensional data the classes
+that models predict over the plane. `search_spaces.kept_images` says what the arrays are.
+
+Noise comes from a stream of its own and is the same in every round, so rounds can be compared; modules are not those of
+training. So a run gives the same numbers whether it keeps images or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from search_spaces import kept_images as kept
+from trainables.federation import Federation, normalise
+from trainables.method import Painter
+from trainables.simulation.federated_data import FederatedData
+
+Arrays = dict[str, NDArray[np.generic]]
+
+#: Images that are held as floats at once.
+_BATCH = 64
+
+
+@torch.inference_mode()
+def painted(fed: Federation, painters: Mapping[str, Painter]) -> Arrays:
+    """The images of these generators: `<source>`, `<source>_mean` and `<source>_count`."""
+    found: Arrays = {}
+    for name, painter in painters.items():
+        found |= _sheet(fed, name, painter)
+    return found
+
+
+def _sheet(fed: Federation, name: str, painter: Painter) -> Arrays:
+    classes, images = kept.kept_of(fed.classes, fed.shape)
+    shown = torch.zeros((classes, images, *fed.shape), dtype=torch.uint8)
+    sums = torch.zeros((classes, *fed.shape), dtype=torch.float64)
+    count = torch.zeros(classes, dtype=torch.int64)
+    # Drawn on the CPU: the same noise on every device.
+    noise = fed.rng.child("kept images").torch("noise")
+    for asked in range(classes):
+        z = torch.randn(kept.POOL, painter.noise_dim, generator=noise).to(fed.device)
+        y = torch.full((kept.POOL,), asked, device=fed.device)
+        for part, labels in zip(z.split(_BATCH), y.split(_BATCH), strict=True):
+            seen = painter.paint(part, labels)
+            taken_for = labels if painter.judge is None else painter.judge(seen)
+            made = pixels(fed, seen)
+            for label, image in zip(taken_for.tolist(), made, strict=True):
+                if label >= classes:
+                    continue
+                if count[label] < images:
+                    shown[label, count[label]] = image
+                sums[label] += image
+                count[label] += 1
+    mean = (sums / count.clamp(min=1).view(-1, 1, 1, 1)).round().to(torch.uint8)
+    return {name: shown.numpy(), f"{name}_mean": mean.numpy(), f"{name}_count": count.numpy()}
+
+
+def pixels(fed: Federation, seen: Tensor) -> Tensor:
+    """Images as models are fed them `(B, ch, H, W)` as uint8 pixels, on the CPU; a number that is not finite is
+    black."""
+    mean, std = (torch.tensor(v, dtype=torch.float32)[:, None, None] for v in (fed.mean, fed.std))
+    values = (seen.detach().float().cpu() * std + mean).nan_to_num(0.0, 1.0, 0.0).clamp(0.0, 1.0)
+    return (values * 255.0).round().to(torch.uint8)
+
+
+def of_data(fed: Federation, data: FederatedData) -> Arrays:
+    """The mean training image of every class over all clients, and points of two-dimensional data."""
+    classes, _ = kept.kept_of(fed.classes, fed.shape)
+    sums = torch.zeros((classes, *fed.shape), dtype=torch.float64)
+    count = torch.zeros(classes, dtype=torch.int64)
+    for images, labels in _training(data):
+        chosen = labels < classes
+        sums.index_add_(0, labels[chosen], images[chosen].double())
+        count += torch.bincount(labels[chosen], minlength=classes)
+    mean = (sums / count.clamp(min=1).view(-1, 1, 1, 1)).round()
+    mean[count < kept.LEAST] = 0
+    found: Arrays = {"data_mean": mean.to(torch.uint8).numpy(), "data_count": count.numpy()}
+    return found | _points(fed, data) if kept.is_plane(fed.shape) else found
+
+
+def _training(data: FederatedData) -> Iterator[tuple[Tensor, Tensor]]:
+    """All clients' training images, uint8 on the CPU, and their labels."""
+    for client in data.clients:
+        for positions, labels in zip(client.indices.split(1024), client.y.split(1024), strict=True):
+            yield data.images[positions].cpu(), labels.cpu()
+
+
+def _points(fed: Federation, data: FederatedData) -> Arrays:
+    images, labels = (torch.cat(part) for part in zip(*_training(data), strict=True))
+    order = torch.randperm(len(labels), generator=fed.rng.child("kept images").torch("points"))[: kept.POINTS]
+    return {"data_points": images[order].flatten(1).numpy(), "data_labels": labels[order].numpy()}
+
+
+@torch.inference_mode()
+def plane(fed: Federation, data: FederatedData, models: Iterable[tuple[nn.Module, float]]) -> NDArray[np.int64]:
+    """The class `(SIDE, SIDE)` for which the weighted sum of these models' probabilities is largest, over the plane.
+    Each model is asked before the next one is taken, so they may share a module."""
+    values = torch.tensor(kept.plane_values())
+    second, first = torch.meshgrid(values, values, indexing="ij")
+    points = torch.stack([first, second], dim=-1).view(-1, 2, 1, 1).to(fed.device)
+    x = normalise(points, data.mean, data.std)
+    mixed = torch.zeros(len(points), fed.classes, dtype=torch.float64)
+    for module, weight in models:
+        mixed += weight * module.eval()(x).softmax(dim=1).double().cpu()
+    classes: NDArray[np.int64] = mixed.argmax(dim=1).view(kept.SIDE, kept.SIDE).numpy()
+    return classes
