@@ -311,7 +311,7 @@ class _Driven:
             lead = dataclasses.replace(runs[0][1], name=f"{self.record.name}: {what}", trials=trials)
             watch = progress.ProgressDisplay(lead, self.style)
             if len(runs) > 1:
-                watch = FreshDisplay(lead, self.style, queue.home)
+                watch = FreshDisplay(lead, self.style, lambda n: (queue.home(n).experiment, queue.home(n).number))
             return self._driven(ray, self.folder, lead, queue, watch)
 
     def _driven(

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from fedtune.record.experiment import Experiment
-    from fedtune.trials.queue import Home
 
 
 class AutoDisplay(ProgressDisplay):
@@ -124,7 +123,7 @@ class AutoDisplay(ProgressDisplay):
 class FreshDisplay(ProgressDisplay):
     """The display of the fresh seeds of several methods, whose numbers go on from one method to the next."""
 
-    def __init__(self, experiment: Experiment, style: Style, home: Callable[[int], Home]) -> None:
+    def __init__(self, experiment: Experiment, style: Style, home: Callable[[int], tuple[Experiment, int]]) -> None:
         """home: the final run that a trial belongs to, and its number there."""
         self.home = home
         super().__init__(experiment, style)
@@ -133,5 +132,5 @@ class FreshDisplay(ProgressDisplay):
         """No mean over several methods is told; the leaderboard has each method's."""
 
     def _named(self, number: int) -> str:
-        home = self.home(number)
-        return f"seed {home.experiment.seeds[home.number]} of {home.experiment.method}"
+        experiment, own = self.home(number)
+        return f"seed {experiment.seeds[own]} of {experiment.method}"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fedtune.console.auto_progress import FreshDisplay
-from fedtune.trials.queue import Home
-from tests.fedtune.conftest import experiment, space
+from fedtune.record.experiment import Experiment
+from tests.fedtune.conftest import experiment
 
 
 def test_a_seed_is_named_with_its_method_whatever_its_number(
@@ -18,8 +18,8 @@ def test_a_seed_is_named_with_its_method_whatever_its_number(
     final = replace(experiment(tmp_path, seeds=(7, 8)), kind="run")
     other = replace(final, method="fedprox")
 
-    def home(number: int) -> Home:
-        return Home(Path(), (final, other)[number // 2], space(), number % 2)
+    def home(number: int) -> tuple[Experiment, int]:
+        return (final, other)[number // 2], number % 2
 
     watch = FreshDisplay(replace(final, trials=4), "plain", home)
     for number in range(4):
