@@ -318,7 +318,7 @@ def painters(config: Config, fed: Federation, state: State, clients: Mapping[int
         lambda: NoiseGenerator(fed.shape, config.noise_dim, fed.mean, fed.std),
     )
     put(module, on(fed.device, own.generator))
-    overall = state.model if state.cache is None else state.cache.overall
+    overall = state.cache.overall if state.cache is not None else state.model
     judge = judged_by(fed.network(role="judge"), on(fed.device, overall))
     return {"generator": Painter(config.noise_dim, lambda z, y: module(z), judge)}
 
