@@ -65,6 +65,9 @@ def test_a_machine_that_does_not_see_the_run_is_refused(
         "RAY_worker_niceness": "0",
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
     }
+    # A Ray that other tests of this process share has variables of its own, with which `ray start` joins no cluster.
+    for name in [name for name in os.environ if name.startswith("RAY_")]:
+        monkeypatch.delenv(name)
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
     (tmp_path / "runs").mkdir()
