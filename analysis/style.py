@@ -317,7 +317,9 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def tick_text(value: float) -> str:
-    """`0.001`, `20`, `5·10⁻⁵`."""
+    """`0.001`, `20`, `5·10⁻⁵`; `inf` and `nan` as they are."""
+    if not math.isfinite(value):
+        return str(value)
     if value == 0 or 1e-3 <= abs(value) < 1e5:
         return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.0f}"
     mantissa, exponent = f"{value:.3g}".split("e") if "e" in f"{value:.3g}" else (f"{value:.2e}").split("e")

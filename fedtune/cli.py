@@ -110,6 +110,7 @@ def root(
 REFUSALS = (
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG),
     *(errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EMFILE, errno.ENFILE),
+    errno.EINVAL,  # what `search_spaces.files.open_plain` raises for a link, a pipe or a device
 )
 
 
@@ -137,7 +138,7 @@ def main() -> None:
 def _run() -> int:
     """Carries out the command; its exit code, after every problem has been told."""
     from fedtune.console import streams
-    from search_spaces.errors import UserError
+    from search_spaces.errors import UserError, short
 
     warnings.showwarning = _warn
     try:
@@ -166,7 +167,9 @@ def _run() -> int:
             print(error.format_message(), file=sys.stderr)  # the help
             return 2
         named = getattr(getattr(error, "ctx", None), "command_path", "fedtune")
-        _refuse(f"{' '.join(error.format_message().split()).rstrip('.')}. `{named} --help` shows what can be given.")
+        said = " ".join(error.format_message().split()).rstrip(".")
+        said = said if len(said) <= 1000 else short(said)  # a word of the command line may be as long as it likes
+        _refuse(f"{said}. `{named} --help` shows what can be given.")
     return code if isinstance(code, int) else 0
 
 

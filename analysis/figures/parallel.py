@@ -35,6 +35,10 @@ class Drawing:
     note: str
 
 
+#: Numbers beyond it are drawn as it.
+LARGEST = 1e300
+
+
 @dataclass(frozen=True)
 class Axis:
     """One axis, of height 1."""
@@ -135,7 +139,8 @@ def _of_options(title: str, values: pd.Series, declared: Sequence[str]) -> Axis:
 
 def _of_numbers(title: str, values: pd.Series, log: bool) -> Axis:
     """From the smallest value to the largest; ticks at the values where they are few."""
-    raw = values.astype(float).map(np.log10) if log else values.astype(float)
+    # A diverged or damaged trial may have a number so large that differences and per cent of it are infinite.
+    raw = (values.astype(float).map(np.log10) if log else values.astype(float)).clip(-LARGEST, LARGEST)
     low, high = float(raw.min()), float(raw.max())
     span = (high - low) or 1.0
     distinct = np.unique(raw)

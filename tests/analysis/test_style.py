@@ -27,7 +27,18 @@ def test_ticks_lie_between_the_ends(low: float, high: float, ticks: list[float])
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(1e-5, "10⁻⁵"), (5e-5, "5·10⁻⁵"), (20, "20"), (0.001, "0.001"), (0.05, "0.05"), (20000, "20000"), (1e6, "10⁶")],
+    [
+        *[
+            (1e-5, "10⁻⁵"),
+            (5e-5, "5·10⁻⁵"),
+            (20, "20"),
+            (0.001, "0.001"),
+            (0.05, "0.05"),
+            (20000, "20000"),
+            (1e6, "10⁶"),
+        ],
+        *[(float("inf"), "inf"), (1e300, "10³⁰⁰")],
+    ],
 )
 def test_a_tick_is_a_number_that_people_read(value: float, text: str) -> None:
     assert tick_text(value) == text

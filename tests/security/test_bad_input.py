@@ -25,6 +25,7 @@ from search_spaces import documents, files, run_folder
 from search_spaces.errors import DamagedFile, UserError, sentence
 from tests.fedtune.conftest import space, start
 from tests.fedtune.fake import Fake
+from tests.fedtune.played import searched
 from tests.security.test_links import tree
 from trainables.data import own
 from trainables.tune import Ending
@@ -92,6 +93,7 @@ def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *w
         (["search", "fedavg", "--seeds", "\x1b[2J"], r"`fedtune search --help`"),
         (["search", "fedavg", "--\x1b[2J"], r"No such option.*`fedtune search --help`"),
         (["nothing\r\nforged"], "Unknown command"),
+        (["resume", "run", "x/" * 2500], "unexpected extra argument.* … .*`fedtune resume --help`"),
     ],
     ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
 )
@@ -107,6 +109,17 @@ def test_a_command_line_is_refused_in_a_sentence(
     assert (code, out) == (2, "") and re.search(said, err), err
     assert all(len(line) < 1000 for line in err.splitlines()) and "\x1b" not in err and "Traceback" not in err
     assert tree(here) == before
+
+
+def test_a_folder_in_the_place_of_rows_is_refused_in_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    searched(run)
+    rows = run / "trials" / "0000" / "rounds.jsonl"
+    rows.unlink()
+    rows.mkdir()
+    assert call(capsys, monkeypatch, "resume", str(run)) == (2, "", f"{rows} cannot be used: it is not a plain file.\n")
 
 
 def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
