@@ -138,7 +138,7 @@ def main() -> None:
 def _run() -> int:
     """Carries out the command; its exit code, after every problem has been told."""
     from fedtune.console import streams
-    from search_spaces.errors import UserError, short
+    from search_spaces.errors import UserError
 
     warnings.showwarning = _warn
     try:
@@ -158,7 +158,7 @@ def _run() -> int:
             _refuse(lost)
         if error.errno not in REFUSALS:
             raise
-        _refuse(f"{error.filename or 'A file'} cannot be used: {error.strerror}.")
+        _refuse(f"{_cut(str(error.filename or 'A file'))} cannot be used: {error.strerror}.")
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
@@ -167,10 +167,16 @@ def _run() -> int:
             print(error.format_message(), file=sys.stderr)  # the help
             return 2
         named = getattr(getattr(error, "ctx", None), "command_path", "fedtune")
-        said = " ".join(error.format_message().split()).rstrip(".")
-        said = said if len(said) <= 1000 else short(said)  # a word of the command line may be as long as it likes
+        said = _cut(" ".join(error.format_message().split()).rstrip("."))
         _refuse(f"{said}. `{named} --help` shows what can be given.")
     return code if isinstance(code, int) else 0
+
+
+def _cut(text: str) -> str:
+    """`text`, which may repeat a word of the command line that is as long as it likes."""
+    from search_spaces.errors import short
+
+    return text if len(text) <= 1000 else short(text)
 
 
 def _warn(

@@ -18,7 +18,7 @@ from analysis.curve_table import CurveTable
 from analysis.estimate import configuration
 from analysis.runs import Run
 from fedtune.record.experiment import Experiment
-from search_spaces import files
+from search_spaces import files, run_folder
 from search_spaces.errors import UserError
 from search_spaces.metrics import METRICS, twin
 
@@ -52,6 +52,11 @@ def of_run(run: Run) -> CurveTable:
     configurations = tuple({name.rsplit(".", 1)[-1]: value for name, value in t.params.items()} for t in kept)
     seeds = experiment.seeds
     if final or experiment.races:
+        if any(not isinstance(trial.user_attrs.get("seed"), int) for trial in ended):
+            raise UserError(
+                f"{run.path} has a trial without a seed of its own, so it is not the race or final run that its "
+                f"{run_folder.EXPERIMENT} says it is. Repair that file."
+            )
         seeds = tuple(dict.fromkeys(int(trial.user_attrs["seed"]) for trial in ended))
     name = experiment.metric[0]
     on_test = name if not name.startswith("val_") else twin(name)

@@ -93,6 +93,7 @@ def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *w
         (["search", "fedavg", "--seeds", "\x1b[2J"], r"`fedtune search --help`"),
         (["search", "fedavg", "--\x1b[2J"], r"No such option.*`fedtune search --help`"),
         (["nothing\r\nforged"], "Unknown command"),
+        (["run", f"{'n' * 100}/" * 50], "^n+ … n+ cannot be used: File name too long"),
         (["resume", "run", "x/" * 2500], "unexpected extra argument.* … .*`fedtune resume --help`"),
     ],
     ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
@@ -120,6 +121,20 @@ def test_a_folder_in_the_place_of_rows_is_refused_in_a_sentence(
     rows.unlink()
     rows.mkdir()
     assert call(capsys, monkeypatch, "resume", str(run)) == (2, "", f"{rows} cannot be used: it is not a plain file.\n")
+
+
+def test_a_search_whose_record_was_made_a_race(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    searched(run)
+    record = run / run_folder.EXPERIMENT
+    record.write_text(record.read_text() + "budget: 1000\n")
+    assert export(run, trial=0)["provenance"]["seeds"] == []
+    code, _, err = call(capsys, monkeypatch, "export", str(run), "--table", "-o", str(tmp_path / "curves.npz"))
+    assert code == 2 and "has a trial without a seed of its own" in err and not (tmp_path / "curves.npz").exists()
+    code, _, err = call(capsys, monkeypatch, "resume", str(run))
+    assert code == 2 and "Traceback" not in err, err
 
 
 def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
