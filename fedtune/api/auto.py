@@ -30,8 +30,7 @@ from fedtune.console.auto_progress import AutoDisplay, FreshDisplay
 from fedtune.console.busy import busy
 from fedtune.machine import cluster
 from fedtune.machine.address import check_address
-from fedtune.machine.limits import check_limits
-from fedtune.machine.working_directory import load_torch
+from fedtune.machine.process import ready
 from fedtune.planning.auto_plan import AutoPlan, plan_auto
 from fedtune.planning.auto_request import AutoRequest
 from fedtune.planning.request import Request
@@ -142,8 +141,7 @@ def auto(
 
     Raises `UserError`, before anything is created, with every problem of the request. Ctrl-C ends it cleanly, and
     `resume` goes on."""
-    check_limits()
-    load_torch()
+    ready()
     strangers = sorted(options.keys() - {item.name for item in dataclasses.fields(AutoRequest)})
     if strangers:
         raise TypeError(f"auto() got unknown options: {', '.join(strangers)}")
@@ -188,8 +186,7 @@ def resume_auto(
     simulate: Callable[..., Any] | None = None,
 ) -> AutoResult:
     """Goes on with what `auto` began in `folder`; what it finds is what it would have found uninterrupted."""
-    check_limits()
-    load_torch()
+    ready()
     found = reading.load(folder)
     record = AutoRecord.read(found.path)
     style = progress.style(plain, quiet)

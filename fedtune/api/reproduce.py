@@ -23,7 +23,7 @@ from fedtune.api.search import complete
 from fedtune.console import progress
 from fedtune.console.busy import busy
 from fedtune.console.cells_progress import CellsDisplay
-from fedtune.machine.limits import check_limits
+from fedtune.machine.process import ready
 from fedtune.planning.plan import Plan, placement, plan
 from fedtune.planning.reproduction import Part, Planned, ReproduceRequest, plan_reproduction
 from fedtune.planning.unchanged import check_unchanged
@@ -97,7 +97,7 @@ def reproduce(
 
     Ctrl-C ends it cleanly, and the same call goes on. Raises `UserError`, before anything is created, with every
     problem of the request, and where the folder holds another plan."""
-    check_limits()
+    ready()
     asked = ReproduceRequest(name, small, rounds, seeds, dataset, data_dir, str(runs_dir), concurrency)
     style = progress.style(plain, quiet)
     with busy(style, "planning"):

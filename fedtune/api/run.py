@@ -20,8 +20,7 @@ from fedtune.api.export import load, winner_of
 from fedtune.api.findings import Findings
 from fedtune.api.search import Best, Result, carry_out
 from fedtune.machine import resources
-from fedtune.machine.limits import check_limits
-from fedtune.machine.working_directory import load_torch
+from fedtune.machine.process import ready
 from fedtune.planning.checks import runs_folder, whole
 from fedtune.planning.plan import Plan, device_of, placed, placement
 from fedtune.planning.preflight import preflight
@@ -108,8 +107,7 @@ def run(
     generator at every evaluated round (`search_spaces.kept_images`).
 
     Raises `UserError`, before anything is created, with every problem of the file and the request."""
-    check_limits()
-    load_torch()
+    ready()
     request = Request(
         str(best),
         space,

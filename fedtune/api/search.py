@@ -20,8 +20,7 @@ from fedtune.api.findings import Findings
 from fedtune.console import progress
 from fedtune.machine import resources
 from fedtune.machine.address import check_address
-from fedtune.machine.limits import check_limits
-from fedtune.machine.working_directory import load_torch
+from fedtune.machine.process import ready
 from fedtune.planning.checks import seconds_of, whole
 from fedtune.planning.pack_auto import packed
 from fedtune.planning.placed import check_placement, crowded, left_cluster
@@ -80,8 +79,7 @@ def search(
 
     Progress goes to stderr, the run directory to `runs_dir/name`. Raises `UserError`, before anything is created, with
     every problem of the request. Ctrl-C ends it cleanly, and `resume` goes on."""
-    check_limits()
-    load_torch()
+    ready()
     metrics = (metric,) if isinstance(metric, str) else tuple(metric or ())
     strangers = sorted(options.keys() - {item.name for item in dataclasses.fields(Request)})
     if strangers:
@@ -139,8 +137,7 @@ def resume(
 
     Raises `UserError`, before anything is written, where the data set is gone or changed, versions are others, or no
     cluster answers at `address`."""
-    check_limits()
-    load_torch()
+    ready()
     found = load(run)
     folder, experiment = found.path, Experiment.of(found)
     _whole(folder, experiment)
@@ -189,8 +186,7 @@ def extend(
 ) -> Result:
     """Adds `trials` further trials to a search; the result equals that of a search which had asked for all of them at
     once. `address`, `other_versions` and what is raised: as for `resume`."""
-    check_limits()
-    load_torch()
+    ready()
     found = load(run)
     folder = found.path
     _whole(folder, Experiment.of(found))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,5 +26,6 @@ def load_torch() -> None:
     """Imports PyTorch. Does nothing where that has been done.
 
     Intel's MKL ends a process that imports it in a working directory that is gone, with a line of its own."""
-    with elsewhere("/"):
-        import torch as torch
+    if "torch" not in sys.modules:
+        with elsewhere("/"):
+            import torch as torch

@@ -101,6 +101,19 @@ async def _measured(path: Path, width: int, dark: bool, paper: bool, script: str
         return json.loads(await value(script))
 
 
+#: How every page is looked at: width in pixels, dark or bright, on paper or on a screen.
+VIEWS = pytest.mark.parametrize(
+    ("width", "dark", "paper"),
+    [(1200, False, False), (420, True, False), (703, False, True)],
+    ids=["wide", "narrow and dark", "paper"],
+)
+
+
+def faults(page: Path, width: int, dark: bool, paper: bool) -> Any:
+    """What is clipped, overlaps or is hard to read on a page, as the browser draws it."""
+    return asyncio.run(_measured(page, width, dark, paper, MEASURE))
+
+
 @pytest.fixture(scope="module")
 def pages(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("drawn")
@@ -111,15 +124,11 @@ def pages(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pat
 
 
 @pytest.mark.parametrize("name", ["tpe", "part", "many"])
-@pytest.mark.parametrize(
-    ("width", "dark", "paper"),
-    [(1200, False, False), (420, True, False), (703, False, True)],
-    ids=["wide", "narrow and dark", "paper"],
-)
+@VIEWS
 def test_nothing_is_clipped_overlaps_or_is_hard_to_read(
     name: str, width: int, dark: bool, paper: bool, pages: dict[str, Path]
 ) -> None:
-    assert asyncio.run(_measured(pages[name], width, dark, paper, MEASURE)) == []
+    assert faults(pages[name], width, dark, paper) == []
 
 
 def test_on_paper_the_trials_table_has_its_head_and_all_rows(pages: dict[str, Path]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ from analysis.report import build
 from search_spaces import kept_images
 from tests.analysis.figures import kept
 from tests.analysis.figures.test_attack import attacked
-from tests.analysis.report.test_drawn import MEASURE, _measured, pytestmark
+from tests.analysis.report.test_drawn import VIEWS, faults, pytestmark
 
 __all__ = ["pytestmark"]
 
@@ -42,13 +41,9 @@ def page(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(folder, folder.parent / "page.html")
 
 
-@pytest.mark.parametrize(
-    ("width", "dark", "paper"),
-    [(1200, False, False), (420, True, False), (703, False, True)],
-    ids=["wide", "narrow and dark", "paper"],
-)
+@VIEWS
 def test_nothing_is_clipped_or_overlaps(width: int, dark: bool, paper: bool, page: Path) -> None:
     text = page.read_text()
     for name in ("images", "averages", "boundary", "attack", "partition"):
         assert f'data-figure="{name}"' in text
-    assert asyncio.run(_measured(page, width, dark, paper, MEASURE)) == []
+    assert faults(page, width, dark, paper) == []

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
 from analysis.reproduce.claims import decide
 from analysis.reproduce.page import write_all
-from tests.analysis.report.test_drawn import MEASURE, _measured
+from tests.analysis.report.test_drawn import VIEWS, faults
 from tests.analysis.report.test_drawn import pytestmark as pytestmark
 from tests.analysis.reproduce import folders
 
@@ -25,12 +24,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("name", ["heatmap", "table"])
-@pytest.mark.parametrize(
-    ("width", "dark", "paper"),
-    [(1200, False, False), (420, True, False), (703, False, True)],
-    ids=["wide", "narrow and dark", "paper"],
-)
+@VIEWS
 def test_nothing_is_clipped_overlaps_or_is_hard_to_read(
     name: str, width: int, dark: bool, paper: bool, pages: dict[str, Path]
 ) -> None:
-    assert asyncio.run(_measured(pages[name], width, dark, paper, MEASURE)) == []
+    assert faults(pages[name], width, dark, paper) == []
