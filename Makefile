@@ -1,12 +1,12 @@
 # make demo    set up, search on real digits, report, train the winner
-# make test    set up, run the tests: six to ten minutes on two idle cores, by processor (bfloat16 takes longer where it is emulated)
+# make test    set up, run the tests: about a quarter of an hour on two idle cores, by processor (bfloat16 takes longer where it is emulated)
 # make test-slow   set up, run those that take more than about ten seconds each: kills, resumes, the documents' commands
 # make mutants   set up, make small wrong steps in the code one by one: some test must fail for each; hours on two idle cores
 # make mutants SAMPLE=60   the same for a seeded sample, and for the list of wrong steps that replays must notice; a few minutes
 # make mutants WRITTEN=1   that list alone; two minutes
-# make faults  set up, kill, fill, cut and damage searches in every way of docs/faults.md; less than 15 minutes on two idle cores
+# make faults  set up, kill, fill, cut and damage searches in every way of docs/faults.md; 27 to 41 minutes on two busy cores
 # make faults SEED=7   the same random moments again; ONLY="killed" tries the faults whose names hold a word
-# make test-processors   set up, run the tests that depend on rounding as on processors with fewer instructions: AVX2, and then not even AVX; a few minutes each
+# make test-processors   set up, run the tests that depend on rounding as on processors with fewer instructions: AVX2, and then not even AVX; six and ten minutes
 # make lint    style, format, types, layers
 # make docs    set up, build the documentation site into site/; a broken link fails
 # make gallery set up, run the commands of docs/gallery.md and draw its pictures; about twenty minutes on two busy cores; what is complete is not run again
