@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The story of the README: search on real digits, report, keep the best configuration, train it on fresh seeds.
+# The story of the README: search on real digits, keep the best configuration, train it on fresh seeds, report.
 # Where the output is not a terminal, heartbeat.py keeps it from standing still; fedtune itself prints every four seconds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -21,9 +21,10 @@ while [ -e "runs/$name" ] || [ -e "runs/$name-final" ]; do
 done
 
 run fedtune search dfrd --space alpha_lambda --trials "${TRIALS:-16}" --rounds "${ROUNDS:-10}" --name "$name"
-run fedtune report "runs/$name"
 run fedtune export "runs/$name" -o "runs/$name/best.yaml"
 run fedtune run "runs/$name/best.yaml" --seeds 3 --name "$name-final"
+# Last, so that it says what the winner is on fresh seeds.
+run fedtune report "runs/$name"
 
 printf '\n'
 ${beat[@]+"${beat[@]}"} .venv/bin/python scripts/closing.py "runs/$name" "runs/$name-final"
