@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.labels import Labels, number
+from analysis.labels import Labels
 from analysis.runs import Run, names
 from analysis.runs.conditions import means, show
 from search_spaces.errors import UserError, unknown
@@ -127,7 +127,7 @@ def _of_run(
             ", ".join(
                 [
                     run.method_title,
-                    *(f"{label.symbol(k)} = {number(v)}" for k, v in zip(variants, variant, strict=True)),
+                    *(label.setting(k, v) for k, v in zip(variants, variant, strict=True)),
                 ]
             ),
             condition,
@@ -161,9 +161,4 @@ def _order(runs: Sequence[Run], key: str, present: Sequence[Any]) -> list[Any]:
 
 def condition_label(labels: Labels, key: str, value: Any) -> str:
     """`ω = 0.1`; of a text, such as a data set, the text alone."""
-    shown = number(value)
-    return (
-        shown
-        if isinstance(value, str) and key in ("dataset", "partition", "model")
-        else f"{labels.symbol(key)} = {shown}"
-    )
+    return value if isinstance(value, str) and key in ("dataset", "partition", "model") else labels.setting(key, value)

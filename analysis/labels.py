@@ -101,6 +101,14 @@ class Labels:
         """`λ`, or the key where there is no symbol."""
         return self._text(self.parameters.get(key, {}).get("symbol") or key)
 
+    def setting(self, key: str, value: object) -> str:
+        """`λ = 0.5`; of an option with a name of its own also that: `readout = oca (with T1)`."""
+        declared = self.parameters.get(key, {}).get("declared")
+        names = declared.get("names") if isinstance(declared, Mapping) else None
+        name = names.get(str(value)) if isinstance(names, Mapping) else None
+        shown = number(value) if name is None else f"{number(value)} ({name})"
+        return f"{self.symbol(key)} = {self._text(shown)}"
+
     def log(self, key: str) -> bool:
         """Whether the parameter is searched on a logarithmic scale."""
         item = self.parameters.get(key, {})

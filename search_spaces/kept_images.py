@@ -10,6 +10,14 @@ Both are what `numpy.savez_compressed` writes, of arrays alone. Those of a round
     <source>_mean     (K, ch, H, W)      the mean of all images of the class
     <source>_count    (K,)               how many those were; the rest of a class with fewer than n is black
 
+For a generator of features, numbers in thousandths as int64:
+
+    features          (K, n, 2)          n generated features of each of the first K classes, on the plane of the first
+                                         two principal components of the features of test images
+    features_seen     (m, 2)             those of at most `POINTS` test images on the same plane
+    features_labels   (m,)               their classes
+    features_share    (2,)               of the variance of test images' features, what each component explains
+
 The file of the data has `data_mean` and `data_count`. The mean of a class with fewer than `LEAST` training images is
 left black, as it would show single images of the data.
 
@@ -21,8 +29,8 @@ Of data with two numbers per sample (`is_plane`) there are also
     data_labels       (m,)               their classes
 
 A pixel is round(255 · (x · std + mean)), clipped to 0 … 255: what models are fed, with the data set's normalisation
-undone. n is `IMAGES`, or `DOTS` where a sample is two numbers. n and K are lowered until no source takes more than
-`BYTES` before compression.
+undone. n is `IMAGES`, or `DOTS` where a sample is two numbers and for features. n and K are lowered until no source of
+images takes more than `BYTES` before compression.
 """
 
 from __future__ import annotations
@@ -31,6 +39,10 @@ import re
 
 #: Generators by their name in the files, in the order in which they are shown, and what readers call them.
 SOURCES = {"generator": "generator", "ema": "EMA generator"}
+#: The name of a generator of features.
+FEATURES = "features"
+#: What numbers that are no pixels are multiplied by, and the largest that is kept.
+FIXED, LARGEST = 1000, 2**40
 IMAGES, DOTS = 8, 64
 #: Classes kept at most.
 CLASSES = 26

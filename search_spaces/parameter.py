@@ -49,6 +49,8 @@ class Parameter:
     log: bool = False
     step: float | int | None = None
     options: tuple[str, ...] = ()
+    #: For a choice: what readers of figures call an option whose own name does not tell, beside that name.
+    names: Mapping[str, str] = dataclasses.field(default_factory=dict)
     #: For a choice: the parameters that exist only while that option is chosen.
     children: Mapping[str, tuple[Parameter, ...]] = dataclasses.field(default_factory=dict)
     tune: bool | tuple[float, float] | tuple[str, ...] = False
@@ -198,13 +200,15 @@ def choice(
     default: str,
     options: Iterable[str] | Mapping[str, type | None],
     *,
+    names: Mapping[str, str] | None = None,
     symbol: str = "",
     doc: str,
     source: str = "",
     tune: bool | tuple[str, ...] = False,
     condition: bool = False,
 ) -> Any:
-    """One of several named options. Given as a mapping, an option may own a dataclass of sub-parameters."""
+    """One of several named options. Given as a mapping, an option may own a dataclass of sub-parameters. `names`: what
+    figures call an option, beside its own name."""
     owned = {k: v for k, v in options.items() if v is not None} if isinstance(options, Mapping) else {}
     children = {option: tuple(parameters(cls).values()) for option, cls in owned.items()}
     return _declare(
@@ -212,6 +216,7 @@ def choice(
         default,
         doc,
         options=tuple(options),
+        names=dict(names or {}),
         children=children,
         symbol=symbol,
         source=source,

@@ -54,7 +54,7 @@ def dimension_from_json(data: Mapping[str, Any]) -> Dimension:
 def parameter_to_json(parameter: Parameter) -> dict[str, Any]:
     """A declaration as plain data."""
     data = {f.name: getattr(parameter, f.name) for f in dataclasses.fields(parameter)}
-    data["options"] = list(parameter.options)
+    data |= {"options": list(parameter.options), "names": dict(parameter.names)}
     data["children"] = {
         option: [parameter_to_json(child) for child in children] for option, children in parameter.children.items()
     }

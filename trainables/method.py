@@ -86,16 +86,19 @@ class Personal:
 
 @dataclass(frozen=True)
 class Painter:
-    """A generator of images in the state that a round has left it in, to be looked at (`--keep-images`).
+    """A generator in the state that a round has left it in, to be looked at (`--keep-images`).
 
     paint: noise z ~ N(0, I) `(B, noise_dim)` and labels `(B,)` to images as models are fed them, `(B, ch, H, W)`. It
     works on modules of its own (`Federation.cached` under a role that training does not use) and draws nothing.
     judge: for a generator that takes no labels, whose `paint` ignores them: images as above to the class `(B,)` that
-    each is taken for."""
+    each is taken for.
+    observe: for a generator of features, whose `paint` gives `(B, p)`: images as above to the features that it
+    imitates, `(B, p)`. What it makes is then shown among those of the test images."""
 
     noise_dim: int
     paint: Callable[[Tensor, Tensor], Tensor]
     judge: Callable[[Tensor], Tensor] | None = None
+    observe: Callable[[Tensor], Tensor] | None = None
 
 
 @dataclass(frozen=True)
@@ -144,8 +147,9 @@ class Method:
     #: Parts of the traffic that are counted separately as well: by name, how the entries that belong to it begin.
     #: Recorded as `bytes_up_<name>` and `bytes_down_<name>` (declared in `search_spaces.metrics`).
     traffic: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    #: The generators of images that the method has now, from the server's state and those of the clients, by name
-    #: (`search_spaces.kept_images.SOURCES`). Where a run keeps images they are painted. None: it never has one.
+    #: The generators that the method has now, from the server's state and those of the clients, by name: of images
+    #: one of `search_spaces.kept_images.SOURCES`, of features `features`. Where a run keeps images they are painted.
+    #: None: it never has one.
     painters: Callable[[Any, Federation, Any, Mapping[int, Any]], Mapping[str, Painter]] | None = None
     #: Also measure the throw-away average of the round's complete local models (`g_acc_virtual`).
     virtual: bool = False

@@ -85,7 +85,19 @@ def _fitting(found: Arrays) -> Arrays:
             fit[source] = shown
     square = (kept.SIDE, kept.SIDE)
     fit |= {name: found[name] for name in ("plane", "teacher") if name in found and found[name].shape == square}
+    fit |= _features(found)
     points, labels = found.get("data_points"), found.get("data_labels")
     if points is not None and labels is not None and points.shape == (len(labels), 2) and labels.ndim == 1:
         fit |= {"data_points": points, "data_labels": labels}
     return fit
+
+
+def _features(found: Arrays) -> Arrays:
+    """Those of a generator of features, where all of them are there."""
+    made, seen, labels, share = (found.get(f"{kept.FEATURES}{part}") for part in ("", "_seen", "_labels", "_share"))
+    if made is None or seen is None or labels is None or share is None:
+        return {}
+    whole = made.ndim == 3 and 0 not in made.shape and made.shape[2] == 2 and share.shape == (2,)
+    if not whole or labels.ndim != 1 or seen.shape != (len(labels), 2):
+        return {}
+    return {name: found[name] for name in found if name.startswith(kept.FEATURES)}

@@ -94,9 +94,7 @@ def _no_images(built: Simulation) -> list[str]:
         return []
     able = [name for name in registry.methods() if registry.method(name).painters is not None]
     fix = f"Leave --keep-images out, or train one of {', '.join(able)}."
-    return [
-        sentence("--keep-images", "left out for a method without a generator of images", built.method.name, fix=fix)
-    ]
+    return [sentence("--keep-images", "left out for a method without a generator", built.method.name, fix=fix)]
 
 
 def _not_measured(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.labels import size, told
+from analysis.labels import Labels, size, told
+from search_spaces.dimension import Dimension
+from search_spaces.space_json import dimension_to_json
+from trainables import registry
 
 
 @pytest.mark.parametrize(
@@ -38,3 +41,21 @@ def test_sizes(count: float, shown: str) -> None:
 )
 def test_values_in_prose(metric: str, value: float, shown: str) -> None:
     assert told(metric, value) == shown
+
+
+def test_an_option_is_called_by_its_name_beside_its_own() -> None:
+    declared = {"names": {"oca": "with <T1>"}}
+    labels = Labels({"readout": {"key": "readout", "declared": declared}, "lambda": {"key": "lambda", "symbol": "λ"}})
+    assert labels.setting("readout", "oca") == "readout = oca (with &lt;T1&gt;)"
+    assert labels.setting("readout", "aca") == "readout = aca"
+    assert labels.setting("lambda", 0.5) == "λ = 0.5"
+    # A run of an earlier version has recorded no names, one of a stranger anything.
+    for odd in ({}, {"names": None}, {"names": ["oca"]}, None, 3):
+        assert Labels({"readout": {"declared": odd}}).setting("readout", "oca") == "readout = oca"
+
+
+def test_with_and_without_the_cache_are_named() -> None:
+    parameter = registry.declared("fedavg")["readout"]
+    labels = Labels({"readout": dimension_to_json(Dimension.of(parameter))})
+    assert labels.setting("readout", "oca") == "readout = oca (with T1)"
+    assert labels.setting("readout", "aca") == "readout = aca (without T1)"

@@ -20,7 +20,7 @@ from trainables import registry
 PAGE = gallery.PAGE.read_text(encoding="utf-8")
 COMMANDS = gallery.commands(PAGE)
 #: The part of issue lists and papers that the gallery is to show.
-SHOWN = {"factor", "pivot", "box", "images", "averages", "attack", "partition", "boundary"}
+SHOWN = {"factor", "pivot", "box", "images", "averages", "attack", "partition", "boundary", "features"}
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.makes or command.picture or command.words[1])

@@ -36,6 +36,7 @@ class Readout(LocalTraining):
     readout: str = choice(
         "aca",
         ("aca", "oca"),
+        names={"aca": "without T1", "oca": "with T1"},
         doc="The global model: the method's own average over the round's clients (aca), "
         "or that over every client's latest model (oca).",
         source="FedKF Sec. VI-A",

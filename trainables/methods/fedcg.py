@@ -31,7 +31,7 @@ server's Adam starts anew each round.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +41,7 @@ from torch import Tensor, nn
 
 from search_spaces.parameter import choice, integer, real
 from trainables import models
-from trainables.building_blocks import distillation_bases
+from trainables.building_blocks import distillation_bases, feature_painting
 from trainables.building_blocks.generator_aggregation import (
     AGGREGATIONS,
     GeneratorAggregation,
@@ -55,7 +55,7 @@ from trainables.building_blocks.split_model import body_of, feature_generator, h
 from trainables.federation import ClientData, Federation
 from trainables.kernels.optimisers import Adam
 from trainables.local import batches, draw_batches, train
-from trainables.method import Limit, Method, no_global_model
+from trainables.method import Limit, Method, Painter, no_global_model
 from trainables.params import on, pack, put, take, unpack
 from trainables.rng import Rng
 from trainables.wire import ClientResult, Params, Payload, Upload
@@ -287,6 +287,12 @@ def server(config: Config, fed: Federation, state: State, uploads: Sequence[Uplo
     return State(state.round + 1, generator, head)
 
 
+def painters(config: Config, fed: Federation, state: State, clients: Mapping[int, ClientState]) -> dict[str, Painter]:
+    """The server's generator, among what the extractor of the first client that has one gives."""
+    own = next((kept for _, kept in sorted(clients.items())), None)
+    return {} if own is None else feature_painting.painters(config, fed, state.generator, own.body)
+
+
 METHOD = Method(
     name="fedcg",
     title="FedCG",
@@ -301,6 +307,7 @@ METHOD = Method(
     server=server,
     global_model=no_global_model,
     shares_label_counts=counts_leave,
+    painters=painters,
     virtual=True,
     limits=(
         Limit({"server_steps": 0}, equals="fedcg", other={"server_agg": "ave_star"}),

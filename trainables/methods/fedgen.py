@@ -33,7 +33,7 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -41,7 +41,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from search_spaces.parameter import choice, integer, real
-from trainables.building_blocks import distillation_bases
+from trainables.building_blocks import distillation_bases, feature_painting
 from trainables.building_blocks.generator_aggregation import draw_noise
 from trainables.building_blocks.losses import kd_kl, pair_distances
 from trainables.building_blocks.optimiser_state import put_state, take_state
@@ -56,7 +56,7 @@ from trainables.building_blocks.split_model import (
 from trainables.federation import ClientData, Federation
 from trainables.kernels.optimisers import Adam
 from trainables.local import LocalTraining, train
-from trainables.method import Limit, Method
+from trainables.method import Limit, Method, Painter
 from trainables.models import Model
 from trainables.params import average, on, pack, put, take, unpack
 from trainables.rng import Rng
@@ -370,6 +370,13 @@ def global_model(config: Config, fed: Federation, state: State) -> Params | None
     return state.model if config.share == "full" else None
 
 
+def painters(config: Config, fed: Federation, state: State, clients: Mapping[int, ClientState]) -> dict[str, Painter]:
+    """The server's generator, among what the global extractor gives; with share = head that of the first client."""
+    own = next((kept.body for _, kept in sorted(clients.items()) if kept.body is not None), None)
+    body = body_of(state.model) if config.share == "full" else own
+    return {} if body is None else feature_painting.painters(config, fed, state.generator, body, (config.gen_hidden,))
+
+
 METHOD = Method(
     name="fedgen",
     title="FedGen",
@@ -384,6 +391,7 @@ METHOD = Method(
     server=server,
     global_model=global_model,
     shares_label_counts=True,
+    painters=painters,
     virtual=True,
     limits=(
         Limit({"gen_alpha": 0, "gen_beta": 0}, equals="fedavg"),

@@ -32,7 +32,7 @@ pass, so that within a pass they add up. Here, as in Algorithm 1, every step has
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -41,7 +41,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from search_spaces.parameter import choice, real
-from trainables.building_blocks import distillation_bases
+from trainables.building_blocks import distillation_bases, feature_painting
 from trainables.building_blocks.generator_aggregation import GeneratorAggregation, aggregate, draw_noise, gd_loss, ramp
 from trainables.building_blocks.losses import kd_kl, pair_distances
 from trainables.building_blocks.optimiser_state import put_state, take_state
@@ -49,7 +49,7 @@ from trainables.building_blocks.split_model import body_of, feature_generator, h
 from trainables.federation import ClientData, Federation
 from trainables.kernels.optimisers import Adam
 from trainables.local import batches, draw_batches, train
-from trainables.method import Limit, Method, no_global_model
+from trainables.method import Limit, Method, Painter, no_global_model
 from trainables.models import Model
 from trainables.params import on, pack, put, take, unpack
 from trainables.rng import Rng
@@ -344,6 +344,12 @@ def server(config: Config, fed: Federation, state: State, uploads: Sequence[Uplo
     return State(state.round + 1, generator, head, labels.probabilities)
 
 
+def painters(config: Config, fed: Federation, state: State, clients: Mapping[int, ClientState]) -> dict[str, Painter]:
+    """The local generator of the first client that has one, among what that client's extractor gives (Fig. 2)."""
+    own = next((kept for _, kept in sorted(clients.items())), None)
+    return {} if own is None else feature_painting.painters(config, fed, own.generator, own.body)
+
+
 METHOD = Method(
     name="fedmdcg",
     title="FedMD-CG",
@@ -358,6 +364,7 @@ METHOD = Method(
     server=server,
     global_model=no_global_model,
     shares_label_counts=True,
+    painters=painters,
     virtual=True,
     limits=(
         Limit({"server_steps": 0}, equals="fedmdcg", other={"server_agg": "ave"}),

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from search_spaces.kept_images import is_plane
+from search_spaces import kept_images as kept
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value
 from trainables import registry
@@ -26,7 +26,7 @@ from trainables.federation import ClientData, Federation, FederationConfig
 from trainables.method import Method
 from trainables.params import average, count_bytes, equal, put
 from trainables.rng import Rng
-from trainables.simulation import attack, evaluation, executors, federated_data, kept_images, personal
+from trainables.simulation import attack, evaluation, executors, federated_data, kept_features, kept_images, personal
 from trainables.simulation.checkpoint import from_tree, to_tree
 from trainables.simulation.cuda_graphs import Graphs
 from trainables.simulation.executors import Task, train_stacked
@@ -114,8 +114,11 @@ class Simulation:
         painters = self.method.painters
         found: kept_images.Arrays = {}
         if painters is not None:
-            found |= kept_images.painted(self.fed, painters(self.config, self.fed, now.state, now.client_states))
-        if is_plane(self.fed.shape):
+            made = dict(painters(self.config, self.fed, now.state, now.client_states))
+            if (of_features := made.pop(kept.FEATURES, None)) is not None:
+                found |= kept_features.projected(self.fed, self.data, of_features)
+            found |= kept_images.painted(self.fed, made)
+        if kept.is_plane(self.fed.shape):
             if (model := self.global_model()) is not None:
                 found["plane"] = kept_images.plane(self.fed, self.data, [(self._loaded(model), 1.0)])
             local = {c: r.model for c, r in results.items() if r.model is not None}

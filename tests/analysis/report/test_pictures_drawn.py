@@ -20,7 +20,7 @@ CLASSES, SEED = 12, 7
 
 @pytest.fixture(scope="module")
 def page(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with images of two generators, mean images, decision boundaries and an attack."""
+    """A run with images of two generators, mean images, decision boundaries, features and an attack."""
     folder = tmp_path_factory.mktemp("pictures") / "run"
     rng = np.random.default_rng(0)
 
@@ -34,6 +34,8 @@ def page(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         for source in kept_images.SOURCES:
             arrays |= {source: images(CLASSES, 8), f"{source}_mean": images(CLASSES)}
             arrays[f"{source}_count"] = np.full(CLASSES, 64)
+        arrays |= {"features": rng.integers(-9000, 9000, (CLASSES, 64, 2)), "features_share": np.array([310, 120])}
+        arrays |= {"features_seen": rng.integers(-9000, 9000, (300, 2)), "features_labels": np.arange(300) % CLASSES}
         kept.write(folder, SEED, round_, arrays)
     of_data = {"data_mean": images(CLASSES), "data_count": np.full(CLASSES, 50)}
     points = {"data_points": rng.integers(0, 256, (90, 2), dtype=np.uint8), "data_labels": np.arange(90) % 3}
@@ -44,6 +46,6 @@ def page(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @VIEWS
 def test_nothing_is_clipped_or_overlaps(width: int, dark: bool, paper: bool, page: Path) -> None:
     text = page.read_text()
-    for name in ("images", "averages", "boundary", "attack", "partition"):
+    for name in ("images", "averages", "boundary", "features", "attack", "partition"):
         assert f'data-figure="{name}"' in text
     assert faults(page, width, dark, paper) == []

@@ -29,10 +29,10 @@ def test_a_search_and_a_final_run_record_it(toy: Path, tmp_path: Path) -> None:
         assert not Experiment.from_yaml(stored, "here").keep_images
 
 
-def test_a_method_without_a_generator_of_images_is_refused(toy: Path, tmp_path: Path) -> None:
+def test_a_method_without_a_generator_is_refused(toy: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError) as refused:
-        plan_run(asked("fedgen", toy, tmp_path), 1)
+        plan_run(asked("fedavg", toy, tmp_path), 1)
     assert refused.value.problems == (
-        "--keep-images must be left out for a method without a generator of images, got 'fedgen'. Leave --keep-images "
-        "out, or train one of dense, dfrd, dhf, fedftg, fedkf.",
+        "--keep-images must be left out for a method without a generator, got 'fedavg'. Leave --keep-images out, or "
+        "train one of dense, dfrd, dhf, fedcg, fedftg, fedgen, fedkf, fedmdcg.",
     )

