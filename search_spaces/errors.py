@@ -11,15 +11,27 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-#: Characters that a terminal obeys instead of showing them, that turn the direction of writing, or that are no text:
-#: all control characters but tab and new line, marks of direction, halves of surrogate pairs.
-_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+#: Characters that a terminal obeys instead of showing them, that cannot be seen, that turn the direction of writing, or
+#: that are no text: all control characters but tab and new line (Cc), format characters (Cf), separators of lines and
+#: paragraphs, halves of surrogate pairs (Cs).
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u2064\u2066-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f]"
+)
 
 
 def visible(text: str) -> str:
     """`text` as it may be printed: what a terminal would obey is written out, an escape as `\\u001b`. Names and texts
     from files that somebody else made can then neither hide nor forge what stands on the screen."""
-    return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _HIDDEN.sub(lambda found: _escaped(ord(found[0])), text)
+
+
+def _escaped(code: int) -> str:
+    """As JSON writes it: beyond the first plane as a pair of surrogates."""
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    return f"\\u{0xD800 + ((code - 0x10000) >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
 
 
 class UserError(Exception):

@@ -51,6 +51,15 @@ def test_what_a_terminal_would_obey_is_written_out() -> None:
     assert visible("\ud800") == "\\ud800" and visible("α × λ – 1\n\tü 漢") == "α × λ – 1\n\tü 漢"
 
 
+def test_of_all_characters_those_are_written_out_that_cannot_be_seen() -> None:
+    assigned = (chr(code) for code in range(sys.maxunicode + 1))
+    wrong = [c for c in assigned if unicodedata.category(c) != "Cn" and (visible(c) != c) != bool(obeyed(c))]
+    assert [f"{ord(c):x}" for c in wrong] == []
+    # As JSON writes it, also beyond the first plane.
+    assert visible("\ufeff\U000e0041") == "\\ufeff\\udb40\\udc41"
+    assert json.loads('"' + visible("\U000e0041") + '"') == "\U000e0041"
+
+
 def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
     monkeypatch.setattr(sys, "argv", ["fedtune", *words])
     with pytest.raises(SystemExit) as end:
