@@ -7,9 +7,11 @@ Nothing is fetched from anywhere, and the page tells the browser to allow nothin
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import html
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -173,6 +175,21 @@ def definition(rows: Mapping[str, str] | Sequence[tuple[str, str]]) -> str:
 def command(line: str) -> str:
     """A command line with a button that copies it."""
     return f'<div class="command"><code>{escape(line)}</code><button class="copy" type="button">copy</button></div>'
+
+
+def check_place(path: Path) -> None:
+    """Raises `UserError` where `write` could not write the file: something else is there, or its folder cannot be made
+    or written to."""
+    try:
+        if not path.name or (path.exists() and not path.is_symlink() and not path.is_file()):
+            raise OSError(errno.EISDIR, "it is a folder, a pipe or a device", str(path))
+        folder = next(folder for folder in path.absolute().parents if folder.exists())
+        if not folder.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+    except OSError as error:
+        raise cannot_write(path, error, "Give another place with -o.") from error
 
 
 def write(path: Path, content: str | bytes) -> Path:

@@ -102,6 +102,7 @@ def command(
 
     if [csv, latex, markdown].count(STDOUT) + as_json > 1:
         raise UserError("Only one of --csv, --latex, --markdown and --json can print, as each prints the whole result.")
+    _check_places({"--figure": figure, "--csv": csv, "--latex": latex, "--markdown": markdown})
     with busy(style(), "reading the runs"):
         from analysis.cells import varied
         from analysis.runs import load_all
@@ -113,6 +114,24 @@ def command(
     if markdown is not None:
         raise UserError("--markdown writes the table that --by makes. Give --by, or use --csv or --latex.")
     _side_by_side(runs, metric or [], readout, figure, csv, latex, as_json)
+
+
+def _check_places(asked: dict[str, str | None]) -> None:
+    """Raises `UserError` where a file cannot be written to its place, or two have the same one, before any is."""
+    from pathlib import Path
+
+    from analysis.report.page import check_place
+    from search_spaces.errors import UserError
+
+    taken: dict[Path, str] = {}
+    for option, target in asked.items():
+        if target is None or (target == STDOUT and option != "--figure"):
+            continue
+        place = Path(target).absolute()
+        check_place(Path(target))
+        if place in taken:
+            raise UserError(f"{taken[place]} and {option} name the same file, {target}. Give each a place of its own.")
+        taken[place] = option
 
 
 def _side_by_side(
@@ -134,12 +153,13 @@ def _side_by_side(
         from analysis.report.comparison import write_figure
 
         found = compare(runs, metrics=metric, readout=readout)
+        made = _texts(
+            {"CSV": (csv, found.records().csv), "LaTeX": (latex, lambda: "\n".join(t.latex() for t in found.tables()))}
+        )
         written = write_figure(found, figure) if figure is not None else None
     if written is not None:
-        _written("Figure", written, as_json or STDOUT in (csv, latex))
-    quiet = _files(
-        {"CSV": (csv, found.records().csv), "LaTeX": (latex, lambda: "\n".join(t.latex() for t in found.tables()))}
-    )
+        _written("Figure", written)
+    quiet = _files(made)
     if as_json:
         tables.print_json(found.to_json())
     elif not quiet:
@@ -158,14 +178,15 @@ def _pivots(loaded: Any, asked: dict[str, Any]) -> None:
 
     metrics, by, variants, where = (asked[key] or () for key in ("metric", "by", "variant", "where"))
     found = of_runs(loaded, metrics, by, variants, where, asked["brackets"], asked["readout"])
-    program = asked["as_json"] or STDOUT in (asked["csv"], asked["latex"], asked["markdown"])
+    made = _texts(
+        {
+            "CSV": (asked["csv"], found.csv),
+            "LaTeX": (asked["latex"], found.latex),
+            "Markdown": (asked["markdown"], found.markdown),
+        }
+    )
     if asked["figure"] is not None:
-        _written("Figure", found.page(asked["figure"]), program)
-    made: dict[str, tuple[str | None, Callable[[], str]]] = {
-        "CSV": (asked["csv"], found.csv),
-        "LaTeX": (asked["latex"], found.latex),
-        "Markdown": (asked["markdown"], found.markdown),
-    }
+        _written("Figure", found.page(asked["figure"]))
     quiet = _files(made)
     if asked["as_json"]:
         tables.print_json({"results": to_json(found.tables), "notes": found.notes()})
@@ -177,8 +198,13 @@ def _pivots(loaded: Any, asked: dict[str, Any]) -> None:
             tables.say(note)
 
 
-def _files(made: dict[str, tuple[str | None, Callable[[], str]]]) -> bool:
-    """Writes or prints what was asked for, by its name; whether anything was printed."""
+def _texts(made: dict[str, tuple[str | None, Callable[[], str]]]) -> dict[str, tuple[str, str]]:
+    """What was asked for, by its name: its place and its text. All is made before anything is written."""
+    return {name: (target, text()) for name, (target, text) in made.items() if target is not None}
+
+
+def _files(made: dict[str, tuple[str, str]]) -> bool:
+    """Writes or prints what was made; whether anything was printed."""
     from pathlib import Path
 
     from analysis.report.page import write
@@ -186,15 +212,15 @@ def _files(made: dict[str, tuple[str | None, Callable[[], str]]]) -> bool:
     printed = False
     for name, (target, text) in made.items():
         if target == STDOUT:
-            print(text(), end="")
+            print(text, end="")
             printed = True
-        elif target is not None:
-            _written(name, write(Path(target), text()), True)
+        else:
+            _written(name, write(Path(target), text))
     return printed
 
 
-def _written(what: str, path: Any, program: bool) -> None:
-    """Tells of a file, on stderr where what is printed is for a program."""
+def _written(what: str, path: Any) -> None:
+    """Tells of a file, on stderr: what is printed may be for a program."""
     from fedtune.commands._output import shown
     from search_spaces.errors import visible
 

@@ -320,6 +320,25 @@ def test_only_a_file_is_replaced(
     assert {path: path.stat().st_mode for path in here.rglob("*") if not path.is_symlink()} == before
 
 
+@pytest.mark.parametrize("wrong", ["folder", "file/table.csv", "pipe", "taken.html", "closed/table.csv"])
+def test_of_several_files_none_is_written_where_one_cannot_be(
+    run: Path, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, wrong: str
+) -> None:
+    (here / "folder").mkdir()
+    (here / "closed").mkdir(mode=0o500)
+    (here / "file").write_text("here before")
+    os.mkfifo(here / "pipe")
+    monkeypatch.setattr(os, "access", lambda path, how: Path(path).name != "closed")  # root may write anywhere
+    before = sorted(path.name for path in here.iterdir())
+    for by in ([], ["--by", "omega"]):
+        words = ["compare", "run", "run", *by, "--figure", "taken.html", "--csv", wrong]
+        code, out, err = call(capsys, monkeypatch, *words)
+        expected = "name the same file" if wrong == "taken.html" else "cannot be written"
+        assert (code, out, err.count("\n")) == (2, "", 1) and expected in err, err
+    assert sorted(path.name for path in here.iterdir()) == before
+    assert (here / "file").read_text() == "here before" and not list((here / "folder").iterdir())
+
+
 def test_a_wall_clock_budget_ends_some_day() -> None:
     for text in ("1e3h", "999999999d", "0s", "-1"):
         problems: list[str] = []

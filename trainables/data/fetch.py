@@ -62,6 +62,7 @@ def _find_or_download(source: Source, file: File, root: Path) -> Path:
     if (found := _found(source, file, root)) is not None:
         return found
     target = root / file.path
+    missing = [folder for folder in (target.parent, *target.parent.parents) if not folder.exists()]
     with contextlib.ExitStack() as held:
         with cache.writable(root):
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -74,6 +75,8 @@ def _find_or_download(source: Source, file: File, root: Path) -> Path:
             # What could not be had leaves nothing behind. Who waits for the lock tries it as well.
             with contextlib.suppress(OSError):
                 Path(f"{target}.lock").unlink()
+                for folder in missing:
+                    folder.rmdir()
             raise
         return target
 
@@ -106,6 +109,7 @@ def _download(source: Source, file: File, root: Path) -> None:
     target = root / file.path
     part = target.with_name(target.name + ".part")
     with cache.writable(root):
+        part.parent.mkdir(parents=True, exist_ok=True)  # who held the lock before may have taken it away
         part.touch()
         part.unlink()
     problem = ""

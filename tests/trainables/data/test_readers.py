@@ -494,6 +494,30 @@ def test_a_download_with_the_wrong_checksum_is_refused(
     assert not list((tmp_path / "cache" / "downloads").rglob("*.gz*"))
 
 
+def test_a_download_that_fails_leaves_the_folder_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torchvision.datasets.FashionMNIST, "mirrors", ["http://nowhere.invalid/"])
+    given = tmp_path / "given"
+    given.mkdir()
+    with pytest.raises(UserError, match="Data set fmnist must be downloadable or in place"):
+        data.load("fmnist", str(given))
+    assert list(given.iterdir()) == []
+    # What was there before stays, empty or not.
+    (given / "FashionMNIST").mkdir()
+    with pytest.raises(UserError, match="Data set fmnist must be downloadable or in place"):
+        data.load("fmnist", str(given))
+    assert [path.name for path in given.rglob("*")] == ["FashionMNIST"]
+
+
+def test_who_waited_for_a_download_that_failed_makes_the_folder_again(
+    fashion: tuple[Path, list[np.ndarray]], mirror: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(torchvision.datasets.FashionMNIST, "mirrors", [mirror])
+    source = data.describe("fmnist")
+    file = source.remote()[0]
+    fetch._download(source, file, tmp_path / "gone")
+    assert (tmp_path / "gone" / file.path).is_file()
+
+
 def test_of_several_who_need_a_file_one_downloads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two users with caches of their own and one folder of data."""
     file = File("a/file.gz", (), hashlib.md5(b"content").hexdigest())
