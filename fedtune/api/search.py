@@ -32,6 +32,7 @@ from fedtune.record.provenance import provenance
 from fedtune.record.run_directory import create, lock, write_document
 from fedtune.trials import driver
 from fedtune.trials.damaged import damaged
+from fedtune.trials.known_points import KnownPoints
 from fedtune.trials.racing import is_over
 from search_spaces import run_folder
 from search_spaces.errors import UserError
@@ -253,7 +254,7 @@ def result_of(folder: Path, outcome: driver.Outcome, seconds: float = 0.0) -> Re
 
 def complete(folder: Path, experiment: Experiment) -> tuple[Experiment, Space]:
     """An experiment that was recorded in `folder`, with every value, and its space. (A run of an earlier version
-    recorded only the values that are not declared defaults.)"""
+    recorded only the values that are not declared defaults.) Raises `UserError` where they do not go together."""
     from trainables import registry
 
     space = _space(folder / run_folder.SPACE)
@@ -263,7 +264,9 @@ def complete(folder: Path, experiment: Experiment) -> tuple[Experiment, Space]:
         for key, parameter in declared.items()
         if key not in experiment.values and key not in space.search and key not in space.vary
     }
-    return dataclasses.replace(experiment, values={**missing, **experiment.values}), space
+    whole = dataclasses.replace(experiment, values={**missing, **experiment.values})
+    KnownPoints(whole, space)
+    return whole, space
 
 
 def _space(path: Path) -> Space:

@@ -16,6 +16,7 @@ from analysis.runs.mappings import read_json
 from fedtune.planning.plan import device_of, middle_values
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import NUMBERS, versions
+from fedtune.trials.damaged import damaged
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from search_spaces.space import Space
@@ -32,6 +33,7 @@ def check_unchanged(run: Run, experiment: Experiment, space: Space, *, other_ver
     Returns a sentence for what could not be checked, as it was not recorded."""
     if (recorded := run.path / run_folder.PROVENANCE).exists():
         read_json(recorded)  # torn, it must not pass for the record of an earlier version, which says less
+    damaged(run.path, experiment, run.frozen)  # rows that cannot be read are told now; damaged ones are computed again
     problems: list[str] = []
     if not other_versions:
         problems += _versions(run)

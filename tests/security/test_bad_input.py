@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from analysis.report import report
 from analysis.runs import load
@@ -112,15 +113,44 @@ def test_a_command_line_is_refused_in_a_sentence(
     assert tree(here) == before
 
 
+GOING_ON = (("resume",), ("extend", "--trials", "2"))
+
+
+@pytest.mark.parametrize("words", GOING_ON, ids=" ".join)
+@pytest.mark.parametrize("planned", [2, 4])
 def test_a_folder_in_the_place_of_rows_is_refused_in_a_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    planned: int,
 ) -> None:
     run = tmp_path / "run"
     searched(run)
+    record = run / run_folder.EXPERIMENT
+    record.write_text(re.sub(r"(?m)^trials: .*$", f"trials: {planned}", record.read_text()))
     rows = run / "trials" / "0000" / "rounds.jsonl"
     rows.unlink()
     rows.mkdir()
-    assert call(capsys, monkeypatch, "resume", str(run)) == (2, "", f"{rows} cannot be used: it is not a plain file.\n")
+    before = tree(tmp_path)
+    told = call(capsys, monkeypatch, words[0], str(run), *words[1:])
+    assert told == (2, "", f"{rows} cannot be used: it is not a plain file.\n")
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("words", GOING_ON, ids=" ".join)
+def test_a_known_point_outside_the_space_is_refused_before_anything_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    run = tmp_path / "run"
+    searched(run)
+    record = run / run_folder.EXPERIMENT
+    stored = yaml.safe_load(record.read_text())
+    record.write_text(yaml.safe_dump({**stored, "first": [{"values": {"alpha": -1}, "from": "here"}]}))
+    before = tree(tmp_path)
+    code, out, err = call(capsys, monkeypatch, words[0], str(run), *words[1:])
+    assert (code, out) == (2, "") and "values of first must be a point of the space" in err, err
+    assert tree(tmp_path) == before
 
 
 def test_a_search_whose_record_was_made_a_race(
