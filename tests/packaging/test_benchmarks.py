@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ import pytest
 import torch
 
 from tests.benchmarks import fingerprint, measure, page
-from tests.benchmarks.cases import ORDER, OTHERS
+from tests.benchmarks.cases import ORDER, OTHERS, pages
 from tests.benchmarks.cases.methods import METHODS
 from tests.benchmarks.reference import Optimised, Plain
 from tests.benchmarks.results import Case, Goal
@@ -58,6 +59,16 @@ def test_a_case_is_measured_and_becomes_a_page(tmp_path: Path) -> None:
     text = (tmp_path / "quick" / "performance.md").read_text()
     assert "## FedAvg round, one thread" in text and "| LeNet-5 | 2 × 2 × 64 | plain |" in text
     assert not (tmp_path / "results.json").exists(), "a try is kept apart from figures"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not any(map(shutil.which, pages.BROWSERS)), reason="no Chromium here")
+def test_reports_can_be_measured(tmp_path: Path) -> None:
+    done = benchmarks(tmp_path, "run", "--quick", "pages")
+    assert done.returncode == 0, done.stderr
+    (table,) = json.loads((tmp_path / "quick.json").read_text())["cases"]["pages"]["tables"]
+    assert [row[0] for row in table["rows"]] == ["20 trials of 5 rounds", "40 trials of 5 rounds"]
+    assert all(value > 0 for row in table["rows"] for value in row[1:])
 
 
 @pytest.mark.slow

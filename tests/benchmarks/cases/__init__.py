@@ -8,6 +8,7 @@ ORDER = (
     "two_cores",
     "search",
     "reports",
+    "pages",
     "variants",
     "scaling",
 )
