@@ -359,6 +359,7 @@ METHOD = Method(
     global_model=no_global_model,
     shares_label_counts=True,
     virtual=True,
+    follows_plan=lambda config, rounds: config.ramp_power > 0,
     limits=(
         Limit({"server_steps": 0}, equals="fedmdcg", other={"server_agg": "ave"}),
         Limit({"server_agg": "ave_star"}, equals="fedmdcg", other={"server_agg": "ave", "lambda1": 0, "lambda3": 0}),
