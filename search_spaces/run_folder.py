@@ -41,6 +41,7 @@ where stop_reason is error or diverged), `audited` (the round after which a tria
 for --audit), `grace` (searches with --grace auto: what was known of the grace when the trial was proposed, as {"round":
 the grace or null, "trials": how many it rests on, "correlations": [[round, rho, low, high]]}), `seed` (final runs and
 races: the trial's own), `of` (races: the first trial of the same configuration, of which this one is a further seed),
+`went_on` (the round after which a trial had ended that goes on since `fedtune extend --rounds`),
 `place` (trials of `fedtune auto`: the trial's place among those of all methods),
 `from` (where the values of a trial come from that was not proposed by the sampler: "the paper's values", "the prior",
 or the run and trial they were taken from) and `curve` (several objectives only, for which Optuna keeps no values per
@@ -102,6 +103,8 @@ ATTACK = "attack.npz"
 
 #: The attribute of a race's trial that is a further seed.
 OF = "of"
+#: The attribute of a trial that goes on since `fedtune extend --rounds`: the round after which it had ended before.
+WENT_ON = "went_on"
 #: The attribute of a trial of `fedtune auto`: its place among the trials of all methods.
 PLACE = "place"
 

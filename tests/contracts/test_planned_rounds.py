@@ -1,5 +1,5 @@
-"""A run can be continued beyond its plan where its first rounds do not depend on how many are planned: every method says
-where they do (`Method.follows_plan`)."""
+"""A run can be continued beyond its plan where its first rounds do not depend on how many are planned: every method
+says where they do (`Method.follows_plan`)."""
 
 from __future__ import annotations
 
