@@ -151,7 +151,8 @@ def _told_of_rounds(had: int, after: Experiment, states: list[str]) -> list[str]
     whole, stopped = states.count("COMPLETE"), states.count("PRUNED")
     line = f"Trials of {_rounds(had)} get {after.rounds - had} more, which makes {after.rounds}"
     if whole:
-        line += f": {_trials(whole)} that ran all {had} {'goes' if whole == 1 else 'go'} on from the last checkpoint"
+        go = "its end goes on from its checkpoint" if whole == 1 else "their end go on from their checkpoints"
+        line += f": {_trials(whole)} that had run to {go}"
     if stopped:
         line += f"; {_trials(stopped)} that early stopping ended {'stays' if stopped == 1 else 'stay'} stopped"
     lines = [f"{line}."]

@@ -143,7 +143,8 @@ def test_it_says_what_goes_on_and_what_stays(run: Run) -> None:
     assert whole > 1 and stopped > 1
     assert told(before, asked(run, rounds=2, trials=1), trials) == [
         "The search of 2 trials gets 1 more, which makes 3.",
-        f"Trials of 4 rounds get 2 more, which makes 6: {whole} trials that ran all 4 go on from the last checkpoint; "
+        f"Trials of 4 rounds get 2 more, which makes 6: {whole} trials that had run to their end go on from their "
+        "checkpoints; "
         f"{stopped} trials that early stopping ended stay stopped.",
     ]
     learns = dataclasses.replace(before, sampler="tpe")

@@ -73,7 +73,9 @@ def test_a_grid_of_longer_trials_is_an_extended_one(
     conduct("short", **ALL_ROUNDS, rounds=4)
     capsys.readouterr()
     result = extend(tmp_path / "short", rounds=2, plain=True, simulate=Fake)
-    said = "Trials of 4 rounds get 2 more, which makes 6: 6 trials that ran all 4 go on from the last checkpoint."
+    said = (
+        "Trials of 4 rounds get 2 more, which makes 6: 6 trials that had run to their end go on from their checkpoints."
+    )
     assert said in capsys.readouterr().err.splitlines()
     assert result.finished and result.counts == {"COMPLETE": 6}
     assert extended(tmp_path / "short") == frozen(tmp_path / "long")
