@@ -159,6 +159,7 @@ PROVENANCE: Shape = {
     "datasets": ("a mapping of names to hashes", mapping(is_text)),
     "partition": ("a mapping of seeds to hashes", mapping(is_text)),
     "continued": ("a list of mappings", each(shaped(_MADE))),
+    "extended": ("a list of mappings", each(shaped({"created": _TEXT, "command": _TEXTS}))),
     "taken": (
         "a list of mappings",
         each(shaped({**_MADE, "run": _TEXT, "trials": ("a list of numbers", each(is_whole(0)))}, "run", "trials")),

@@ -12,10 +12,11 @@ from fedtune.api.search import Result, check_whole, complete, driven, space_of
 from fedtune.console import progress
 from fedtune.machine.address import check_address
 from fedtune.machine.process import ready
-from fedtune.planning.extension import longer, told
+from fedtune.planning.extension import changes, longer, told
 from fedtune.planning.placed import left_cluster
 from fedtune.planning.unchanged import check_unchanged
 from fedtune.record.experiment import Experiment
+from fedtune.record.provenance import extended
 from fedtune.record.run_directory import lock, write_document
 from search_spaces import run_folder
 
@@ -57,6 +58,7 @@ def extend(
         made = longer(found, space, trials=trials, rounds=rounds, address=address)
         watch = progress.ProgressDisplay(made, progress.style(plain, quiet), varied=tuple(space.vary))
         write_document(folder / run_folder.EXPERIMENT, dataclasses.replace(made, address=begun.address).to_yaml())
+        extended(folder, changes(begun, made))
         for note in (left_cluster(begun, address), *notes, *told(begun, made, found.frozen)):
             if note:
                 watch.say(note)

@@ -136,6 +136,12 @@ def _of_configuration(configured: Configuration, e: Experiment) -> str | None:
     return None
 
 
+def changes(before: Experiment, after: Experiment) -> dict[str, tuple[int, int]]:
+    """What an extension changed, from so many to so many: `trials`, `rounds` or both."""
+    pairs = {"trials": (before.trials, after.trials), "rounds": (before.rounds, after.rounds)}
+    return {name: (had, has) for name, (had, has) in pairs.items() if had != has}
+
+
 def told(before: Experiment, after: Experiment, trials: Sequence[Any]) -> list[str]:
     """What is said of the extension from one request to the other, of a search with these trials."""
     lines = []

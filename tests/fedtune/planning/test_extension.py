@@ -12,7 +12,7 @@ import pytest
 from analysis.runs import Run, load
 from fedtune.api.search import space_of
 from fedtune.cli import main
-from fedtune.planning.extension import longer, told
+from fedtune.planning.extension import changes, longer, told
 from fedtune.record.experiment import Experiment
 from fedtune.record.run_directory import write_document
 from search_spaces import run_folder
@@ -58,6 +58,12 @@ def test_rounds_and_trials_are_added(run: Run) -> None:
     assert asked(again, rounds=10).rounds_before == (4, 6)
 
 
+def test_what_changed_is_from_so_many_to_so_many(run: Run) -> None:
+    before = Experiment.of(run)
+    assert changes(before, asked(run, rounds=2)) == {"rounds": (4, 6)}
+    assert changes(before, asked(run, rounds=1, trials=3)) == {"trials": (2, 5), "rounds": (4, 5)}
+
+
 def test_rounds_of_a_grid_are_added_and_its_trials_are_not(tmp_path: Path) -> None:
     grid = searched(tmp_path / "grid", sampler="grid", trials=6, rounds=4)
     assert asked(grid, rounds=2).rounds == 6
@@ -84,7 +90,7 @@ def test_all_problems_are_told_together(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "why"),
+    ("edits", "why"),
     [
         ({"budget": 60}, "it is a race (--race), and its budget was shared out among federations of 4 rounds"),
         (
@@ -99,9 +105,9 @@ def test_all_problems_are_told_together(run: Run) -> None:
     ],
     ids=lambda part: " ".join(part) if isinstance(part, dict) else "",
 )
-def test_what_hangs_on_the_planned_rounds_is_refused(run: Run, changes: dict[str, Any], why: str) -> None:
-    values = {"rounds": 4, **changes.get("values", {})}
-    said = refusal(edited(run.path, **changes | {"values": values}), rounds=2)
+def test_what_hangs_on_the_planned_rounds_is_refused(run: Run, edits: dict[str, Any], why: str) -> None:
+    values = {"rounds": 4, **edits.get("values", {})}
+    said = refusal(edited(run.path, **edits | {"values": values}), rounds=2)
     assert said.startswith(f"{run.path} cannot have more than its 4 rounds, as {why}"), said
     assert said.endswith("Start a new search with --rounds 6.") and "\n" not in said
 

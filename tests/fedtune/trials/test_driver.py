@@ -84,6 +84,8 @@ def test_a_grid_of_longer_trials_is_an_extended_one(
     assert result.best is not None and long.best is not None
     assert (result.best.number, result.best.values) == (long.best.number, long.best.values)
     assert export(tmp_path / "short")["parameters"]["rounds"] == 6
+    recorded = json.loads((tmp_path / "short" / run_folder.PROVENANCE).read_text())
+    assert [(one["rounds"], "trials" in one) for one in recorded["extended"]] == [([4, 6], False)]
     assert status(tmp_path / "short")["state"] == "finished"
 
 
