@@ -71,12 +71,14 @@ def test_a_grid_of_longer_trials_is_an_extended_one(
 ) -> None:
     long = conduct("long", **ALL_ROUNDS, rounds=6)
     conduct("short", **ALL_ROUNDS, rounds=4)
+    (tmp_path / "short" / run_folder.trial_folder(2) / run_folder.CHECKPOINT).unlink()
     capsys.readouterr()
     result = extend(tmp_path / "short", rounds=2, plain=True, simulate=Fake)
     said = (
         "Trials of 4 rounds get 2 more, which makes 6: 6 trials that had run to their end go on from their checkpoints."
     )
-    assert said in capsys.readouterr().err.splitlines()
+    lines = capsys.readouterr().err.splitlines()
+    assert said in lines and "Trial 2 starts again from round 0, as its checkpoint is missing." in lines
     assert result.finished and result.counts == {"COMPLETE": 6}
     assert extended(tmp_path / "short") == frozen(tmp_path / "long")
     assert len(checkpoints(tmp_path / "long")) == 6

@@ -44,7 +44,11 @@ def without(found: list[dict[str, Any]], *names: str) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("changes", [{"sampler": "random"}, {"sampler": "grid"}], ids=lambda c: c["sampler"])
+@pytest.mark.parametrize(
+    "changes",
+    [{"sampler": "random"}, {"sampler": "grid"}, {"sampler": "random", "metric": ("val_global_accuracy", "val_wlp")}],
+    ids=["random", "grid", "several metrics"],
+)
 def test_a_search_that_goes_on_is_the_longer_search(tmp_path: Path, changes: dict[str, Any]) -> None:
     searched(tmp_path / "long", **PLAIN | changes, rounds=6)
     searched(tmp_path / "short", **PLAIN | changes, rounds=4)
