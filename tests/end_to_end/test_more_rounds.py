@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,7 +13,7 @@ import torch
 
 from search_spaces import run_folder
 from tests.contracts.test_methods import same
-from tests.end_to_end.cli import SMALL, fedtune
+from tests.end_to_end.cli import SMALL, fedtune, started, wait_for_rounds
 from tests.fedtune.conftest import frozen
 
 pytestmark = pytest.mark.slow
@@ -54,6 +57,22 @@ def test_four_rounds_and_two_more_are_six(folder: Path, toy: Path) -> None:
     assert all(same(checkpoint(short, number), checkpoint(long, number)) for number in (0, 1))
     told = [json.loads(fedtune("export", run, "--json", cwd=folder).stdout) for run in (short, long)]
     assert told[0]["parameters"] == told[1]["parameters"] and told[0]["parameters"]["rounds"] == 6
+
+
+@pytest.mark.numeric
+def test_killed_in_the_midst_it_ends_the_same(folder: Path, toy: Path) -> None:
+    grid(folder, toy, "fedprox", "plain.yaml", "calm", 2)
+    calm, killed = folder / "runs" / "calm", folder / "runs" / "killed"
+    shutil.copytree(calm, killed)
+    assert fedtune("extend", calm, "--rounds", 40, "--quiet", cwd=folder).returncode == 0
+    process = started("extend", killed, "--rounds", 40, "--quiet", cwd=folder)
+    # Two trials of two seeds have two rounds each; then some more.
+    wait_for_rounds(killed, 2 * 2 * 2 + 10, process)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert "resumable" in fedtune("status", killed, cwd=folder).stdout
+    done = fedtune("resume", killed, "--quiet", cwd=folder)
+    assert done.returncode == 0 and frozen(killed) == frozen(calm), done.stderr
 
 
 def test_a_schedule_over_the_planned_rounds_is_one_sentence(folder: Path, toy: Path) -> None:
