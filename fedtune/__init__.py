@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from fedtune.api.catalogue import spaces as spaces
     from fedtune.api.doctor import doctor as doctor
     from fedtune.api.export import export as export
+    from fedtune.api.extend import extend as extend
     from fedtune.api.load import load as load
     from fedtune.api.reproduce import reproduce as reproduce
     from fedtune.api.resume import resume as resume
     from fedtune.api.run import run as run
     from fedtune.api.runs import runs as runs
-    from fedtune.api.search import extend as extend
     from fedtune.api.search import search as search
     from fedtune.api.status import dashboard as dashboard
     from fedtune.api.status import status as status
@@ -41,7 +41,7 @@ _PUBLIC = {
     "auto": "fedtune.api.auto",
     "load": "fedtune.api.load",
     "resume": "fedtune.api.resume",
-    "extend": "fedtune.api.search",
+    "extend": "fedtune.api.extend",
     "export": "fedtune.api.export",
     "run": "fedtune.api.run",
     "runs": "fedtune.api.runs",

@@ -31,9 +31,10 @@ one (round, seed).
 
 `provenance.json` names the method as people write it (`method_title`), and what decides the last digits of numbers:
 `versions` and the `machine`'s `processor`, `instructions` (those PyTorch uses) and `gpu`. Where a run went on with
-others than it began with, `continued` lists them, each with `created`, `versions` and `machine`. That of a search begun
-with --pack auto also holds `packing`: what was measured of one configuration (`table`: trials at once, threads of each,
-seconds per round, trials per hour, peak MiB of one trial's process and of its GPU) and what was chosen.
+others than it began with, `continued` lists them, each with `created`, `versions` and `machine`. `extended` lists what
+`fedtune extend` did, each with `created`, `command`, and `trials` or `rounds` as [before, after]. That of a search
+begun with --pack auto also holds `packing`: what was measured of one configuration (`table`: trials at once, threads of
+each, seconds per round, trials per hour, peak MiB of one trial's process and of its GPU) and what was chosen.
 
 User attributes of a study's trial: `stop_reason` (one of `STOP_REASONS`), `rounds` (rounds run), `seconds` (in rounds,
 over all sessions), `share` ([cores, GPUs] that it went on with after having run out of memory), `error` (one sentence,
@@ -41,6 +42,7 @@ where stop_reason is error or diverged), `audited` (the round after which a tria
 for --audit), `grace` (searches with --grace auto: what was known of the grace when the trial was proposed, as {"round":
 the grace or null, "trials": how many it rests on, "correlations": [[round, rho, low, high]]}), `seed` (final runs and
 races: the trial's own), `of` (races: the first trial of the same configuration, of which this one is a further seed),
+`went_on` (the round after which a trial had ended that goes on since `fedtune extend --rounds`),
 `place` (trials of `fedtune auto`: the trial's place among those of all methods),
 `from` (where the values of a trial come from that was not proposed by the sampler: "the paper's values", "the prior",
 or the run and trial they were taken from) and `curve` (several objectives only, for which Optuna keeps no values per
@@ -102,6 +104,8 @@ ATTACK = "attack.npz"
 
 #: The attribute of a race's trial that is a further seed.
 OF = "of"
+#: The attribute of a trial that goes on since `fedtune extend --rounds`: the round after which it had ended before.
+WENT_ON = "went_on"
 #: The attribute of a trial of `fedtune auto`: its place among the trials of all methods.
 PLACE = "place"
 

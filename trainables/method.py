@@ -69,6 +69,10 @@ def _always(config: Any) -> bool:
     return True
 
 
+def _as_far_as_it_goes(config: Any, rounds: int) -> bool:
+    return False
+
+
 @dataclass(frozen=True)
 class Personal:
     """What clients make, for measurement alone, of the model they would be sent next: a step of fine-tuning.
@@ -153,6 +157,10 @@ class Method:
     painters: Callable[[Any, Federation, Any, Mapping[int, Any]], Mapping[str, Painter]] | None = None
     #: Also measure the throw-away average of the round's complete local models (`g_acc_virtual`).
     virtual: bool = False
+    #: Whether the first `rounds` rounds of a run would be others if more rounds than these were planned, under a
+    #: configuration: a schedule spans the planned rounds (`Federation.rounds`), or the last one is special. Such a run
+    #: cannot be continued beyond its plan.
+    follows_plan: Callable[[Any, int], bool] = _as_far_as_it_goes
 
     @property
     def capabilities(self) -> tuple[str, ...]:

@@ -68,11 +68,22 @@ def notices(run: Run) -> list[str]:
         whole = run.shown if not run.experiment.get("part") else os.path.dirname(os.path.dirname(run.shown))
         found.append(
             f"{running} {'trial is' if running == 1 else 'trials are'} unfinished: the search is still going on or was "
-            f"interrupted. `fedtune resume {shlex.quote(whole)}` continues it."
+            f"interrupted. `fedtune resume {shlex.quote(whole)}` continues it." + _waiting(run)
         )
     if not run.ranked:
         found.append("No trial has completed yet, so there is no best configuration.")
     return found
+
+
+def _waiting(run: Run) -> str:
+    """Why trials that had ended have no result now, where the search was given more rounds."""
+    before = run.experiment.get("rounds_before")
+    if not before:
+        return ""
+    return (
+        f" It was extended from {before[-1]} to {run.experiment.get('rounds')} rounds: trials that had ended after "
+        f"{before[-1]} go on, and have no final value until they have run all rounds."
+    )
 
 
 def facts(run: Run, labels: Labels) -> str:
@@ -145,8 +156,10 @@ def _budget(run: Run) -> list[Fact]:
     listed = "seed " + ", ".join(map(str, used[:6])) if used else ""
     run_in_all = int(_run_here(run)["rounds"].sum())
     of = f" of {run.experiment['budget']}" if run.raced else ""
+    before = run.experiment.get("rounds_before") or []
+    extended = f"; {', then '.join(map(str, before))} before the search was extended" if before else ""
     return [
-        Fact("Rounds per trial", number(run.value("rounds")), f"{run_in_all}{of} rounds run in all"),
+        Fact("Rounds per trial", number(run.value("rounds")), f"{run_in_all}{of} rounds run in all{extended}"),
         _seeds_of_configurations(run) if run.raced else Fact("Seeds per trial", str(seeds), listed),
     ]
 

@@ -27,7 +27,7 @@ def trials_named(run: Run) -> str:
 def one_line(value: Any, key: str = "") -> str:
     """What was recorded under `key`, on one line."""
     if isinstance(value, dict):
-        return ", ".join(f"{k} {one_line(v)}" for k, v in value.items())
+        return ", ".join(f"{k} {one_line(v, k)}" for k, v in value.items())
     if isinstance(value, list):
         return shlex.join(map(str, value)) if key == "command" else ", ".join(map(one_line, value))
     return when(value) if key in ("started", "finished", "created") else number(value, 8)

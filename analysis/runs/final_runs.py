@@ -66,5 +66,8 @@ def _trial(search: Run, experiment: Mapping[str, Any]) -> int | None:
         trained.get(key, value) != value for key, value in parameters.items()
     ):
         return None
+    planned = search.experiment.get("rounds")  # more of them where the search was extended since
+    if parameters.get("rounds", planned) != planned:
+        return None
     same = all(parameters.get(name.rsplit(".", 1)[-1]) == value for name, value in known[number].items())
     return int(number) if same else None

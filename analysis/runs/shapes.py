@@ -111,6 +111,7 @@ EXPERIMENT: Shape = {
     "budget": ("a whole number of at least 0", is_whole(0)),
     "require": ("a list of requirements such as val_wlp>=0.3", each(is_text)),
     "keep_images": ("true or false", lambda value: isinstance(value, bool)),
+    "rounds_before": ("a list of whole numbers of at least 1", each(is_whole(1))),
     "part": ("true or false", lambda value: isinstance(value, bool)),
     "source": ("a mapping", mapping(_anything)),
 }
@@ -158,6 +159,7 @@ PROVENANCE: Shape = {
     "datasets": ("a mapping of names to hashes", mapping(is_text)),
     "partition": ("a mapping of seeds to hashes", mapping(is_text)),
     "continued": ("a list of mappings", each(shaped(_MADE))),
+    "extended": ("a list of mappings", each(shaped({"created": _TEXT, "command": _TEXTS}))),
     "taken": (
         "a list of mappings",
         each(shaped({**_MADE, "run": _TEXT, "trials": ("a list of numbers", each(is_whole(0)))}, "run", "trials")),

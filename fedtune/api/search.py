@@ -1,4 +1,4 @@
-"""`fedtune.search`, `fedtune.resume`, `fedtune.extend`: carry out a request in its run directory, return its result."""
+"""`fedtune.search`, `fedtune.resume`: carry out a request in its run directory, return its result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fedtune.console import progress
 from fedtune.machine import resources
 from fedtune.machine.address import check_address
 from fedtune.machine.process import ready
-from fedtune.planning.checks import seconds_of, whole
+from fedtune.planning.checks import seconds_of
 from fedtune.planning.pack_auto import packed
 from fedtune.planning.placed import check_placement, crowded, left_cluster
 from fedtune.planning.plan import Plan, plan
@@ -29,7 +29,7 @@ from fedtune.planning.request import Request
 from fedtune.planning.unchanged import check_unchanged
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import provenance
-from fedtune.record.run_directory import create, lock, write_document
+from fedtune.record.run_directory import create, lock
 from fedtune.trials import driver
 from fedtune.trials.damaged import damaged
 from fedtune.trials.known_points import KnownPoints
@@ -112,7 +112,7 @@ def carry_out(
         planned.taken,
     )
     with lock(planned.folder):
-        return _driven(planned.folder, planned.experiment, planned.space, watch, simulate)
+        return driven(planned.folder, planned.experiment, planned.space, watch, simulate)
 
 
 def resume(
@@ -141,7 +141,7 @@ def resume(
     ready()
     found = load(run)
     folder, experiment = found.path, Experiment.of(found)
-    _whole(folder, experiment)
+    check_whole(folder, experiment)
     problems: list[str] = []
     asked: dict[str, Any] = {
         "time": None if time is None else seconds_of(time, problems),
@@ -172,75 +172,16 @@ def resume(
         if note:
             watch.say(note)
     with lock(folder):
-        return _driven(folder, *whole_run, watch, simulate)
+        return driven(folder, *whole_run, watch, simulate)
 
 
-def extend(
-    run: str | Path,
-    *,
-    trials: int,
-    address: str | None = None,
-    other_versions: bool = False,
-    plain: bool = False,
-    quiet: bool = False,
-    simulate: Callable[..., Any] | None = None,
-) -> Result:
-    """Adds `trials` further trials to a search; the result equals that of a search which had asked for all of them at
-    once. `address`, `other_versions` and what is raised: as for `resume`."""
-    ready()
-    found = load(run)
-    folder = found.path
-    _whole(folder, Experiment.of(found))
-    problems: list[str] = []
-    whole("trials", trials, 1, shapes.MOST_TRIALS - int(found.experiment.get("trials") or 0), problems)
-    if problems:
-        raise UserError(*problems)
-    # Before the lock, so that a folder that is not a search, or that cannot go on, gets no lock file.
-    asked = _longer(folder, trials, address)
-    check_address(address)
-    notes = check_unchanged(found, *complete(folder, asked), other_versions=other_versions)
-    with lock(folder):
-        longer = _longer(folder, trials, address)  # read again: another extension may just have ended
-        varied = tuple(_space(folder / run_folder.SPACE).vary)
-        watch = progress.ProgressDisplay(longer, progress.style(plain, quiet), varied=varied)
-        begun = Experiment.read(folder)
-        write_document(folder / run_folder.EXPERIMENT, dataclasses.replace(longer, address=begun.address).to_yaml())
-        for note in (left_cluster(begun, address), *notes):
-            if note:
-                watch.say(note)
-        watch.say(f"The search of {longer.trials - trials} trials gets {trials} more, which makes {longer.trials}.")
-        return _driven(folder, *complete(folder, longer), watch, simulate)
-
-
-def _whole(folder: Path, experiment: Experiment) -> None:
+def check_whole(folder: Path, experiment: Experiment) -> None:
     """Raises `UserError` where the run is one method's part of `fedtune auto`, which decides what comes next in it."""
     if experiment.part:
         raise UserError(
             f"{folder} is the part of one method in a search over several. Go on with all of it: "
             f"`fedtune resume {quote(str(folder.parent.parent))}`."
         )
-
-
-def _longer(folder: Path, trials: int, address: str | None) -> Experiment:
-    """The experiment of `folder` with `trials` more, to be run at `address`. Raises `UserError` where it cannot have
-    them."""
-    experiment = Experiment.read(folder)
-    if experiment.kind == "run":
-        raise UserError(f"{folder} is a final run; only a search can be extended. Train more seeds with `fedtune run`.")
-    if experiment.sampler == "grid":
-        raise UserError(
-            f"{folder} is a grid search, and its grid is complete with {experiment.trials} trials. Start a new "
-            f"search of a finer grid."
-        )
-    each = experiment.budget // max(1, experiment.to_run)
-    longer = dataclasses.replace(
-        experiment, trials=experiment.trials + trials, budget=experiment.budget + each * trials, address=address
-    )
-    problems: list[str] = []
-    check_placement(longer, problems)
-    if problems:
-        raise UserError(*problems)
-    return longer
 
 
 def result_of(folder: Path, outcome: driver.Outcome, seconds: float = 0.0) -> Result:
@@ -257,7 +198,7 @@ def complete(folder: Path, experiment: Experiment) -> tuple[Experiment, Space]:
     recorded only the values that are not declared defaults.) Raises `UserError` where they do not go together."""
     from trainables import registry
 
-    space = _space(folder / run_folder.SPACE)
+    space = space_of(folder / run_folder.SPACE)
     declared = registry.declared(experiment.method)
     missing = {
         key: parameter.default
@@ -269,7 +210,7 @@ def complete(folder: Path, experiment: Experiment) -> tuple[Experiment, Space]:
     return whole, space
 
 
-def _space(path: Path) -> Space:
+def space_of(path: Path) -> Space:
     """The recorded space. Raises `UserError` where the file is missing, torn or holds something else."""
     data = read_json(path)
     wrong = shapes.problems(data, shapes.SPACE, str(path))
@@ -284,7 +225,7 @@ def _space(path: Path) -> Space:
         ) from error
 
 
-def _driven(
+def driven(
     folder: Path,
     experiment: Experiment,
     space: Space,

@@ -1,4 +1,4 @@
-"""fedtune extend RUN --trials N: add trials to a search."""
+"""fedtune extend RUN --trials N --rounds N: add trials to a search, or rounds to its trials."""
 
 from __future__ import annotations
 
@@ -12,22 +12,41 @@ from fedtune.commands._options import Address, AsJson, OtherVersions, Plain, Qui
 EXAMPLES = """\
 # Thirty further trials:
 fedtune extend runs/dfrd-alpha_lambda --trials 30
+# Ten further rounds for every trial that was not stopped early:
+fedtune extend runs/dfrd-alpha_lambda --rounds 10
 """
 
 
 def command(
     run: RunDir,
-    trials: Annotated[int, typer.Option(help="How many trials to add.", show_default=False)],
+    trials: Annotated[int | None, typer.Option(help="How many trials to add.", show_default=False)] = None,
+    rounds: Annotated[
+        int | None,
+        typer.Option(
+            help="How many rounds to add to every trial. Trials that ran all their rounds go on from their "
+            "checkpoints; those that were stopped early stay stopped.",
+            show_default=False,
+        ),
+    ] = None,
     address: Address = None,
     other_versions: OtherVersions = False,
     plain: Plain = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Add trials to a search. The result is the same as if the search had asked for all of them from the start."""
-    from fedtune.api.search import extend
+    """Add trials to a search, or rounds to its trials.
+
+    With more trials the result is the same as if the search had asked for all of them from the start."""
+    from fedtune.api.extend import extend
     from fedtune.commands import _output
 
-    _output.result(
-        extend(run, trials=trials, address=address, other_versions=other_versions, plain=plain, quiet=quiet), as_json
+    found = extend(
+        run,
+        trials=trials,
+        rounds=rounds,
+        address=address,
+        other_versions=other_versions,
+        plain=plain,
+        quiet=quiet,
     )
+    _output.result(found, as_json)

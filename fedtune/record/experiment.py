@@ -79,6 +79,8 @@ class Experiment:
     part: bool = False
     #: Whether trials keep images of every evaluated round (`search_spaces.kept_images`).
     keep_images: bool = False
+    #: How many rounds a trial had before each `fedtune extend --rounds`, oldest first; `rounds` are those of now.
+    rounds_before: tuple[int, ...] = ()
     #: For a final run: the exported file's content.
     source: Mapping[str, Any] = field(default_factory=dict)
 
@@ -160,7 +162,7 @@ class Experiment:
         ]
         if problems:
             raise UserError(*problems)
-        tuples = {name: tuple(rest.get(name, ())) for name in ("metric", "seeds", "first", "require")}
+        tuples = {name: tuple(rest.get(name, ())) for name in ("metric", "seeds", "first", "require", "rounds_before")}
         return cls(**rest | tuples)
 
     @classmethod

@@ -9,6 +9,7 @@ import platform
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,7 +65,7 @@ def provenance(*, device: str = "cpu", **more: Any) -> dict[str, Any]:
     """What a run needs to be repeated elsewhere, and to explain a difference if it is not repeated exactly."""
     return {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "command": _command(),
         "versions": versions(),
         "git": git_revision(),
         "machine": machine(device),
@@ -93,12 +94,8 @@ def machine(device: str = "cpu") -> dict[str, Any]:
 def went_on(folder: Path) -> str | None:
     """Called before a run computes. The sentence where this is another kind of machine than it began on, or has other
     versions; the provenance then names this one too."""
-    path = folder / run_folder.PROVENANCE
-    try:
-        begun = json.loads(files.read_text(path))
-    except (OSError, ValueError):
-        return None
-    if not isinstance(begun, dict):
+    begun = _recorded(folder)
+    if begun is None:
         return None
     here = {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -107,8 +104,37 @@ def went_on(folder: Path) -> str | None:
     }
     told = machines.went_on(begun, here)
     if told and all(machines.apart(part, here) for part in machines.parts(begun)):
-        write_document(path, begun | {"continued": [*begun.get("continued", []), here]})
+        write_document(folder / run_folder.PROVENANCE, begun | {"continued": [*begun.get("continued", []), here]})
     return told
+
+
+def extended(folder: Path, changes: Mapping[str, tuple[int, int]]) -> None:
+    """Adds to the provenance of the run in `folder` that it was extended now: `trials` and `rounds`, where these have
+    changed, from so many to so many. Raises `UserError` where the disk refuses."""
+    begun = _recorded(folder)
+    if begun is None:
+        return
+    made = {
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": _command(),
+        **{name: list(change) for name, change in changes.items()},
+    }
+    earlier = begun.get("extended")
+    done = [*earlier, made] if isinstance(earlier, list) else [made]
+    write_document(folder / run_folder.PROVENANCE, begun | {"extended": done})
+
+
+def _recorded(folder: Path) -> dict[str, Any] | None:
+    """The provenance of a run; None where there is none that can be read (`check_unchanged` tells of a torn one)."""
+    try:
+        found = json.loads(files.read_text(folder / run_folder.PROVENANCE))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _command() -> list[str]:
+    return [Path(sys.argv[0]).name, *sys.argv[1:]]
 
 
 def begun_with(folder: Path) -> Environment:

@@ -110,7 +110,7 @@ def exists(folder: Path) -> UserError:
     return UserError(
         f"A run named {folder.name!r} exists already ({folder}). Continue it with "
         f"`fedtune resume {quote(str(folder))}`, lengthen it with "
-        f"`fedtune extend {quote(str(folder))} --trials N`, or choose another --name."
+        f"`fedtune extend {quote(str(folder))} --trials N` (or --rounds N), or choose another --name."
     )
 
 

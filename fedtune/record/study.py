@@ -6,10 +6,12 @@ This is also the only file that knows how Optuna stores a study. `StudyFile` kee
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal
 
 from search_spaces import files, run_folder
@@ -47,6 +49,34 @@ def copy_study(path: Path, copy: Path) -> None:
 
     with closing(sqlite3.connect(path, timeout=60)) as study, closing(sqlite3.connect(copy)) as target:
         study.backup(target)
+
+
+def run_again(folder: Path, trials: Mapping[int, Mapping[str, Any]]) -> None:
+    """Makes trials that have ended, by number, running ones without values, each with exactly these user attributes;
+    values of rounds stay. All of it in one transaction, which is on the disk when this returns.
+
+    (Optuna has no way back from the end of a trial. No `StudyFile` may be open meanwhile, as it remembers ended ones.)
+    Raises `UserError` where the disk refuses."""
+    import sqlite3
+
+    path = folder / run_folder.STUDY
+    try:
+        with closing(sqlite3.connect(path.resolve(), timeout=60)) as study, study:
+            ids = dict(study.execute("SELECT number, trial_id FROM trials"))
+            for number, attributes in trials.items():
+                trial = ids[number]
+                study.execute(
+                    "UPDATE trials SET state = 'RUNNING', datetime_complete = NULL WHERE trial_id = ?", (trial,)
+                )
+                study.execute("DELETE FROM trial_values WHERE trial_id = ?", (trial,))
+                study.execute("DELETE FROM trial_user_attributes WHERE trial_id = ?", (trial,))
+                study.executemany(
+                    "INSERT INTO trial_user_attributes (trial_id, key, value_json) VALUES (?, ?, ?)",
+                    [(trial, key, json.dumps(value)) for key, value in attributes.items()],
+                )
+    except sqlite3.OperationalError as error:
+        how = f"Free some space and go on with `fedtune resume {quote(str(folder))}`."
+        raise files.cannot_write(path, str(error), how) from error
 
 
 class StudyFile:

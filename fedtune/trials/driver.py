@@ -18,6 +18,7 @@ from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import went_on
 from fedtune.trials.interrupts import Interrupts
 from fedtune.trials.lost import Lost
+from fedtune.trials.more_rounds import go_on
 from fedtune.trials.queue import TrialQueue
 from fedtune.trials.race_queue import queue_of
 from fedtune.trials.taken import settle
@@ -47,6 +48,7 @@ def drive(
 
     Raises `UserError` where the disk is full, more is asked for than the machine has, or Ray's servers die.
     `simulate` replaces the engine in tests."""
+    go_on(folder, experiment)
     queue = queue_of(folder, experiment, space)
     try:
         if experiment.taken:

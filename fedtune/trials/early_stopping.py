@@ -57,6 +57,17 @@ class Never:
 
 
 @dataclass(frozen=True)
+class Later:
+    """`rule`, which is not asked before round `after` + 1."""
+
+    after: int
+    rule: Rule
+
+    def stops(self, round_: int, curve: Curve) -> bool:
+        return round_ > self.after and self.rule.stops(round_, curve)
+
+
+@dataclass(frozen=True)
 class Halving:
     """`others`: by rung, what earlier trials had there."""
 

@@ -32,10 +32,11 @@ from analysis.stopping import as_stopped
 from fedtune.record.study import StudyFile, quiet_optuna
 from fedtune.trials.crossed import Crossed, merged
 from fedtune.trials.damaged import damaged
-from fedtune.trials.early_stopping import Rule
+from fedtune.trials.early_stopping import Later, Rule
 from fedtune.trials.known_points import KnownPoints
 from fedtune.trials.samplers import make_sampler
 from fedtune.trials.stop_rules import StopRules
+from search_spaces import run_folder
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value
 
@@ -172,7 +173,9 @@ class TrialQueue:
 
     def _rule(self, number: int, known: Sequence[FrozenTrial]) -> Rule:
         here = self.space.condition_of(self._trials[number].params)
-        return self._stops(number).rule(self._under(here, known))
+        made = self._stops(number).rule(self._under(here, known))
+        before = self._trials[number].user_attrs.get(run_folder.WENT_ON)
+        return Later(before, made) if isinstance(before, int) else made
 
     def _stops(self, number: int) -> StopRules:
         """The stop rules of trials under the condition of trial `number`."""

@@ -32,6 +32,7 @@ import numpy as np
 from analysis.estimate import Standing, configuration, standing
 from analysis.estimate.winner import RISK
 from analysis.runs.race import first_of
+from fedtune.trials.more_rounds import unfinished
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -63,7 +64,7 @@ def has_budget(trials: Sequence[FrozenTrial], experiment: Experiment) -> bool:
 
 def is_over(trials: Sequence[FrozenTrial], experiment: Experiment) -> bool:
     """Whether a run has ended with these trials: a race with its budget, every other run with its last trial."""
-    if not all(trial.state.is_finished() for trial in trials):
+    if not all(trial.state.is_finished() for trial in trials) or unfinished(trials, experiment):
         return False
     return not has_budget(trials, experiment) if experiment.races else len(trials) >= experiment.trials
 

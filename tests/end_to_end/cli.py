@@ -29,20 +29,13 @@ def search(toy: Path, cwd: Path, name: str, *words: object) -> subprocess.Comple
 
 
 def background(toy: Path, cwd: Path, name: str, *words: object) -> subprocess.Popen[str]:
+    return started("search", "fedavg", "--dataset", toy, *SMALL, "--name", name, *words, cwd=cwd)
+
+
+def started(*words: object, cwd: Path) -> subprocess.Popen[str]:
+    """A command that runs beside the test, in a group of its own."""
     return subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "fedtune",
-            "search",
-            "fedavg",
-            "--dataset",
-            str(toy),
-            *SMALL,
-            "--name",
-            name,
-            *map(str, words),
-        ],
+        [sys.executable, "-m", "fedtune", *map(str, words)],
         cwd=cwd,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

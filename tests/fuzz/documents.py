@@ -141,6 +141,7 @@ def commands(run: str) -> st.SearchStrategy[tuple[str, ...]]:
             ("resume", run),
             ("resume", run, "--quiet", "--json"),
             ("extend", run, "--trials", "2"),
+            ("extend", run, "--rounds", "1"),
             ("export", run, "--json"),
             ("export", run, "-o", "out.yaml"),
             ("export", run, "--table", "-o", "out.npz"),

@@ -119,8 +119,8 @@ def lines(draw: st.DrawFn) -> Case:
         words.append(max(option.opts, key=len))
         if not option.is_flag:
             words.append(draw(_value(name, option, 0.4)))
-    if name == "extend" and "--trials" not in words:
-        words += ["--trials", draw(st.sampled_from(["1", *hostile.NUMBERS]))]
+    if name == "extend" and not {"--trials", "--rounds"} & set(words):
+        words += [draw(st.sampled_from(["--trials", "--rounds"])), draw(st.sampled_from(["1", *hostile.NUMBERS]))]
     if draw(st.integers(0, 30)) == 0:
         words.insert(draw(st.integers(0, len(words))), draw(st.sampled_from(hostile.TEXTS)))
     if name in ("search", "run") and draw(st.booleans()):

@@ -17,7 +17,8 @@ import yaml
 from analysis.report import report
 from analysis.runs import load
 from fedtune.api.export import export
-from fedtune.api.search import extend, resume
+from fedtune.api.extend import extend
+from fedtune.api.search import resume
 from fedtune.cli import main
 from fedtune.planning.checks import seconds_of
 from fedtune.record import run_directory

@@ -13,8 +13,10 @@ import pytest
 
 from analysis.report import report
 from analysis.runs import load
+from fedtune.api import extend as extending
 from fedtune.api import search
-from fedtune.api.search import extend, resume
+from fedtune.api.extend import extend
+from fedtune.api.search import resume
 from fedtune.api.status import status
 from fedtune.cli import main
 from fedtune.record import provenance, run_directory
@@ -85,6 +87,7 @@ LINKS = {
 COMMANDS: dict[str, Callable[[Path], object]] = {
     "resume": lambda folder: resume(folder, quiet=True, simulate=Fake),
     "extend": lambda folder: extend(folder, trials=1, quiet=True, simulate=Fake),
+    "extend --rounds": lambda folder: extend(folder, rounds=1, quiet=True, simulate=Fake),
     "report": report,
     "status": status,
 }
@@ -264,7 +267,8 @@ def test_an_address_comes_from_the_command_line_only(
         return Outcome(finished=False)
 
     monkeypatch.setattr(search.driver, "drive", drive)
-    monkeypatch.setattr(search, "check_address", lambda address: None)  # nobody answers there
+    for module in (search, extending):
+        monkeypatch.setattr(module, "check_address", lambda address: None)  # nobody answers there
     if command == "resume":
         resume(tmp_path / "run", address=given, plain=True)
     else:

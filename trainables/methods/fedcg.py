@@ -309,6 +309,7 @@ METHOD = Method(
     shares_label_counts=counts_leave,
     painters=painters,
     virtual=True,
+    follows_plan=lambda config, rounds: config.ramp == "polynomial" and config.ramp_power > 0,
     limits=(
         Limit({"server_steps": 0}, equals="fedcg", other={"server_agg": "ave_star"}),
         Limit({"server_agg": "ave"}, equals="fedcg", other={"server_agg": "ave_star"}),

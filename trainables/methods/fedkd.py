@@ -241,6 +241,7 @@ METHOD = Method(
     client_network=mixed.client_network,
     global_network=mutual_pair.shared_network,
     other_networks={"shared": mutual_pair.shared_network},
+    follows_plan=lambda config, rounds: config.energy_start != config.energy_end,
     limits=(
         Limit(
             {"kd_weight": 0, "nu": 0},

@@ -366,6 +366,7 @@ METHOD = Method(
     shares_label_counts=True,
     painters=painters,
     virtual=True,
+    follows_plan=lambda config, rounds: config.ramp_power > 0,
     limits=(
         Limit({"server_steps": 0}, equals="fedmdcg", other={"server_agg": "ave"}),
         Limit({"server_agg": "ave_star"}, equals="fedmdcg", other={"server_agg": "ave", "lambda1": 0, "lambda3": 0}),

@@ -226,5 +226,6 @@ METHOD = Method(
     server=server,
     global_model=global_model,
     other_networks={"shared": _shared_network},
+    follows_plan=lambda config, rounds: config.mu > 0,
     limits=(Limit({"lambda": 0, "mu": 0}, equals="fedavg"),),
 )

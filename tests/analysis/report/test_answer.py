@@ -124,6 +124,20 @@ def test_a_final_run_with_changed_settings_is_not_taken_for_it(search: Path, fin
     assert final_runs(load(search)) == []
 
 
+def test_a_final_run_from_before_the_search_had_more_rounds_is_not_taken_for_it(search: Path, final: Final) -> None:
+    folder = final()
+    parameters = yaml.safe_load((folder / run_folder.EXPERIMENT).read_text())["source"]["parameters"]
+    path = search / run_folder.EXPERIMENT
+    content = yaml.safe_load(path.read_text())
+    trained = yaml.safe_load((folder / run_folder.EXPERIMENT).read_text())
+    trained["source"]["parameters"] = parameters | {"rounds": 9}
+    trained["values"]["rounds"] = 9
+    (folder / run_folder.EXPERIMENT).write_text(yaml.safe_dump(trained))
+    assert content["rounds"] == 9 and len(final_runs(load(search))) == 1
+    path.write_text(yaml.safe_dump(content | {"rounds": 12, "rounds_before": [9]}))
+    assert final_runs(load(search)) == []
+
+
 def test_a_damaged_neighbour_does_not_stop_the_report(search: Path, final: Final) -> None:
     (final() / run_folder.STUDY).write_bytes(b"kind: run")
     assert "On fresh seeds Not tried yet." in screen(load(search))

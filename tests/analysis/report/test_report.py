@@ -109,6 +109,20 @@ def test_it_tells_the_best_configuration_and_how_to_run_it(page: Callable[[str],
     assert "1 trial is unfinished" in html and "fedtune resume" in html
 
 
+def test_it_tells_that_the_search_was_given_more_rounds(root: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(root / "tpe", tmp_path / "tpe"))
+    path = folder / run_folder.EXPERIMENT
+    content = yaml.safe_load(path.read_text())
+    assert "before the search was extended" not in document([load(folder)])
+    path.write_text(yaml.safe_dump(content | {"rounds": 12, "rounds_before": [6, 9]}))
+    html = document([load(folder)])
+    assert "rounds run in all; 6, then 9 before the search was extended" in html
+    assert (
+        "It was extended from 9 to 12 rounds: trials that had ended after 9 go on, and have no final value until they "
+        "have run all rounds."
+    ) in html
+
+
 def test_the_command_is_safe_to_paste(root: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(root / "other", tmp_path / "my run; rm -rf x"))
     assert f"'{folder.resolve()}'" in rerun_command(load(folder))

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fedtune.api.search import carry_out, extend, resume
+from fedtune.api.extend import extend
+from fedtune.api.search import carry_out, resume
 from fedtune.machine import address
 from fedtune.machine.address import cannot_join, check_address
 from fedtune.planning.plan import Plan

@@ -301,7 +301,7 @@ def test_a_resumed_run_keeps_its_threads_and_is_not_crowded(
     ):
         searching.resume(tmp_path / "run", concurrency=2, cpus_per_trial=1.0)
     driven: list[Any] = []
-    monkeypatch.setattr(searching, "_driven", lambda folder, experiment, *rest: driven.append(experiment))
+    monkeypatch.setattr(searching, "driven", lambda folder, experiment, *rest: driven.append(experiment))
     searching.resume(tmp_path / "run", concurrency=2, plain=True)
     assert (driven[0].concurrency, driven[0].threads) == (2, 2) and "4 threads on 2 cores" in capsys.readouterr().err
 

@@ -7,17 +7,21 @@ import json
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import optuna
 import pytest
 
 from analysis import machines
-from fedtune.api.search import Result, carry_out, extend, resume
+from fedtune.api.export import export
+from fedtune.api.extend import extend
+from fedtune.api.search import Result, carry_out, resume
+from fedtune.api.status import status
 from fedtune.console import progress
 from fedtune.planning.plan import Plan
 from fedtune.record import provenance, run_directory
 from fedtune.record.study import StudyFile
-from fedtune.trials import tune_session
+from fedtune.trials import driver, tune_session
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from tests.fedtune.conftest import experiment, frozen, space
@@ -44,6 +48,70 @@ def test_a_longer_search_is_an_extended_one(conduct: Conduct, tmp_path: Path) ->
     result = extend(tmp_path / "short", trials=4, quiet=True, simulate=Fake)
     assert result.finished and sum(result.counts.values()) == 10
     assert frozen(tmp_path / "short") == frozen(tmp_path / "long")
+
+
+ALL_ROUNDS: dict[str, Any] = {"scheduler": "none", "sampler": "grid", "trials": 6}
+
+
+def extended(folder: Path) -> list[dict[str, Any]]:
+    """`frozen` without the note that a trial went on."""
+    found = frozen(folder)
+    for trial in found:
+        trial["attributes"].pop(run_folder.WENT_ON, None)
+    return found
+
+
+def checkpoints(folder: Path) -> list[bytes]:
+    return [path.read_bytes() for path in sorted((folder / run_folder.TRIALS).glob(f"*/{run_folder.CHECKPOINT}"))]
+
+
+@pytest.mark.slow
+def test_a_grid_of_longer_trials_is_an_extended_one(
+    conduct: Conduct, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = conduct("long", **ALL_ROUNDS, rounds=6)
+    conduct("short", **ALL_ROUNDS, rounds=4)
+    (tmp_path / "short" / run_folder.trial_folder(2) / run_folder.CHECKPOINT).unlink()
+    capsys.readouterr()
+    result = extend(tmp_path / "short", rounds=2, plain=True, simulate=Fake)
+    said = (
+        "Trials of 4 rounds get 2 more, which makes 6: 6 trials that had run to their end go on from their checkpoints."
+    )
+    lines = capsys.readouterr().err.splitlines()
+    assert said in lines and "Trial 2 starts again from round 0, as its checkpoint is missing." in lines
+    assert result.finished and result.counts == {"COMPLETE": 6}
+    assert extended(tmp_path / "short") == frozen(tmp_path / "long")
+    assert len(checkpoints(tmp_path / "long")) == 6
+    assert checkpoints(tmp_path / "short") == checkpoints(tmp_path / "long")
+    assert result.best is not None and long.best is not None
+    assert (result.best.number, result.best.values) == (long.best.number, long.best.values)
+    assert export(tmp_path / "short")["parameters"]["rounds"] == 6
+    recorded = json.loads((tmp_path / "short" / run_folder.PROVENANCE).read_text())
+    assert [(one["rounds"], "trials" in one) for one in recorded["extended"]] == [([4, 6], False)]
+    assert status(tmp_path / "short")["state"] == "finished"
+
+
+@pytest.mark.slow
+def test_an_extension_that_ends_too_early_is_resumed(
+    conduct: Conduct, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before a trial was put back, and in the midst of their further rounds."""
+    values = {"flag": str(tmp_path / "full")}
+    conduct("long", **ALL_ROUNDS, rounds=4, values=values)
+    conduct("short", **ALL_ROUNDS, rounds=2, values=values)
+    with monkeypatch.context() as patched:
+        patched.setattr(driver, "go_on", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+        begun = extend(tmp_path / "short", rounds=2, quiet=True, simulate=Full)
+    assert begun.interrupted and not begun.finished and begun.counts == {"COMPLETE": 6}
+    assert status(tmp_path / "short")["state"] == "resumable"
+    (tmp_path / "full").touch()
+    with pytest.raises(UserError, match="No space left"):
+        resume(tmp_path / "short", quiet=True, simulate=Full)
+    waiting = status(tmp_path / "short")
+    assert waiting["state"] == "resumable" and {one["round"] for one in waiting["running"]} == {2}
+    (tmp_path / "full").unlink()
+    assert resume(tmp_path / "short", quiet=True, simulate=Full).counts == {"COMPLETE": 6}
+    assert extended(tmp_path / "short") == frozen(tmp_path / "long")
 
 
 RACE = {"budget": 60, "seeds": (0, 1, 2, 3), "rounds": 5, "trials": 12}

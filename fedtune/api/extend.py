@@ -1,0 +1,65 @@
+"""`fedtune.extend`: a search goes on with more trials, with more rounds, or with both."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from analysis.runs import load
+from fedtune.api.search import Result, check_whole, complete, driven, space_of
+from fedtune.console import progress
+from fedtune.machine.address import check_address
+from fedtune.machine.process import ready
+from fedtune.planning.extension import changes, longer, told
+from fedtune.planning.placed import left_cluster
+from fedtune.planning.unchanged import check_unchanged
+from fedtune.record.experiment import Experiment
+from fedtune.record.provenance import extended
+from fedtune.record.run_directory import lock, write_document
+from search_spaces import run_folder
+
+
+def extend(
+    run: str | Path,
+    *,
+    trials: int | None = None,
+    rounds: int | None = None,
+    address: str | None = None,
+    other_versions: bool = False,
+    plain: bool = False,
+    quiet: bool = False,
+    simulate: Callable[..., Any] | None = None,
+) -> Result:
+    """Adds `trials` further trials to a search, `rounds` further rounds to each of its trials, or both; one of the two
+    must be given.
+
+    With more trials the result equals that of a search which had asked for all of them at once. With more rounds a
+    trial that ran all its rounds goes on from its checkpoint; one that early stopping ended, or that failed, stays as
+    it is; trials to come run all rounds. Every trial's rounds are then those of a search which had asked for all rounds
+    at once. So is the whole search where it is a grid or random and stops no trial early; elsewhere such a search may
+    propose and stop other trials.
+
+    Raises `UserError`, before anything is written, where more rounds would change what was computed or recorded so far
+    (`fedtune.planning.extension`), and as `resume`, which has the same `address` and `other_versions`."""
+    ready()
+    found = load(run)
+    folder = found.path
+    check_whole(folder, Experiment.of(found))
+    space = space_of(folder / run_folder.SPACE)
+    # Before the lock, so that a folder that is not a search, or that cannot go on, gets no lock file.
+    asked = longer(found, space, trials=trials, rounds=rounds, address=address)
+    check_address(address)
+    notes = check_unchanged(found, *complete(folder, asked), other_versions=other_versions)
+    with lock(folder):
+        found = load(folder)  # read again: another extension may just have ended
+        begun = Experiment.of(found)
+        made = longer(found, space, trials=trials, rounds=rounds, address=address)
+        watch = progress.ProgressDisplay(made, progress.style(plain, quiet), varied=tuple(space.vary))
+        write_document(folder / run_folder.EXPERIMENT, dataclasses.replace(made, address=begun.address).to_yaml())
+        extended(folder, changes(begun, made))
+        for note in (left_cluster(begun, address), *notes, *told(begun, made, found.frozen)):
+            if note:
+                watch.say(note)
+        return driven(folder, *complete(folder, made), watch, simulate)
