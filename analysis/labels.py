@@ -12,18 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from search_spaces.metrics import METRICS
+from search_spaces.metrics import METRICS, SHARES
 
 if TYPE_CHECKING:
     from analysis.runs import Run
 
-#: Shares between 0 and 1 that are shown in per cent.
-PERCENT = frozenset(
-    n
-    for n in METRICS
-    if n.removeprefix("val_").removeprefix("aca_").removeprefix("oca_")
-    in {"global_accuracy", "local_accuracy", "amp", "wlp", "g_acc_virtual", "p_acc", "p_acc_global"}
-)
+#: What is shown in per cent.
+PERCENT = SHARES
 
 
 def text(raw: object) -> str:

@@ -183,6 +183,14 @@ METRICS: dict[str, Metric] = {m.name: m for m in _ALL} | {
     if m.validation
 }
 
+#: Shares between 0 and 1.
+SHARES = frozenset(
+    n
+    for n in METRICS
+    if n.removeprefix("val_").removeprefix("aca_").removeprefix("oca_").removeprefix("shared_")
+    in {"global_accuracy", "local_accuracy", "amp", "wlp", "g_acc_virtual", "p_acc", "p_acc_global"}
+)
+
 
 def twin(name: str) -> str:
     """The test metric of a validation metric and the other way round; the name itself where there is no twin."""

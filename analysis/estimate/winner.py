@@ -137,16 +137,18 @@ def standing(
     )
 
 
-def estimate(found: Standing, level: float = LEVEL) -> Estimate:
-    """What is to be said of the winner."""
+def estimate(found: Standing, level: float = LEVEL, ends: tuple[float, float] = (-math.inf, math.inf)) -> Estimate:
+    """What is to be said of the winner. ends: the smallest and the largest value that the metric can have; no estimate
+    lies beyond."""
     (best, *others), belief, sign = found.ranking, found.belief, found.sign
-    bounds = sorted(sign * bound for bound in belief.interval(best, level))
+    said = [sign * float(belief.mean[best]), *(sign * bound for bound in belief.interval(best, level))]
+    mean, *bounds = (min(max(value, ends[0]), ends[1]) for value in said)
     tied = [best, *(i for i in others if belief.better(i, best) > RISK)]
     return Estimate(
         trial=found.numbers[best],
-        mean=float(sign * belief.mean[best]),
-        low=bounds[0],
-        high=bounds[1],
+        mean=mean,
+        low=min(bounds),
+        high=max(bounds),
         level=level,
         seeds=found.seeds[best],
         all_seeds=found.all_seeds,

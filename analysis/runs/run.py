@@ -31,7 +31,7 @@ from analysis.runs.shapes import each, is_plain, is_whole
 from analysis.runs.study import in_memory
 from analysis.stopping import AUDITED, Audit, Grace, audit, grace
 from search_spaces import run_folder
-from search_spaces.metrics import twin
+from search_spaces.metrics import SHARES, twin
 from search_spaces.requirements import Requirement, read_all, violation
 
 if TYPE_CHECKING:
@@ -341,7 +341,9 @@ class Run:
     @cached_property
     def estimate(self) -> Estimate | None:
         """What the search says of its winner, where it has a `standing`."""
-        return None if self.standing is None else estimate(self.standing)
+        if self.standing is None:
+            return None
+        return estimate(self.standing, ends=(0.0, 1.0)) if self.metrics[0] in SHARES else estimate(self.standing)
 
     @cached_property
     def ranked(self) -> Sequence[int]:

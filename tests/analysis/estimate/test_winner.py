@@ -62,6 +62,17 @@ def test_less_is_better_turns_everything():
     assert (less.mean, less.low, less.high) == pytest.approx((-more.mean, -more.high, -more.low))
 
 
+def test_no_estimate_lies_where_no_value_can():
+    near = [(0.01, 0.99), (0.02, 0.6), (0.03, 0.995), (0.05, 0.7)]
+    free = estimate(standing(trials(*near), 1.0))
+    assert free.high > 1, "else this shows nothing"
+    held = estimate(standing(trials(*near), 1.0), ends=(0.0, 1.0))
+    assert (held.high, held.mean, held.low) == (1.0, min(free.mean, 1.0), free.low)
+    # Of a metric that is minimised the ends are the same ones.
+    turned = estimate(standing(trials(*[(lr, 1 - v) for lr, v in near]), -1.0), ends=(0.0, 1.0))
+    assert turned.low == 0.0 <= turned.mean <= turned.high < 1
+
+
 def test_two_federations_are_needed():
     assert standing(trials(), 1.0) is None
     assert standing(trials((0.01, 0.5)), 1.0) is None
