@@ -11,6 +11,7 @@ Functions are imported when they are first used, as some of them bring torch, Ra
 from __future__ import annotations
 
 import importlib
+import warnings
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -60,6 +61,9 @@ _PUBLIC = {
 }
 
 __all__ = sorted(_PUBLIC)
+
+# In a notebook Optuna and Ray import a progress bar of tqdm's that nothing here draws; it asks for ipywidgets.
+warnings.filterwarnings("ignore", message="IProgress not found")
 
 
 def __getattr__(name: str) -> Any:
