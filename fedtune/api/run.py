@@ -204,6 +204,8 @@ def report(result: Result) -> Final:
     metrics = {}
     for metric in METRICS.values():
         values = tuple(of_trial[metric.name] for of_trial in measured if metric.name in of_trial)
+        if metric.to_target and len(values) < len(measured):
+            continue  # the seeds that did reach it would flatter
         if values and not metric.timing and not metric.name.startswith("val_"):
             metrics[metric.name] = Spread(
                 statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else math.nan, values

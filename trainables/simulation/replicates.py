@@ -20,7 +20,9 @@ from trainables.simulation.rounds import Row, Simulation, run_together
 from trainables.wire import Params
 from trainables.zoo import Card
 
-_VERSION = 2
+_VERSION = 3
+#: Fields of a saved simulation that versions 1 and 2 did not have, and what each of them is before the first round.
+_ADDED: Mapping[str, Any] = {"bytes": 0, "reached_bytes": {}}
 #: Fields of a saved simulation and of its server's state that had another name in version 1.
 _RENAMED = {"memories": "client_states", "law": "label_probabilities"}
 
@@ -65,7 +67,11 @@ class Replicates:
         """Continues from a file that `save` wrote for the same configuration and seeds."""
         tree = checkpoint.load(Path(path), self.simulations[0].fed.device)
         if tree["version"] == 1:
-            tree = tree | {"version": _VERSION, "simulations": [_renamed(saved) for saved in tree["simulations"]]}
+            tree = tree | {"version": 2, "simulations": [_renamed(saved) for saved in tree["simulations"]]}
+        if tree["version"] == 2:
+            if any(s.settings.target > 0 for s in self.simulations):
+                raise ValueError(f"{path} does not say what was sent so far")
+            tree = tree | {"version": _VERSION, "simulations": [{**_ADDED, **saved} for saved in tree["simulations"]]}
         if tree["version"] != _VERSION or tuple(tree["seeds"]) != self.seeds:
             raise ValueError(f"{path} is a checkpoint of version {tree['version']} and seeds {tree['seeds']}")
         for simulation, saved in zip(self.simulations, tree["simulations"], strict=True):

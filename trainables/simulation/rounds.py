@@ -41,8 +41,11 @@ class Progress:
     round: int
     state: Any
     client_states: dict[int, Any]
-    #: First round in which the target was reached, by metric; see `target` in `FederationConfig`.
+    #: First round in which the target was reached, by prefix of its metric; see `target` in `FederationConfig`.
     reached: dict[str, int] = field(default_factory=dict)
+    #: Bytes sent up and down in all rounds so far, and until the target was reached, by the same prefix.
+    bytes: int = 0
+    reached_bytes: dict[str, int] = field(default_factory=dict)
     #: What clients have uploaded so far, sorted; see `trainables.simulation.attack.sent`.
     sent: tuple[str, ...] = ()
 
@@ -99,7 +102,7 @@ class Simulation:
             row |= self._evaluate_others(results)
         if t == self.settings.rounds and self.settings.attack_images:
             row["psnr"] = attack.mean_psnr(self.leaks(self.settings.attack_images))
-        row |= self._rounds_to_target(t, row)
+        row |= self._to_target(t, row)
         took = _now(self.fed.device) - served
         row |= {"seconds_evaluation": took, "seconds": row["seconds_client"] + row["seconds_server"] + took}
         self.kept_images = self._images(results) if self.keeps_images and self._evaluates(t) else {}
@@ -268,15 +271,23 @@ class Simulation:
         put(module, params)
         return module
 
-    def _rounds_to_target(self, t: int, row: Row) -> Row:
+    def _to_target(self, t: int, row: Row) -> Row:
+        """Rounds and bytes until the target was reached, null before."""
         if self.settings.target <= 0:
             return {}
-        reached = dict(self.progress.reached)
+        now = self.progress
+        spent = now.bytes + row["bytes_up"] + row["bytes_down"]
+        rounds, sent = dict(now.reached), dict(now.reached_bytes)
         for prefix in ("val_", ""):
             if row.get(prefix + self.settings.target_metric, -math.inf) >= self.settings.target:
-                reached.setdefault(prefix, t)
-        self.progress = replace(self.progress, reached=reached)
-        return {f"{prefix}rounds_to_target": reached.get(prefix, self.settings.rounds + 1) for prefix in ("val_", "")}
+                rounds.setdefault(prefix, t)
+                sent.setdefault(prefix, spent)
+        self.progress = replace(now, reached=rounds, bytes=spent, reached_bytes=sent)
+        return {
+            f"{prefix}{name}_to_target": found.get(prefix)
+            for prefix in ("val_", "")
+            for name, found in (("rounds", rounds), ("bytes", sent))
+        }
 
     def global_model(self) -> Params | None:
         """The model behind global accuracy, None where the method has none."""
