@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fedtune.api.doctor import doctor as doctor
     from fedtune.api.export import export as export
     from fedtune.api.load import load as load
+    from fedtune.api.load_model import load_model as load_model
     from fedtune.api.reproduce import reproduce as reproduce
     from fedtune.api.resume import resume as resume
     from fedtune.api.run import run as run
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from fedtune.api.search import search as search
     from fedtune.api.status import dashboard as dashboard
     from fedtune.api.status import status as status
-    from trainables.zoo import load_model as load_model
 
 #: Where each public function lives. A module may bear its function's name, as none of them stands at this level.
 _PUBLIC = {
@@ -57,7 +57,7 @@ _PUBLIC = {
     "metrics": "fedtune.api.catalogue",
     "doctor": "fedtune.api.doctor",
     "attack": "fedtune.api.attack",
-    "load_model": "trainables.zoo",
+    "load_model": "fedtune.api.load_model",
 }
 
 __all__ = sorted(_PUBLIC)

@@ -53,6 +53,16 @@ def test_a_checkpoint_that_lacks_what_was_sent_is_refused_where_that_counts(toy:
         Replicates("fedgen", values, (3,)).load(tmp_path / "before")
 
 
+def test_a_checkpoint_that_lacks_clients_models_is_refused_where_they_are_kept(toy: Path, tmp_path: Path) -> None:
+    trial, later = (Replicates("fedmdcg", values_for("fedmdcg", toy), (3,)) for _ in range(2))
+    trial.step()
+    trial.save(tmp_path / "now")
+    checkpoint.save(tmp_path / "before", as_version_1(checkpoint.load(tmp_path / "now")))
+    later.keep_models()
+    with pytest.raises(ValueError, match="nor which models clients had"):
+        later.load(tmp_path / "before")
+
+
 def test_a_checkpoint_of_an_unknown_version_is_refused(toy: Path, tmp_path: Path) -> None:
     trial = Replicates("fedavg", values_for("fedavg", toy), (3,))
     trial.save(tmp_path / "now")
