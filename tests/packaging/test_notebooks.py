@@ -40,7 +40,7 @@ def problems(notebook: dict[str, Any]) -> list[str]:
 
 
 def test_there_are_notebooks() -> None:
-    assert [path.name for path in NOTEBOOKS] == ["search.ipynb"]
+    assert [path.name for path in NOTEBOOKS] == ["auto.ipynb", "search.ipynb"]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -92,10 +92,15 @@ def shown(outputs: list[Any], kind: str = "text/plain") -> str:
     return "".join(o.text if o.output_type == "stream" else o.data.get(kind, "") for o in outputs)
 
 
+def complaints(made: dict[str, list[Any]]) -> str:
+    """What was written to stderr, which a notebook shows as if it were a fault."""
+    return "".join(o.text for outputs in made.values() for o in outputs if o.get("name") == "stderr")
+
+
 @pytest.mark.slow
 def test_the_search_runs_in_a_notebook(tmp_path: Path) -> None:
     made = executed(shutil.copy(ROOT / "examples" / "search.ipynb", tmp_path / "copy.ipynb"), tmp_path)
-    assert "".join(o.text for outputs in made.values() for o in outputs if o.get("name") == "stderr") == ""
+    assert complaints(made) == ""
     # Progress is one output that was drawn anew, and its last line stays.
     bars = [o for o in made["search"] if o.output_type == "display_data"]
     assert len(bars) == 1 and "6 of 6 trials" in bars[0].data["text/html"]
@@ -110,3 +115,21 @@ def test_the_search_runs_in_a_notebook(tmp_path: Path) -> None:
     assert "1 of 1 seeds: 1 done" in shown(made["final"])
     assert "cnn_small (1, 8, 8) 10" in shown(made["model"])
     assert shown(made["load"]) == "True"
+
+
+@pytest.mark.slow
+def test_a_search_over_methods_runs_in_a_notebook(tmp_path: Path) -> None:
+    made = executed(shutil.copy(ROOT / "examples" / "auto.ipynb", tmp_path / "copy.ipynb"), tmp_path)
+    assert complaints(made) == ""
+    found = fedtune.load(tmp_path / "runs" / "methods")
+    assert found.finished and {"fedper", "fedrod"} == {str(name) for name in found.leaderboard["method"]}
+    # One output each: planning, the search, the fresh seeds, the final run.
+    told = [o.data["text/plain"] for o in made["auto"] if o.output_type == "display_data"]
+    assert len(told) == 4 and "100 % of the budget" in told[1]
+    assert "4 of 4 seeds" in told[2] and "1 of 1 seeds" in told[3]
+    assert shown(made["auto"], "text/html").count("<table") == 1
+    assert shown(made["leaderboard"]).startswith(f"{found.leader}\n")
+    (figure,) = (o.data["application/vnd.plotly.v1+json"] for o in made["figure"])
+    assert figure["data"] and (tmp_path / "runs" / "methods" / "report.html").is_file()
+    assert shown(made["model"]) == f"{found.leader} 0 (1, 8, 8) 10\n"
+    assert shown(made["load"]) == "True\n['fedper', 'fedrod']"
