@@ -386,10 +386,10 @@ class Run:
         (`maximize`, `minimize`). Nothing of a metric whose target was not reached on one of them: the others alone
         would flatter."""
         found: dict[int, float] = {}
+        waits = metric in METRICS and METRICS[metric].to_target
         for number in self.chosen:
             found |= (of_trial := readout(self.rounds, number, metric, how))
-            seeds = self.rounds.loc[self.rounds["trial"] == number, "seed"].nunique()
-            if metric in METRICS and METRICS[metric].to_target and len(of_trial) < seeds:
+            if waits and len(of_trial) < self.rounds.loc[self.rounds["trial"] == number, "seed"].nunique():
                 return {}
         return dict(sorted(found.items()))
 
