@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from search_spaces.metrics import METRICS, SHARES
+from search_spaces.metrics import METRICS, SHARES, is_unreached
 
 if TYPE_CHECKING:
     from analysis.runs import Run
@@ -149,6 +149,8 @@ class Labels:
         """A metric's value as it is printed: `87.3 %`, `0.412 nats`."""
         if value is None or not math.isfinite(value):
             return "–"
+        if is_unreached(value):
+            return "not reached"
         if name in PERCENT:
             return f"{100 * value:.2f} %"
         unit = METRICS[name].unit if name in METRICS else ""

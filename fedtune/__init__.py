@@ -11,6 +11,7 @@ Functions are imported when they are first used, as some of them bring torch, Ra
 from __future__ import annotations
 
 import importlib
+import warnings
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from fedtune.api.export import export as export
     from fedtune.api.extend import extend as extend
     from fedtune.api.load import load as load
+    from fedtune.api.load_model import load_model as load_model
     from fedtune.api.reproduce import reproduce as reproduce
     from fedtune.api.resume import resume as resume
     from fedtune.api.run import run as run
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
     from fedtune.api.search import search as search
     from fedtune.api.status import dashboard as dashboard
     from fedtune.api.status import status as status
-    from trainables.zoo import load_model as load_model
 
 #: Where each public function lives. A module may bear its function's name, as none of them stands at this level.
 _PUBLIC = {
@@ -56,10 +57,13 @@ _PUBLIC = {
     "metrics": "fedtune.api.catalogue",
     "doctor": "fedtune.api.doctor",
     "attack": "fedtune.api.attack",
-    "load_model": "trainables.zoo",
+    "load_model": "fedtune.api.load_model",
 }
 
 __all__ = sorted(_PUBLIC)
+
+# In a notebook Optuna and Ray import a progress bar of tqdm's that nothing here draws; it asks for ipywidgets.
+warnings.filterwarnings("ignore", message="IProgress not found")
 
 
 def __getattr__(name: str) -> Any:

@@ -44,6 +44,11 @@ class UserError(Exception):
         super().__init__("\n".join(problems))
         self.problems = problems
 
+    def _render_traceback_(self) -> list[str]:
+        """For a notebook, where IPython asks an error how it is to be shown: the sentences alone, as on the command
+        line."""
+        return [visible(problem) for problem in self.problems]
+
 
 class DamagedFile(UserWarning):
     """A file that a command can do without is damaged; what it says is left out."""

@@ -26,6 +26,9 @@ class Metric:
     needs: str = ""
     #: Measured of the method's global model; a method without one never has it.
     of_global_model: bool = False
+    #: What it takes to reach a target: null in every round before that, and censored where it is never reached. See
+    #: `UNREACHED`.
+    to_target: bool = False
 
 
 _DECLARED = (
@@ -107,10 +110,22 @@ _DECLARED = (
         "rounds_to_target",
         "minimize",
         "Rounds to target",
-        "First round in which target_metric reaches target; planned rounds + 1 while it has not. Needs target above 0.",
+        "First round in which target_metric reaches target; none while it has not. Needs target above 0.",
         "rounds",
         validation=True,
         needs="target",
+        to_target=True,
+    ),
+    Metric(
+        "bytes_to_target",
+        "minimize",
+        "Bytes to target",
+        "Sent up and down in all rounds until target_metric reaches target; none while it has not. Needs target above "
+        "0.",
+        "bytes",
+        validation=True,
+        needs="target",
+        to_target=True,
     ),
     Metric(
         "gd_loss",
@@ -190,6 +205,16 @@ SHARES = frozenset(
     if n.removeprefix("val_").removeprefix("aca_").removeprefix("oca_").removeprefix("shared_")
     in {"global_accuracy", "local_accuracy", "amp", "wlp", "g_acc_virtual", "p_acc", "p_acc_global"}
 )
+
+
+#: What stands for a target that was not reached where a number is needed: in a study and in early stopping, so that
+#: every configuration that reaches it is better. It is no measurement: no mean, estimate, figure or front reads it.
+UNREACHED = 1e100
+
+
+def is_unreached(value: float) -> bool:
+    """Whether a value is that of a target that was not reached, or a mean over seeds of which one did not reach it."""
+    return abs(value) >= UNREACHED / 1e6
 
 
 def twin(name: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from search_spaces.errors import UserError, sentence, unknown
-from search_spaces.metrics import METRICS
+from search_spaces.metrics import METRICS, is_unreached
 from search_spaces.parameter import canonical
 
 _FORM = re.compile(r"\s*([A-Za-z_]\w*)\s*(>=|<=)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*")
@@ -33,14 +33,20 @@ class Requirement:
         """By how much a value misses the bound, as a share of the bound (of one that is 0, of 1): 0 where it holds,
         infinity where there is no value.
 
-        rounds: of a trial. Rounds to a target that was not reached are recorded as one more than these; that is no
-        number of rounds, so it keeps no upper bound and misses no lower one."""
+        Where a target was not reached there is no number of rounds or bytes, so that keeps no upper bound and misses no
+        lower one. rounds: of a trial; a run of an earlier version has one more than these for such a target."""
+        if METRICS[self.metric].to_target and self._is_open(value, rounds):
+            return 0.0 if self.least else math.inf
         if value is None or not math.isfinite(value):
             return math.inf
-        if self.metric.removeprefix("val_") == "rounds_to_target" and value > rounds:
-            return 0.0 if self.least else math.inf
         apart = self.bound - value if self.least else value - self.bound
         return max(0.0, apart) / (abs(self.bound) or 1.0)
+
+    def _is_open(self, value: float | None, rounds: int) -> bool:
+        """Whether this says that a target was not reached."""
+        if value is None or not math.isfinite(value) or is_unreached(value):
+            return True
+        return self.metric.removeprefix("val_") == "rounds_to_target" and value > rounds
 
 
 def read(text: str) -> Requirement:

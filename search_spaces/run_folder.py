@@ -21,6 +21,8 @@ reads it.
         checkpoint         a complete round, all seeds: the last one when the trial has ended
         log.txt            what the trial printed, and tracebacks
         model-<seed>.safetensors, .json    final runs only: the global model of the seed's best round and its card
+        clients-<seed>.safetensors, .json  the same of the clients' own models, each as it was measured last up to that
+                                           round (`trainables.simulation.client_models`)
         images-<seed>-<round>.npz, images-<seed>-data.npz    with --keep-images: see `search_spaces.kept_images`
 
 A line of `rounds.jsonl` is {"round": 1.., "seed": int, <metric>: number or null, ...} with the metrics of

@@ -122,13 +122,13 @@ class FederationConfig:
         0.0,
         low=0.0,
         high=1.0,
-        doc="Level of target_metric for rounds_to_target; 0 leaves that metric out.",
+        doc="Level of target_metric for rounds_to_target and bytes_to_target; 0 leaves these metrics out.",
         condition=True,
     )
     target_metric: str = choice(
         "global_accuracy",
         ("global_accuracy", "local_accuracy", "amp", "wlp", "p_acc", "p_acc_global", "g_acc_virtual"),
-        doc="What rounds_to_target watches.",
+        doc="What rounds_to_target and bytes_to_target watch.",
         condition=True,
     )
     attack_images: int = integer(

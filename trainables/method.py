@@ -29,6 +29,7 @@ from trainables.wire import ClientResult, Params, Payload, Upload
 if TYPE_CHECKING:
     from trainables.federation import ClientData, Federation, FederationConfig
     from trainables.local import LocalJob
+    from trainables.models import Model
     from trainables.rng import Rng
 Widths = Literal["equal", "any"]
 
@@ -143,6 +144,9 @@ class Method:
     #: The module of a client's complete local model, and of the global model, where they are not the federation's own.
     client_network: Callable[[Any, Federation, int], nn.Module] = _client_network
     global_network: Callable[[Any, Federation], nn.Module] = _global_network
+    #: What predicts for a client where `client_network` is no plain model but a module around one: makes such a module
+    #: of a model, to be loaded with a client's weights. With it clients' models can be read from a run's files.
+    around: Callable[[Model], nn.Module] | None = None
     #: Where clients have two models: by name, the module of what `ClientResult.others` holds beside the client's main
     #: one. Measured as `<name>_local_accuracy` and `<name>_p_acc` (names are declared in `search_spaces.metrics`).
     other_networks: Mapping[str, Callable[[Any, Federation, int], nn.Module]] = field(default_factory=dict)
@@ -176,6 +180,16 @@ class Method:
                 ("label counts leave clients in some configurations", callable(self.shares_label_counts)),
             )
             if holds
+        )
+
+    def has_personal_models(self, config: Any) -> bool:
+        """Whether clients end with models of their own that predict for them, under this configuration: there is no
+        global model, they fine-tune it, they have a second model beside it, or theirs is another module."""
+        return (
+            self.global_model is no_global_model
+            or (self.personal is not None and self.personal.training(config) is not None)
+            or bool(self.other_networks)
+            or self.client_network is not _client_network
         )
 
     def sends_label_counts(self, config: Any) -> bool:

@@ -13,7 +13,6 @@ memory that does not suffice, to be continued with a larger share of the machine
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import errno
 import io
 import itertools
@@ -61,7 +60,7 @@ class Job:
     #: Cores that are set aside for this trial.
     cpus: float = 1.0
     data_dir: str | None = None
-    #: Keep each seed's global model of its best round by the first metric.
+    #: Keep each seed's global model of its best round by the first metric, and the models that are the clients' own.
     keep_models: bool = False
     #: Keep images of every evaluated round (`search_spaces.kept_images`).
     keep_images: bool = False
@@ -167,7 +166,10 @@ class Trial(tune.Trainable):
 
     def _made(self, job: Job) -> Any:
         simulate = Replicates if job.simulate is None else job.simulate
-        return simulate(job.method, job.values, job.seeds, device=self._device(), data_dir=job.data_dir)
+        made = simulate(job.method, job.values, job.seeds, device=self._device(), data_dir=job.data_dir)
+        if job.keep_models:
+            made.keep_models()
+        return made
 
     def _device(self) -> str:
         # Ray leaves every GPU visible to a trial that was granted none, so what torch sees must not decide.
@@ -214,15 +216,18 @@ class Trial(tune.Trainable):
             self._reason = "scheduler"
 
     def _keep_models(self, folder: TrialFolder, seeds: Sequence[int]) -> None:
-        """Saves the global models of these seeds, where the method has one."""
-        found = self._simulation.models()
+        """Saves the global models of these seeds, where the method has one, and those that are the clients' own."""
+        found, personal = self._simulation.models(), self._simulation.personal_models()
         for seed in seeds:
+            row = self._values.of_last_round(seed)
+            measured = {k: v for k, v in row.items() if isinstance(v, (int, float)) and k not in ("round", "seed")}
+            chosen = {"selected_by": self._job.metrics[0], "metrics": measured}
             if seed in found:
                 params, card = found[seed]
-                row = self._values.of_last_round(seed)
-                measured = {k: v for k, v in row.items() if isinstance(v, (int, float)) and k not in ("round", "seed")}
-                chosen = {"selected_by": self._job.metrics[0], "metrics": measured}
-                folder.save_model(seed, params, dataclasses.replace(card, details={**card.details, **chosen}))
+                folder.save_model(seed, params, card.noting(chosen))
+            if of_clients := personal.get(seed):
+                noted = {"selected_by": chosen["selected_by"], "kept_in_round": row["round"]}
+                folder.save_clients(seed, {c: (params, card.noting(noted)) for c, (params, card) in of_clients.items()})
 
     # -- what is reported ------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ the weights, so that an image's logits do not depend on the others.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from search_spaces.errors import UserError
 from search_spaces.files import replace
 from trainables import models
 
-VERSION = 2
+VERSION, CLIENTS_VERSION = 2, 1
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,10 @@ class Card:
     def std(self) -> Tensor:
         """`stds` as float32 `(channels, 1, 1)`."""
         return torch.tensor(self.stds, dtype=torch.float32)[:, None, None]
+
+    def noting(self, more: Mapping[str, Any]) -> Card:
+        """The card with further details."""
+        return dataclasses.replace(self, details={**self.details, **more})
 
     def to_json(self) -> dict[str, Any]:
         """The content of the card's file."""
@@ -82,6 +87,20 @@ def save_model(path: Path, params: Mapping[str, Tensor], card: Card) -> None:
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in params.items()}
     replace(path, save(tensors))  # `save_file` makes a file that only its owner may read, whatever the umask says
     replace(path.with_suffix(".json"), json.dumps(card.to_json(), indent=2, ensure_ascii=False) + "\n")
+
+
+def save_clients(path: Path, found: Mapping[int, tuple[Mapping[str, Tensor], Card]]) -> None:
+    """Writes the models by client to `path` (safetensors, tensors named `<client>/<name>`) and the cards beside it
+    (`.json`), each swapped in whole. `trainables.simulation.client_models` reads them."""
+    tensors = {
+        f"{client}/{name}": tensor.detach().cpu().contiguous()
+        for client, (params, _) in sorted(found.items())
+        for name, tensor in params.items()
+    }
+    replace(path, save(tensors))
+    cards = {str(client): card.to_json() for client, (_, card) in sorted(found.items())}
+    content = json.dumps({"version": CLIENTS_VERSION, "clients": cards}, indent=2, ensure_ascii=False)
+    replace(path.with_suffix(".json"), content + "\n")
 
 
 def load_model(path: str | Path) -> tuple[nn.Module, Card]:

@@ -19,7 +19,7 @@ from analysis.auto.expected import expected_best
 from analysis.runs import Run
 from analysis.stats import holm, paired, summarise
 from analysis.tables import Column, Table
-from search_spaces.metrics import METRICS, twin
+from search_spaces.metrics import METRICS, is_unreached, twin
 from search_spaces.requirements import violation
 
 
@@ -146,7 +146,8 @@ def _said(run: Run, best: int | None) -> float:
 
 
 def _value(run: Run, number: int) -> float:
-    return float(next(trial.values[0] for trial in run.frozen if trial.number == number))
+    value = float(next(trial.values[0] for trial in run.frozen if trial.number == number))
+    return math.nan if is_unreached(value) else value
 
 
 def _total(frame: pd.DataFrame, name: str) -> float:
@@ -154,15 +155,15 @@ def _total(frame: pd.DataFrame, name: str) -> float:
 
 
 def last_values(run: Run) -> list[float]:
-    """By trial that measured the objective and did not fail, its last value; of a stopped one that of its last
-    round."""
+    """By trial that measured the objective and did not fail, its last value; of a stopped one that of its last round.
+    None of a trial that did not reach the target that is the objective."""
     found = []
     for trial in run.frozen:
         if trial.state.name == "COMPLETE" and trial.values:
             found.append(float(trial.values[0]))
         elif trial.state.name == "PRUNED" and trial.intermediate_values:
             found.append(float(trial.intermediate_values[max(trial.intermediate_values)]))
-    return [value for value in found if np.isfinite(value)]
+    return [value for value in found if np.isfinite(value) and not is_unreached(value)]
 
 
 def _tested(order: Sequence[Row]) -> list[Row]:

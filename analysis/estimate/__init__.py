@@ -1,7 +1,7 @@
 """Which configuration of a search is the best, and how sure that is."""
 
 from analysis.estimate.unseen import Unseen, unseen, unseen_sentence
-from analysis.estimate.winner import Estimate, Standing, configuration, estimate, standing
+from analysis.estimate.winner import Estimate, Standing, configuration, estimate, missed_target, standing
 from analysis.estimate.words import sentences
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "Unseen",
     "configuration",
     "estimate",
+    "missed_target",
     "sentences",
     "standing",
     "unseen",

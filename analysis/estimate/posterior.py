@@ -114,7 +114,8 @@ class Posterior:
 
         centre = np.array([part.mean[one] for part in self.parts])
         scale = np.sqrt(np.maximum([part.covariance[one, one] for part in self.parts], 1e-300))
-        reach = 1 / max(1 - level, 1e-9) * 10 * float(scale.max()) + float(np.ptp(centre)) + 1e-12
+        least = max(1e-12, 8 * float(np.spacing(np.abs(centre).max())))  # values that are all equal have no scale
+        reach = 1 / max(1 - level, 1e-9) * 10 * float(scale.max()) + float(np.ptp(centre)) + least
 
         def bound(probability: float) -> float:
             def over(x: float) -> float:

@@ -5,6 +5,9 @@ under `analysis.estimate.posterior`, among those of which a federation ran to it
 the configurations that cannot be told from it come from the same model. What is estimated is the mean of the metric
 after the last round over all seeds, those included that nobody has run.
 
+A configuration that did not reach the target of `rounds_to_target` or `bytes_to_target` on one of its seeds has no such
+mean, so it has no place in the model.
+
 A trial that was stopped early informs the model about its neighbours: its last value, plus what trials that ran to
 their end gained from that round on, with the variance of that gain added.
 """
@@ -20,6 +23,7 @@ import numpy as np
 
 from analysis.estimate.coordinates import coordinates
 from analysis.estimate.posterior import Federations, Floats, Posterior, posterior
+from search_spaces.metrics import UNREACHED, is_unreached
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -175,9 +179,9 @@ def _settled_by(belief: Posterior, best: int, others: Sequence[int]) -> int | No
 
 
 def _measured(trials: Sequence[FrozenTrial], sign: float, by_seed: Mapping[int, Mapping[int, float]]) -> list[Measured]:
-    """Every federation once, without the configurations that failed on a seed."""
+    """Every federation once, without the configurations that failed on a seed or did not reach their target there."""
     found: dict[tuple[object, int], Measured] = {}
-    failed = {configuration(trial) for trial in trials if trial.state.name == "FAIL"}
+    failed = {configuration(trial) for trial in trials if trial.state.name == "FAIL" or missed_target(trial)}
     for trial in trials:
         key = configuration(trial)
         if trial.state.name not in ("COMPLETE", "PRUNED") or key in failed:
@@ -190,7 +194,11 @@ def _measured(trials: Sequence[FrozenTrial], sign: float, by_seed: Mapping[int, 
             values = {_seed(trial): trial.intermediate_values[max(trial.intermediate_values)]}
         for seed, value in values.items():
             before = found.get((key, seed))
-            if math.isfinite(value) and (before is None or complete and not before.complete):
+            if (
+                math.isfinite(value)
+                and not is_unreached(value)
+                and (before is None or complete and not before.complete)
+            ):
                 found[key, seed] = Measured(key, seed, sign * value, trial, complete)
     return list(found.values())
 
@@ -198,6 +206,11 @@ def _measured(trials: Sequence[FrozenTrial], sign: float, by_seed: Mapping[int, 
 def configuration(trial: FrozenTrial) -> tuple[tuple[str, object], ...]:
     """What trials of the same configuration have in common: their parameters, in one order."""
     return tuple(sorted(trial.params.items()))
+
+
+def missed_target(trial: FrozenTrial) -> bool:
+    """Whether a trial ran to its end and did not reach the target that is its objective, on one seed or more."""
+    return trial.state.name == "COMPLETE" and any(map(is_unreached, trial.values or ()))
 
 
 def _seed(trial: FrozenTrial) -> int:
@@ -220,7 +233,7 @@ def _completed(found: Sequence[Measured], sign: float) -> tuple[Floats, Floats]:
             [
                 sign * (t.values[0] - t.intermediate_values[last])
                 for t in whole
-                if last in t.intermediate_values and t.values
+                if t.values and not is_unreached(t.intermediate_values.get(last, UNREACHED))
             ]
         )
         if len(gains) >= 2:

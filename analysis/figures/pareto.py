@@ -11,6 +11,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from analysis import style
+from analysis.estimate import missed_target
 from analysis.figure import Figure
 from analysis.labels import Labels, told
 from analysis.runs import Run
@@ -42,9 +43,10 @@ def _count(done: int) -> str:
 
 
 def _complete(run: Run) -> list[tuple[int, tuple[float, ...]]]:
-    """Trials that ran to their end, with a finite value of every objective; one that was stopped has spent less, so its
-    rounds and bytes cannot be compared."""
-    found = [(trial.number, tuple(trial.values or ())) for trial in run.frozen if trial.state.name == "COMPLETE"]
+    """Trials that ran to their end and reached their targets, with a finite value of every objective; one that was
+    stopped has spent less, so its rounds and bytes cannot be compared."""
+    ended = [trial for trial in run.frozen if trial.state.name == "COMPLETE" and not missed_target(trial)]
+    found = [(trial.number, tuple(trial.values or ())) for trial in ended]
     return [(number, values) for number, values in found if values and np.isfinite(values).all()]
 
 

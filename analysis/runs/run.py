@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from analysis.estimate import Estimate, Standing, configuration, estimate, standing
+from analysis.estimate import Estimate, Standing, configuration, estimate, missed_target, standing
 from analysis.runs import pareto, race
 from analysis.runs.conditions import conditions, holds, show
 from analysis.runs.kept import Kept, kept
@@ -31,7 +31,7 @@ from analysis.runs.shapes import each, is_plain, is_whole
 from analysis.runs.study import in_memory
 from analysis.stopping import AUDITED, Audit, Grace, audit, grace
 from search_spaces import run_folder
-from search_spaces.metrics import SHARES, twin
+from search_spaces.metrics import METRICS, SHARES, is_unreached, twin
 from search_spaces.requirements import Requirement, read_all, violation
 
 if TYPE_CHECKING:
@@ -197,10 +197,10 @@ class Run:
     def trials(self) -> pd.DataFrame:
         """One row per trial, sorted by `number`.
 
-        number, state (COMPLETE, PRUNED, FAIL, RUNNING, WAITING), value (first objective), values (tuple), stop_reason,
-        rounds, seconds, error, origin (see `origin`), taken (whether the result is an earlier run's), audited (of an
-        audited trial, the round after which it would have been stopped; nan for others), start, end (datetimes), and
-        each searched parameter under its key."""
+        number, state (COMPLETE, PRUNED, FAIL, RUNNING, WAITING), value (first objective; nan for a target that was not
+        reached), values (tuple), stop_reason, rounds, seconds, error, origin (see `origin`), taken (whether the result
+        is an earlier run's), audited (of an audited trial, the round after which it would have been stopped; nan for
+        others), start, end (datetimes), and each searched parameter under its key."""
         rows = []
         for t in self.frozen:
             attributes = t.user_attrs
@@ -208,7 +208,7 @@ class Run:
             row = {
                 "number": t.number,
                 "state": t.state.name,
-                "value": float(values[0]) if values else math.nan,
+                "value": float(values[0]) if values and not is_unreached(values[0]) else math.nan,
                 "values": values,
                 "stop_reason": attributes.get("stop_reason") or "",
                 "rounds": attributes.get("rounds"),
@@ -301,7 +301,11 @@ class Run:
         if not self.requirements:
             return 0.0
         rows = self.finals.reindex(self.federations(number))
-        values = {one.metric: float(rows[one.metric].mean()) for one in self.requirements if one.metric in rows}
+        values = {
+            one.metric: float(rows[one.metric].mean(skipna=not METRICS[one.metric].to_target))
+            for one in self.requirements
+            if one.metric in rows
+        }
         return violation(self.requirements, values, int(self.experiment.get("rounds") or 0))
 
     @cached_property
@@ -321,7 +325,7 @@ class Run:
         found = []
         for one in self.requirements:
             column = finals[one.metric] if one.metric in finals else pd.Series(dtype=float)
-            own = float(column.reindex(self.federations(self.best)).mean())
+            own = float(column.reindex(self.federations(self.best)).mean(skipna=not METRICS[one.metric].to_target))
             values = dict(zip(map(int, column.index.tolist()), map(float, column.tolist()), strict=True))
             found.append(kept(one, self.frozen, values, best, own, rounds))
         return found
@@ -350,14 +354,16 @@ class Run:
         """The numbers of completed trials, best first, the earlier one first of a draw: of a search for one metric one
         of each configuration, by its estimate (`analysis.estimate.winner`); else, and before there is an estimate, by
         the value of the first metric, of several metrics after the knee of their front. Configurations that miss a
-        requirement come after those that keep all, the one that misses least first."""
+        requirement come after those that keep all, the one that misses least first, and those that did not reach the
+        target that is the metric after those that did."""
         if self.standing is not None:
             kept = self.standing.ranked
-            ended = [t for t in reversed(self.frozen) if self.requirements and t.state.name == "COMPLETE"]
-            own = {configuration(t): t.number for t in ended}
+            ended = [t for t in reversed(self.frozen) if t.state.name == "COMPLETE"]
+            own = {configuration(t): t.number for t in ended if self.requirements or missed_target(t)}
             rest = [number for number in sorted(own.values()) if number not in kept]
             return [*kept, *sorted(rest, key=self.missed)]
-        done = self.trials[(self.trials["state"] == "COMPLETE") & self.trials["value"].notna()]
+        valued = [t.number for t in self.frozen if t.state.name == "COMPLETE" and t.values]
+        done = self.trials[self.trials["number"].isin(valued)]
         done = done.assign(missed=[self.missed(int(number)) for number in done["number"]])
         order = done.sort_values(["missed", "value", "number"], ascending=[True, not self.maximise, True])
         numbers = [int(number) for number in order["number"]]
@@ -379,10 +385,14 @@ class Run:
 
     def over_seeds(self, metric: str, how: str = "last") -> dict[int, float]:
         """The chosen trials' value of the metric by seed: the last round's (`last`), or the best over rounds
-        (`maximize`, `minimize`)."""
+        (`maximize`, `minimize`). Nothing of a metric whose target was not reached on one of them: the others alone
+        would flatter."""
         found: dict[int, float] = {}
+        waits = metric in METRICS and METRICS[metric].to_target
         for number in self.chosen:
-            found |= readout(self.rounds, number, metric, how)
+            found |= (of_trial := readout(self.rounds, number, metric, how))
+            if waits and len(of_trial) < self.rounds.loc[self.rounds["trial"] == number, "seed"].nunique():
+                return {}
         return dict(sorted(found.items()))
 
     def at_best_of(self, metric: str, chooser: str, direction: str) -> dict[int, float]:
@@ -403,7 +413,11 @@ class Run:
         done = [
             (t.number, t.values)
             for t in self.frozen
-            if t.state.name == "COMPLETE" and t.values and np.isfinite(t.values).all() and self.missed(t.number) == 0
+            if t.state.name == "COMPLETE"
+            and t.values
+            and np.isfinite(t.values).all()
+            and self.missed(t.number) == 0
+            and not missed_target(t)
         ]
         rows = pareto.front(pareto.signed([values for _, values in done], self.directions))
         return [done[row][0] for row in rows]

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from analysis.estimate import standing
+from analysis.estimate import missed_target, standing
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -64,7 +64,7 @@ def audit(
     winner = _winner(seen, sign, by_seed)
     stopped = sum(t.state.name == "PRUNED" and AUDITED not in t.user_attrs for t in trials)
     ended = [t for t in trials if AUDITED in t.user_attrs and _says_something(t)]
-    if winner is None or not ended:
+    if winner is None or not ended or missed_target(winner):
         return Audit(stopped, (), None if winner is None else winner.number, {}, None, None, None)
     excess = {t.number: sign * (t.values[0] - winner.values[0]) for t in ended if t.values}
     above = {number: by for number, by in excess.items() if by > 0}

@@ -98,12 +98,12 @@ class AutoResult:
 
         return build(self.folder, output)
 
-    def model(self, seed: int | None = None) -> Any:
-        """The leader's global model of the final run, of its first seed or the one that is named, as of
-        `fedtune.load_model`. Raises `UserError` where there is none."""
+    def model(self, seed: int | None = None, client: int | None = None) -> Any:
+        """The leader's global model of the final run, or the own model of a client, of its first seed or the one that
+        is named, as of `fedtune.load_model`. Raises `UserError` where there is none."""
         if self.final is None:
             raise UserError(f"{self.folder} has no final run yet. Go on with fedtune.resume.")
-        return self.final.model(seed)
+        return self.final.model(seed, client)
 
     def _repr_html_(self) -> str:
         """For a notebook: the leaderboard."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from analysis.estimate import Estimate
 from analysis.runs import Run
 from analysis.runs.kept import Kept
+from search_spaces.metrics import is_unreached
 from search_spaces.parameter import Value
 
 
@@ -18,6 +19,7 @@ class Best:
     front."""
 
     number: int
+    #: By metric; `search_spaces.metrics.UNREACHED` for a target that was not reached.
     values: Mapping[str, float]
     params: Mapping[str, Value]
     #: The last value of every metric, as the mean over seeds.
@@ -31,6 +33,11 @@ class Best:
     condition: Mapping[str, Value] = field(default_factory=dict)
     #: Whether it keeps each requirement of the search, and how likely.
     kept: tuple[Kept, ...] = ()
+
+    @property
+    def measured(self) -> dict[str, float | None]:
+        """`values` as files and --json hold them: none for a target that was not reached."""
+        return {name: None if is_unreached(value) else value for name, value in self.values.items()}
 
     @classmethod
     def of(cls, run: Run, number: int) -> Best:

@@ -165,7 +165,7 @@ def _describe(run: Run, best: Best) -> dict[str, Any]:
         "parameters": run.config(best.number),
         "searched": list(best.params),
         **({"condition": dict(best.condition)} if best.condition else {}),
-        "metric": dict(best.values),
+        "metric": best.measured,
         **({} if best.estimate is None else {"estimate": _plain(best.estimate)}),
         "metrics": {name: best.metrics[name] for name in sorted(best.metrics)},
         "provenance": {

@@ -90,12 +90,12 @@ class Findings:
 
         return build(self.folder, output)
 
-    def model(self, seed: int | None = None) -> Any:
-        """The trained global model of a final run, of its first seed or the one that is named, as of
-        `fedtune.load_model`. Raises `UserError` where there is none."""
-        from trainables.zoo import load_model
+    def model(self, seed: int | None = None, client: int | None = None) -> Any:
+        """The trained global model of a final run, or the own model of one of its clients, of the first seed or the one
+        that is named, as of `fedtune.load_model`. Raises `UserError` where there is none."""
+        from fedtune.api.load_model import load_model
 
-        return load_model(model_path(self.folder, seed))
+        return load_model(model_path(self.folder, seed, of_clients=client is not None), client)
 
     def _repr_html_(self) -> str:
         """For a notebook: what was found in a few lines, and the best trials."""
@@ -108,16 +108,31 @@ class Findings:
         return f"<p>{head}</p>{table.to_html(index=False, float_format=lambda value: f'{value:.4g}')}"
 
 
-def model_path(folder: Path, seed: int | None) -> Path:
-    """The saved model of a final run. Raises `UserError` where there is none."""
-    found = sorted((folder / run_folder.TRIALS).glob("*/model-*.safetensors"))
-    named = [path for path in found if seed is None or path.stem == f"model-{seed}"]
+#: How the names of the files begin that hold global models, and clients' own.
+GLOBAL, CLIENTS = "model-", "clients-"
+
+
+def model_files(folder: Path, start: str) -> list[Path]:
+    """The files of that kind, one for each seed of a final run, in order."""
+    return sorted((folder / run_folder.TRIALS).glob(f"*/{start}*.safetensors"))
+
+
+def model_path(folder: Path, seed: int | None, *, of_clients: bool = False) -> Path:
+    """The saved model of a final run, or the file with those of the clients. Raises `UserError` where there is none."""
+    start, other = (CLIENTS, GLOBAL) if of_clients else (GLOBAL, CLIENTS)
+    found = model_files(folder, start)
+    named = [path for path in found if seed is None or path.stem == f"{start}{seed}"]
+    if not found and model_files(folder, other):
+        raise UserError(
+            f"{folder} holds no models of clients, as its method has none of their own. Leave client out."
+            if of_clients
+            else f"{folder} holds no global model, as its method has none. Its clients have models: give client=0."
+        )
     if not found:
         raise UserError(
-            f"{folder} holds no models. A search keeps none; train its best configuration with fedtune.run, whose "
-            f"method must have a global model."
+            f"{folder} holds no models. A search keeps none; train its best configuration with fedtune.run."
         )
     if not named:
-        seeds = ", ".join(path.stem.removeprefix("model-") for path in found)
+        seeds = ", ".join(path.stem.removeprefix(start) for path in found)
         raise UserError(f"{folder} holds no model of seed {seed}. It has: {seeds}.")
     return named[0]

@@ -2,7 +2,8 @@
 method's own.
 
 The record is a run directory like a search's (`kind: run`): trial i is the configuration on seed i, with its best
-global model by the validation metric as `model-<seed>.safetensors` beside its rounds.
+global model by the validation metric as `model-<seed>.safetensors` beside its rounds, and the clients' own models of
+that round as `clients-<seed>.safetensors` where the method has such.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 from analysis.runs import load as load_run
 from fedtune.api.export import load, winner_of
-from fedtune.api.findings import Findings
+from fedtune.api.findings import CLIENTS, GLOBAL, Findings, model_files
 from fedtune.api.search import Best, Result, carry_out
 from fedtune.machine import resources
 from fedtune.machine.process import ready
@@ -26,7 +27,7 @@ from fedtune.planning.plan import Plan, device_of, placed, placement
 from fedtune.planning.preflight import preflight
 from fedtune.planning.request import Request, configuration, overrides
 from fedtune.record.experiment import MAX_SEED, MAX_SEEDS, Experiment, final_seeds
-from search_spaces import presets, run_folder
+from search_spaces import presets
 from search_spaces.errors import UserError
 from search_spaces.files import given
 from search_spaces.metrics import METRICS
@@ -53,6 +54,8 @@ class Final(Findings):
     #: Test metrics, by name in the order of `search_spaces.metrics`.
     metrics: Mapping[str, Spread]
     models: tuple[Path, ...]
+    #: By seed the file with the clients' own models, of a method whose clients have such.
+    client_models: tuple[Path, ...] = ()
 
     @property
     def folder(self) -> Path:  # type: ignore[override]
@@ -74,6 +77,7 @@ class Final(Findings):
             "seeds": list(self.seeds),
             "metrics": spread,
             "models": [str(path) for path in self.models],
+            "client_models": [str(path) for path in self.client_models],
         }
 
 
@@ -204,12 +208,14 @@ def report(result: Result) -> Final:
     metrics = {}
     for metric in METRICS.values():
         values = tuple(of_trial[metric.name] for of_trial in measured if metric.name in of_trial)
+        if metric.to_target and len(values) < len(measured):
+            continue  # the seeds that did reach it would flatter
         if values and not metric.timing and not metric.name.startswith("val_"):
             metrics[metric.name] = Spread(
                 statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else math.nan, values
             )
-    models = tuple(sorted((result.folder / run_folder.TRIALS).glob("*/model-*.safetensors")))
-    return Final(result, Experiment.of(run).seeds, metrics, models)
+    models, of_clients = (tuple(model_files(result.folder, start)) for start in (GLOBAL, CLIENTS))
+    return Final(result, Experiment.of(run).seeds, metrics, models, of_clients)
 
 
 def _selected_by(method: str, space: str) -> dict[str, Any]:

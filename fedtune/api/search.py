@@ -61,7 +61,12 @@ class Result(Findings):
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for --json."""
-        return dataclasses.asdict(self) | {"folder": str(self.folder)}
+        plain = dataclasses.asdict(self) | {"folder": str(self.folder)}
+        if self.best is not None:
+            plain["best"]["values"] = self.best.measured
+        for told, best in zip(plain["by_condition"], self.by_condition, strict=True):
+            told["values"] = best.measured
+        return plain
 
 
 def search(

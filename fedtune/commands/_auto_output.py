@@ -9,7 +9,7 @@ import typer
 from analysis.auto import Auto, explained
 from fedtune.api.auto import AutoResult
 from fedtune.api.status import status as api_status
-from fedtune.commands._output import INTERRUPTED, shown
+from fedtune.commands._output import INTERRUPTED, models, shown
 from fedtune.console import tables
 from fedtune.console.progress import duration
 from search_spaces import run_folder
@@ -78,7 +78,6 @@ def _final(found: AutoResult) -> None:
             + (f" ± {spread.std:.4f}" if count > 1 else "")
             + " on test data."
         )
-    if found.final.models:
-        tables.say(f"Models: {', '.join(shown(path) for path in found.final.models)}")
+    models(found.final)
     best = found.folder / run_folder.BEST / f"{auto.leader}.yaml"
     tables.say(f"Next: fedtune report {quote(folder)}   fedtune run {quote(shown(best))} --seeds 5")

@@ -13,7 +13,7 @@ import yaml
 
 from analysis.estimate import Estimate as Estimated
 from analysis.estimate import sentences
-from analysis.labels import told
+from analysis.labels import size, told
 from analysis.runs.conditions import named, show
 from analysis.stopping import Audit, Correlation, Grace, audit_sentences, grace_sentences
 from fedtune.api.run import Final, report
@@ -255,9 +255,17 @@ def final(found: Final, as_json: bool) -> None:
         for name, spread in found.metrics.items():
             std = "" if math.isnan(spread.std) else f" ± {told(name, spread.std)}"
             tables.say(f"  {METRICS[name].title:<18} {told(name, spread.mean)}{std}")
-        if found.models:
-            tables.say(f"Models: {', '.join(shown(path) for path in found.models)}")
+        models(found)
     _leave(found.result)
+
+
+def models(found: Final) -> None:
+    """Says where a final run's models are."""
+    if found.models:
+        tables.say(f"Models: {', '.join(shown(path) for path in found.models)}")
+    if found.client_models:
+        total = size(sum(path.stat().st_size for path in found.client_models))
+        tables.say(f"Clients' own models: {', '.join(shown(path) for path in found.client_models)} ({total})")
 
 
 def status(found: dict[str, Any], as_json: bool) -> None:

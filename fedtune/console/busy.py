@@ -1,4 +1,5 @@
-"""What is being done while there are no trials to report on, told on stderr wherever something takes seconds."""
+"""What is being done while there are no trials to report on, told wherever something takes seconds: on stderr, or
+below a notebook's cell."""
 
 from __future__ import annotations
 
@@ -7,24 +8,34 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedtune.console import progress
+from fedtune.console.notebook import CellOutput
 from fedtune.console.progress import Style
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 
 @contextmanager
 def busy(style: Style, doing: str = "starting") -> Iterator[Callable[..., None]]:
-    """Shows on stderr what is being done while there are no trials to report on.
+    """Shows what is being done while there are no trials to report on.
 
-    Gives a function `say(text, at_once=False)` that sets what is shown. A terminal shows it immediately. Where there is
-    none it is printed as a line every few seconds, and with `at_once` immediately as well."""
+    Gives a function `say(text, at_once=False)` that sets what is shown. A terminal shows it immediately, a notebook
+    within a second. Where there is neither it is printed as a line every few seconds, and with `at_once` immediately as
+    well."""
     started, stop = time.monotonic(), threading.Event()
     live: Any = None
     thread: threading.Thread | None = None
 
+    def told() -> str:
+        return f"{time.monotonic() - started:6.1f} s  {doing}"
+
+    cell = CellOutput(lambda: _text(told()))
+
     def line() -> None:
-        print(f"{time.monotonic() - started:6.1f} s  {doing}", file=sys.stderr, flush=True)
+        print(told(), file=sys.stderr, flush=True)
 
     def say(text: str, at_once: bool = False) -> None:
         nonlocal doing
@@ -43,6 +54,8 @@ def busy(style: Style, doing: str = "starting") -> Iterator[Callable[..., None]]
 
         live = Console(stderr=True).status(f"{doing} …")
         live.start()
+    elif style == "notebook":
+        cell.start()
     elif style == "plain":
         thread = threading.Thread(target=lines, daemon=True)
         thread.start()
@@ -52,5 +65,13 @@ def busy(style: Style, doing: str = "starting") -> Iterator[Callable[..., None]]
         stop.set()
         if live is not None:
             live.stop()
+        elif style == "notebook":
+            cell.stop()
         if thread is not None:
             thread.join()
+
+
+def _text(line: str) -> Text:
+    from rich.text import Text
+
+    return Text(line)

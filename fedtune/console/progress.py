@@ -1,4 +1,5 @@
-"""What a person sees while trials run, on stderr: a live panel in a terminal, else a line now and then.
+"""What a person sees while trials run: a live panel in a terminal or below a notebook's cell, else a line now and then
+on stderr.
 
 The driver tells the display of every event. A separate thread draws it, so that something is shown while Ray starts or
 while a round is long.
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from analysis.labels import told
+from fedtune.console.notebook import CellOutput, is_notebook
 from search_spaces.errors import visible
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
     from fedtune.record.experiment import Experiment
 
-Style = Literal["live", "plain", "quiet"]
+Style = Literal["live", "notebook", "plain", "quiet"]
 #: Seconds between two lines where there is no terminal.
 HEARTBEAT = 4.0
 #: Rounds per second and the time left are estimated from the last so many seconds.
@@ -33,11 +35,14 @@ WINDOW = 60.0
 
 
 def style(plain: bool = False, quiet: bool = False) -> Style:
-    """The style to use: live only if stderr is a terminal that can redraw, and neither `plain` nor `quiet` is set."""
+    """The style to use: live only if stderr is a terminal that can redraw, `notebook` in one, and neither where `plain`
+    or `quiet` is set."""
     import os
 
     if quiet:
         return "quiet"
+    if not plain and is_notebook():
+        return "notebook"
     return "live" if not plain and sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb" else "plain"
 
 
@@ -75,6 +80,7 @@ class ProgressDisplay:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._live: Any = None
+        self._cell: CellOutput | None = None
         self._told: int | None = None
         self._bests: dict[str, tuple[int, tuple[float, ...], Mapping[str, Value]]] = {}
 
@@ -120,13 +126,13 @@ class ProgressDisplay:
             self.say(f"{self._named(number).capitalize()} failed: {error}")
 
     def say(self, text: str) -> None:
-        """Prints a line on stderr that stays."""
+        """Prints a line on stderr that stays; in a notebook on stdout, as there stderr looks like a fault."""
         if self.style == "quiet":
             return
         if self._live is not None:
             self._live.console.print(visible(text), markup=False, highlight=False)
         else:
-            print(visible(text), file=sys.stderr, flush=True)
+            print(visible(text), file=sys.stdout if self.style == "notebook" else sys.stderr, flush=True)
 
     def _consider(self, number: int, state: str, values: Sequence[float] | None, params: Mapping[str, Value]) -> None:
         if state != "COMPLETE" or not values:
@@ -153,6 +159,9 @@ class ProgressDisplay:
                 console=Console(stderr=True), get_renderable=self._panel, refresh_per_second=4, transient=True
             )
             self._live.start()
+        elif self.style == "notebook":
+            self._cell = CellOutput(self._below_cell)
+            self._cell.start()
         elif self.style == "plain":
             self._thread = threading.Thread(target=self._beat, daemon=True)
             self._thread.start()
@@ -163,10 +172,18 @@ class ProgressDisplay:
         if self._live is not None:
             self._live.stop()
             self._live = None
+        if self._cell is not None:
+            self._cell.stop()
         if self._thread is not None:
             self._thread.join()
             if self.ended:
                 print(visible(self.line()), file=sys.stderr, flush=True)
+
+    def _below_cell(self) -> RenderableType:
+        """The panel, and the last line once all is over."""
+        from rich.text import Text
+
+        return Text(visible(self.line())) if self._stop.is_set() else self._panel()
 
     def _beat(self) -> None:
         while not self._stop.wait(HEARTBEAT if self.phase == "" else HEARTBEAT / 2):

@@ -67,7 +67,7 @@ def joined(address: str | None, *, trials: int, cpus: float, gpus: float) -> Ite
     # Ray starts the process of one trial at a time unless told otherwise, and drops one that is still starting as soon
     # as another falls free: short trials would then take turns in a single process.
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(trials)
-    for name in ("ray", "ray.tune", "ray.train", "ray._private"):
+    for name in ("ray", "ray.tune", "ray.train", "ray.widgets", "ray._private"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     import ray
 

@@ -127,8 +127,6 @@ def _of_configuration(configured: Configuration, e: Experiment) -> str | None:
     method, settings = registry.method(e.method), configured.federation
     if method.follows_plan(configured.config, e.rounds):
         return f"{method.title} follows a schedule over all planned rounds, and its first {e.rounds} would be others"
-    if settings.target > 0:
-        return "rounds_to_target was recorded as one round more than these where the target was not reached"
     if settings.attack_images > 0:
         return f"the attack (attack_images) was made in round {e.rounds}, the last one"
     if e.rounds % settings.eval_every:

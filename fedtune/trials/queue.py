@@ -37,7 +37,7 @@ from fedtune.trials.known_points import KnownPoints
 from fedtune.trials.samplers import make_sampler
 from fedtune.trials.stop_rules import StopRules
 from search_spaces import run_folder
-from search_spaces.metrics import METRICS
+from search_spaces.metrics import METRICS, UNREACHED, is_unreached
 from search_spaces.parameter import Value
 
 if TYPE_CHECKING:
@@ -263,6 +263,10 @@ class TrialQueue:
         complete = [t for t in known if t.state == TrialState.COMPLETE]
         completes_only = self.experiment.sampler in ("gp", "nsga2")
         worst = [min((s * t.values[i] for t in complete), default=math.nan) * s for i, s in enumerate(self._signs)]
+        reached = [
+            min((s * t.values[i] for t in complete if not is_unreached(t.values[i])), default=s * UNREACHED) * s
+            for i, s in enumerate(self._signs)
+        ]
         shown: list[FrozenTrial | None] = []
         for trial in known:
             state, values, last = trial.state, trial.values, {}
@@ -277,6 +281,8 @@ class TrialQueue:
                 state, values = TrialState.PRUNED, None
             if state == TrialState.PRUNED:
                 values = None
+            if completes_only and values:  # beside `UNREACHED` a Gaussian process would see no other difference
+                values = [known_worst if is_unreached(v) else v for v, known_worst in zip(values, reached, strict=True)]
             shown.append(
                 create_trial(
                     state=state,

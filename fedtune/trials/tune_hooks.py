@@ -1,12 +1,13 @@
 """What Ray Tune asks while it runs trials: a `Searcher` for the next one, a `Stopper` for whether to end. Both hand on
-to a session."""
+to a session. A `ProgressReporter` keeps Tune silent."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from ray.tune import ProgressReporter
 from ray.tune.search import Searcher
 from ray.tune.stopper import Stopper
 
@@ -67,3 +68,13 @@ class StopWithSession(Stopper):
 
     def __reduce__(self) -> Any:
         return dict, ()
+
+
+class SilentReporter(ProgressReporter):
+    """Tune reports nothing. The one that it takes by itself in a notebook clears the cell's output, and ours with it,
+    even where Tune is told to be silent."""
+
+    def should_report(self, trials: Sequence[Any], done: bool = False) -> bool:
+        return False
+
+    def report(self, trials: Sequence[Any], done: bool, *sys_info: str) -> None: ...

@@ -93,7 +93,7 @@ class TuneSession:
     def _call_tune(self, scratch: Path) -> None:
         from ray import tune
 
-        from fedtune.trials.tune_hooks import AskSession, StopWithSession
+        from fedtune.trials.tune_hooks import AskSession, SilentReporter, StopWithSession
         from trainables.tune import Trial, resources
 
         tune.Tuner(
@@ -103,6 +103,7 @@ class TuneSession:
                 name="trials",
                 storage_path=str(scratch),
                 verbose=0,
+                progress_reporter=SilentReporter(),
                 stop=StopWithSession(self),
                 callbacks=[],
                 failure_config=tune.FailureConfig(max_failures=0),

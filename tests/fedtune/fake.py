@@ -72,6 +72,12 @@ class Fake:
     def partition(self) -> dict[str, Any]:
         return {str(seed): [[1, 2]] for seed in self.seeds} | {"hash": {str(seed): "0" for seed in self.seeds}}
 
+    def keep_models(self) -> None:
+        """There are none."""
+
+    def personal_models(self) -> dict[int, Any]:
+        return {}
+
     def models(self) -> dict[int, Any]:
         return {}
 

@@ -183,6 +183,7 @@ METHOD = Method(
     global_model=no_global_model,
     architectures=mixed.architectures,
     client_network=client_network,
+    around=prototypes.NearestPrototype,
     shares_label_counts=True,
     limits=(
         Limit(

@@ -21,6 +21,7 @@ step, which is the paper's as neither reaches what the other moves.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 
 import torch
@@ -92,6 +93,11 @@ def client_network(config: Config, fed: Federation, client: int) -> TwoHeads:
     return fed.cached("FedRoD's heads", lambda: TwoHeads(fed.network(role="two heads"), head_module(fed, "personal")))
 
 
+def around(model: Model) -> TwoHeads:
+    """The module of a client's model around any model."""
+    return TwoHeads(model, copy.deepcopy(model.head))
+
+
 def job(
     config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng
 ) -> LocalJob:
@@ -146,4 +152,5 @@ METHOD = Method(
     server=fedavg.server,
     global_model=fedavg.global_model,
     client_network=client_network,
+    around=around,
 )

@@ -181,6 +181,7 @@ METHOD = Method(
     global_model=no_global_model,
     architectures=mixed.architectures,
     client_network=fedproto.client_network,
+    around=prototypes.NearestPrototype,
     limits=(
         Limit(
             {"lambda": 0, "predict": "head", "nu": 0},

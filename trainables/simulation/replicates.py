@@ -14,13 +14,15 @@ import torch
 
 from search_spaces.parameter import Value
 from trainables.models import Model
-from trainables.simulation import checkpoint
+from trainables.simulation import checkpoint, client_models
 from trainables.simulation.kept_images import Arrays
 from trainables.simulation.rounds import Row, Simulation, run_together
 from trainables.wire import Params
 from trainables.zoo import Card
 
-_VERSION = 2
+_VERSION = 3
+#: Fields of a saved simulation that versions 1 and 2 did not have, and what each of them is before the first round.
+_ADDED: Mapping[str, Any] = {"traffic": 0, "reached_bytes": {}, "personal": {}, "measured_in": {}}
 #: Fields of a saved simulation and of its server's state that had another name in version 1.
 _RENAMED = {"memories": "client_states", "law": "label_probabilities"}
 
@@ -65,7 +67,11 @@ class Replicates:
         """Continues from a file that `save` wrote for the same configuration and seeds."""
         tree = checkpoint.load(Path(path), self.simulations[0].fed.device)
         if tree["version"] == 1:
-            tree = tree | {"version": _VERSION, "simulations": [_renamed(saved) for saved in tree["simulations"]]}
+            tree = tree | {"version": 2, "simulations": [_renamed(saved) for saved in tree["simulations"]]}
+        if tree["version"] == 2:
+            if any(s.settings.target > 0 or s.keeps_personal for s in self.simulations):
+                raise ValueError(f"{path} does not say what was sent so far, nor which models clients had")
+            tree = tree | {"version": _VERSION, "simulations": [{**_ADDED, **saved} for saved in tree["simulations"]]}
         if tree["version"] != _VERSION or tuple(tree["seeds"]) != self.seeds:
             raise ValueError(f"{path} is a checkpoint of version {tree['version']} and seeds {tree['seeds']}")
         for simulation, saved in zip(self.simulations, tree["simulations"], strict=True):
@@ -77,6 +83,11 @@ class Replicates:
             "hash": {str(s.fed.seed): s.data.fingerprint for s in self.simulations},
             "dataset": self.simulations[0].data.dataset_hash,
         }
+
+    def keep_models(self) -> None:
+        """From now on clients' own models are kept, for `personal_models`."""
+        for s in self.simulations:
+            s.keeps_personal = s.method.has_personal_models(s.config)
 
     def keep_images(self) -> dict[int, Arrays]:
         """From now on `images` has those of every evaluated round. Returns what is kept of the data, by seed."""
@@ -102,17 +113,28 @@ class Replicates:
                     s.fed.classes,
                     s.fed.mean,
                     s.fed.std,
-                    {
-                        "method": s.method.name,
-                        "dataset": s.settings.dataset,
-                        "class_names": s.data.class_names,
-                        "seed": s.fed.seed,
-                        "round": s.progress.round,
-                    },
+                    {"method": s.method.name, **_about(s), "round": s.progress.round},
                     s.fed.batch_norm,
                 )
                 found[s.fed.seed] = {k: v.contiguous().cpu() for k, v in params.items()}, card
         return found
+
+    def personal_models(self) -> dict[int, dict[int, tuple[Params, Card]]]:
+        """By seed and client: the client's own model as it was measured last, and its card. Empty where clients have no
+        models of their own, and before `keep_models`."""
+        found: dict[int, dict[int, tuple[Params, Card]]] = {}
+        for s in self.simulations:
+            for client, params in s.progress.personal.items():
+                network = s.method.client_network(s.config, s.fed, client)
+                details = {**_about(s), "client": client, "round": s.progress.measured_in[client]}
+                card = client_models.card_of(s.method, s.fed, network, details)
+                found.setdefault(s.fed.seed, {})[client] = params, card
+        return found
+
+
+def _about(s: Simulation) -> dict[str, Any]:
+    """What every card of a simulation's models says."""
+    return {"dataset": s.settings.dataset, "class_names": s.data.class_names, "seed": s.fed.seed}
 
 
 def _renamed(saved: dict[str, Any]) -> dict[str, Any]:

@@ -41,8 +41,14 @@ class Progress:
     round: int
     state: Any
     client_states: dict[int, Any]
-    #: First round in which the target was reached, by metric; see `target` in `FederationConfig`.
+    #: First round in which the target was reached, by prefix of its metric; see `target` in `FederationConfig`.
     reached: dict[str, int] = field(default_factory=dict)
+    #: Bytes sent up and down in all rounds so far, and until the target was reached, by the same prefix.
+    traffic: int = 0
+    reached_bytes: dict[str, int] = field(default_factory=dict)
+    #: By client its own model as it was measured last, and in which round; only where these are kept.
+    personal: dict[int, Any] = field(default_factory=dict)
+    measured_in: dict[int, int] = field(default_factory=dict)
     #: What clients have uploaded so far, sorted; see `trainables.simulation.attack.sent`.
     sent: tuple[str, ...] = ()
 
@@ -81,6 +87,8 @@ class Simulation:
         executors.check(self.settings.executor, device)
         self.executor = executors.chosen(self.settings.executor, self.method, self.config, device)
         self.graphs = Graphs(self.config) if self.executor == "graph" else None
+        #: Whether clients' own models are kept, where the method has such.
+        self.keeps_personal = False
         #: Whether images are kept, and those of the last evaluated round (`trainables.simulation.kept_images`).
         self.keeps_images, self.kept_images = False, kept_images.Arrays()
         rng = self.fed.rng.child("init")
@@ -99,7 +107,7 @@ class Simulation:
             row |= self._evaluate_others(results)
         if t == self.settings.rounds and self.settings.attack_images:
             row["psnr"] = attack.mean_psnr(self.leaks(self.settings.attack_images))
-        row |= self._rounds_to_target(t, row)
+        row |= self._to_target(t, row)
         took = _now(self.fed.device) - served
         row |= {"seconds_evaluation": took, "seconds": row["seconds_client"] + row["seconds_server"] + took}
         self.kept_images = self._images(results) if self.keeps_images and self._evaluates(t) else {}
@@ -224,6 +232,7 @@ class Simulation:
         tuned = self._fine_tuned(cohort)
         measured = models if tuned is None else tuned
         if measured:
+            self._keep_personal(measured)
             metrics, row["local_accuracies"] = evaluation.local_metrics(
                 self.fed, self.data, {c: partial(self._loaded, m, c) for c, m in measured.items()}
             )
@@ -241,6 +250,17 @@ class Simulation:
             else:
                 row |= evaluation.accuracy(self._loaded(virtual, min(models)), self.data, "g_acc_virtual")
         return row
+
+    def _keep_personal(self, models: Mapping[int, Params]) -> None:
+        """Notes what is measured of clients. Copies: a cohort that is trained as one program has its weights in one
+        tensor, all of which a checkpoint would hold for each client."""
+        if not self.keeps_personal:
+            return
+        now = self.progress
+        copies = {c: {name: tensor.detach().clone() for name, tensor in m.items()} for c, m in models.items()}
+        self.progress = replace(
+            now, personal=now.personal | copies, measured_in=now.measured_in | dict.fromkeys(models, now.round)
+        )
 
     def _fine_tuned(self, cohort: Sequence[int]) -> dict[int, Params] | None:
         """What the clients of the cohort make of the server's model to be measured; None: no more than they have
@@ -271,15 +291,23 @@ class Simulation:
         put(module, params)
         return module
 
-    def _rounds_to_target(self, t: int, row: Row) -> Row:
+    def _to_target(self, t: int, row: Row) -> Row:
+        """Rounds and bytes until the target was reached, null before."""
         if self.settings.target <= 0:
             return {}
-        reached = dict(self.progress.reached)
+        now = self.progress
+        spent = now.traffic + row["bytes_up"] + row["bytes_down"]
+        rounds, sent = dict(now.reached), dict(now.reached_bytes)
         for prefix in ("val_", ""):
             if row.get(prefix + self.settings.target_metric, -math.inf) >= self.settings.target:
-                reached.setdefault(prefix, t)
-        self.progress = replace(self.progress, reached=reached)
-        return {f"{prefix}rounds_to_target": reached.get(prefix, self.settings.rounds + 1) for prefix in ("val_", "")}
+                rounds.setdefault(prefix, t)
+                sent.setdefault(prefix, spent)
+        self.progress = replace(now, reached=rounds, traffic=spent, reached_bytes=sent)
+        return {
+            f"{prefix}{name}_to_target": found.get(prefix)
+            for prefix in ("val_", "")
+            for name, found in (("rounds", rounds), ("bytes", sent))
+        }
 
     def global_model(self) -> Params | None:
         """The model behind global accuracy, None where the method has none."""

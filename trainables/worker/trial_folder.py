@@ -25,14 +25,14 @@ from trainables.wire import Params
 from trainables.worker import rounds_jsonl
 from trainables.worker.process import is_out_of_memory
 from trainables.worker.rounds_jsonl import Damaged, Row
-from trainables.zoo import Card, save_model
+from trainables.zoo import Card, save_clients, save_model
 
 #: Share of the running time that writing checkpoints may take; rounds much faster than a checkpoint are not all saved.
 CHECKPOINT_SHARE = 0.05
 #: How long a trial waits for the process of a killed driver to let go of its folder, in seconds.
 LOCK_SECONDS = 60.0
 #: How names of files begin that are written in whole, beside their place first.
-_WRITTEN = (CHECKPOINT, CONFIG, PARTITION, ROUNDS, "model-", kept_images.PREFIX)
+_WRITTEN = (CHECKPOINT, CONFIG, PARTITION, ROUNDS, "model-", "clients-", kept_images.PREFIX)
 
 
 class Resumable(Protocol):
@@ -131,6 +131,12 @@ class TrialFolder:
         path = self.path / f"model-{seed}.safetensors"
         with _disk(path):
             save_model(path, params, card)
+
+    def save_clients(self, seed: int, found: Mapping[int, tuple[Params, Card]]) -> None:
+        """Saves the clients' own models of a seed in place of those that were there."""
+        path = self.path / f"clients-{seed}.safetensors"
+        with _disk(path):
+            save_clients(path, found)
 
     def save_images(self, round_: int | None, images: Mapping[int, Mapping[str, NDArray[np.generic]]]) -> None:
         """Saves what is kept of a round by seed; None: of the data."""

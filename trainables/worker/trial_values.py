@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from search_spaces.metrics import METRICS, UNREACHED
 from trainables.worker.rounds_jsonl import Row
 
 
@@ -16,7 +17,8 @@ class TrialValues:
     def __init__(self, metrics: Sequence[str], signs: Sequence[int]) -> None:
         self._metrics, self._signs = tuple(metrics), tuple(signs)
         self.rows: list[Row] = []
-        #: Means over seeds of the metrics by round, where all were measured and are finite.
+        #: Means over seeds of the metrics by round, where all were measured and are finite. A target that was not
+        #: reached counts as `search_spaces.metrics.UNREACHED`.
         self.curve: dict[int, tuple[float, ...]] = {}
         #: The same with signs, so that larger is better.
         self.signed: dict[int, tuple[float, ...]] = {}
@@ -26,17 +28,14 @@ class TrialValues:
         """Takes a round's rows, one per seed. Returns the seeds for which this round is the best so far by the first
         metric (of two equal rounds the first)."""
         self.rows += rows
-        if all(
-            isinstance(row.get(name), (int, float)) and math.isfinite(row[name])
-            for row in rows
-            for name in self._metrics
-        ):
-            curve = tuple(math.fsum(row[name] for row in rows) / len(rows) for name in self._metrics)
+        read = [[_value(row, name) for row in rows] for name in self._metrics]
+        if all(isinstance(value, (int, float)) and math.isfinite(value) for values in read for value in values):
+            curve = tuple(math.fsum(values) / len(rows) for values in read)
             self.curve[rows[0]["round"]] = curve
             self.signed[rows[0]["round"]] = tuple(sign * mean for sign, mean in zip(self._signs, curve, strict=True))
         improved = []
         for row in rows:
-            value = row.get(self._metrics[0])
+            value = _value(row, self._metrics[0])
             if value is not None and (score := self._signs[0] * value) > self._best.get(row["seed"], -math.inf):
                 self._best[row["seed"]] = score
                 improved.append(row["seed"])
@@ -49,13 +48,23 @@ class TrialValues:
     def _is_broken(self, name: str, value: object) -> bool:
         if name not in (*self._metrics, "train_loss"):
             return False
-        return value is None or (
-            isinstance(value, float) and not math.isfinite(value)
-        )  # None: in a row that was read back
+        if value is None:  # what a row that was read back has for a number that is not finite
+            return not _waits(name)
+        return isinstance(value, float) and not math.isfinite(value)
 
     def of_last_round(self, seed: int) -> Row:
         """The newest row of a seed."""
         return next(row for row in reversed(self.rows) if row["seed"] == seed)
+
+
+def _waits(name: str) -> bool:
+    """Whether null is no fault in this metric: a target was not reached yet."""
+    return name in METRICS and METRICS[name].to_target
+
+
+def _value(row: Row, name: str) -> Any:
+    """What a row says of a metric that trials are judged by."""
+    return UNREACHED if _waits(name) and name in row and row[name] is None else row.get(name)
 
 
 def means(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:

@@ -80,6 +80,14 @@ def test_two_federations_are_needed():
     assert standing(trials((0.01, 0.5), (0.02, 0.6)), 1.0).seeds == (1, 1)
 
 
+@pytest.mark.parametrize("value", [0.0, 0.5, 29_850_400.0, 1e15])
+def test_equal_values_are_their_own_interval(value):
+    """As those of bytes are, which no seed moves."""
+    found = estimate(standing(trials((0.01, value), (0.02, value), (0.03, value)), -1.0))
+    assert (found.mean, found.low, found.high) == pytest.approx((value,) * 3, rel=1e-14, abs=1e-11)
+    assert found.tied == (0, 1, 2)
+
+
 def test_a_stopped_trial_informs_and_never_wins():
     ends = [(0.01, [0.4, 0.5]), (0.02, [0.5, 0.6]), (0.03, [0.5, 0.62])]
     found = standing(trials(*ends, (0.05, [0.9], TrialState.PRUNED)), 1.0)

@@ -43,6 +43,26 @@ def test_a_checkpoint_of_version_1_goes_on_as_one_of_today(method: str, toy: Pat
     assert [untimed(row) for row in second.step()] == [untimed(row) for row in first.step()]
 
 
+def test_a_checkpoint_that_lacks_what_was_sent_is_refused_where_that_counts(toy: Path, tmp_path: Path) -> None:
+    values = values_for("fedgen", toy, target=0.5)
+    trial = Replicates("fedgen", values, (3,))
+    trial.step()
+    trial.save(tmp_path / "now")
+    checkpoint.save(tmp_path / "before", as_version_1(checkpoint.load(tmp_path / "now")))
+    with pytest.raises(ValueError, match="does not say what was sent so far"):
+        Replicates("fedgen", values, (3,)).load(tmp_path / "before")
+
+
+def test_a_checkpoint_that_lacks_clients_models_is_refused_where_they_are_kept(toy: Path, tmp_path: Path) -> None:
+    trial, later = (Replicates("fedmdcg", values_for("fedmdcg", toy), (3,)) for _ in range(2))
+    trial.step()
+    trial.save(tmp_path / "now")
+    checkpoint.save(tmp_path / "before", as_version_1(checkpoint.load(tmp_path / "now")))
+    later.keep_models()
+    with pytest.raises(ValueError, match="nor which models clients had"):
+        later.load(tmp_path / "before")
+
+
 def test_a_checkpoint_of_an_unknown_version_is_refused(toy: Path, tmp_path: Path) -> None:
     trial = Replicates("fedavg", values_for("fedavg", toy), (3,))
     trial.save(tmp_path / "now")

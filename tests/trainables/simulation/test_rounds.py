@@ -202,12 +202,54 @@ def test_rounds_to_target_is_the_first_round_that_reaches_it(toy: Path, tmp_path
     s, rows = simulate("fedavg", toy, 3, target=0.6, rounds=3)
     accuracies = [r["global_accuracy"] for r in rows]
     first = next((t for t, a in enumerate(accuracies, 1) if a >= 0.6), None)
-    assert first is not None and [r["rounds_to_target"] for r in rows] == [4] * (first - 1) + [first] * (4 - first)
+    assert first is not None and [r["rounds_to_target"] for r in rows] == [None] * (first - 1) + [first] * (4 - first)
     _, never = simulate("fedavg", toy, 1, target=1.0, target_metric="local_accuracy", lr=1e-6)
-    assert never[0]["rounds_to_target"] == never[0]["val_rounds_to_target"] == 5
+    assert never[0]["rounds_to_target"] is never[0]["val_rounds_to_target"] is None
     again = Simulation("fedavg", values_for("fedavg", toy, target=0.6, rounds=3), 3, torch.device("cpu"))
     again.load(s.save())
     assert again.progress.reached == s.progress.reached
+
+
+@pytest.fixture
+def improving(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Federations whose accuracy is measured as 0.1 after round 1, 0.2 after round 2 and so on; on validation data it
+    is ahead by one round."""
+
+    def measured(self: Simulation, *_: object) -> dict[str, float]:
+        t = self.progress.round
+        return {"global_accuracy": t / 10, "val_global_accuracy": (t + 1) / 10}
+
+    monkeypatch.setattr(Simulation, "_evaluate", measured)
+
+
+@pytest.mark.parametrize(
+    ("target", "test", "validation"), [(0.1, 1, 1), (0.15, 2, 1), (0.4, 4, 3), (0.5, None, 4), (0.51, None, None)]
+)
+def test_bytes_to_target_are_those_of_all_rounds_until_then(
+    toy: Path, improving: None, target: float, test: int | None, validation: int | None
+) -> None:
+    """FedAvg sends four clients the model and has it back, whatever happens in a round: 4 bytes a weight. Given are the
+    rounds in which a target is reached: among them the last one, and none."""
+    s, rows = simulate("fedavg", toy, 4, rounds=4, target=target)
+    each = 2 * 4 * 4 * sum(p.numel() for p in s.fed.network().parameters())
+    for prefix, reached in (("", test), ("val_", validation)):
+        before = 4 if reached is None else reached - 1
+        assert [r[f"{prefix}rounds_to_target"] for r in rows] == [None] * before + [reached] * (4 - before)
+        sent = None if reached is None else reached * each
+        assert [r[f"{prefix}bytes_to_target"] for r in rows] == [None] * before + [sent] * (4 - before)
+
+
+def test_bytes_to_target_go_on_after_a_checkpoint(toy: Path, improving: None) -> None:
+    values = values_for("fedavg", toy, rounds=3, target=0.3)
+    begun = Simulation("fedavg", values, 3, torch.device("cpu"))
+    rows = [begun.run_round(), begun.run_round()]
+    assert [row["bytes_to_target"] for row in rows] == [None, None]
+    assert [row["val_bytes_to_target"] for row in rows] == [None, sum(r["bytes_up"] + r["bytes_down"] for r in rows)]
+    again = Simulation("fedavg", values, 3, torch.device("cpu"))
+    again.load(begun.save())
+    last = again.run_round()
+    assert last["bytes_to_target"] == sum(r["bytes_up"] + r["bytes_down"] for r in (*rows, last))
+    assert last["val_bytes_to_target"] == rows[1]["val_bytes_to_target"]
 
 
 def test_the_virtual_model_of_fedavg_is_its_global_model(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
