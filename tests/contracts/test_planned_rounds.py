@@ -38,7 +38,6 @@ def four_rounds(name: str, toy: Path, planned: int, values: dict[str, Any]) -> t
     return rows, simulation.save(), follows
 
 
-@pytest.mark.numeric
 @pytest.mark.parametrize("name", sorted(set(METHODS) - {name for name, _, _ in SCHEDULES}))
 def test_the_first_rounds_are_those_of_a_longer_run(name: str, toy: Path) -> None:
     rows, state, follows = four_rounds(name, toy, 4, {})
@@ -46,7 +45,6 @@ def test_the_first_rounds_are_those_of_a_longer_run(name: str, toy: Path) -> Non
     assert not follows and rows == longer_rows and same(state, longer_state)
 
 
-@pytest.mark.numeric
 @pytest.mark.parametrize(("name", "values", "follows"), SCHEDULES, ids=lambda part: str(part))
 def test_a_schedule_over_the_planned_rounds_is_declared(
     name: str, values: dict[str, Any], follows: bool, toy: Path
@@ -55,6 +53,13 @@ def test_a_schedule_over_the_planned_rounds_is_declared(
     longer_rows, longer_state, _ = four_rounds(name, toy, 6, values)
     assert said is follows
     assert (rows == longer_rows and same(state, longer_state)) is not follows
+
+
+@pytest.mark.parametrize("target", [0.01, 1.0])
+def test_whether_a_target_is_reached_does_not_hang_on_the_plan(target: float, toy: Path) -> None:
+    rows, _, _ = four_rounds("fedavg", toy, 4, {"target": target, "lr": 1e-6})
+    longer_rows, _, _ = four_rounds("fedavg", toy, 6, {"target": target, "lr": 1e-6})
+    assert rows == longer_rows and {row["rounds_to_target"] for row in rows} == ({1} if target < 1 else {None})
 
 
 def test_only_methods_that_say_so_read_how_many_rounds_are_planned() -> None:
