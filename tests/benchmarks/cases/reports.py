@@ -1,7 +1,8 @@
-"""What one more trial and one more report cost, and what a search's processes hold in memory."""
+"""What one more trial, one more report and Ray's token cost, and what a search's processes hold in memory."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import statistics
 import subprocess
@@ -62,6 +63,30 @@ def slopes(case: Case, folder: Path, quick: bool) -> None:
     ]
 
 
+def token(case: Case, folder: Path, quick: bool) -> None:
+    """What Ray's token takes: whole searches of one trial that computes nothing, with it and without, by turns."""
+    turns, seconds = 1 if quick else 7, {False: list[float](), True: list[float]()}
+    for turn in range(turns + 1):
+        for unguarded in (False, True) if turn % 2 else (True, False):
+            name = f"{'without' if unguarded else 'with'}-token-{turn}"
+            options = {"trials": 1, "rounds": 1, "concurrency": 1, "name": name}
+            found = search(f"search, {name}", folder, unguarded=unguarded, options=options)
+            if turn:  # the first turn warms the disk's cache
+                seconds[unguarded].append(found["seconds"])
+    apart = [guarded - bare for guarded, bare in zip(seconds[False], seconds[True], strict=True)]
+    case.table(
+        "A search of one trial that computes nothing, with Ray's token and without",
+        ("what", "s"),
+        [
+            ["with a token", statistics.median(seconds[False])],
+            ["without", statistics.median(seconds[True])],
+            [f"the token, median of {turns} pairs", statistics.median(apart)],
+        ],
+    )
+    goal = Goal("Ray's token, per search", 0.2, statistics.median(apart), least=False, unit=" s")
+    case.goals.append(dataclasses.replace(goal, spread=(min(apart), max(apart))))
+
+
 def memory(case: Case, folder: Path, quick: bool) -> None:
     """Memory of a search of real federations with LeNet-5."""
     values, _ = federation("lenet5", 28, 1, 2 if quick else 10, 2 if quick else 20)
@@ -114,5 +139,6 @@ def run(quick: bool) -> Case:
     case = Case("reports", TITLE, TEXT, quick=quick)
     with tempfile.TemporaryDirectory(prefix="fedtune-bench-") as made:
         slopes(case, Path(made), quick)
+        token(case, Path(made), quick)
         memory(case, Path(made), quick)
     return case
