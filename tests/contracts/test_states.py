@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,22 +28,44 @@ LIMITS = {
     "dense": ON_A_BASE,
     "dfrd": ON_A_BASE | {"dfrd"},
     "dhf": {"local"},
+    "ditto": {"local"},
+    "fedadam": set[str](),
+    "fedamp": {"local"},
     "fedavg": {"fedavg"},
+    "fedavgm": {"fedavg"},
+    "fedbabu": {"fedavg"},
     "fedcg": {"fedcg", "lgfedavg"},
+    "feddistill": {"local"},
     "feddropout": {"fedavg"},
+    "fedfomo": {"local"},
     "fedftg": ON_A_BASE,
     "fedgen": {"fedavg", "lgfedavg"},
+    "fedgh": set[str](),
     "fedgkd": {"fedavg", "fedgkd"},
+    "fedkd": {"local"},
     "fedkf": {"fedavg", "fedkf"},
     "fedmdcg": {"fedmdcg", "lgfedavg"},
+    "fednova": {"fedavg"},
     "fedper": {"local"},
+    "fedphp": {"fedavg"},
+    "fedproto": {"local"},
     "fedprox": {"fedavg"},
+    "fedrod": set[str](),
     "fedrolex": {"fedavg"},
+    "fedtgp": {"local"},
+    "fedyogi": {"fedadam"},
+    "fml": {"local"},
     "heterofl": {"fedavg"},
     "lgfedavg": {"local"},
     "local": set[str](),
+    "moon": {"fedavg"},
+    "perfedavg": {"fedavg"},
     "qffl": {"fedavg"},
+    "scaffold": {"fedavg"},
 }
+
+#: Methods that differ from FedAvg on the server alone.
+WITH_FEDAVGS_CLIENTS = ("fedadam", "fedavgm", "fedyogi")
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -70,7 +93,26 @@ def test_a_method_declares_the_functions_and_classes_of_its_file(name: str, toy:
     wrapped = {"server", "global_model", "readouts"} if "model_cache" in registry.declared(name) else set()
     fields = {field.name for field in dataclasses.fields(Method)} - wrapped
     named = {field: getattr(file, field) for field in fields if hasattr(file, field)}
-    assert {"Config", "client"} <= named.keys()
+    assert {"Config"} | (set() if name in WITH_FEDAVGS_CLIENTS else {"client"}) <= named.keys()
     assert {field: getattr(method, field) for field in named} == named
     assert method.virtual is (name in VIRTUAL)
     assert {limit.equals for limit in method.limits} == LIMITS[name]
+
+
+@pytest.mark.parametrize("name", WITH_FEDAVGS_CLIENTS)
+def test_a_method_with_fedavgs_clients_lets_them_train_as_fedavg_does(name: str) -> None:
+    own, plain = registry.method(name), registry.method("fedavg")
+    assert (own.client, own.job) == (plain.client, plain.job) and own.job is not None
+
+
+@pytest.mark.parametrize("name", ["feddistill", "fedgh", "fedkd", "fedproto", "fedtgp", "fml"])
+def test_a_method_of_mixed_clients_declares_their_models_and_the_one_they_share(name: str, toy: Path) -> None:
+    shares = "shared_model" in registry.declared(name)
+    s, _ = simulate(name, toy, 0, model="cnn2", deep_model="cnn3", shared_model="cnn")
+    models = s.method.architectures(s.config, s.settings)
+    assert set(models) == {"cnn2", "cnn3"} | ({"cnn"} if shares else set())
+    assert shares == (name in ("fedkd", "fml"))
+    if shares:
+        beside: Any = s.method.other_networks["shared"](s.config, s.fed, 1)
+        whole: Any = s.method.global_network(s.config, s.fed)
+        assert beside.name == whole.name == "cnn"
