@@ -312,14 +312,23 @@ def test_failures_teach_the_sampler_and_break_nothing(tmp_path: Path, sampler: s
 def test_of_several_trials_put_back_the_oldest_comes_first_with_its_share(tmp_path: Path) -> None:
     queue = TrialQueue(tmp_path / "run", start(tmp_path / "run", trials=3), space())
     first, second = queue.propose(), queue.propose()
-    assert first is not None and second is not None
+    assert first is not None and second is not None and queue.waiting is None
     queue.again(second.number, (4.0, 1.0))
     queue.again(first.number, (2.0, 0.5))
+    assert queue.waiting == first.number
     shares = [queue.next_share()]
     again = queue.propose()
     shares.append(queue.next_share())
     assert again is not None and again.number == first.number
     assert shares == [(2.0, 0.5), (4.0, 1.0)]
+    queue.close()
+
+
+def test_a_trial_belongs_to_its_run_under_its_number(tmp_path: Path) -> None:
+    made, where = start(tmp_path / "run", trials=3), space()
+    queue = TrialQueue(tmp_path / "run", made, where)
+    home = queue.home(2)
+    assert (home.folder, home.experiment, home.space, home.number) == (tmp_path / "run", made, where, 2)
     queue.close()
 
 
