@@ -158,9 +158,9 @@ def test_of_four_equal_singular_values_as_many_as_quarters_are_kept(energy: floa
 
 
 def test_energies_are_summed_in_double_precision() -> None:
-    """2²⁴ + 1 is no float32: of squares 2²⁴, 1, 1, 1 the first and the second are 2²⁴ + 1, and 1.5 are asked for."""
+    """Of squares 2²⁴, 1, 1, 1 a half more than the first is asked for: two. 2²⁴ + 1 and 2²⁴ + 3 are no float32."""
     s = torch.tensor([2.0**12, 1.0, 1.0, 1.0])
-    assert int(low_rank._rank(s, (2**24 + 1.5) / (2**24 + 3))) == 3
+    assert int(low_rank._rank(s, (2**24 + 0.5) / (2**24 + 3))) == 2
 
 
 def test_energy_follows_the_planned_rounds(toy: Path) -> None:
