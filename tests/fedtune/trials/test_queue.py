@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from fedtune.record.study import StudyFile
 from fedtune.trials.early_stopping import Halving, rungs
 from fedtune.trials.queue import Proposal, TrialQueue
 from fedtune.trials.samplers import SAMPLERS, make_sampler
+from search_spaces.dimension import Dimension
+from search_spaces.parameter import Parameter
 from tests.fedtune.conftest import space, start
 from trainables.tune import Ending
 
@@ -239,6 +242,33 @@ def test_the_grid_is_walked_row_by_row(tmp_path: Path) -> None:
     assert optuna.load_study(study_name=None, storage=f"sqlite:///{tmp_path}/run/study.db").best_value == max(
         v[0] for _, _, _, v, *_ in found
     )
+
+
+def crossed(folder: Path, **changes: Any) -> list[tuple[Any, ...]]:
+    """The values of every trial that a search under three conditions proposes."""
+    omega = Parameter("omega", "real", 0.1, "", low=1e-3, high=1e4, log=True)
+    where = dataclasses.replace(space(), vary={"omega": Dimension(omega, 0.1, 10.0, True, grid=(10.0, 1.0, 0.1))})
+    queue = TrialQueue(folder, start(folder, scheduler="none", **changes), where)
+    found = []
+    while (proposal := queue.propose()) is not None:
+        found.append(tuple(proposal.values[key] for key in ("alpha", "lambda", "omega")))
+        queue.finish(proposal.number, end(proposal, 9))
+    queue.close()
+    return found
+
+
+def test_a_grid_holds_its_conditions(tmp_path: Path) -> None:
+    cells = itertools.product((0.0, 1.0, 2.0), (0.0, 0.5), (10.0, 1.0, 0.1))
+    assert crossed(tmp_path / "run", sampler="grid", trials=18) == list(cells)
+
+
+def test_every_known_point_is_run_under_every_condition(tmp_path: Path) -> None:
+    points = ({"alpha": 1.5, "lambda": 0.25}, {"alpha": 0.25, "lambda": 0.75})
+    found = crossed(
+        tmp_path / "run", sampler="random", trials=9, first=tuple({"values": p, "from": "a list"} for p in points)
+    )
+    assert found[:6] == [(p["alpha"], p["lambda"], omega) for p in points for omega in (10.0, 1.0, 0.1)]
+    assert [omega for *_, omega in found[6:]] == [10.0, 1.0, 0.1] and len({trial[:2] for trial in found[6:]}) == 1
 
 
 def test_cmaes_leaves_its_random_phase(tmp_path: Path) -> None:
