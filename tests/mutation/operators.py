@@ -59,7 +59,8 @@ QUIET = {
     "TypeVar",
     "cast",
 }
-#: Swapping two arguments of these says nothing, or stops at once.
+#: Swapping two arguments of these says nothing, or stops at once. Of the distances and the similarity the gradients are
+#: the same as well.
 SYMMETRIC = {
     "min",
     "max",
@@ -72,6 +73,10 @@ SYMMETRIC = {
     "zip",
     "gcd",
     "equal",
+    "mse_loss",
+    "cosine_similarity",
+    "squared_distance",
+    "_squared_distance",
     "print",
     "super",
 }

@@ -55,6 +55,10 @@ class Recorder:
 
         return line
 
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """A test on Ray runs in other processes, which see no mutant, and cannot be run in a fork."""
+        items[:] = [item for item in items if "ray_cluster" not in getattr(item, "fixturenames", ())]
+
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
         self.now, start = set(), time.process_time()

@@ -43,6 +43,8 @@ TESTS = (
     "tests/fedtune/trials/test_early_stopping.py",
     "tests/fedtune/trials/test_grace.py",
     "tests/fedtune/trials/test_audit.py",
+    "tests/fedtune/trials/test_crossed.py",
+    "tests/fedtune/trials/test_damaged.py",
     "tests/fedtune/trials/test_known_points.py",
     "tests/fedtune/trials/test_queue.py",
     "tests/fedtune/trials/test_race_queue.py",

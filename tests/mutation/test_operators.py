@@ -51,6 +51,10 @@ def changes(body: str) -> set[str]:
         ("return f'{a + b}'", set()),
         ("warnings.warn(a + b)", set()),
         ("return torch.maximum(a, b)", set()),
+        ("return F.mse_loss(a, b)", set()),
+        ("return F.mse_loss(a, b.detach())", {"return F.mse_loss(a, b)"}),
+        ("return squared_distance(a, b)", set()),
+        ("return distances(a, b)", {"return distances(b, a)"}),
         ("return Limit({'q': 0}, equals='fedavg')", set()),
     ],
 )

@@ -9,7 +9,8 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -263,3 +264,10 @@ def test_a_part_is_recorded_again(tmp_path: Path) -> None:
     kept = record.read(path)
     assert kept.places == {f: {"old.py::a", "new.py::b"}}
     assert kept.seconds == {"old.py::a": 1.0, "new.py::b": 0.5}
+
+
+def test_tests_on_ray_are_not_recorded() -> None:
+    """They could not be run in a fork."""
+    items: Any = [SimpleNamespace(fixturenames=names) for names in (["toy"], ["conduct", "ray_cluster"], [])]
+    record.Recorder().pytest_collection_modifyitems(items)
+    assert [item.fixturenames for item in items] == [["toy"], []]

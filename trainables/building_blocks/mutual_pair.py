@@ -36,7 +36,6 @@ class Pair(nn.Module):
     def __init__(self, private: Model, shared: Model) -> None:
         super().__init__()
         self.private, self.shared = private, shared
-        self.name = f"{private.name} and {shared.name}"
 
 
 def parts(config: MutualTraining, fed: Federation, client: int) -> tuple[Model, Model]:

@@ -16,8 +16,8 @@ The other clients' models are counted as what they cost, apart as well: bytes_do
 go up. In round 1 nothing is sent, everybody starts from the common initial model. There is no global model.
 
 Differs from the paper: ε falls by a fixed amount per round and places are drawn one by one, as in the authors' code;
-where no other model is better (all ρ ≤ 0) the client goes on from its own; with val_ratio 0 L_i is of the samples that
-are trained on.
+where no other model is better (all ρ ≤ 0) the client goes on from its own; with val_ratio 0, or of a client with one
+sample, L_i is of the samples that are trained on.
 """
 
 from __future__ import annotations
@@ -134,11 +134,12 @@ client = client_of(job)
 
 
 def split(config: Config, fed: Federation, data: ClientData) -> tuple[ClientData, ClientData]:
-    """What a client trains on and what it judges models by: the same samples in every round, at least one each."""
-    if config.val_ratio == 0:
+    """What a client trains on and what it judges models by: the same samples in every round, at least one each; all of
+    them for both where val_ratio is 0 or there is one sample."""
+    if config.val_ratio == 0 or len(data) == 1:
         return data, data
     order = torch.from_numpy(fed.rng.child("fedfomo").numpy("validation", data.client).permutation(len(data)))
-    count = min(len(data) - 1, max(1, round(config.val_ratio * len(data))))
+    count = max(1, round(config.val_ratio * len(data)))  # at most half, as val_ratio is
     kept, held = order[count:].sort().values, order[:count].sort().values
     return tuple(replace(data, indices=data.indices[at], y=data.y[at]) for at in (kept, held))  # type: ignore[return-value]
 

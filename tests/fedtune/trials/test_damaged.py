@@ -71,6 +71,7 @@ def asked(folder: Path, **changes: object) -> list[int]:
     made = experiment(folder, trials=4, **changes)
     queue = TrialQueue(folder, made, space())
     found = damaged(folder, made, queue.trials())
+    assert queue.damaged() == found
     queue.close()
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from fedtune.record.study import StudyFile
 from fedtune.trials.early_stopping import Halving, rungs
 from fedtune.trials.queue import Proposal, TrialQueue
 from fedtune.trials.samplers import SAMPLERS, make_sampler
+from search_spaces.dimension import Dimension
+from search_spaces.parameter import Parameter
 from tests.fedtune.conftest import space, start
 from trainables.tune import Ending
 
@@ -241,6 +244,33 @@ def test_the_grid_is_walked_row_by_row(tmp_path: Path) -> None:
     )
 
 
+def crossed(folder: Path, **changes: Any) -> list[tuple[Any, ...]]:
+    """The values of every trial that a search under three conditions proposes."""
+    omega = Parameter("omega", "real", 0.1, "", low=1e-3, high=1e4, log=True)
+    where = dataclasses.replace(space(), vary={"omega": Dimension(omega, 0.1, 10.0, True, grid=(10.0, 1.0, 0.1))})
+    queue = TrialQueue(folder, start(folder, scheduler="none", **changes), where)
+    found = []
+    while (proposal := queue.propose()) is not None:
+        found.append(tuple(proposal.values[key] for key in ("alpha", "lambda", "omega")))
+        queue.finish(proposal.number, end(proposal, 9))
+    queue.close()
+    return found
+
+
+def test_a_grid_holds_its_conditions(tmp_path: Path) -> None:
+    cells = itertools.product((0.0, 1.0, 2.0), (0.0, 0.5), (10.0, 1.0, 0.1))
+    assert crossed(tmp_path / "run", sampler="grid", trials=18) == list(cells)
+
+
+def test_every_known_point_is_run_under_every_condition(tmp_path: Path) -> None:
+    points = ({"alpha": 1.5, "lambda": 0.25}, {"alpha": 0.25, "lambda": 0.75})
+    found = crossed(
+        tmp_path / "run", sampler="random", trials=9, first=tuple({"values": p, "from": "a list"} for p in points)
+    )
+    assert found[:6] == [(p["alpha"], p["lambda"], omega) for p in points for omega in (10.0, 1.0, 0.1)]
+    assert [omega for *_, omega in found[6:]] == [10.0, 1.0, 0.1] and len({trial[:2] for trial in found[6:]}) == 1
+
+
 def test_cmaes_leaves_its_random_phase(tmp_path: Path) -> None:
     found = conduct(tmp_path / "run", 1, sampler="cmaes", scheduler="none", trials=24)
     assert any(any("optimizer" in key for key in system) for *_, system in found)
@@ -312,14 +342,23 @@ def test_failures_teach_the_sampler_and_break_nothing(tmp_path: Path, sampler: s
 def test_of_several_trials_put_back_the_oldest_comes_first_with_its_share(tmp_path: Path) -> None:
     queue = TrialQueue(tmp_path / "run", start(tmp_path / "run", trials=3), space())
     first, second = queue.propose(), queue.propose()
-    assert first is not None and second is not None
+    assert first is not None and second is not None and queue.waiting is None
     queue.again(second.number, (4.0, 1.0))
     queue.again(first.number, (2.0, 0.5))
+    assert queue.waiting == first.number
     shares = [queue.next_share()]
     again = queue.propose()
     shares.append(queue.next_share())
     assert again is not None and again.number == first.number
     assert shares == [(2.0, 0.5), (4.0, 1.0)]
+    queue.close()
+
+
+def test_a_trial_belongs_to_its_run_under_its_number(tmp_path: Path) -> None:
+    made, where = start(tmp_path / "run", trials=3), space()
+    queue = TrialQueue(tmp_path / "run", made, where)
+    home = queue.home(2)
+    assert (home.folder, home.experiment, home.space, home.number) == (tmp_path / "run", made, where, 2)
     queue.close()
 
 

@@ -1,7 +1,8 @@
-"""FedAMP, FedPHP and FedFomo: their equations against NumPy, what crosses the wire, and what is remembered."""
+"""FedAMP and FedPHP: their equations against NumPy, what crosses the wire, and what is remembered."""
 
 from __future__ import annotations
 
+import copy
 import itertools
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ import pytest
 import torch
 
 from tests.contracts.test_methods import CPU, same, simulate, values_for
-from tests.trainables.building_blocks.test_losses import random
-from trainables.methods import fedamp, fedfomo, fedphp
-from trainables.params import count_bytes
+from tests.trainables.building_blocks.test_losses import random, softmax
+from trainables.local import plain
+from trainables.methods import fedamp, fedphp
+from trainables.params import unpack
 from trainables.rng import Rng
 from trainables.simulation.rounds import Simulation, choose_cohort
 from trainables.wire import Params, Upload
@@ -59,10 +61,11 @@ def test_attention_to_itself_alone_gives_every_client_its_own_model_back() -> No
     assert all(same(state.clouds[k], models[k]) for k in range(3))
 
 
-def test_without_attention_a_client_is_held_near_its_own_last_model(toy: Path) -> None:
+@pytest.mark.parametrize("weight", [0.6, 1.0])
+def test_without_attention_a_client_is_held_near_its_own_last_model(weight: float, toy: Path) -> None:
     """Local training with FedProx's term around where the round began: bit for bit as a client of FedProx trains."""
-    s, _ = simulate("fedamp", toy, 1, reach=1e-6, alpha=2.0, **{"lambda": 0.6})
-    prox = fresh("fedprox", toy, mu=0.3)
+    s, _ = simulate("fedamp", toy, 1, reach=1e-6, alpha=2.0, **{"lambda": weight})
+    prox = fresh("fedprox", toy, mu=weight / 2)
     own = dict(s.progress.state.clouds)
     _, ours = s.exchange()
     for i, cloud in own.items():
@@ -71,6 +74,13 @@ def test_without_attention_a_client_is_held_near_its_own_last_model(toy: Path) -
         payload = prox.method.download(prox.config, prox.fed, prox.progress.state, i)
         theirs = prox.method.client(prox.config, prox.fed, payload, None, prox.data.clients[i], rng)
         assert same(ours[i].model, theirs.model) and not same(ours[i].model, cloud)
+
+
+def test_the_only_client_of_a_round_has_its_own_model_as_cloud_model() -> None:
+    (model,) = some_models(1)
+    uploads = [Upload(4, {f"model/{n}": t for n, t in model.items()})]
+    state = fedamp.server(fedamp.Config(), FED, fedamp.State(2, {}), uploads, Rng(0))
+    assert same(state.clouds, {4: model}) and state.round == 3
 
 
 def test_running_statistics_are_mixed_but_do_not_count_in_distances() -> None:
@@ -140,93 +150,32 @@ def test_the_memory_begins_as_the_initial_model_and_is_the_trained_one_after_a_r
         assert same(result.model, result.others["shared"]) and not same(result.model, free[i].model)
 
 
-# -- FedFomo -----------------------------------------------------------------------------------------------------------
+def test_the_private_model_is_asked_in_evaluation_mode_while_the_other_trains(toy: Path) -> None:
+    """It has a module of its own, which judges every image by itself, by the statistics that it remembers."""
+    s, _ = simulate("fedphp", toy, 2, transfer="kd", batch_norm="running", **{"lambda": 1.0})
+    memory, (x, y) = s.progress.client_states[0].model, s.data.clients[0].batch(torch.arange(6))
+    model = s.fed.network()
+    model.load_state_dict(s.progress.state.model)
+    loss = fedphp.objective(s.config, s.fed, memory)(model.train(), x, y)
+    logits = copy.deepcopy(model).train()(x).detach()
+    other = s.fed.built(s.fed.model).eval()
+    other.load_state_dict(memory)
+    target = torch.cat([other(x[k : k + 1]) for k in range(6)]).detach() / s.config.kd_temperature
+    p, q = softmax(target.double().numpy()), softmax(logits.double().numpy())
+    assert float(loss.detach()) == pytest.approx((p * (np.log(p) - np.log(q))).sum(axis=1).mean(), rel=1e-3)
 
 
-def test_a_model_moves_towards_those_that_serve_better() -> None:
-    own, a, b, c = some_models(4)
-    served = torch.tensor([0.3, -2.0, 0.1], dtype=torch.float64)
-    shares = fedfomo.weights(served)
-    np.testing.assert_allclose(shares.numpy(), [0.75, 0.0, 0.25], rtol=1e-12)
-    w = flat(own)
-    expected = w + 0.75 * (flat(a) - w) + 0.25 * (flat(c) - w)
-    np.testing.assert_allclose(flat(fedfomo.moved(own, [a, b, c], shares)), expected, rtol=1e-12)
-    nothing = fedfomo.weights(torch.tensor([-1.0, 0.0], dtype=torch.float64))
-    assert nothing.tolist() == [0.0, 0.0] and same(fedfomo.moved(own, [a, b], nothing), own)
+# -- Jobs of which a part may have no weight ---------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("float64")
-def test_affinity_is_the_gain_per_distance_on_the_validation_share(toy: Path) -> None:
-    s = fresh("fedfomo", toy, omega=1.0)
-    _, validation = fedfomo.split(s.config, s.fed, s.data.clients[0])
-    own, peer = s.fed.initial_params(), s.fed.initial_params("another")
-    x, y = validation.batch(torch.arange(len(validation)))
-
-    def loss(params: Params) -> float:
-        s.fed.network().load_state_dict(params)
-        logits = s.fed.network().eval()(x).detach().numpy()
-        shifted = logits - logits.max(axis=1, keepdims=True)
-        log_p = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-        return float(-log_p[np.arange(len(y)), y.numpy()].mean())
-
-    apart = np.sqrt(((flat(peer) - flat(own)) ** 2).sum())
-    expected = (loss(own) - loss(peer)) / (apart + 1e-5)
-    found = fedfomo.affinities(s.fed, own, [peer, own], validation)
-    assert found[0].item() == pytest.approx(expected, rel=1e-9) and found[1].item() == 0.0
-
-
-def test_the_validation_share_is_fixed_and_not_trained_on(toy: Path) -> None:
-    s = fresh("fedfomo", toy, val_ratio=0.25, omega=1.0)
-    for data in s.data.clients:
-        training, validation = fedfomo.split(s.config, s.fed, data)
-        kept, held = set(training.indices.tolist()), set(validation.indices.tolist())
-        assert not kept & held and kept | held == set(data.indices.tolist())
-        assert len(held) == max(1, round(0.25 * len(data)))
-        assert torch.equal(fedfomo.split(s.config, s.fed, data)[1].indices, validation.indices)
-        at = {int(p): int(c) for p, c in zip(data.indices, data.y, strict=True)}
-        assert all(at[int(p)] == int(c) for p, c in zip(validation.indices, validation.y, strict=True))
-        trained_on = fedfomo.job(s.config, s.fed, {}, None, data, s.fed.rng).data
-        assert trained_on is not None and torch.equal(trained_on.indices, training.indices)
-    everything = fresh("fedfomo", toy, val_ratio=0.0, omega=1.0)
-    training, validation = fedfomo.split(everything.config, everything.fed, data)
-    assert training is data and validation is data
-
-
-def test_other_clients_models_cost_what_they_are(toy: Path) -> None:
-    s = fresh("fedfomo", toy, peers=2, rounds=3)
-    whole = 4 * sum(p.numel() for p in s.fed.network().parameters())
-    first, second = s.run_round(), s.run_round()
-    assert (first["bytes_down"], first["bytes_down_peers"], first["bytes_up_peers"]) == (0, 0, 0)
-    assert (second["bytes_down"], second["bytes_down_peers"]) == (4 * 2 * whole, 4 * 2 * whole)
-    assert (first["bytes_up"], second["bytes_up"]) == (4 * whole, 4 * (whole + 2 * 4))  # two affinities of 4 bytes
-
-
-def test_the_best_known_peers_are_chosen_and_others_at_random() -> None:
-    affinity = {1: 0.5, 2: -1.0, 4: 3.0}
-    best = [fedfomo.choose(2, 0.0, [1, 2, 3, 4, 5], affinity, Rng(seed)) for seed in range(20)]
-    assert set(best) == {(1, 4)}
-    third = {fedfomo.choose(3, 0.0, [1, 2, 3, 4, 5], affinity, Rng(seed)) for seed in range(40)}
-    assert third == {(1, 3, 4), (1, 4, 5)}  # unknown ones are tied, and better than the worse one
-    free = [fedfomo.choose(1, 1.0, [1, 2, 3, 4, 5], affinity, Rng(seed)) for seed in range(300)]
-    counts = np.array([free.count((m,)) for m in (1, 2, 3, 4, 5)])
-    assert counts.sum() == 300 and counts.min() > 35
-    assert fedfomo.choose(9, 0.5, [2, 7], {}, Rng(0)) == (2, 7) and fedfomo.choose(0, 0.5, [2, 7], {}, Rng(0)) == ()
-
-
-def test_chance_falls_from_round_to_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[float] = []
-    monkeypatch.setattr(fedfomo, "choose", lambda places, chance, others, affinity, rng: seen.append(chance) or ())
-    fed: Any = type("Fed", (), {"clients": 1})
-    state = fedfomo.State(0, {}, {}, {})
-    for _ in range(4):
-        state = fedfomo.server(fedfomo.Config(epsilon=0.5, epsilon_decay=0.2), fed, state, [], Rng(0))
-    assert seen == pytest.approx([0.5, 0.3, 0.1, 0.0])
-
-
-def test_affinities_add_up() -> None:
-    fed: Any = type("Fed", (), {"clients": 3})
-    state = fedfomo.State(1, {}, {0: {1: 0.25, 2: 1.0}}, {})
-    upload = Upload(0, {"model/a": torch.zeros(1), "affinity/1": torch.tensor(0.5)})
-    after = fedfomo.server(fedfomo.Config(epsilon=0.0), fed, state, [upload], Rng(0))
-    assert after.affinity == {0: {1: 0.75, 2: 1.0}} and set(after.models) == {0}
-    assert after.chosen == {0: (), 1: (0,), 2: (0,)} and count_bytes(upload.payload) == 8
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+@pytest.mark.parametrize(
+    ("name", "key"), [("fedamp", "lambda"), ("fedphp", "lambda"), ("moon", "mu"), ("perfedavg", "alpha")]
+)
+def test_without_its_own_term_a_clients_job_is_plain_training(name: str, key: str, weight: float, toy: Path) -> None:
+    s, _ = simulate(name, toy, 1, **{key: weight})
+    payload = s.method.download(s.config, s.fed, s.progress.state, 0)
+    assert s.method.job is not None
+    job = s.method.job(s.config, s.fed, payload, s.progress.client_states.get(0), s.data.clients[0], Rng(1))
+    assert (job.objective is plain) is (weight == 0)
+    assert job.module is s.fed.network() and same(dict(job.start), unpack("model", payload))

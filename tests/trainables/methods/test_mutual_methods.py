@@ -48,6 +48,21 @@ def test_mentoring_losses_are_divided_by_both_cross_entropies() -> None:
     assert of_shared.item() == pytest.approx(ce(V) + 0.7 * (kl(U, V) + apart) / c, rel=1e-9)
 
 
+def test_distillation_stays_finite_where_nothing_is_left_to_learn() -> None:
+    """Both models are sure and right, so that the cross-entropies are 0 and the divisor is 1e-8."""
+    sure = 1e4 * torch.eye(C, dtype=torch.float64)[Y]
+    apart = float(((H.numpy() - WH.numpy()) ** 2).mean())
+    for loss in fedkd.mentoring_losses(0.7, H, WH, sure, sure, Y):
+        assert loss.item() == pytest.approx(0.7 * apart / 1e-8, rel=1e-9)
+
+
+def test_a_term_of_weight_0_is_not_computed() -> None:
+    nothing = torch.full((B, C), torch.nan, dtype=torch.float64)
+    assert fml.mutual_loss(1.0, U, nothing, Y).item() == pytest.approx(ce(U), rel=1e-9)
+    no_classes = torch.full((B,), 99)  # which a cross-entropy refuses
+    assert fml.mutual_loss(0.0, U, V, no_classes).item() == pytest.approx(kl(V, U), rel=1e-9)
+
+
 def test_every_loss_moves_its_own_model_alone() -> None:
     inputs = [t.clone().requires_grad_() for t in (H, WH, U, V)]
     of_own, of_shared = fedkd.mentoring_losses(0.7, *inputs, Y)
@@ -123,6 +138,31 @@ def test_factors_have_one_sign_and_nothing_is_a_factor_of_nothing() -> None:
     assert low_rank.compressed({"b": torch.ones(3)}, 0.9).keys() == {"model/b"}
 
 
+@pytest.mark.parametrize("shape", [(2, 3), (3, 2), (2, 4), (4, 2)])
+def test_a_matrix_is_sent_in_factors_where_these_are_fewer_numbers(shape: tuple[int, int]) -> None:
+    """Of one singular value: 2 + 3 + 1 numbers are no fewer than 6, and 2 + 4 + 1 are fewer than 8."""
+    matrix = torch.outer(random(shape[0], seed=1), random(shape[1], seed=2))
+    assert ("model/w" in low_rank.compressed({"w": matrix}, 0.9)) is (sorted(shape) == [2, 3])
+
+
+def test_the_largest_entry_of_every_vector_of_u_is_positive() -> None:
+    payload = low_rank.compressed({"w": random(60, 12, seed=3) @ random(12, 60, seed=4)}, 0.99)
+    u = payload["u/w"].numpy()
+    assert u.shape[1] >= 8
+    assert (u[np.abs(u).argmax(axis=0), np.arange(u.shape[1])] > 0).all()
+
+
+@pytest.mark.parametrize(("energy", "kept"), [(0.25, 1), (0.26, 2), (0.5, 2), (0.75, 3), (0.76, 4), (1.0, 4)])
+def test_of_four_equal_singular_values_as_many_as_quarters_are_kept(energy: float, kept: int) -> None:
+    assert int(low_rank._rank(torch.ones(4), energy)) == kept
+
+
+def test_energies_are_summed_in_double_precision() -> None:
+    """Of squares 2²⁴, 1, 1, 1 a half more than the first is asked for: two. 2²⁴ + 1 and 2²⁴ + 3 are no float32."""
+    s = torch.tensor([2.0**12, 1.0, 1.0, 1.0])
+    assert int(low_rank._rank(s, (2**24 + 0.5) / (2**24 + 3))) == 2
+
+
 def test_energy_follows_the_planned_rounds(toy: Path) -> None:
     s = fresh("fedkd", toy, energy_start=0.5, energy_end=0.9, rounds=4)
     assert [fedkd.energy(s.config, s.fed, t) for t in (1, 2, 3, 4)] == pytest.approx([0.5, 0.6, 0.7, 0.8])
@@ -130,6 +170,15 @@ def test_energy_follows_the_planned_rounds(toy: Path) -> None:
         payload = s.method.download(s.config, s.fed, s.progress.state, 0)
         assert float(payload["energy"]) == fedkd.energy(s.config, s.fed, t)
         s.run_round()
+
+
+def test_clients_and_server_truncate_at_the_energy_of_the_round(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    s, seen, whole = fresh("fedkd", toy, energy_start=0.5, energy_end=0.9, rounds=4), [], low_rank.compressed
+    monkeypatch.setattr(low_rank, "compressed", lambda params, energy: seen.append(energy) or whole(params, energy))
+    for expected in (0.5, 0.6):
+        seen.clear()
+        s.run_round()
+        assert seen == pytest.approx([expected] * 5)  # four clients and the server
 
 
 def test_every_party_holds_the_same_mentee_and_less_energy_is_fewer_bytes(toy: Path) -> None:
@@ -171,7 +220,7 @@ def test_at_full_energy_nothing_is_lost(toy: Path) -> None:
 
 
 def test_the_mentee_and_the_map_learn_at_their_own_rate(toy: Path) -> None:
-    """One step at twice the rate is twice as far; the mentor's is the same."""
+    """One step at twice the rate is twice as far; the mentor's, which is what is measured, is the same."""
     ends = {}
     for rate in (0.01, 0.02):
         s = fresh("fedkd", toy, mentee_lr=rate, local_steps=1)
@@ -179,7 +228,7 @@ def test_the_mentee_and_the_map_learn_at_their_own_rate(toy: Path) -> None:
         _, results = s.exchange()
         ends[rate] = begun, results[0]
     (begun, slow), (_, fast) = ends.values()
-    assert same(slow.model, fast.model)
+    assert slow.model is not None and same(slow.model, fast.model) and same(slow.model, slow.client_state.model)
     for name, start in begun.items():
         once, twice = slow.others["shared"][name] - start, fast.others["shared"][name] - start
         np.testing.assert_allclose(twice.numpy(), 2 * once.numpy(), atol=1e-6)

@@ -13,7 +13,9 @@ from tests.contracts.test_methods import CPU, same, values_for
 from tests.trainables.building_blocks.test_losses import random, softmax
 from trainables.building_blocks import prototypes
 from trainables.building_blocks.prototype_training import PrototypePasses, labelled, passes
+from trainables.local import LocalResult
 from trainables.methods import feddistill, fedgh, fedproto, fedtgp
+from trainables.params import take
 from trainables.rng import Rng
 from trainables.simulation.rounds import Simulation
 from trainables.wire import Upload
@@ -176,6 +178,39 @@ def test_a_server_that_makes_no_pass_learns_nothing(name: str, toy: Path) -> Non
     assert same(before.head, after.head) if name == "fedgh" else same(before.network, after.network)
 
 
+def test_fedtgps_prototypes_hang_on_the_seed_and_the_state_alone(toy: Path) -> None:
+    """Not on what a module of earlier use holds: the first draw, and two rounds made of the same state."""
+    first = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)  # which a new module's own weights are drawn by
+        first.append(fresh("fedtgp", toy).progress.state.network)
+    assert same(*first)
+    s = fresh("fedtgp", toy)
+    _, results = s.exchange()
+    uploads = [Upload(i, result.upload) for i, result in results.items()]
+    state = fedtgp.State(0, first[0], {})
+    made = [s.method.server(s.config, s.fed, state, uploads, s.fed.rng.child("x")) for _ in range(2)]
+    assert same(made[0].network, made[1].network) and not same(made[0].network, state.network)
+
+
+@pytest.mark.parametrize("name", ["feddistill", "fedgh", "fedproto", "fedtgp"])
+def test_a_client_reports_what_the_trained_weights_say_whatever_its_module_holds(name: str, toy: Path) -> None:
+    s = fresh(name, toy)
+    data, module = s.data.clients[1], s.fed.built("cnn3")
+    trained = s.fed.initial_params("trained") if s.fed.model == "cnn3" else take(module)
+    payload = s.method.download(s.config, s.fed, s.progress.state, 1)
+    assert s.method.job is not None
+    result = s.method.job(s.config, s.fed, payload, None, data, Rng(1)).finish(
+        trained, LocalResult(0.0, torch.zeros(1, 1))
+    )
+    module.load_state_dict(trained)
+    told = prototypes.class_logits if name == "feddistill" else prototypes.class_means
+    prefix = "logits" if name == "feddistill" else "prototype"
+    expected = told(module, data)
+    found = prototypes.by_class(prefix, result.upload)
+    assert found and all(torch.equal(row, expected[j]) for j, row in found.items())
+
+
 def test_the_header_is_trained_on_the_cross_entropy_of_prototypes() -> None:
     head = torch.nn.Linear(P, C).double()
     rows, labels = random(B, P), torch.tensor([0, 3, 3, 1, 2])
@@ -189,6 +224,8 @@ def test_the_margin_is_the_largest_distance_to_a_nearest_neighbour() -> None:
     means = torch.tensor([[0.0], [1.0], [5.0], [12.0]], dtype=torch.float64) * torch.tensor([[3.0, 4.0]]) / 5.0
     assert fedtgp.adaptive_margin(means, 100.0).item() == pytest.approx(7.0, rel=1e-6)
     assert fedtgp.adaptive_margin(means, 2.5).item() == 2.5
+    assert fedtgp.adaptive_margin(means[:3], 100.0).item() == pytest.approx(4.0, rel=1e-6)
+    assert fedtgp.adaptive_margin(means[1:3], 100.0).item() == pytest.approx(4.0, rel=1e-6)
     assert fedtgp.adaptive_margin(means[:1], 2.5).item() == 2.5
 
 

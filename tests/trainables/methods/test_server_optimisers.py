@@ -68,6 +68,7 @@ def test_yogi_falls_slowly_where_adam_forgets() -> None:
     v, small = torch.tensor(100.0), torch.tensor(1.0)
     assert float(fedadam.second(0.99, v, small)) == pytest.approx(99.01)
     assert float(fedyogi.second(0.99, v, small)) == pytest.approx(99.99)
+    assert float(fedyogi.second(0.99, small, small)) == 1.0  # the sign of 0 is 0
 
 
 def test_moments_start_at_zero_and_at_tau_squared_and_leave_statistics_out(toy: Path) -> None:
@@ -114,6 +115,12 @@ def test_fednovas_step_is_the_papers() -> None:
     direction = sum(p[i] * (w - models[i]["w"].numpy()) / work[i] for i in range(3))
     expected = w - (p * work).sum() * direction
     np.testing.assert_allclose(fednova.normalised_average(old, models, sizes, work)["w"].numpy(), expected, rtol=1e-12)
+
+
+def test_the_only_client_of_a_round_is_fednovas_new_model() -> None:
+    old, model = {"w": random(4, 3, seed=1)}, {"w": random(4, 3, seed=2)}
+    found = fednova.normalised_average(old, [model], [7], [3.0])
+    np.testing.assert_allclose(found["w"].numpy(), model["w"].numpy(), rtol=1e-12)
 
 
 @pytest.mark.parametrize(("steps", "momentum"), [(1, 0.9), (7, 0.5), (20, 0.999), (5, 0.0)])

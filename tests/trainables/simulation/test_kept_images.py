@@ -16,6 +16,7 @@ from fedtune.trials.early_stopping import Never
 from search_spaces import kept_images as kept
 from trainables.federation import Federation
 from trainables.method import Painter
+from trainables.params import put
 from trainables.simulation import kept_images
 from trainables.simulation.rounds import Simulation
 from trainables.tune import Ending, Job, Trial
@@ -158,6 +159,25 @@ def test_of_a_generator_without_labels_the_judge_sorts(fed: Federation) -> None:
     assert set(found["generator"][0].flatten().tolist()) == {64}
     assert set(found["generator"][2].flatten().tolist()) == {191}
     assert not found["generator"][1].any() and not found["generator_mean"][1].any()
+
+
+@pytest.mark.parametrize("method", ["dfrd", "dhf"])
+def test_the_judge_is_the_global_model_in_a_module_of_its_own(toy: Path, method: str) -> None:
+    values = {"dataset": str(toy), **SMALL, **OF[method], "merge_op": "none"}
+    s = Simulation(method, values, 0, torch.device("cpu"))
+    s.run_round()
+    model, trained_in = s.global_model(), s.method.global_network(s.config, s.fed)
+    assert model is not None and s.method.painters is not None
+    zeros = {name: torch.zeros_like(tensor) for name, tensor in model.items()}
+    put(trained_in, zeros)
+    judge = s.method.painters(s.config, s.fed, s.progress.state, {})["generator"].judge
+    assert judge is not None
+    x = torch.randn(64, *s.fed.shape, generator=torch.Generator().manual_seed(0))
+    found = judge(x)
+    assert_equal(dict(trained_in.state_dict()), zeros)
+    put(trained_in, model)
+    expected = trained_in.eval()(x).argmax(dim=1)
+    assert torch.equal(found, expected) and expected.any(), "without weights all images are of class 0"
 
 
 def test_noise_is_the_same_in_every_round(fed: Federation) -> None:
