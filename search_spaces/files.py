@@ -117,4 +117,4 @@ def cannot_write(path: Path, why: OSError | str, fix: str) -> UserError:
     """The sentence for a disk that is full or read-only, or a folder that may not be written: `… cannot be written: No
     space left on device. Give another place with -o.`"""
     reason = why if isinstance(why, str) else why.strerror or str(why)
-    return UserError(f"{path} cannot be written: {reason.rstrip('.')}. {fix}")
+    return UserError(f"{short(str(path))} cannot be written: {reason.rstrip('.')}. {fix}")

@@ -121,7 +121,7 @@ def _check_places(asked: dict[str, str | None]) -> None:
     from pathlib import Path
 
     from analysis.report.page import check_place
-    from search_spaces.errors import UserError
+    from search_spaces.errors import UserError, short
 
     taken: dict[Path, str] = {}
     for option, target in asked.items():
@@ -130,7 +130,8 @@ def _check_places(asked: dict[str, str | None]) -> None:
         place = Path(target).absolute()
         check_place(Path(target))
         if place in taken:
-            raise UserError(f"{taken[place]} and {option} name the same file, {target}. Give each a place of its own.")
+            same = f"{taken[place]} and {option} name the same file, {short(target)}."
+            raise UserError(f"{same} Give each a place of its own.")
         taken[place] = option
 
 
