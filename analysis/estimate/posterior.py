@@ -110,7 +110,7 @@ class Posterior:
     def interval(self, one: int, level: float) -> tuple[float, float]:
         """The central interval that holds the mean of `one` with probability `level`."""
         from scipy.optimize import brentq
-        from scipy.stats import t
+        from scipy.special import stdtr
 
         centre = np.array([part.mean[one] for part in self.parts])
         scale = np.sqrt(np.maximum([part.covariance[one, one] for part in self.parts], 1e-300))
@@ -119,7 +119,7 @@ class Posterior:
 
         def bound(probability: float) -> float:
             def over(x: float) -> float:
-                return float(self._weights @ t.cdf((x - centre) / scale, self.freedom)) - probability
+                return float(self._weights @ stdtr(self.freedom, (x - centre) / scale)) - probability
 
             return float(brentq(over, float(centre.min()) - reach, float(centre.max()) + reach))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ from search_spaces import files, run_folder
 
 #: Fields of a line of rounds.jsonl that hold one entry per client; not part of the tidy table.
 LISTS = ("client_accuracy", "local_accuracies")
-#: Digits up to which every whole number is a float.
-LONGEST = 308
+#: What may stand in the tidy table: numbers, text (which counts as not measured) and null.
+_CELLS = frozenset((float, int, str, type(None)))
+#: Whole numbers up to here are floats.
+_WIDEST = int(sys.float_info.max)
 _NAME = re.compile(r"[A-Za-z0-9_.:]{1,200}")
 
 
@@ -25,6 +28,7 @@ def read_rounds(folder: Path, numbers: Sequence[int]) -> pd.DataFrame:
     """All lines of all trials. A last line that was not written to its end is left out; of two lines for one (trial,
     round, seed) the last counts."""
     rows: dict[tuple[int, int, int], dict[str, Any]] = {}
+    decode = json.JSONDecoder().decode  # one for all lines: `json.loads` looks for the encoding of each
     for number in numbers:
         try:
             raw = files.read_bytes(folder / run_folder.trial_folder(number) / run_folder.ROUNDS)
@@ -32,17 +36,17 @@ def read_rounds(folder: Path, numbers: Sequence[int]) -> pd.DataFrame:
             continue
         for line in raw[: raw.rfind(b"\n") + 1].splitlines():
             try:
-                row = json.loads(line, parse_int=_whole)
+                row = decode(line.decode())
             except (ValueError, RecursionError):
                 continue
             if isinstance(row, dict) and _is_place(row.get("round")) and _is_place(row.get("seed")):
-                measured = {name: value for name, value in row.items() if _is_measured(name, value)}
+                measured = {name: row[name] for name in _names(tuple(row)) if type(row[name]) in _CELLS}
                 rows[number, row["round"], row["seed"]] = measured | {"trial": number}
     if not rows:
         return pd.DataFrame(columns=["trial", "round", "seed"])
     frame = pd.DataFrame.from_records(list(rows.values()))
     metrics = [c for c in frame.columns if c not in ("trial", "round", "seed")]
-    numeric = {c: pd.to_numeric(frame[c], errors="coerce") for c in metrics}
+    numeric = {c: pd.to_numeric(_no_wider(frame[c]), errors="coerce") for c in metrics}
     frame = pd.DataFrame({"trial": frame["trial"], "round": frame["round"], "seed": frame["seed"], **numeric})
     return frame.sort_values(["trial", "round", "seed"], ignore_index=True)
 
@@ -52,20 +56,19 @@ def _is_place(number: object) -> bool:
     return isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 2**62
 
 
-def _is_measured(name: str, value: object) -> bool:
-    """Whether this belongs in the tidy table: a name in letters, digits, dots, colons and underscores, and a number,
-    text (which counts as not measured) or null."""
-    return not isinstance(value, (list, dict, bool)) and _is_name(name)
-
-
 @functools.lru_cache(1000)
-def _is_name(name: str) -> bool:
-    return _NAME.fullmatch(name) is not None
+def _names(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of a row's names that may head a column: letters, digits, dots, colons and underscores."""
+    return tuple(name for name in names if _NAME.fullmatch(name))
 
 
-def _whole(digits: str) -> int | float:
-    """A whole number; one that no float holds is infinite, as 1e999 is."""
-    return int(digits) if len(digits) <= LONGEST else float(digits)
+def _no_wider(column: pd.Series) -> pd.Series:
+    """The column with whole numbers that no float holds as infinite ones, as 1e999 is read."""
+    if column.dtype != object:
+        return column
+    return column.map(
+        lambda v: v if type(v) is not int or abs(v) <= _WIDEST else float("inf") if v > 0 else -float("inf")
+    )
 
 
 def last_values(rounds: pd.DataFrame) -> pd.DataFrame:
