@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -159,8 +160,29 @@ def test_of_four_equal_singular_values_as_many_as_quarters_are_kept(energy: floa
 
 def test_energies_are_summed_in_double_precision() -> None:
     """Of squares 2²⁴, 1, 1, 1 a half more than the first is asked for: two. 2²⁴ + 1 and 2²⁴ + 3 are no float32."""
-    s = torch.tensor([2.0**12, 1.0, 1.0, 1.0])
-    assert int(low_rank._rank(s, (2**24 + 0.5) / (2**24 + 3))) == 2
+    matrix = torch.zeros(40, 50, dtype=torch.float32)
+    matrix[range(4), range(4)] = torch.tensor([2.0**12, 1.0, 1.0, 1.0])
+    assert low_rank.compressed({"w": matrix}, (2**24 + 0.5) / (2**24 + 3))["s/w"].shape == (2,)
+
+
+@pytest.mark.parametrize("shape", [(96, 160), (160, 96), (64, 8, 5, 5)])
+def test_factors_are_as_exact_as_those_of_a_decomposition_in_the_same_precision(shape: tuple[int, ...]) -> None:
+    """Against the truncated product and the singular values in float64; values fall to a ten-thousandth."""
+    m, n = shape[0], math.prod(shape[1:])
+    matrix = (random(m, n, seed=8) * 10.0 ** -torch.linspace(0, 4, n)).float()
+    tensor = matrix.view(shape)
+    found = low_rank.compressed({"w": tensor}, 0.98)
+    k = len(found["s/w"])
+    assert {t.dtype for t in found.values()} == {torch.float32} and 1 < k < min(matrix.shape)
+    u, s, v = np.linalg.svd(matrix.double().numpy(), full_matrices=False)
+    product = (u[:, :k] * s[:k]) @ v[:k]
+
+    def error(u: torch.Tensor, s: torch.Tensor, v: torch.Tensor) -> float:
+        return float(np.abs((u.double() * s.double()) @ v.double() - product).max())
+
+    plain = torch.linalg.svd(matrix, full_matrices=False)
+    assert error(found["u/w"], found["s/w"], found["v/w"]) <= error(plain[0][:, :k], plain[1][:k], plain[2][:k])
+    assert np.abs(found["s/w"].double().numpy() - s[:k]).max() <= np.spacing(np.float32(s[0]))
 
 
 def test_energy_follows_the_planned_rounds(toy: Path) -> None:
