@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,6 @@ def main() -> None:
     import fedtune
     from tests.benchmarks import standin  # workers find it too: the repository is on PYTHONPATH
 
-    if task.get("unguarded"):
-        _without_token()
     spent: dict[str, float] = {}
     ray.init, ray.shutdown = _timed(ray.init, spent, "init"), _timed(ray.shutdown, spent, "shutdown")
     simulate = (
@@ -55,19 +53,6 @@ def main() -> None:
         + "\n"
     )
     answers.flush()
-
-
-def _without_token() -> None:
-    """From now on a Ray of our own asks nobody for a token: what that takes is measured."""
-    from fedtune.machine import alone
-
-    setting = alone._set
-
-    def unguarded(changes: Mapping[str, str | None]) -> None:
-        open_ = {"RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN_PATH": None}
-        setting({**changes, **open_} if changes.get("RAY_AUTH_MODE") == "token" else changes)
-
-    alone._set = unguarded
 
 
 def _timed(function: Callable[..., Any], spent: dict[str, float], name: str) -> Callable[..., Any]:

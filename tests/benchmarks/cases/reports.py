@@ -13,7 +13,8 @@ from typing import Any
 
 from tests.benchmarks.cases.client_round import federation
 from tests.benchmarks.cases.search import search
-from tests.benchmarks.measure import ROOT, environment
+from tests.benchmarks.measure import ROOT, environment, say
+from tests.benchmarks.ray_process import CALLS
 from tests.benchmarks.results import Case, Goal
 
 TITLE = "Trials, reports and memory of a search"
@@ -63,28 +64,45 @@ def slopes(case: Case, folder: Path, quick: bool) -> None:
     ]
 
 
-def token(case: Case, folder: Path, quick: bool) -> None:
-    """What Ray's token takes: whole searches of one trial that computes nothing, with it and without, by turns."""
-    turns, seconds = 1 if quick else 7, {False: list[float](), True: list[float]()}
+def token(case: Case, quick: bool) -> None:
+    """What Ray's token takes, with it and without by turns: Ray's start, more calls of a trial's process than a search
+    of a few trials makes, and Ray's end. A whole search would say less: the seconds that its processes take to import
+    PyTorch differ from one to the next by more than the token takes."""
+    turns, parts = (
+        1 if quick else 15,
+        {"start": "Ray's start", "calls": f"{CALLS} calls of an actor", "end": "Ray's end"},
+    )
+    found: dict[bool, list[dict[str, float]]] = {False: [], True: []}
     for turn in range(turns + 1):
         for unguarded in (False, True) if turn % 2 else (True, False):
-            name = f"{'without' if unguarded else 'with'}-token-{turn}"
-            options = {"trials": 1, "rounds": 1, "concurrency": 1, "name": name}
-            found = search(f"search, {name}", folder, unguarded=unguarded, options=options)
+            say(f"  Ray {'without' if unguarded else 'with'} a token, {turn} of {turns}")
+            seconds = _ray(unguarded)
             if turn:  # the first turn warms the disk's cache
-                seconds[unguarded].append(found["seconds"])
-    apart = [guarded - bare for guarded, bare in zip(seconds[False], seconds[True], strict=True)]
-    case.table(
-        "A search of one trial that computes nothing, with Ray's token and without",
-        ("what", "s"),
-        [
-            ["with a token", statistics.median(seconds[False])],
-            ["without", statistics.median(seconds[True])],
-            [f"the token, median of {turns} pairs", statistics.median(apart)],
-        ],
-    )
-    goal = Goal("Ray's token, per search", 0.2, statistics.median(apart), least=False, unit=" s")
+                found[unguarded].append(seconds | {"all": sum(seconds.values())})
+    rows = []
+    for part, name in (parts | {"all": "together"}).items():
+        guarded, bare = ([one[part] for one in found[unguarded]] for unguarded in (False, True))
+        apart = [1000 * (one - other) for one, other in zip(guarded, bare, strict=True)]
+        rows.append([name, 1000 * statistics.median(guarded), 1000 * statistics.median(bare), statistics.median(apart)])
+    case.table("Ray's token", ("what", "with a token, ms", "without, ms", f"median of {turns} differences, ms"), rows)
+    goal = Goal("Ray's token, per search", 200.0, statistics.median(apart), least=False, unit=" ms")
     case.goals.append(dataclasses.replace(goal, spread=(min(apart), max(apart))))
+
+
+def _ray(unguarded: bool) -> dict[str, float]:
+    """Seconds of one Ray's start, calls and end; see `tests.benchmarks.ray_process`."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.ray_process"],
+        input=json.dumps({"unguarded": unguarded}) + "\n",
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        env=environment(1, malloc=False),
+        timeout=300,
+    )
+    found: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found
 
 
 def memory(case: Case, folder: Path, quick: bool) -> None:
@@ -139,6 +157,6 @@ def run(quick: bool) -> Case:
     case = Case("reports", TITLE, TEXT, quick=quick)
     with tempfile.TemporaryDirectory(prefix="fedtune-bench-") as made:
         slopes(case, Path(made), quick)
-        token(case, Path(made), quick)
+        token(case, quick)
         memory(case, Path(made), quick)
     return case
