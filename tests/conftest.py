@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.toy import write_toy
+
+
+def pytest_configure() -> None:
+    """Ctrl-C acts as in a terminal. A shell lets what it starts in the background ignore it, the commands that tests
+    start would inherit that, and their searches would run on for good."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
