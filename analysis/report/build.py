@@ -20,6 +20,7 @@ from analysis.report.page import Page, escape, write
 from analysis.report.stopping import stopping
 from analysis.report.trials import trials_html, trials_table
 from analysis.runs import Paths, Run, load_all, names
+from analysis.runs.study import no_collection
 from search_spaces import run_folder
 
 #: Called with a few words on what is being done.
@@ -41,15 +42,16 @@ def build(
     Without `output` it is `report.html` in the run directory; for several runs, in the folder that holds the first.
     Raises `UserError` where a path is no run directory or the page cannot be written."""
     tell("reading the run")
-    if (auto := load_one(run)) is not None:
-        return _build_auto(auto, output, anonymous, tell)
-    runs = load_all(run)
-    target = (
-        Path(output)
-        if output is not None
-        else (runs[0].path if len(runs) == 1 else runs[0].path.parent) / run_folder.REPORT
-    )
-    return write(target, document([without_names(one) for one in runs] if anonymous else runs, tell))
+    with no_collection():
+        if (auto := load_one(run)) is not None:
+            return _build_auto(auto, output, anonymous, tell)
+        runs = load_all(run)
+        target = (
+            Path(output)
+            if output is not None
+            else (runs[0].path if len(runs) == 1 else runs[0].path.parent) / run_folder.REPORT
+        )
+        return write(target, document([without_names(one) for one in runs] if anonymous else runs, tell))
 
 
 #: `fedtune.report`.

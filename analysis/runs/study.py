@@ -73,7 +73,10 @@ def _read(path: Path, mode: str) -> tuple[tuple[str, ...], list[FrozenTrial]]:
             raise UserError(f"{path} holds no study yet. Wait until the search has started its first trial.")
         number = storage.get_study_id_from_name(studies[0].study_name)
         directions = tuple(d.name.lower() for d in storage.get_study_directions(number))
-        with _no_collection():
+        # Rows read are done with when their session ends, so they need not be marked as out of date then.
+        storage.remove_session()
+        storage.scoped_session.configure(expire_on_commit=False)
+        with no_collection():
             trials = storage.get_all_trials(number, deepcopy=False)
     finally:
         storage.engine.dispose()
@@ -81,9 +84,9 @@ def _read(path: Path, mode: str) -> tuple[tuple[str, ...], list[FrozenTrial]]:
 
 
 @contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
-    """Without Python's search for cycles: among a large study's rows it takes as long as reading them, and finds
-    nothing."""
+def no_collection() -> Iterator[None]:
+    """Without Python's search for cycles: among the rows of a large run it takes as long as reading them, and finds
+    next to nothing."""
     was_on = gc.isenabled()
     gc.disable()
     try:
