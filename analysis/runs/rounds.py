@@ -21,6 +21,8 @@ LISTS = ("client_accuracy", "local_accuracies")
 _CELLS = frozenset((float, int, str, type(None)))
 #: Whole numbers up to here are floats.
 _WIDEST = int(sys.float_info.max)
+#: A list of numbers within a line: most of its bytes, and none of them stands in the tidy table.
+_LIST = re.compile(rb'\[[^][{}"\\\r\n]*\]')
 _NAME = re.compile(r"[A-Za-z0-9_.:]{1,200}")
 
 
@@ -34,7 +36,7 @@ def read_rounds(folder: Path, numbers: Sequence[int]) -> pd.DataFrame:
             raw = files.read_bytes(folder / run_folder.trial_folder(number) / run_folder.ROUNDS)
         except OSError:
             continue
-        for line in raw[: raw.rfind(b"\n") + 1].splitlines():
+        for line in _LIST.sub(b"[]", raw[: raw.rfind(b"\n") + 1]).splitlines():
             try:
                 row = decode(line.decode())
             except (ValueError, RecursionError):
