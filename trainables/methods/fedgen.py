@@ -32,7 +32,9 @@ reaches after 570 rounds. Other comparisons' variants are options. FedKF: gen_al
 p(y) weighs every client's counts by n_i once more, and its generator ends in a ReLU, neither of which is here.
 FedMD-CG: share head, gen_alpha and gen_beta 1 without decay, kd_temperature 10, label_draw counts; its generator also
 minimises minus a KL between the clients' and the global classifier, and has two hidden layers, neither of which is
-here.
+here. HtFLlib: share head, gen_alpha 1, gen_beta and div_weight 0, no decay, teacher logits, label_weighting static,
+label_draw counts over all clients, noise uniform; there the generator guides from round 1 on, and its Adam
+begins anew every round, neither of which is here.
 """
 
 from __future__ import annotations
