@@ -137,8 +137,10 @@ mixed() {
     for method in fedproto feddistill fml fedkd fedgh fedtgp dhf; do
         trained mixed $method $method
     done
+    trained mixed lgfedavg lgfedavg
+    trained mixed fedgen fedgen --set nu=0.5 --set share=head --metric val_p_acc
     for partition in pathological dir_pfl; do
-        compare mixed-{local,fedproto,feddistill,fml,fedkd,fedgh,fedtgp,dhf}-$partition p_acc
+        compare mixed-{local,lgfedavg,fedgen,fedproto,feddistill,fml,fedkd,fedgh,fedtgp,dhf}-$partition p_acc
     done
 }
 

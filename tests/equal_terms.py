@@ -38,7 +38,7 @@ FEATURES = frozenset(
 #: The methods of DHF's Tables 1 and 2 that can be tuned on the same terms, and Local Training.
 PERSONAL = (
     *("local", "fedavg", "fedprox", "fedgen", "scaffold", "moon", "perfedavg", "fedfomo", "fedrod", "fedbabu", "ditto"),
-    *("fedamp", "fedphp", "fedproto", "dhf", "feddistill", "fml", "fedkd", "fedgh", "fedtgp"),
+    *("fedamp", "fedphp", "fedproto", "dhf", "lgfedavg", "feddistill", "fml", "fedkd", "fedgh", "fedtgp"),
 )
 
 
@@ -92,7 +92,7 @@ TABLES = (
     ),
     Table(
         "DHF, Table 2",
-        tuple(f"{m}/partition" for m in ("feddistill", "fml", "fedkd", "fedgh", "fedtgp")),
+        tuple(f"{m}/partition" for m in ("lgfedavg", "fedgen", "feddistill", "fml", "fedkd", "fedgh", "fedtgp")),
         "",
         LOCAL | MIXED,
     ),

@@ -159,8 +159,12 @@ class Method:
     #: one of `search_spaces.kept_images.SOURCES`, of features `features`. Where a run keeps images they are painted.
     #: None: it never has one.
     painters: Callable[[Any, Federation, Any, Mapping[int, Any]], Mapping[str, Painter]] | None = None
-    #: Also measure the throw-away average of the round's complete local models (`g_acc_virtual`).
-    virtual: bool = False
+    #: Also measure the throw-away average of the round's complete local models (`g_acc_virtual`); a function where that
+    #: depends on the configuration (see `measures_virtual`).
+    virtual: bool | Callable[[Any], bool] = False
+    #: Whether clients end with models of their own, where that depends on the configuration (see
+    #: `has_personal_models`). None: the rest of this record tells.
+    keeps_models: Callable[[Any], bool] | None = None
     #: Whether the first `rounds` rounds of a run would be others if more rounds than these were planned, under a
     #: configuration: a schedule spans the planned rounds (`Federation.rounds`), or the last one is special. Such a run
     #: cannot be continued beyond its plan.
@@ -185,6 +189,8 @@ class Method:
     def has_personal_models(self, config: Any) -> bool:
         """Whether clients end with models of their own that predict for them, under this configuration: there is no
         global model, they fine-tune it, they have a second model beside it, or theirs is another module."""
+        if self.keeps_models is not None:
+            return self.keeps_models(config)
         return (
             self.global_model is no_global_model
             or (self.personal is not None and self.personal.training(config) is not None)
@@ -196,6 +202,10 @@ class Method:
         """Whether label counts leave the clients under this configuration."""
         sends = self.shares_label_counts
         return sends(config) if callable(sends) else sends
+
+    def measures_virtual(self, config: Any) -> bool:
+        """Whether `g_acc_virtual` is measured under this configuration."""
+        return self.virtual(config) if callable(self.virtual) else self.virtual
 
 
 def executor_problems(executor: str, method: Method, config: Any) -> list[str]:

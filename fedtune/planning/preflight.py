@@ -102,9 +102,10 @@ def _not_measured(
 ) -> list[str]:
     """A sentence for each metric that cannot be selected by, or required; a round is run where only that shows it."""
     method, has_global = built.method.name, built.global_model() is not None
-    found, doubtful = _unmeasured(built.method, metric, has_global=has_global)
+    has_virtual = built.method.measures_virtual(built.config)
+    found, doubtful = _unmeasured(built.method, metric, has_global=has_global, has_virtual=has_virtual)
     for name in required:
-        never, unsure = _unmeasured(built.method, (name,), has_global=has_global)
+        never, unsure = _unmeasured(built.method, (name,), has_global=has_global, has_virtual=has_virtual)
         found += [_cannot_require(name, method)] if never else []
         doubtful += unsure
     row = one_round() if doubtful else {}
@@ -122,7 +123,9 @@ def _cannot_require(name: str, method: str) -> str:
     return f"{name} is not measured for {method} with these values, so --require cannot name it."
 
 
-def _unmeasured(declared: Method, metric: Sequence[str], *, has_global: bool) -> tuple[list[str], list[str]]:
+def _unmeasured(
+    declared: Method, metric: Sequence[str], *, has_global: bool, has_virtual: bool
+) -> tuple[list[str], list[str]]:
     """A sentence for each of `metric` that this method does not measure, and the metrics of which only a round shows
     whether they are."""
     method = declared.name
@@ -134,8 +137,8 @@ def _unmeasured(declared: Method, metric: Sequence[str], *, has_global: bool) ->
             found.append(
                 f"{name} is measured of a global model, and {method} has none with these values. "
                 + "Select by --metric local_accuracy"
-                + " or g_acc_virtual." * declared.virtual
-                + "." * (not declared.virtual)
+                + " or g_acc_virtual." * has_virtual
+                + "." * (not has_virtual)
             )
         elif part in TRAFFIC and part not in declared.traffic:
             whole = plain.removesuffix(f"_{part}")
@@ -148,8 +151,10 @@ def _unmeasured(declared: Method, metric: Sequence[str], *, has_global: bool) ->
                 f"{name} is measured of {LOCAL_MODELS[own]} that clients train beside a model of their own, and "
                 f"{method} has no such. Select by --metric {plain.removeprefix(f'{own}_')}."
             )
-        elif plain == "g_acc_virtual" and not declared.virtual:
-            found.append(f"{name} is not measured for {method}. Select by --metric local_accuracy or global_accuracy.")
+        elif plain == "g_acc_virtual" and not has_virtual:
+            some = " with these values" if declared.virtual else ""
+            other = " or global_accuracy" if has_global or not declared.virtual else ""
+            found.append(f"{name} is not measured for {method}{some}. Select by --metric local_accuracy{other}.")
         elif plain == "gd_loss" or plain.partition("_")[0] in READOUTS:
             doubtful.append(name)
     return found, doubtful

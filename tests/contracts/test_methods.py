@@ -93,6 +93,10 @@ LENGTHS = (
 )
 
 
+#: What two architectures need beside the share of deep clients, where it is not the default.
+BESIDE = {"nu": {"model": "cnn2", "share": "head"}}
+
+
 def bounds(name: str) -> Iterator[tuple[str, Any]]:
     """Every bound and option of every parameter, lengths capped."""
     for p in own_parameters(name):
@@ -117,7 +121,7 @@ def test_every_default_is_a_valid_value_of_its_kind(name: str) -> None:
 def test_every_bound_constructs_and_runs_a_round(name: str, toy: Path) -> None:
     for key, value in bounds(name):
         rho = 5 if registry.method(name).widths == "any" and value != "fedavg" and key == "base" else 0
-        _, rows = simulate(name, toy, 1, **{"rho": rho, key: value})
+        _, rows = simulate(name, toy, 1, **BESIDE.get(key, {}) | {"rho": rho, key: value})
         assert rows[0]["round"] == 1, (key, value)
 
 

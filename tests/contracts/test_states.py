@@ -96,17 +96,17 @@ def test_a_method_declares_the_functions_and_classes_of_its_file(name: str, toy:
     named = {field: getattr(file, field) for field in fields if hasattr(file, field)}
     assert {"Config"} | (set() if name in WITH_FEDAVGS_CLIENTS else {"client"}) <= named.keys()
     assert {field: getattr(method, field) for field in named} == named
-    assert method.virtual is (name in VIRTUAL)
+    assert method.measures_virtual(s.config) is (name in VIRTUAL)
     assert {limit.equals for limit in method.limits} == LIMITS[name]
     plain = registry.method("fedavg")
     assert (method.client is plain.client) is (name in ("fedavg", *WITH_FEDAVGS_CLIENTS))
     assert (method.job is plain.job) is (method.client is plain.client)
 
 
-@pytest.mark.parametrize("name", ["feddistill", "fedgh", "fedkd", "fedproto", "fedtgp", "fml"])
+@pytest.mark.parametrize("name", ["feddistill", "fedgen", "fedgh", "fedkd", "fedproto", "fedtgp", "fml", "lgfedavg"])
 def test_a_method_of_mixed_clients_declares_their_models_and_the_one_they_share(name: str, toy: Path) -> None:
     shares = "shared_model" in registry.declared(name)
-    s, _ = simulate(name, toy, 0, model="cnn2", deep_model="cnn3", shared_model="cnn")
+    s, _ = simulate(name, toy, 0, model="cnn2", deep_model="cnn3", shared_model="cnn", nu=0.5, share="head")
     models = s.method.architectures(s.config, s.settings)
     assert set(models) == {"cnn2", "cnn3"} | ({"cnn"} if shares else set())
     assert shares == (name in ("fedkd", "fml"))

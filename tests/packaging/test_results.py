@@ -106,7 +106,7 @@ def test_what_is_trained_from_a_file_was_exported_from_a_search_before(tmp_path:
         elif command[0] == "run" and command[1].endswith(".yaml"):
             assert command[1] in exported
             trained.add(command[1])
-    assert trained == exported and len(trained) == len(searched) == 32
+    assert trained == exported and len(trained) == len(searched) == 34
 
 
 def name(command: list[str]) -> str:

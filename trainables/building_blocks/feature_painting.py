@@ -15,11 +15,17 @@ from trainables.wire import Params
 
 
 def painters(
-    config: HasNoise, fed: Federation, generator: Params, body: Params, hidden: tuple[int, ...] = (512, 256)
+    config: HasNoise,
+    fed: Federation,
+    generator: Params,
+    body: Params,
+    hidden: tuple[int, ...] = (512, 256),
+    model: str = "",
 ) -> dict[str, Painter]:
-    """A generator with these weights and hidden layers, and the extractor (`body_of` of a model) that it imitates."""
+    """A generator with these weights and hidden layers, and the extractor (`body_of` of a model, which is the
+    federation's unless it is named) that it imitates."""
     making = feature_generator(fed, "to look at", config.noise_dim, hidden).eval()
-    seeing = body_module(fed, "to look at").eval()
+    seeing = body_module(fed, "to look at", model).eval()
     put(making, on(fed.device, generator))
     put(seeing, on(fed.device, body))
 

@@ -3,14 +3,19 @@
     client i has deep_model   where ⌊(i+1) ν⌋ > ⌊i ν⌋,   else model                   ν  nu
 
 All models here have features of width 512 and one linear layer as head, so that prototypes and heads can be exchanged.
-With ν = 0 all clients have `model`, as in DHF's Table 1. Data, lengths and rates default to DHF's own federation, so
-that methods which allow any architecture are compared in one setting.
+With ν = 0 all clients have `model`, as in DHF's Table 1.
+
+`MixedArchitectures` is for methods that are made for any architecture: their data, lengths and rates default to DHF's
+own federation, so that they are compared in one setting. `DeepClients` is for methods that are made for one
+architecture and allow two: by default ν is 0 and the federation is everybody's.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+from search_spaces.errors import sentence
 from search_spaces.parameter import choice, integer, real
 from trainables import models
 from trainables.data.partition import RECIPES
@@ -24,12 +29,9 @@ from trainables.wire import Params
 WIDE = ("cnn", "cnn2", "cnn3", "resnet10")
 
 
-@dataclass(frozen=True)
-class MixedArchitectures(LocalTraining):
-    """Who has which model, and DHF's federation."""
-
-    nu: float = real(
-        0.5,
+def _deep_share(default: float) -> Any:
+    return real(
+        default,
         low=0.0,
         high=1.0,
         symbol="ν",
@@ -37,8 +39,22 @@ class MixedArchitectures(LocalTraining):
         source="DHF Sec. 5",
         condition=True,
     )
-    model: str = choice("cnn2", WIDE, doc="The model of the other clients.", source="DHF Sec. 5")
+
+
+@dataclass(frozen=True)
+class DeepClients(LocalTraining):
+    """Who has the deep model beside the federation's: nobody, unless ν says so."""
+
+    nu: float = _deep_share(0.0)
     deep_model: str = choice("cnn3", WIDE, doc="The deep clients' model.", source="DHF Sec. 5")
+
+
+@dataclass(frozen=True)
+class MixedArchitectures(DeepClients):
+    """Every second client has the deep model, in DHF's federation."""
+
+    nu: float = _deep_share(0.5)
+    model: str = choice("cnn2", WIDE, doc="The model of the other clients.", source="DHF Sec. 5")
     partition: str = choice(
         "dir_pfl",
         tuple(RECIPES),
@@ -70,10 +86,10 @@ class MixedArchitectures(LocalTraining):
     )
 
 
-def name_of(config: MixedArchitectures, client: int) -> str:
+def name_of(config: DeepClients, fed: Federation, client: int) -> str:
     """The name of a client's model. The deep clients are spread evenly over the numbers, as partitions follow them."""
     deep = int((client + 1) * config.nu + 1e-9) > int(client * config.nu + 1e-9)
-    return config.deep_model if deep else config.model
+    return config.deep_model if deep else fed.model
 
 
 def network(fed: Federation, name: str, role: str = "") -> Model:
@@ -83,14 +99,32 @@ def network(fed: Federation, name: str, role: str = "") -> Model:
     return fed.cached(("network", name, role), lambda: fed.built(name))
 
 
-def client_network(config: MixedArchitectures, fed: Federation, client: int, role: str = "") -> Model:
+def client_network(config: DeepClients, fed: Federation, client: int, role: str = "") -> Model:
     """The module of a client's architecture."""
-    return network(fed, name_of(config, client), role)
+    return network(fed, name_of(config, fed, client), role)
 
 
 def architectures(config: MixedArchitectures, federation: FederationConfig) -> tuple[str, ...]:
     """The clients' two models."""
     return config.model, config.deep_model
+
+
+def trained_models(config: DeepClients, federation: FederationConfig) -> tuple[str, ...]:
+    """The federation's model, and the deep one where ν says that clients have it."""
+    return (federation.model, config.deep_model) if config.nu > 0 else (federation.model,)
+
+
+def one_architecture(config: DeepClients) -> bool:
+    """Whether ν gives all clients the same model."""
+    return config.nu in (0.0, 1.0)
+
+
+def unequal_heads(config: DeepClients, federation: FederationConfig) -> list[str]:
+    """A sentence where the federation's model has no head that deep clients could share."""
+    if config.nu == 0 or federation.model in WIDE:
+        return []
+    must = f"one of {', '.join(WIDE)} when nu is above 0, as heads of one shape are shared"
+    return [sentence("model", must, federation.model, fix="Use --set model=cnn2.")]
 
 
 def initial_model(fed: Federation, name: str) -> Params:

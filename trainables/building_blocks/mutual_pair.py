@@ -48,7 +48,7 @@ def parts(config: MutualTraining, fed: Federation, client: int) -> tuple[Model, 
 
 def pair(config: MutualTraining, fed: Federation, client: int) -> Pair:
     """The module in which a client trains both; clients of one architecture have one."""
-    key = ("pair", mixed.name_of(config, client), config.shared_model)
+    key = ("pair", mixed.name_of(config, fed, client), config.shared_model)
     return fed.cached(key, lambda: Pair(*parts(config, fed, client)))
 
 

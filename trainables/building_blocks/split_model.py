@@ -70,16 +70,16 @@ def initial_generator(fed: Federation, noise_dim: int, hidden: tuple[int, ...] =
     return take(module)
 
 
-def body_module(fed: Federation, role: str) -> models.Model:
-    """The extractor F of the federation's architecture alone, called as a module: images `(B, ch, H, W)` to features
-    `(B, p)`. Its parameters are those of `body_of`."""
+def body_module(fed: Federation, role: str, name: str = "") -> models.Model:
+    """The extractor F of the architecture `name`, else of the federation's, alone, called as a module: images
+    `(B, ch, H, W)` to features `(B, p)`. Its parameters are those of `body_of`."""
 
     def build() -> models.Model:
-        module = fed.built(fed.model)
+        module = fed.built(name or fed.model)
         module.head = nn.Identity()
         return module
 
-    return fed.cached(("body", role), build)
+    return fed.cached(("body", role, name), build)
 
 
 def partly_trained(fed: Federation, part: str) -> models.Model:

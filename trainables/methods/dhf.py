@@ -213,7 +213,7 @@ def job(
     """Trains the client's own model near the prototypes; uploads its prototypes, their counts and the head, and the
     rest if asked."""
     module = client_network(config, fed, data.client)
-    own_model = initial_model(fed, name_of(config, data.client)) if client_state is None else client_state.model
+    own_model = initial_model(fed, name_of(config, fed, data.client)) if client_state is None else client_state.model
     start = own_model | {f"head.{name}": tensor for name, tensor in unpack("head", payload).items()}
     targets = {int(j): prototype for j, prototype in unpack("prototype", payload).items()}
 

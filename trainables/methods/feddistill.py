@@ -90,7 +90,7 @@ def job(
     config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng
 ) -> LocalJob:
     """Trains the client's own model, taught by the others' mean logits; uploads its own ones."""
-    name = mixed.name_of(config, data.client)
+    name = mixed.name_of(config, fed, data.client)
     module = mixed.network(fed, name)
     start = mixed.initial_model(fed, name) if client_state is None else client_state.model
 

@@ -21,6 +21,10 @@ clients' classifiers, weighted per label, are right; clients then learn from G's
 With share = full the average is the global model; with share = head extractors stay at home, there is no global model
 and `g_acc_virtual` averages the complete local models. `train_loss` is the cross-entropy on data.
 
+With nu > 0 clients have two architectures, see `trainables.building_blocks.mixed_architectures`: F_i is client i's own,
+D_i one linear layer of one shape in all and G makes features of its width, so that the equations of share = head stay
+as they are; nothing of F_i can be averaged. HtFLlib's FedGen has clients of any architecture in this way.
+
 Differs from the paper: nothing in its equations. Its code differs in three things, each a switch: noise is drawn from
 U[0, 1) (noise = uniform), the term of weight a is multiplied by B'/B (guide_scale = ratio), and rounds are counted from
 0, so that decay begins a round later (gen_decay_from = 1). It also keeps both weights above 1e-4, which 10·0.98^r
@@ -28,7 +32,9 @@ reaches after 570 rounds. Other comparisons' variants are options. FedKF: gen_al
 p(y) weighs every client's counts by n_i once more, and its generator ends in a ReLU, neither of which is here.
 FedMD-CG: share head, gen_alpha and gen_beta 1 without decay, kd_temperature 10, label_draw counts; its generator also
 minimises minus a KL between the clients' and the global classifier, and has two hidden layers, neither of which is
-here.
+here. HtFLlib: share head, gen_alpha 1, gen_beta and div_weight 0, no decay, teacher logits, label_weighting static,
+label_draw counts over all clients, noise uniform; there the generator guides from round 1 on, and its Adam
+begins anew every round, neither of which is here.
 """
 
 from __future__ import annotations
@@ -40,10 +46,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from search_spaces.errors import sentence
 from search_spaces.parameter import choice, integer, real
 from trainables.building_blocks import distillation_bases, feature_painting
+from trainables.building_blocks import mixed_architectures as mixed
 from trainables.building_blocks.generator_aggregation import draw_noise
 from trainables.building_blocks.losses import kd_kl, pair_distances
+from trainables.building_blocks.mixed_architectures import DeepClients
 from trainables.building_blocks.optimiser_state import put_state, take_state
 from trainables.building_blocks.split_model import (
     body_of,
@@ -53,9 +62,9 @@ from trainables.building_blocks.split_model import (
     initial_generator,
     put_head,
 )
-from trainables.federation import ClientData, Federation
+from trainables.federation import ClientData, Federation, FederationConfig
 from trainables.kernels.optimisers import Adam
-from trainables.local import LocalTraining, train
+from trainables.local import train
 from trainables.method import Limit, Method, Painter
 from trainables.models import Model
 from trainables.params import average, on, pack, put, take, unpack
@@ -64,7 +73,7 @@ from trainables.wire import ClientResult, Params, Payload, Upload
 
 
 @dataclass(frozen=True)
-class Config(distillation_bases.LabelCounting, LocalTraining):
+class Config(distillation_bases.LabelCounting, DeepClients):
     """FedGen's weights, generator and variants."""
 
     share: str = choice(
@@ -240,13 +249,14 @@ def client(
 ) -> ClientResult:
     """Guided local training; uploads the shared parameters and, unless label_weighting is `average`, label counts
     `(C,)`."""
-    module = fed.network()
+    name = mixed.name_of(config, fed, data.client)
+    module = mixed.network(fed, name)
     start = unpack("model", payload)
     if config.share == "head":
         start |= (
             client_state.body
             if client_state is not None and client_state.body is not None
-            else body_of(fed.initial_params())
+            else body_of(mixed.initial_model(fed, name))
         )
     put(module, start)
     objective = _LocalObjective(config, fed, payload, rng.child("guide"))
@@ -372,9 +382,27 @@ def global_model(config: Config, fed: Federation, state: State) -> Params | None
 
 def painters(config: Config, fed: Federation, state: State, clients: Mapping[int, ClientState]) -> dict[str, Painter]:
     """The server's generator, among what the global extractor gives; with share = head that of the first client."""
-    own = next((kept.body for _, kept in sorted(clients.items()) if kept.body is not None), None)
-    body = body_of(state.model) if config.share == "full" else own
-    return {} if body is None else feature_painting.painters(config, fed, state.generator, body, (config.gen_hidden,))
+    hidden = (config.gen_hidden,)
+    if config.share == "full":
+        return feature_painting.painters(config, fed, state.generator, body_of(state.model), hidden)
+    for client_, kept in sorted(clients.items()):
+        if kept.body is not None:
+            model = mixed.name_of(config, fed, client_)
+            return feature_painting.painters(config, fed, state.generator, kept.body, hidden, model)
+    return {}
+
+
+def check(config: Config, federation: FederationConfig) -> list[str]:
+    """Of two architectures only the classifiers can be averaged."""
+    found = mixed.unequal_heads(config, federation)
+    if config.nu > 0 and config.share == "full":
+        must = "head when nu is above 0, as models of two architectures have no average"
+        found.append(sentence("share", must, config.share, fix="Use --set share=head."))
+    return found
+
+
+def _keeps_models(config: Config) -> bool:
+    return config.nu > 0
 
 
 METHOD = Method(
@@ -392,10 +420,19 @@ METHOD = Method(
     global_model=global_model,
     shares_label_counts=True,
     painters=painters,
-    virtual=True,
+    architectures=mixed.trained_models,
+    client_network=mixed.client_network,
+    check=check,
+    virtual=mixed.one_architecture,
+    keeps_models=_keeps_models,
     limits=(
         Limit({"gen_alpha": 0, "gen_beta": 0}, equals="fedavg"),
         Limit({"guided_steps": 0}, equals="fedavg"),
         Limit({"share": "head", "gen_alpha": 0, "gen_beta": 0}, equals="lgfedavg"),
+        Limit(
+            {"share": "head", "gen_alpha": 0, "gen_beta": 0, "nu": 0.5, "model": "cnn2"},
+            equals="lgfedavg",
+            other={"nu": 0.5, "model": "cnn2"},
+        ),
     ),
 )

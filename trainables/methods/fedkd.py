@@ -151,7 +151,7 @@ def job(
         assert client_state is not None
         received = _added(client_state.received, low_rank.entries(payload))
     if client_state is None:
-        own = mixed.initial_model(fed, mixed.name_of(config, data.client))
+        own = mixed.initial_model(fed, mixed.name_of(config, fed, data.client))
         models.initialise(module.map, fed.rng.torch("init", "map"))
         mapped = take(module.map)
     else:
@@ -176,7 +176,7 @@ client = client_of(job)
 
 
 def _module(config: Config, fed: Federation, client: int) -> Mentoring:
-    key = ("mentoring", mixed.name_of(config, client), config.shared_model)
+    key = ("mentoring", mixed.name_of(config, fed, client), config.shared_model)
     return fed.cached(key, lambda: Mentoring(*mutual_pair.parts(config, fed, client)))
 
 

@@ -127,7 +127,11 @@ def training(
 ) -> LocalJob:
     """The job of a client that trains near the received prototypes and uploads its own."""
     module = mixed.client_network(config, fed, data.client)
-    start = mixed.initial_model(fed, mixed.name_of(config, data.client)) if client_state is None else client_state.model
+    start = (
+        mixed.initial_model(fed, mixed.name_of(config, fed, data.client))
+        if client_state is None
+        else client_state.model
+    )
     received = prototypes.by_class("prototype", payload)
 
     def finish(model: Params, trained: LocalResult) -> ClientResult:
@@ -161,7 +165,7 @@ def _weights(config: Config, payload: Payload, own: Mapping[int, Tensor]) -> dic
 
 def client_network(config: PrototypeTraining, fed: Federation, client: int) -> nn.Module:
     """What predicts: the client's model, or that with prototypes in place of its head."""
-    name = mixed.name_of(config, client)
+    name = mixed.name_of(config, fed, client)
     if config.predict == "head":
         return mixed.network(fed, name)
     return fed.cached(("nearest prototype", name), lambda: prototypes.NearestPrototype(fed.built(name)))

@@ -93,7 +93,9 @@ def job(
 ) -> LocalJob:
     """Trains the client's own model and its copy of g together; uploads the copy."""
     own = (
-        client_state.model if client_state is not None else mixed.initial_model(fed, mixed.name_of(config, data.client))
+        client_state.model
+        if client_state is not None
+        else mixed.initial_model(fed, mixed.name_of(config, fed, data.client))
     )
     start = mutual_pair.joined(private=own, shared=unpack("model", payload))
     return LocalJob(mutual_pair.pair(config, fed, data.client), start, _split, partial(objective, config))

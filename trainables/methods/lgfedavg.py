@@ -9,10 +9,13 @@ Local and Global Representations, 2020.
     θ_i  feature extractor, never leaves client i     η     lr             n_i   training samples of client i
     φ    head, shared                                 I_c   local_steps
 
-Extractors start from the federation's common initial model. There is no global model; `g_acc_virtual` measures what an
-average of the complete local models would be worth.
+Extractors start from the initial model of their architecture, the head from that of the federation's model. There is no
+global model; `g_acc_virtual` measures what an average of the complete local models would be worth. With nu > 0 clients
+have two architectures, see `trainables.building_blocks.mixed_architectures`: D is one linear layer of one shape in
+both, so that the equations stay as they are, and there is nothing to average but φ.
 
-Differs from the paper: the rounds of FedAvg it starts from are left out, as in FedMD-CG's comparison.
+Differs from the paper: the rounds of FedAvg it starts from are left out, as in FedMD-CG's comparison, and as in
+HtFLlib, where clients of any architecture share the last layer alone.
 """
 
 from __future__ import annotations
@@ -20,9 +23,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from trainables.building_blocks import mixed_architectures as mixed
+from trainables.building_blocks.mixed_architectures import DeepClients
 from trainables.building_blocks.split_model import body_of, head_of
 from trainables.federation import ClientData, Federation
-from trainables.local import LocalJob, LocalResult, LocalTraining, client_of
+from trainables.local import LocalJob, LocalResult, client_of
 from trainables.method import Limit, Method, no_global_model
 from trainables.params import average, pack, unpack
 from trainables.rng import Rng
@@ -30,8 +35,8 @@ from trainables.wire import ClientResult, Params, Payload, Upload
 
 
 @dataclass(frozen=True)
-class Config(LocalTraining):
-    """Local training is all there is to set."""
+class Config(DeepClients):
+    """Local training, and who has which model."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +68,9 @@ def job(
     config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng
 ) -> LocalJob:
     """Trains the received φ together with the client's own θ_i."""
-    own = client_state.private if client_state is not None else body_of(fed.initial_params())
-    return LocalJob(fed.network(), unpack("model", payload) | own, _shared_and_kept)
+    name = mixed.name_of(config, fed, data.client)
+    own = client_state.private if client_state is not None else body_of(mixed.initial_model(fed, name))
+    return LocalJob(mixed.network(fed, name), unpack("model", payload) | own, _shared_and_kept)
 
 
 client = client_of(job)
@@ -96,6 +102,9 @@ METHOD = Method(
     job=job,
     server=server,
     global_model=no_global_model,
-    virtual=True,
+    architectures=mixed.trained_models,
+    client_network=mixed.client_network,
+    check=mixed.unequal_heads,
+    virtual=mixed.one_architecture,
     limits=(Limit({"clients": 1}, equals="local", other={"clients": 1}),),
 )

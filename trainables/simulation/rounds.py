@@ -237,7 +237,7 @@ class Simulation:
                 self.fed, self.data, {c: partial(self._loaded, m, c) for c, m in measured.items()}
             )
             row |= metrics
-        if models and self.method.virtual:
+        if models and self.method.measures_virtual(self.config):
             virtual = average((m, self.fed.sizes[c]) for c, m in sorted(models.items()))
             if model is not None and equal(
                 virtual, model

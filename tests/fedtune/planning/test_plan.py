@@ -203,6 +203,10 @@ def test_the_small_profile_says_how_to_get_the_papers(asked: Callable[..., Reque
         ({"require": ("oca_amp>=0.3",)}, "val_oca_amp is not measured for fedavg with these values, so --require"),
         ({"require": ("psnr<=20",)}, "psnr<=20 needs psnr, which is measured only where attack_images is above 0"),
         ({"method": "fedprox", "metric": ("g_acc_virtual",)}, "val_g_acc_virtual is not measured for fedprox"),
+        (
+            {"method": "lgfedavg", "metric": ("g_acc_virtual",), "set": {"nu": 0.5, "model": "cnn2"}},
+            "val_g_acc_virtual is not measured for lgfedavg with these values. Select by --metric local_accuracy.",
+        ),
     ],
 )
 def test_every_wrong_request_gets_a_sentence(

@@ -186,6 +186,13 @@ _TABLE = {
             "torch.multinomial(torch.ones_like(self.probabilities),",
         ),
     ],
+    ("fedgen::test_fedgen[mixed]", "fedgen.py"): [
+        (
+            "the generator is taught by the head that was sent",
+            'put_head(head, unpack("model", upload.payload))',
+            "put_head(head, state.model)",
+        ),
+    ],
     ("submodels::test_methods_with_submodels[fedrolex]", "fedrolex.py"): [
         (
             "FedRolex averages with the next round's windows",
@@ -387,6 +394,14 @@ _TABLE = {
     ],
     ("personal::test_personal_models[lgfedavg]", "lgfedavg.py"): [
         ("the extractor starts anew every round", "client_state.private if client_state is not None else ", ""),
+    ],
+    ("personal::test_personal_models[mixed]", "lgfedavg.py"): [
+        (
+            "the first head is that of the deep model",
+            "head_of(fed.initial_params())",
+            "head_of(mixed.initial_model(fed, config.deep_model))",
+        ),
+        ("heads are averaged alike", '"model", u.payload), fed.sizes[u.client])', '"model", u.payload), 1.0)'),
     ],
     ("personal::test_personal_models[local]", "local.py"): [
         ("the model starts anew every round", "client_state.model if client_state is not None else ", ""),

@@ -22,7 +22,7 @@ from tests.trainables.methods.replays.actual import (
 )
 from tests.trainables.methods.replays.crossed import noise as noise_of
 from tests.trainables.methods.replays.crossed import part
-from tests.trainables.methods.replays.networks import CLASSES, cnn, features_of, head, learn
+from tests.trainables.methods.replays.networks import CLASSES, features_of, head, learn
 from tests.trainables.methods.replays.plain import (
     Adam,
     Params,
@@ -38,6 +38,7 @@ from tests.trainables.methods.replays.plain import (
     sgd_steps,
     weighted_mean,
 )
+from tests.trainables.methods.replays.test_replay_prototypes import DEEP_AND_NOT, first_models, logits_of
 
 FEDGEN: dict[str, Any] = {
     "gen_alpha": 1.5,
@@ -68,6 +69,7 @@ CASES = {
         "guide_scale": "ratio",
         "gen_decay_from": 1,
     },
+    "mixed": {"share": "head", **DEEP_AND_NOT},
 }
 
 
@@ -77,7 +79,8 @@ def test_fedgen(case: str, toy: Path) -> None:
     c, initial = fedgen.config, fedgen.fed.initial_params()
     full = c.share == "full"
     shared = initial if full else part(initial, of_head=True)
-    bodies = {i: part(initial, of_head=False) for i in range(4)}
+    first = first_models(fedgen) if case == "mixed" else dict.fromkeys(range(4), initial)
+    bodies = {i: part(model, of_head=False) for i, model in first.items()}
     drawn_so_far: dict[int, list[Tensor]] = {i: [] for i in range(4)}
     generator, p_y = dict(fedgen.start.generator), torch.full((CLASSES,), 1 / CLASSES)
     adam = Adam(c.gen_lr, decay=c.gen_weight_decay)
@@ -127,7 +130,7 @@ def trained(
     on_data: list[float] = []
 
     def loss_of(p: Params, x: Tensor, y: Tensor) -> Tensor:
-        logits = cnn(p, x)
+        logits = logits_of(p, x)
         loss = ce(logits, y)
         on_data.append(float(loss.detach()))
         if played.number == 1 or len(on_data) > c.guided_steps:

@@ -1,8 +1,10 @@
-"""FedPer, LG-FedAvg and local training, three rounds: what is shared, what each client keeps."""
+"""FedPer, LG-FedAvg (also with clients of two architectures) and local training, three rounds: what is shared, what
+each client keeps."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,21 +17,25 @@ from tests.trainables.methods.replays.actual import (
     world,
 )
 from tests.trainables.methods.replays.crossed import part
-from tests.trainables.methods.replays.networks import cnn
 from tests.trainables.methods.replays.plain import Params, Sgd, ce, drawn_batches, sgd_steps, weighted_mean
+from tests.trainables.methods.replays.test_replay_prototypes import DEEP_AND_NOT, first_models, logits_of
 
 
-@pytest.mark.parametrize("name", ["fedper", "lgfedavg", "local"])
-def test_personal_models(name: str, toy: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [("fedper", {}), ("lgfedavg", {}), ("local", {}), ("lgfedavg", DEEP_AND_NOT)],
+    ids=["fedper", "lgfedavg", "local", "mixed"],
+)
+def test_personal_models(name: str, values: dict[str, Any], toy: Path) -> None:
     """FedPer shares the extractor, LG-FedAvg the head, local training nothing."""
-    personal = world(name, toy)
+    personal = world(name, toy, **values)
     c, initial = personal.config, personal.fed.initial_params()
     shares_head = {"fedper": False, "lgfedavg": True}.get(name)
 
     def shared_of(model: Params) -> Params:
         return {} if shares_head is None else part(model, of_head=shares_head)
 
-    shared, own = shared_of(initial), dict.fromkeys(range(4), initial)
+    shared, own = shared_of(initial), first_models(personal) if values else dict.fromkeys(range(4), initial)
     for played in personal.play(((0, 2, 3), (0, 1, 3), (1, 2, 3))):
         for i, result in played.results.items():
             assert_equal(unpacked("model", played.payloads[i]), shared, f"sent to {i}")
@@ -38,7 +44,7 @@ def test_personal_models(name: str, toy: Path) -> None:
                 data, c.local_steps, c.batch_size, personal.client_rng(played.number, i).torch("batches")
             )
             own[i], losses = sgd_steps(
-                start, data, drawn, lambda p, x, y: ce(cnn(p, x), y), Sgd(c.lr, c.momentum, c.weight_decay)
+                start, data, drawn, lambda p, x, y: ce(logits_of(p, x), y), Sgd(c.lr, c.momentum, c.weight_decay)
             )
             private = {key: value for key, value in own[i].items() if key not in shared}
             kept = client_state(result).model if shares_head is None else client_state(result).private

@@ -21,7 +21,7 @@ from tests.trainables.methods.replays.actual import (
     unpacked,
     world,
 )
-from tests.trainables.methods.replays.networks import CLASSES, head
+from tests.trainables.methods.replays.networks import CLASSES, cnn, head
 from tests.trainables.methods.replays.plain import (
     Params,
     Sgd,
@@ -36,6 +36,8 @@ from tests.trainables.methods.replays.test_replay_dhf import by_name, features, 
 
 #: Every second client has the deep model; one pass over the data.
 MIXED: dict[str, Any] = {"omega": 0.1, "nu": 0.5, "model": "cnn2", "deep_model": "cnn3", "batch_size": 20}
+#: The same clients for methods whose federation is another.
+DEEP_AND_NOT = {key: MIXED[key] for key in ("nu", "model", "deep_model")}
 #: Nobody in round 1 has samples of class 2, about which so nothing comes down in round 2.
 COHORTS = ((2, 3), (0, 1, 3))
 Rows = dict[int, Tensor]
@@ -45,6 +47,11 @@ Loss = Callable[[Params, Tensor, Tensor, Tensor], Tensor]
 
 def architecture(client: int) -> str:
     return "cnn3" if client % 2 else "cnn2"
+
+
+def logits_of(p: Params, x: Tensor) -> Tensor:
+    """Logits of `cnn2` or `cnn3`, which have a linear layer before the head, else of `cnn_small`."""
+    return head(p, features(p, x)) if "fc.weight" in p else cnn(p, x)
 
 
 def first_models(played: World) -> dict[int, Params]:
