@@ -57,6 +57,7 @@ def test_tracked_ones_start_with_the_first_batch_and_follow_the_others(toy: Path
         np.testing.assert_allclose(value, 0.81 * first + 0.09 * second + 0.1 * third, rtol=1e-5)
 
 
+@pytest.mark.usefixtures("bf16")
 def test_they_are_float32_where_maps_are_not(toy: Path) -> None:
     fed = Simulation("fedavg", values_for("fedavg", toy, precision="bf16"), 3, CPU).fed
     module, entering, found = fed.network(), list[torch.dtype](), list[torch.dtype]()

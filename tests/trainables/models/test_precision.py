@@ -27,12 +27,6 @@ EPS = torch.finfo(torch.bfloat16).eps
 BY_VALUE = {"fedkd"}
 
 
-@pytest.fixture
-def bf16(monkeypatch: pytest.MonkeyPatch) -> None:
-    """bfloat16 is let through on any processor: where it has none PyTorch computes it all the same, slowly."""
-    monkeypatch.setattr(precision, "processor_flags", lambda: frozenset({"avx512_bf16"}))
-
-
 def tensors(value: Any) -> list[torch.Tensor]:
     """Every tensor in a nested value."""
     if isinstance(value, torch.Tensor):
