@@ -18,6 +18,14 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture
+def hang_up() -> Iterator[None]:
+    """A hang-up acts in the test and in what it starts, under `nohup` too, which the tests as a whole obey."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.fixture(scope="session")
 def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny separable data set as an .npz file."""

@@ -71,6 +71,7 @@ def test_a_server_that_dies_ends_the_search(whole: Path, toy: Path, tmp_path: Pa
     assert frozen(folder) == frozen(whole)
 
 
+@pytest.mark.usefixtures("hang_up")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_while_ray_starts_ends_the_search(toy: Path, tmp_path: Path, number: signal.Signals) -> None:
     folder = tmp_path / "runs" / "cut"

@@ -15,6 +15,7 @@ from fedtune.trials import interrupts
 from fedtune.trials.interrupts import Interrupts
 
 
+@pytest.mark.usefixtures("hang_up")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_signal_is_noted(number: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interrupts, "_silence", lambda: None)
@@ -71,6 +72,7 @@ def test_after_sigterm_the_process_does_not_wait_for_ever() -> None:
     assert ended(code.format("SIGINT", 1)) == 0, "Ctrl-C waits as long as the user does"
 
 
+@pytest.mark.usefixtures("hang_up")
 def test_a_terminal_that_is_gone_is_not_written_to() -> None:
     """The terminal of a process is closed; what the process prints afterwards must not fail."""
     code = (
