@@ -35,10 +35,7 @@ from trainables.simulation.cuda_graphs import Graphs
 from trainables.simulation.replicates import Replicates
 from trainables.simulation.rounds import Row, Simulation
 
-pytestmark = [
-    pytest.mark.numeric,
-    pytest.mark.skipif(not AVAILABLE, reason="this PyTorch takes no device written in Python"),
-]
+pytestmark = pytest.mark.skipif(not AVAILABLE, reason="this PyTorch takes no device written in Python")
 
 #: Two clients of two steps: everything happens, and in a second.
 SMALL = {"clients": 2, "batch_size": 8, "momentum": 0.5}
@@ -152,6 +149,7 @@ def test_every_model(model: str, tmp_path: Path) -> None:
     assert_as_on_a_cpu("fedavg", values_for("fedavg", toy, model=model, **SMALL | {"local_steps": 1}), tmp_path)
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("model", OTHER_ORDER)
 def test_models_that_sum_in_another_order_are_as_exact(model: str, tmp_path: Path) -> None:
     toy = write_toy(tmp_path, train=40, test=8, size=16)
