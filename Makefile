@@ -6,7 +6,9 @@
 # make mutants WRITTEN=1   that list alone; two minutes
 # make faults  set up, kill, fill, cut and damage searches in every way of docs/faults.md; 27 to 41 minutes on two busy cores
 # make faults SEED=7   the same random moments again; ONLY="killed" tries the faults whose names hold a word
-# make test-processors   set up, run the tests that depend on rounding as on processors with fewer instructions: AVX2 (where there is more), and then not even AVX; six and ten minutes
+# make test-processors   set up, run the tests that depend on rounding as on a processor with fewer instructions: AVX2, or no AVX where AVX2 is all there is; six minutes or ten
+# make test-processors ALL=1   both, where the processor has more than AVX2
+# make chromium   install Debian's Chromium, which the browser tests and `make gallery` need; no other goal installs a system package
 # make lint    style, format, types, layers
 # make docs    set up, build the documentation site into site/; a broken link fails
 # make gallery set up, run the commands of docs/gallery.md and draw its pictures; about twenty minutes on two busy cores; what is complete is not run again
@@ -35,7 +37,7 @@ PARALLEL  := -n auto --maxprocesses 4 --dist loadfile
 NUMERIC   := $(BIN)/python -m pytest $(PARALLEL) -m "numeric and not slow" $(TESTS)
 export PYTHON LOCKED
 
-.PHONY: demo test test-slow test-processors mutants faults fuzz lock lint docs gallery bench bench-peers bench-gpu tables bench-search bench-search-peers install clean
+.PHONY: demo test test-slow chromium test-processors mutants faults fuzz lock lint docs gallery bench bench-peers bench-gpu tables bench-search bench-search-peers install clean
 
 demo: $(INSTALLED)
 	@scripts/demo.sh
@@ -48,14 +50,15 @@ test-slow: $(INSTALLED)
 	@$(HEARTBEAT) "Looking for Chromium" scripts/chromium.sh
 	@$(HEARTBEAT) "Testing" $(BIN)/python -m pytest $(PARALLEL) -m slow $(TESTS)
 
-# What PyTorch and oneDNN may use is set before they are loaded, so each is a process of its own. Where AVX2 is all there is, `make test` has been that run.
+# What PyTorch and oneDNN may use is set before they are loaded, so each is a process of its own. One other kind than this
+# processor shows what rests on rounding; where AVX2 is all there is, `make test` has been that run.
 test-processors: $(INSTALLED)
 	@if grep -qsw avx512f /proc/cpuinfo; then \
 		ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 $(HEARTBEAT) "Testing as with AVX2" $(NUMERIC); \
-	else \
-		echo "This processor has no AVX-512: what it computes with AVX2 is tested by make test."; \
 	fi
-	@ONEDNN_MAX_CPU_ISA=SSE41 ATEN_CPU_CAPABILITY=default $(HEARTBEAT) "Testing as without AVX" $(NUMERIC)
+	@if [ -n "$(ALL)" ] || ! grep -qsw avx512f /proc/cpuinfo; then \
+		ONEDNN_MAX_CPU_ISA=SSE41 ATEN_CPU_CAPABILITY=default $(HEARTBEAT) "Testing as without AVX" $(NUMERIC); \
+	fi
 
 # FILES=trainables/methods/dfrd.py tries those of a file, KEEP=--keep again only what survived before the tests changed.
 mutants: $(INSTALLED)
@@ -69,6 +72,9 @@ faults: $(INSTALLED)
 INPUTS ?= 5000
 fuzz: $(INSTALLED)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz run --inputs $(INPUTS) $(if $(SEED),--seed $(SEED))
+
+chromium:
+	@$(HEARTBEAT) "Installing Chromium" scripts/chromium.sh install
 
 lock: $(INSTALLED)
 	@$(HEARTBEAT) "Locking" $(BIN)/python scripts/lock.py

@@ -55,20 +55,39 @@ def test_a_python_without_venv_is_explained(checkout: Path) -> None:
     assert "apt-get install python3-venv" in done.stderr
 
 
-def test_without_a_browser_and_without_rights_the_tests_are_skipped_in_a_sentence(checkout: Path) -> None:
-    tools = checkout / "tools"
-    tools.mkdir()
+def bare(checkout: Path) -> Path:
+    """A folder for PATH with what the script itself calls."""
+    folder = checkout / "tools"
+    folder.mkdir()
     for name in ("bash", "dirname", "env"):
-        (tools / name).symlink_to(str(shutil.which(name)))
+        (folder / name).symlink_to(str(shutil.which(name)))
+    return folder
+
+
+def test_no_system_package_is_installed_unasked(checkout: Path) -> None:
+    tools, called = bare(checkout), checkout / "called"
+    script(tools / "apt-get", f'echo "$@" >> {called}\n')
+    script(tools / "id", "echo 0\n")  # as root
     done = call(checkout, "scripts/chromium.sh", PATH=str(tools))
     assert done.returncode == 0 and done.stdout.startswith(
         "No Chromium found, so the tests marked browser are skipped."
     )
+    assert not called.exists()
+    for goal in ("demo", "test", "test-slow", "gallery"):
+        assert "chromium.sh install" not in call(checkout, "make", "-n", goal).stdout, goal
+    assert call(checkout, "scripts/chromium.sh", "install", PATH=str(tools)).returncode == 0
+    assert called.read_text().splitlines()[-1].endswith("chromium")
 
 
-def test_a_browser_that_is_there_is_left_alone(checkout: Path) -> None:
+def test_a_browser_that_is_asked_for_and_cannot_be_had_is_a_sentence(checkout: Path) -> None:
+    done = call(checkout, "scripts/chromium.sh", "install", PATH=str(bare(checkout)))
+    assert (done.returncode, done.stdout) == (2, "") and done.stderr.startswith("Chromium is installed with apt-get")
+
+
+@pytest.mark.parametrize("argument", [(), ("install",)])
+def test_a_browser_that_is_there_is_left_alone(checkout: Path, argument: tuple[str, ...]) -> None:
     script(checkout / "chromium", "exit 0\n")
-    done = call(checkout, "scripts/chromium.sh", PATH=f"{checkout}{os.pathsep}{os.environ['PATH']}")
+    done = call(checkout, "scripts/chromium.sh", *argument, PATH=f"{checkout}{os.pathsep}{os.environ['PATH']}")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
