@@ -49,6 +49,12 @@ def values_for(name: str, data: Path, **more: Any) -> dict[str, Any]:
     return {k: v for k, v in (quick | more).items() if k in known}
 
 
+def light(name: str) -> dict[str, Any]:
+    """The model without convolutions, a tenth of the others' time, for tests that no model matters to. DHF, whose
+    clients have convolutional networks of two depths, has no such."""
+    return {"model": "mlp"} if "mlp" in registry.declared(name)["model"].options else {}
+
+
 def simulate(name: str, data: Path, rounds: int, /, **more: Any) -> tuple[Simulation, list[Row]]:
     """A simulation after `rounds` rounds and its rows without timings."""
     simulation = Simulation(name, values_for(name, data, **more), 3, CPU)
@@ -121,7 +127,7 @@ def test_every_default_is_a_valid_value_of_its_kind(name: str) -> None:
 def test_every_bound_constructs_and_runs_a_round(name: str, toy: Path) -> None:
     for key, value in bounds(name):
         rho = 5 if registry.method(name).widths == "any" and value != "fedavg" and key == "base" else 0
-        _, rows = simulate(name, toy, 1, **BESIDE.get(key, {}) | {"rho": rho, key: value})
+        _, rows = simulate(name, toy, 1, **light(name) | BESIDE.get(key, {}) | {"rho": rho, key: value})
         assert rows[0]["round"] == 1, (key, value)
 
 
@@ -166,7 +172,7 @@ def test_same_seed_same_bits_and_another_seed_another_run(name: str, toy: Path) 
 @pytest.mark.numeric
 @pytest.mark.parametrize("name", METHODS)
 def test_four_rounds_equal_two_saved_loaded_and_two_more(name: str, toy: Path, tmp_path: Path) -> None:
-    values = values_for(name, toy)
+    values = values_for(name, toy, **light(name))
     whole = Replicates(name, values, [0, 1])
     rows = [untimed(r) for _ in range(4) for r in whole.step()]
     first = Replicates(name, values, [0, 1])
