@@ -169,9 +169,8 @@ def personal() -> list[Ordering]:
 
 def mixed() -> list[Ordering]:
     """DHF's Table 2 after tuning: DHF before everybody."""
-    return before_all(
-        "mixed", dict.fromkeys(["local", "fedproto", "feddistill", "fml", "fedkd", "fedgh", "fedtgp"], "p_acc")
-    )
+    others = ["local", "lgfedavg", "fedgen", "fedproto", "feddistill", "fml", "fedkd", "fedgh", "fedtgp"]
+    return before_all("mixed", dict.fromkeys(others, "p_acc"))
 
 
 def before_all(section: str, others: Mapping[str, str]) -> list[Ordering]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from trainables.building_blocks.mixed_architectures import MixedArchitectures
@@ -43,14 +43,36 @@ PERSONAL = (
 
 
 @dataclass(frozen=True)
+class Difference:
+    """A value that a space has instead of what the other spaces of its table have, and why."""
+
+    space: str
+    key: str
+    value: Any
+    reason: str
+
+
+@dataclass(frozen=True)
 class Table:
     """One table of a paper: the named spaces behind it, the runs of docs/results.md behind ours (a pattern of names,
-    whose group tells apart what is not compared), and the parameters that the paper holds equal."""
+    whose group tells apart what is not compared), the parameters that the paper holds equal, the conditions that are
+    the table's where a space has others too, and what differs by a method's own definition."""
 
     source: str
     spaces: tuple[str, ...]
     runs: str
     held: frozenset[str]
+    at: Mapping[str, Any] = field(default_factory=dict)
+    differences: tuple[Difference, ...] = ()
+
+
+def _halves(space: str) -> Difference:
+    return Difference(
+        space,
+        "batch_size",
+        20,
+        "Per-FedAvg adapts on one half of a batch and takes the gradient on the other; PFLlib makes two halves of 10",
+    )
 
 
 TABLES = (
@@ -70,6 +92,8 @@ TABLES = (
         LOCAL | SERVER,
     ),
     Table("the search before Tables 1 and 2", ("dense/rates", "fedftg/rates", "dfrd/rates"), "", LOCAL | SERVER),
+    Table("DFRD, Table 11", ("fedrolex/clients", "dfrd/clients"), "", LOCAL | SERVER),
+    Table("DFRD, Table 12", ("fedrolex/active_clients", "dfrd/active_clients"), "", LOCAL | SERVER),
     Table("DFRD, Fig. 5", (), r"fedrolex-(?:dfrd-)?(\d+)", LOCAL | SERVER),
     Table(
         "FedKF, Tables V to VII and XII",
@@ -79,22 +103,52 @@ TABLES = (
     ),
     Table(
         "FedMD-CG, Tables 1 and 6 to 8",
-        tuple(f"{m}/omega" for m in ("local", "fedper", "lgfedavg", "fedgen", "fedcg", "fedmdcg")),
+        (
+            "fedavg/omega_dir_client",
+            *(f"{m}/omega" for m in ("local", "fedper", "lgfedavg", "fedgen", "fedcg", "fedmdcg")),
+        ),
         r"md-.*",
         LOCAL | FEATURES,
     ),
     Table("FedMD-CG, Table 3", ("fedcg/aggregation", "fedmdcg/aggregation"), "", LOCAL | FEATURES),
     Table(
         "DHF, Table 1",
-        tuple(f"{m}/partition" for m in ("fedamp", "fedphp", "fedfomo")),
+        (
+            *(f"{m}/partition" for m in ("fedavg", "scaffold", "fedprox", "moon", "perfedavg", "fedfomo", "fedrod")),
+            *(f"{m}/partition" for m in ("fedbabu", "ditto", "fedamp", "fedphp")),
+            *("fedgen/partition_full", "fedproto/partition_nu", "dhf/partition_nu"),
+        ),
         r"p-.*-(pathological|dir_pfl)",
-        LOCAL,
+        LOCAL | MIXED,
+        at={"nu": 0},
+        differences=(
+            _halves("perfedavg/partition"),
+            Difference(
+                "fedbabu/partition",
+                "eval_every",
+                50,
+                "FedBABU fine-tunes for every measurement, which costs ten rounds; its paper does it once, at the end",
+            ),
+        ),
     ),
     Table(
         "DHF, Table 2",
-        tuple(f"{m}/partition" for m in ("lgfedavg", "fedgen", "feddistill", "fml", "fedkd", "fedgh", "fedtgp")),
+        (
+            *(f"{m}/partition" for m in ("lgfedavg", "fedgen", "feddistill", "fml", "fedkd", "fedgh", "fedtgp")),
+            *("fedproto/partition_nu", "dhf/partition_nu"),
+        ),
         "",
         LOCAL | MIXED,
+        at={"nu": 0.5},
+    ),
+    Table(
+        "DHF, Table 4",
+        tuple(
+            f"{m}/rounds" for m in ("ditto", "fedamp", "fedfomo", "fedphp", "fedproto", "fedrod", "perfedavg", "dhf")
+        ),
+        "",
+        LOCAL | MIXED,
+        differences=(_halves("perfedavg/rounds"),),
     ),
     Table(
         "DHF, Tables 1 and 2, every method tuned",
@@ -102,7 +156,12 @@ TABLES = (
         r"(personal|mixed)-space-.*",
         LOCAL,
     ),
-    Table("FedMD-CG, Table 2", (), r"leak-.*-(random|searched)", LOCAL),
+    Table(
+        "FedMD-CG, Table 2",
+        tuple(f"{m}/leak" for m in ("fedavg", "fedper", "lgfedavg", "fedgen", "fedcg", "fedmdcg")),
+        r"leak-.*-(random|searched)",
+        LOCAL,
+    ),
 )
 
 

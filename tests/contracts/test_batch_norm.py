@@ -31,10 +31,16 @@ def widths_of(name: str) -> dict[str, Any]:
     return {"rho": 5} | ({"base": "fedrolex"} if "base" in registry.declared(name) else {})
 
 
+#: Methods whose clients have one architecture by default, with two.
+TWO = [("lgfedavg", {"nu": 0.5}), ("fedgen", {"nu": 0.5, "share": "head"})]
+
+
 @pytest.mark.numeric
-@pytest.mark.parametrize("name", METHODS)
-def test_two_rounds_saved_and_loaded_between_are_two_rounds(name: str, toy: Path) -> None:
-    more = {"batch_norm": "running"} | NORMALISED.get(name, {}) | widths_of(name)
+@pytest.mark.parametrize(
+    ("name", "two"), [*((name, {}) for name in METHODS), *TWO], ids=lambda v: v if isinstance(v, str) else "-".join(v)
+)
+def test_two_rounds_saved_and_loaded_between_are_two_rounds(name: str, two: dict[str, Any], toy: Path) -> None:
+    more = {"batch_norm": "running"} | NORMALISED.get(name, {}) | widths_of(name) | two
     whole, rows = simulate(name, toy, 2, **more)
     first, begun = simulate(name, toy, 1, **more)
     second, _ = simulate(name, toy, 0, **more)

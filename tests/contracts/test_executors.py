@@ -47,6 +47,7 @@ def cases() -> list[tuple[str, dict[str, Any]]]:
         *found,
         ("fedgkd", {"buffer": 1, "teacher": "vote"}),
         ("dhf", {"proto_norm": "l2", "nu": 0.25}),
+        ("lgfedavg", {"nu": 0.5, "model": "cnn2", "deep_model": "cnn3"}),
         ("fedavg", {"model": "lenet5", "batch_size": 64, "local_steps": 1}),
         ("fedavg", {"local_epochs": 1}),
         ("fedavg", {"batch_norm": "running", "model": "lenet_code", "momentum": 0.5}),

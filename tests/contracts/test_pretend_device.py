@@ -133,6 +133,12 @@ def test_every_option(name: str, key: str, value: Any, toy: Path, tmp_path: Path
     assert_as_on_a_cpu(name, values_for(name, toy, **SMALL | {"rho": rho, key: value} | pfl | models_), tmp_path)
 
 
+@pytest.mark.parametrize("name", ["lgfedavg", "fedgen"])  # the others have two architectures by default
+def test_clients_of_two_architectures(name: str, toy: Path, tmp_path: Path) -> None:
+    mixed = {"nu": 0.5, "model": "cnn2", "deep_model": "cnn3"} | ({"share": "head"} if name == "fedgen" else {})
+    assert_as_on_a_cpu(name, values_for(name, toy, **SMALL | mixed), tmp_path)
+
+
 def large(name: str) -> Any:
     """A model's name as a test's parameter."""
     return pytest.param(name, marks=pytest.mark.slow) if name in LARGE else name

@@ -29,7 +29,7 @@ LIMITS = {
     "dfrd": ON_A_BASE | {"dfrd"},
     "dhf": {"local"},
     "ditto": {"local"},
-    "fedadam": set[str](),
+    "fedadam": set[str](),  # FedAvg up to rounding only: its step is added to w, where FedAvg's mean replaces w
     "fedamp": {"local"},
     "fedavg": {"fedavg"},
     "fedavgm": {"fedavg"},
@@ -40,7 +40,7 @@ LIMITS = {
     "fedfomo": {"local"},
     "fedftg": ON_A_BASE,
     "fedgen": {"fedavg", "lgfedavg"},
-    "fedgh": set[str](),
+    "fedgh": set[str](),  # without server steps clients begin each round with the first header, as nobody else does
     "fedgkd": {"fedavg", "fedgkd"},
     "fedkd": {"local"},
     "fedkf": {"fedavg", "fedkf"},
@@ -50,7 +50,7 @@ LIMITS = {
     "fedphp": {"fedavg"},
     "fedproto": {"local"},
     "fedprox": {"fedavg"},
-    "fedrod": set[str](),
+    "fedrod": set[str](),  # γ = 0 makes its generic model FedAvg's, but local accuracy stays that of both heads
     "fedrolex": {"fedavg"},
     "fedtgp": {"local"},
     "fedyogi": {"fedadam"},

@@ -14,7 +14,8 @@ Personal models start from the federation's common initial model. With λ = 0 th
 recorded is the personal one.
 
 Differs from the paper: both tracks make the same number of steps, on the same batches (s = I_c; the paper and PFLlib
-draw them apart, which changes no equation).
+draw them apart, which changes no equation). There is no length of the personal track's own, which PFLlib has
+(plocal_epochs): one of its epochs, its default, is what local_epochs: 1 makes here.
 """
 
 from __future__ import annotations

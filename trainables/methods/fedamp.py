@@ -14,7 +14,9 @@ everybody draws it from the seed, and without the second term. There is no globa
 
 Differs from the paper: where Σ_j ξ_ij is above 1, the ξ_ij are scaled to sum to 1 (the paper asks for an α that is
 small enough); distances are of trained parameters, running statistics are averaged with the same weights. A client that
-was not drawn keeps its cloud model. PFLlib's penalty is the norm, not its square.
+was not drawn keeps its cloud model. PFLlib's penalty is the norm, not its square; there u_i is the anchor alone and
+training starts from the client's own w_i, so that λ = 0 is Local Training there. Here it starts from u_i; the paper
+asks for the minimum, whatever it is started from.
 """
 
 from __future__ import annotations

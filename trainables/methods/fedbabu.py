@@ -15,6 +15,7 @@ that reaches the next round. finetune_epochs 0 leaves it out, and measures what 
 
 Differs from the paper: fine-tuning runs at every measurement, so that searches can stop early (the paper does it once,
 after the last round). It starts from the average, as in the paper; PFLlib starts from what each client trained last.
+PFLlib makes ten passes, which the space `partition` takes for DHF's table; the default here is five.
 """
 
 from __future__ import annotations

@@ -17,7 +17,8 @@ go up. In round 1 nothing is sent, everybody starts from the common initial mode
 
 Differs from the paper: ε falls by a fixed amount per round and places are drawn one by one, as in the authors' code;
 where no other model is better (all ρ ≤ 0) the client goes on from its own; with val_ratio 0, or of a client with one
-sample, L_i is of the samples that are trained on.
+sample, L_i is of the samples that are trained on. PFLlib draws nobody at random (no ε), and its affinities begin as the
+identity, so that a client's own model can take one of the M places; here the M places are of other clients.
 """
 
 from __future__ import annotations

@@ -17,7 +17,9 @@ Local accuracy is that of h_i, shared_local_accuracy that of w_i after its train
 model, which is drawn from the seed; after a client's first round it is w_i.
 
 Differs from the paper: the bandwidths s are PFLlib's, z_i counts the client's own rounds, as in the authors' code, and
-kd is the KL where that code has the cross-entropy, of the same gradient.
+kd is the KL where that code has the cross-entropy, of the same gradient. PFLlib differs in three things, none of which
+is here: training starts from μ_t w_i + (1-μ_t) w with the client's own last w_i, R is the MMD to the received w, and
+μ_t = μ t/T counts the rounds of the federation.
 """
 
 from __future__ import annotations

@@ -11,12 +11,13 @@ Chen, Chao: On Bridging Generic and Personalized Federated Learning for Image Cl
     n_i^y   samples of class y that client i holds; they stay with it      γ   gamma      η   lr      I_c   local_steps
     ψ_i     personal head, kept by client i and never sent, at first the initial generic one
 
-The global model answers u, a client's local one u + v. With γ = 0 the generic part is FedAvg's. The loss that is
-recorded is L_bsm.
+The global model answers u, a client's local one u + v. With γ = 0 the generic part is FedAvg's, though not the local
+model. The loss that is recorded is L_bsm.
 
 Differs from the paper: the personal head is linear and trained like the rest (the paper also makes it by a
-hypernetwork, which is not built; PFLlib, which DHF's tables use, has none either). Both losses are minimised in one
-step, which is the paper's as neither reaches what the other moves.
+hypernetwork, which is not built; PFLlib, whose conventions DHF's tables follow, has none either). There is no rate of
+the personal head's own: it has the η of the rest, as in PFLlib. Both losses are minimised in one step, which is the
+paper's as neither reaches what the other moves.
 """
 
 from __future__ import annotations

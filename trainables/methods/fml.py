@@ -14,7 +14,8 @@ Only g crosses the wire. The teacher's side of every KL is a constant. Local acc
 shared_local_accuracy that of g_i; training loss is f_i's. Clients may have two architectures, see
 `trainables.building_blocks.mixed_architectures`.
 
-Differs from the paper: nothing. HtFLlib divides the KL by the number of classes as well, and clips gradients.
+Differs from the paper: nothing. HtFLlib divides the KL by the number of classes as well, clips gradients, and lets each
+of the two losses move both models: no teacher is held constant, and both losses are propagated back.
 """
 
 from __future__ import annotations

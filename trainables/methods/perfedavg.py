@@ -12,8 +12,10 @@ Approach, NeurIPS 2020, Algorithm 1.
 
     α   alpha      β   lr      δ   delta      I_c   local_steps      fo, hf   variant: first-order, Hessian-free
 
-batch_size counts all parts: fo divides a batch in two (10 of PFLlib are 20 here), hf in three. A batch with fewer
-samples than parts is used whole for each. The loss that is recorded is L(w'; B₂). α = 0 is FedAvg, on whole batches.
+batch_size counts all parts: fo divides a batch in two, hf in three (PFLlib draws two parts of its 10, which is a batch
+of 20 here: so in the spaces `partition` and `rounds`; `personal` has 10 like all methods, two parts of 5). A batch with
+fewer samples than parts is used whole for each. The loss that is recorded is L(w'; B₂). α = 0 is FedAvg, on whole
+batches.
 
 Differs from the paper: clients are weighed by size (the paper: equally); their local accuracy is that of the server's
 new model after its step, as in PFLlib. Running statistics follow every pass.
