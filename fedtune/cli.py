@@ -187,13 +187,13 @@ def _warn(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Tells of a damaged file in its sentence, of everything else as Python does."""
+    """Tells of a damaged file in its sentence, of everything else as Python does, and shows what a terminal obeys."""
     from search_spaces.errors import DamagedFile, visible
 
     if issubclass(category, DamagedFile):
         print(visible(str(message)), file=sys.stderr)
     else:
-        print(warnings.formatwarning(message, category, filename, lineno, line), file=sys.stderr, end="")
+        print(visible(warnings.formatwarning(message, category, filename, lineno, line)), file=sys.stderr, end="")
 
 
 def _refuse(*problems: str, code: int = 2) -> NoReturn:

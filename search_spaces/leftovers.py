@@ -17,7 +17,8 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 _NAME = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp", re.DOTALL)
@@ -45,6 +46,24 @@ def new_file(path: Path) -> tuple[int, Path]:
 def new_folder(path: Path) -> tuple[int, Path]:
     """The same for a folder."""
     return _new(path, _made_folder)
+
+
+@contextlib.contextmanager
+def temporary_folder(name: str) -> Iterator[tuple[Path, int]]:
+    """A folder of this user alone among the machine's temporary files, and the descriptor that holds it; removed when
+    the block ends. Those of the same `name` that killed processes left are removed before. Raises `OSError`."""
+    place = Path(tempfile.gettempdir())
+    clear(place, lambda found: found == name, folders=_is_private)
+    held, made = _new(place / name, lambda path: _made_folder(path, 0o700))
+    try:
+        yield made, held
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+        os.close(held)
+
+
+def _is_private(folder: Path) -> bool:
+    return not stat.S_IMODE(folder.lstat().st_mode) & 0o077
 
 
 def clear(folder: Path, wanted: Callable[[str], bool], *, folders: Callable[[Path], bool] | None = None) -> None:
@@ -81,8 +100,8 @@ def _made_file(path: Path) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
 
 
-def _made_folder(path: Path) -> int:
-    path.mkdir()
+def _made_folder(path: Path, mode: int = 0o777) -> int:
+    path.mkdir(mode)
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save
+from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from search_spaces.errors import UserError
-from search_spaces.files import replace
+from search_spaces.files import read_bytes, read_text, replace
 from trainables import models
 
 VERSION, CLIENTS_VERSION = 2, 1
@@ -104,8 +104,8 @@ def save_clients(path: Path, found: Mapping[int, tuple[Mapping[str, Tensor], Car
 
 
 def load_model(path: str | Path) -> tuple[nn.Module, Card]:
-    """The network in evaluation mode with its weights, and its card. Raises `UserError` where a file is missing or
-    unreadable."""
+    """The network in evaluation mode with its weights, and its card. Raises `UserError` where a file is missing,
+    unreadable, or a symbolic link."""
     path = Path(path)
     note = path.with_suffix(".json")
     for file in (path, note):
@@ -115,7 +115,7 @@ def load_model(path: str | Path) -> tuple[nn.Module, Card]:
                 f"same name."
             )
     try:
-        data = json.loads(note.read_text(encoding="utf-8"))
+        data = json.loads(read_text(note))
         version = data["version"]
         if version > VERSION:
             raise UserError(
@@ -123,9 +123,11 @@ def load_model(path: str | Path) -> tuple[nn.Module, Card]:
             )
         card = Card.from_json(data)
         model = models.build(card.model, card.shape, card.classes, batch_norm=card.batch_norm)
-        model.load_state_dict(load_file(path))
+        model.load_state_dict(load(read_bytes(path)))
     except UserError:
         raise
+    except OSError as error:
+        raise UserError(f"{error.filename or path} cannot be read as a model: {error.strerror or error}.") from error
     except Exception as error:
         raise UserError(f"{path} cannot be read as a model: {str(error).splitlines()[0]}") from error
     return model.eval(), card

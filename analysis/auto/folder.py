@@ -17,12 +17,14 @@ from analysis.auto.figures import FIGURES, AutoFigure
 from analysis.auto.leaderboard import Row
 from analysis.runs import Paths, Run
 from analysis.runs import load as load_run
+from analysis.runs.plain import check_plain_parts
 from analysis.tables import Table
 from search_spaces import files, run_folder
-from search_spaces.errors import UserError
 
 #: A method whose p is above this is not told from the leader.
 RISK = 0.05
+_FILES = (run_folder.AUTO, run_folder.LOCK, run_folder.REPORT)
+_PARTS = (run_folder.SEARCHES, run_folder.BEST, run_folder.FRESH, run_folder.FINAL)
 
 
 @dataclass(frozen=True)
@@ -147,11 +149,8 @@ def load(path: str | os.PathLike[str]) -> Auto:
     """What `fedtune auto` wrote to `path`. Raises `UserError` where that is something else, or holds a symbolic
     link."""
     folder = files.given(path)
+    check_plain_parts(folder, _FILES, _PARTS)
     record = request.read(folder)
-    for name in (run_folder.SEARCHES, run_folder.BEST, run_folder.FRESH, run_folder.FINAL):
-        for place in (folder / name, *sorted((folder / name).glob("*"))):
-            if place.is_symlink():
-                raise UserError(f"{place} must be a file or folder of its own, got a symbolic link.")
     names = [item["name"] for item in record["methods"]]
     searches = {name: load_run(folder / run_folder.SEARCHES / name) for name in names}
     fresh = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from analysis.auto import Auto, load_one
 from analysis.labels import Labels
 from analysis.report import sections, summary
 from analysis.report.anonymous import anonymous as without_names
+from analysis.report.anonymous import without_places
 from analysis.report.answer import answer
 from analysis.report.auto import head
 from analysis.report.best import best
@@ -61,6 +63,8 @@ report = build
 def _build_auto(auto: Auto, output: str | os.PathLike[str] | None, anonymous: bool, tell: Tell) -> Path:
     """The report of a search over several methods: the leaderboard, then the leader's final run and every search."""
     target = auto.path / run_folder.REPORT if output is None else Path(output)
+    if anonymous:  # the reasons why methods were left out may name paths
+        auto = dataclasses.replace(auto, record=without_places(auto.record))
     page = Page(f"{auto.name} · fedtune")
     head(page, auto)
     parts = {row.method: auto.searches[row.method] for row in auto.rows}

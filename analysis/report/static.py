@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from analysis.labels import text
 from analysis.report.page import Page, escape, write
 from search_spaces.errors import UserError
 from search_spaces.files import cannot_write
+from search_spaces.leftovers import temporary_folder
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -29,8 +29,8 @@ _NO_BROWSER = (
 def image(figure: go.Figure, path: Path, kind: str) -> Path:
     """Writes a figure as a picture, whole or not at all. Raises `UserError` where that is not possible."""
     figure.update_layout(width=WIDTH, paper_bgcolor=style.PAPER)
-    with tempfile.TemporaryDirectory(prefix="fedtune-") as folder:
-        made = Path(folder) / f"figure.{kind}"
+    with temporary_folder("fedtune-figure") as (folder, _):
+        made = folder / f"figure.{kind}"
         images([figure], [made], kind)
         return write(path, made.read_bytes())
 

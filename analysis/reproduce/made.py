@@ -18,6 +18,7 @@ from analysis.reproduce.declaration import Place, Reproduction, Row, declared, k
 from analysis.runs import Run, load
 from analysis.runs.conditions import show
 from analysis.runs.mappings import read_yaml
+from analysis.runs.plain import check_plain_parts
 from analysis.runs.shapes import Shape, is_plain, is_text, is_whole, mapping, none_or, one_of, problems
 from search_spaces import files, run_folder
 from search_spaces.errors import UserError, short
@@ -184,6 +185,12 @@ def is_made(folder: Path) -> bool:
     return (folder / run_folder.REPRODUCTION).is_file()
 
 
+def check_plain_made(folder: Path) -> None:
+    """Raises `UserError` where something that `fedtune reproduce` uses in `folder` is a symbolic link or a device."""
+    written = (run_folder.REPORT, run_folder.VERDICTS, run_folder.NUMBERS)
+    check_plain_parts(folder, (run_folder.REPRODUCTION, run_folder.LOCK, *written), (run_folder.CELLS,))
+
+
 def read_record(folder: Path) -> Record:
     """What `reproduction.yaml` in `folder` holds. Raises `UserError` where it is torn or was edited."""
     path = folder / run_folder.REPRODUCTION
@@ -201,8 +208,10 @@ def read_record(folder: Path) -> Record:
 
 
 def load_made(folder: str | Path) -> Made:
-    """The reproduction in `folder`. Raises `UserError` where there is none, or one of its runs cannot be read."""
+    """The reproduction in `folder`. Raises `UserError` where there is none, it holds a symbolic link, or one of its
+    runs cannot be read."""
     path = files.given(folder)
+    check_plain_made(path)
     record = read_record(path)
     reproduction = declared(record.reproduction)
     runs = {}

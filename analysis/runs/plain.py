@@ -1,4 +1,4 @@
-"""A run directory holds files and folders and no symbolic links: somebody may have prepared it.
+"""A run directory, and a folder of such, holds files and folders and no symbolic links: somebody may have prepared it.
 
 A link in it could make a command read, overwrite or delete what lies elsewhere, and a pipe could keep it waiting for
 ever. So every command looks through the names that fedtune uses before it does anything else.
@@ -7,7 +7,7 @@ ever. So every command looks through the names that fedtune uses before it does 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from search_spaces import run_folder
@@ -22,6 +22,9 @@ FILES = (
     run_folder.REPORT,
     "trials.csv",
     "trials.tex",
+    run_folder.ATTACK,
+    "attack.png",
+    "attack.html",
     # SQLite keeps what it needs to undo or to add beside the study.
     *(f"{run_folder.STUDY}{ending}" for ending in ("", "-journal", "-wal", "-shm")),
 )
@@ -30,7 +33,19 @@ FOLDERS = (run_folder.TRIALS, "figures")
 
 def check_plain(folder: Path) -> None:
     """Raises `UserError` where something that fedtune uses in the run directory `folder` is neither file nor folder."""
-    found = next(_strange(folder), None)
+    _refuse(_strange(folder))
+
+
+def check_plain_parts(folder: Path, files: Iterable[str], parts: Iterable[str]) -> None:
+    """The same for a folder with these `files`, and with run directories in its folders `parts`; whoever reads one of
+    those looks through it."""
+    tops = [folder / name for name in parts]
+    _refuse(path for path in (*(folder / name for name in files), *tops) if _is_strange(path))
+    _refuse(path for top in tops if top.is_dir() for path in sorted(top.iterdir()) if _is_strange(path))
+
+
+def _refuse(strange: Iterator[Path]) -> None:
+    found = next(strange, None)
     if found is not None:
         raise UserError(
             f"{found} must be a file or folder of its own, got {_kind(found)}. fedtune follows no links inside a run "

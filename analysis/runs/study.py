@@ -6,13 +6,13 @@ import contextlib
 import gc
 import shutil
 import sqlite3
-import tempfile
 from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from search_spaces.errors import UserError
+from search_spaces.leftovers import temporary_folder
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -31,8 +31,8 @@ def read_study(path: Path) -> tuple[tuple[str, ...], list[FrozenTrial]]:
         pass
     # A database in WAL mode needs to write beside itself even to be read: read a copy instead.
     try:
-        with tempfile.TemporaryDirectory(prefix="fedtune-") as folder:
-            copy = Path(folder) / path.name
+        with temporary_folder("fedtune-study") as (folder, _):
+            copy = folder / path.name
             for suffix in ("", "-wal", "-journal"):
                 part = path.with_name(path.name + suffix)
                 if part.is_file():

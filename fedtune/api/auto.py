@@ -31,8 +31,10 @@ from fedtune.console.busy import busy
 from fedtune.machine import cluster
 from fedtune.machine.address import check_address
 from fedtune.machine.process import ready
+from fedtune.machine.servers import Watch, patience
 from fedtune.planning.auto_plan import AutoPlan, plan_auto
 from fedtune.planning.auto_request import AutoRequest
+from fedtune.planning.placed import check_placement, crowded, left_cluster
 from fedtune.planning.request import Request
 from fedtune.planning.unchanged import check_unchanged
 from fedtune.record.auto_record import AutoRecord, Part, create_auto
@@ -43,6 +45,7 @@ from fedtune.trials import driver
 from fedtune.trials.allocation import Allowance
 from fedtune.trials.auto_queue import AutoQueue
 from fedtune.trials.interrupts import Interrupts
+from fedtune.trials.lost import Lost, resuming
 from fedtune.trials.queue import TrialQueue
 from fedtune.trials.together import Together
 from search_spaces import run_folder
@@ -169,7 +172,7 @@ def carry_out_auto(
         progress.ProgressDisplay(plan.searches[0][0], style).say(note)
     create_auto(plan.folder, plan.record, [_part(*search) for search in plan.searches])
     with lock(plan.folder):
-        return _Driven(plan.folder, plan.record, style, simulate).result()
+        return _Driven(plan.folder, plan.record, plan.searches[0][0].address, style, simulate).result()
 
 
 def _part(experiment: Experiment, space: Space, facts: Mapping[str, Any]) -> Part:
@@ -180,24 +183,42 @@ def _part(experiment: Experiment, space: Space, facts: Mapping[str, Any]) -> Par
 def resume_auto(
     folder: str | Path,
     *,
+    address: str | None = None,
     other_versions: bool = False,
     plain: bool = False,
     quiet: bool = False,
     simulate: Callable[..., Any] | None = None,
 ) -> AutoResult:
-    """Goes on with what `auto` began in `folder`; what it finds is what it would have found uninterrupted."""
+    """Goes on with what `auto` began in `folder`, on this machine or on the Ray cluster at `address`; an address in
+    the record is not joined. What it finds is what it would have found uninterrupted.
+
+    Raises `UserError`, before anything is written, as `fedtune.api.search.resume`."""
     ready()
     found = reading.load(folder)
     record = AutoRecord.read(found.path)
+    searches = {name: Experiment.of(run) for name, run in found.searches.items()}
+    placed = {name: dataclasses.replace(begun, address=address) for name, begun in searches.items()}
+    lead = next(iter(placed.values()))
+    says = [] if found.over else _placed(lead, address)
+    says += [left_cluster(begun, address) or "" for begun in searches.values()]
+    for name, run in found.searches.items():
+        says += check_unchanged(run, *complete(run.path, placed[name]), other_versions=other_versions)
     style = progress.style(plain, quiet)
-    says = []
-    for run in found.searches.values():
-        says += check_unchanged(run, *complete(run.path, Experiment.of(run)), other_versions=other_versions)
-    first = next(iter(found.searches.values()))
-    for note in dict.fromkeys(says):
-        progress.ProgressDisplay(Experiment.of(first), style).say(note)
+    for note in filter(None, dict.fromkeys(says)):
+        progress.ProgressDisplay(lead, style).say(note)
     with lock(found.path):
-        return _Driven(found.path, record, style, simulate).result()
+        return _Driven(found.path, record, address, style, simulate).result()
+
+
+def _placed(lead: Experiment, address: str | None) -> list[str]:
+    """What is said of how the trials are placed. Raises `UserError` where they cannot be placed so."""
+    problems: list[str] = []
+    check_placement(lead, problems, fix="Give --address to join a cluster that has them, or go on where it was begun.")
+    told = crowded(lead, problems, asked=None)
+    if problems:
+        raise UserError(*problems)
+    check_address(address)
+    return [told or ""]
 
 
 def read_auto(folder: str | Path) -> AutoResult:
@@ -212,16 +233,23 @@ class _Driven:
     """The three steps in a folder whose lock is held."""
 
     def __init__(
-        self, folder: Path, record: AutoRecord, style: progress.Style, simulate: Callable[..., Any] | None
+        self,
+        folder: Path,
+        record: AutoRecord,
+        address: str | None,
+        style: progress.Style,
+        simulate: Callable[..., Any] | None,
     ) -> None:
-        self.folder, self.record, self.style, self.simulate = folder, record, style, simulate
+        """address: of the cluster that was named when this command was given; those of records are not joined."""
+        self.folder, self.record, self.address, self.style, self.simulate = folder, record, address, style, simulate
         self._joined = False
+        self._lost = Lost(resuming(folder))
 
     def result(self) -> AutoResult:
         """Takes the steps that are left."""
         started = time.monotonic()
         finished, interrupted = False, False
-        with ExitStack() as ray:
+        with self._lost, ExitStack() as ray:
             try:
                 finished = all(step(ray) for step in (self._search, self._fresh, self._final))
                 interrupted = not finished
@@ -240,7 +268,7 @@ class _Driven:
         with _closing(queue):
             if queue.finished and not queue.damaged():
                 return True
-            lead = dataclasses.replace(runs[0][1], name=self.record.name)
+            lead = dataclasses.replace(runs[0][1], name=self.record.name, address=self.address)
             prices = dict(zip(self._names, self.record.costs(self.record.unit), strict=True))
             watch = AutoDisplay(
                 lead,
@@ -282,16 +310,17 @@ class _Driven:
         search = self.folder / run_folder.SEARCHES / method
         export(search, best)
         e = Experiment.read(search)
+        left = e.address is not None and self.address is None  # so many trials may not fit on this machine
         request = Request(
             str(best),
             name=method,
             seed=self.record.seed,
             runs_dir=str(target.parent),
             data_dir=e.data_dir,
-            concurrency=e.concurrency,
-            cpus_per_trial=e.cpus_per_trial,
+            concurrency=None if left else e.concurrency,
+            cpus_per_trial=None if left else e.cpus_per_trial,
             gpus_per_trial=e.gpus_per_trial,
-            address=e.address,
+            address=self.address,
         )
         plan = plan_run(request, count, after=after)
         made = provenance(device="cuda" if e.gpus_per_trial else "cpu", **plan.facts)
@@ -305,7 +334,8 @@ class _Driven:
             if queue.finished and not queue.damaged():
                 return True
             trials = sum(run[1].trials for run in runs)
-            lead = dataclasses.replace(runs[0][1], name=f"{self.record.name}: {what}", trials=trials)
+            named = f"{self.record.name}: {what}"
+            lead = dataclasses.replace(runs[0][1], name=named, trials=trials, address=self.address)
             watch = progress.ProgressDisplay(lead, self.style)
             if len(runs) > 1:
                 watch = FreshDisplay(lead, self.style, lambda n: (queue.home(n).experiment, queue.home(n).number))
@@ -327,12 +357,14 @@ class _Driven:
                         lead.address, trials=lead.concurrency, cpus=lead.cpus_per_trial, gpus=lead.gpus_per_trial
                     )
                 )
+                # Between two sessions too: until Ray has been left, whatever waits for a server may wait for ever.
+                ray.enter_context(Watch(self._lost.note, patience=patience(lead.address)))
                 self._joined = True
             interrupts.hold()
             interrupts.check()
-            finished = driver.drive_queue(folder, lead, queue, watch, simulate=self.simulate).finished
+            outcome = driver.drive_queue(folder, lead, queue, watch, lost=self._lost, simulate=self.simulate)
             interrupts.check()
-        return finished
+        return outcome.finished
 
 
 @contextmanager

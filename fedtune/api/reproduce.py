@@ -24,6 +24,7 @@ from fedtune.console import progress
 from fedtune.console.busy import busy
 from fedtune.console.cells_progress import CellsDisplay
 from fedtune.machine.process import ready
+from fedtune.planning.placed import left_cluster
 from fedtune.planning.plan import Plan, placement, plan
 from fedtune.planning.reproduction import Part, Planned, ReproduceRequest, plan_reproduction
 from fedtune.planning.unchanged import check_unchanged
@@ -32,6 +33,7 @@ from fedtune.record.provenance import provenance
 from fedtune.record.run_directory import create, lock, write_document
 from fedtune.record.study import ELSEWHERE
 from fedtune.trials import driver
+from fedtune.trials.lost import Lost
 from fedtune.trials.queue import TrialQueue
 from fedtune.trials.racing import is_over
 from fedtune.trials.together import Together
@@ -126,8 +128,10 @@ def _unchanged(folders: Sequence[Path]) -> list[str]:
         run = load(folder)
         experiment = Experiment.of(run)
         if not is_over(run.frozen, experiment):
-            notes += check_unchanged(run, *complete(folder, experiment))
-    return list(dict.fromkeys(notes))
+            here = dataclasses.replace(experiment, address=None)
+            notes.append(left_cluster(experiment, None, option=False) or "")
+            notes += check_unchanged(run, *complete(folder, here))
+    return list(dict.fromkeys(filter(None, notes)))
 
 
 def _begin(planned: Planned) -> None:
@@ -167,15 +171,16 @@ def _driven(
         watch = CellsDisplay(lead, style, lambda number: queue.home(number).folder.name)
         for note in notes:
             watch.say(note)
-        with watch:
+        with watch, Lost(planned.asked.command()) as lost:
             try:
-                return driver.drive_queue(planned.folder, lead, queue, watch, simulate=simulate)
+                return driver.drive_queue(planned.folder, lead, queue, watch, lost=lost, simulate=simulate)
             except KeyboardInterrupt:  # before Ray took over the signal: nothing was under way
                 return driver.Outcome(finished=False, interrupted=True)
 
 
 def _lead(planned: Planned, whole: Sequence[_Whole]) -> Experiment:
-    """How all trials together are placed on the machine."""
+    """How all trials together are placed on this machine. An address in the record of a cell is not joined, as in
+    `fedtune.planning.placed.left_cluster`."""
     problems: list[str] = []
     trials = sum(experiment.trials for _, experiment, _ in whole)
     request = dataclasses.replace(planned.parts[0].request, concurrency=planned.asked.concurrency)
@@ -184,7 +189,13 @@ def _lead(planned: Planned, whole: Sequence[_Whole]) -> Experiment:
         raise UserError(*problems)
     first = whole[0][1]
     return dataclasses.replace(
-        first, name=planned.folder.name, kind="search", trials=trials, concurrency=packing.concurrency, source={}
+        first,
+        name=planned.folder.name,
+        kind="search",
+        trials=trials,
+        concurrency=packing.concurrency,
+        address=None,
+        source={},
     )
 
 

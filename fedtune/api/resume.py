@@ -16,7 +16,7 @@ from search_spaces.files import given
 
 def resume(run: str | Path, **options: Any) -> Result | AutoResult:
     """Goes on with an interrupted run or search over several methods; options as of `fedtune.api.search.resume`, of
-    which the latter has `other_versions`, `plain` and `quiet`.
+    which the latter has `address`, `other_versions`, `plain` and `quiet`.
 
     Raises `UserError` as that function."""
     if is_made(given(run)):
@@ -24,7 +24,7 @@ def resume(run: str | Path, **options: Any) -> Result | AutoResult:
     if not is_auto(run):
         return search.resume(run, **options)
     kept = {key: value for key, value in options.items() if value is not None}
-    placed = sorted(kept.keys() & {"time", "concurrency", "cpus_per_trial", "gpus_per_trial", "address"})
+    placed = sorted(kept.keys() & {"time", "concurrency", "cpus_per_trial", "gpus_per_trial"})
     if placed:
         named = ", ".join(f"--{name.replace('_', '-')}" for name in placed)
         raise UserError(f"{run} was made by `fedtune auto` and goes on as it was begun. Leave {named} out.")

@@ -7,7 +7,6 @@ import importlib.util
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from fedtune.record.run_directory import is_driven
 from fedtune.record.study import copy_study
 from fedtune.trials.racing import is_over, spent
 from search_spaces import run_folder
+from search_spaces.leftovers import temporary_folder
 
 
 def status(run: str | Path) -> dict[str, Any]:
@@ -106,8 +106,8 @@ def dashboard(run: str | Path, *, port: int = 8080) -> int:
         raise UserError("optuna-dashboard is not installed. Install it with `pip install 'fedtune[dashboard]'`.")
     # -P: a file of the current directory that has a library's name is not taken for it.
     code = "import sys; from optuna_dashboard._cli import main; sys.exit(main())"
-    with tempfile.TemporaryDirectory(prefix="fedtune-dashboard-") as folder, _sigterm_ends():
-        copy = Path(folder) / run_folder.STUDY
+    with temporary_folder("fedtune-dashboard") as (folder, held), _sigterm_ends():
+        copy = folder / run_folder.STUDY
         copy_study(study, copy)
         print(
             "This is a copy of the study as it is now: changes are lost in the end. optuna-dashboard has no log-in, so "
@@ -116,7 +116,8 @@ def dashboard(run: str | Path, *, port: int = 8080) -> int:
             flush=True,
         )
         command = [sys.executable, "-P", "-c", code, f"sqlite:///{copy}", "--port", str(port)]
-        process = subprocess.Popen(command)
+        # The dashboard holds the folder too: it may outlive this process, where that is killed.
+        process = subprocess.Popen(command, pass_fds=(held,))
         try:
             return process.wait()
         except KeyboardInterrupt:

@@ -8,15 +8,14 @@ from fedtune.record.experiment import Experiment
 from search_spaces.errors import Shown, sentence
 
 
-def left_cluster(begun: Experiment, address: str | None) -> str | None:
+def left_cluster(begun: Experiment, address: str | None, *, option: bool = True) -> str | None:
     """What is said where a run was begun on a cluster and goes on without. A recorded address is not joined: whoever
-    wrote the run directory would choose to whom this user's code and data are sent."""
+    wrote the run directory would choose to whom this user's code and data are sent. `option`: whether the command has
+    --address."""
     if begun.address is None or address is not None:
         return None
-    return (
-        f"This run was begun on the Ray cluster at {begun.address!r} and goes on on this machine. Give --address "
-        f"to join a cluster."
-    )
+    said = f"This run was begun on the Ray cluster at {begun.address!r} and goes on on this machine."
+    return f"{said} Give --address to join a cluster." if option else said
 
 
 def crowded(placed: Experiment, problems: list[str], asked: int | None) -> str | None:
@@ -32,8 +31,9 @@ def crowded(placed: Experiment, problems: list[str], asked: int | None) -> str |
     return told
 
 
-def check_placement(experiment: Experiment, problems: list[str]) -> None:
-    """Adds a problem for everything that was possible where the run began and is not possible on this machine."""
+def check_placement(experiment: Experiment, problems: list[str], *, fix: str | None = None) -> None:
+    """Adds a problem for everything that was possible where the run began and is not possible on this machine. `fix`
+    replaces the options of `resume` as the way out, where they are not to be had."""
     if experiment.concurrency < 1 or experiment.looks_back and experiment.concurrency > experiment.lag:
         problems.append(
             sentence(
@@ -52,7 +52,7 @@ def check_placement(experiment: Experiment, problems: list[str]) -> None:
                     f"at most {here.gpus}, the number of GPUs of this machine",
                     Shown(f"{experiment.gpus_per_trial:g}"),
                     "",
-                    "Give --gpus-per-trial 0 to go on without.",
+                    fix or "Give --gpus-per-trial 0 to go on without.",
                 )
             )
         if not 0 < experiment.cpus_per_trial <= here.cores:
@@ -62,6 +62,6 @@ def check_placement(experiment: Experiment, problems: list[str]) -> None:
                     f"above 0 and at most {here.cores}, the number of cores of this machine",
                     Shown(f"{experiment.cpus_per_trial:g}"),
                     "",
-                    "Give --cpus-per-trial.",
+                    fix or "Give --cpus-per-trial.",
                 )
             )

@@ -11,7 +11,7 @@ from shlex import quote
 from typing import Any
 
 from analysis.reproduce.declaration import Place, Reproduction, Row, declared
-from analysis.reproduce.made import Record, Setting, cell_name, is_made, read_record
+from analysis.reproduce.made import Record, Setting, cell_name, check_plain_made, is_made, read_record
 from fedtune.planning.checks import whole, writable
 from fedtune.planning.request import Request, Settings, settled
 from fedtune.record.experiment import MAX_SEEDS, Experiment, final_seeds, search_seeds
@@ -100,6 +100,7 @@ def _folder(asked: ReproduceRequest, problems: list[str]) -> Path:
     """`runs/fedkf-table5-small`; data of the user's choice are part of the name."""
     on = "" if asked.dataset is None else "-" + re.sub(r"[^A-Za-z0-9._-]+", "-", Path(asked.dataset).stem)[:40]
     folder = given(asked.runs_dir, "--runs-dir").resolve() / f"{asked.name}{'-small' if asked.small else ''}{on}"
+    check_plain_made(folder)
     if not folder.exists():
         writable(folder.parent, problems)
     elif not folder.is_dir() or (any(folder.iterdir()) and not is_made(folder)):

@@ -17,7 +17,7 @@ from fedtune.machine import cluster
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import went_on
 from fedtune.trials.interrupts import Interrupts
-from fedtune.trials.lost import Lost
+from fedtune.trials.lost import Lost, resuming
 from fedtune.trials.more_rounds import go_on
 from fedtune.trials.queue import TrialQueue
 from fedtune.trials.race_queue import queue_of
@@ -64,10 +64,12 @@ def drive_queue(
     queue: TrialQueue | Together,
     watch: ProgressDisplay,
     *,
+    lost: Lost | None = None,
     simulate: Callable[..., Any] | None = None,
 ) -> Outcome:
     """Runs what is left in `queue`, of one run or of several below `folder`; `experiment` says how trials are placed.
-    Raises as `drive`."""
+    `lost` is that of a caller who leaves Ray later, or whom another command than `resume` continues. Raises as
+    `drive`."""
     deadline = None if experiment.time is None else time.monotonic() + experiment.time
     again = queue.damaged()
     for trial in queue.trials():
@@ -83,7 +85,8 @@ def drive_queue(
         elsewhere = went_on(one)
         if elsewhere is not None:
             watch.say(elsewhere)
-    return _fitted(folder, experiment, queue, watch, deadline, simulate)
+    with Lost(resuming(folder)) as own:
+        return _fitted(folder, experiment, queue, watch, deadline, lost or own, simulate)
 
 
 def _fitted(
@@ -92,24 +95,22 @@ def _fitted(
     queue: TrialQueue | Together,
     watch: ProgressDisplay,
     deadline: float | None,
+    lost: Lost,
     simulate: Callable[..., Any] | None,
 ) -> Outcome:
     """One session of Ray Tune."""
-    lost = Lost(folder)
+    lost.check()
     ray = cluster.joined(
         experiment.address,
         trials=experiment.concurrency,
         cpus=experiment.cpus_per_trial,
         gpus=experiment.gpus_per_trial,
     )
-    try:
-        with Interrupts() as interrupts, ray as scratch:
-            interrupts.hold()
-            interrupts.check()
-            session = TuneSession(folder, experiment, queue, watch, deadline, interrupts, lost, simulate)
-            session.fit(scratch)
-    finally:
-        lost.over()
+    with Interrupts() as interrupts, ray as scratch:
+        interrupts.hold()
+        interrupts.check()
+        session = TuneSession(folder, experiment, queue, watch, deadline, interrupts, lost, simulate)
+        session.fit(scratch)
     if session.failure is not None:
         raise session.failure
     ended = queue.finished

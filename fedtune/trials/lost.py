@@ -20,14 +20,27 @@ from search_spaces.errors import visible
 PATIENCE = 12.0
 
 
-class Lost:
-    """Of the run in `folder`: which server died, if one did."""
+def resuming(folder: Path) -> str:
+    """The command that goes on with the run in `folder`."""
+    return f"fedtune resume {quote(str(folder))}"
 
-    def __init__(self, folder: Path, leave: Callable[[int], object] = os._exit) -> None:
-        """leave: ends the process with an exit code."""
+
+class Lost:
+    """Which server of Ray died, if one did, until the block ends: then Ray has been left."""
+
+    def __init__(self, again: str, leave: Callable[[int], object] = os._exit) -> None:
+        """again: the command that goes on. leave: ends the process with an exit code."""
         self.server: str | None = None
-        self._folder, self._leave = folder, leave
+        self.again = again
+        self._leave = leave
         self._patience: threading.Timer | None = None
+
+    def __enter__(self) -> Lost:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
 
     def note(self, server: str) -> None:
         """A server has died. From any thread, and more than once."""
@@ -42,15 +55,10 @@ class Lost:
         if self.server is not None:
             raise ServersLost(self._sentence())
 
-    def over(self) -> None:
-        """Ray has been left."""
-        if self._patience is not None:
-            self._patience.cancel()
-
     def _sentence(self) -> str:
         return (
             f"Ray's {self.server} died, and nothing runs without it. The search stopped and keeps what was written; no "
-            f"trial was scored by this. Go on with `fedtune resume {quote(str(self._folder))}`."
+            f"trial was scored by this. Go on with `{self.again}`."
         )
 
     def _end(self) -> None:

@@ -14,7 +14,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 from fedtune.console.progress import ProgressDisplay
@@ -230,7 +229,7 @@ class TuneSession:
             if ending.stop_reason == "interrupted" and not ending.out_of_memory:
                 raise UserError(
                     f"{ending.error} The search stopped and keeps what was written; no trial was scored by this. Then "
-                    f"go on with `fedtune resume {quote(str(self.folder))}`."
+                    f"go on with `{self.lost.again}`."
                 )
         trial = self.queue.trials()[number]
         # Ray tells of a trial's last round with its end only.
@@ -299,7 +298,7 @@ class TuneSession:
         return cannot_write(
             self.folder,
             why,
-            f"What was written is kept; free some space and go on with `fedtune resume {quote(str(self.folder))}`.",
+            f"What was written is kept; free some space and go on with `{self.lost.again}`.",
         )
 
     def _mark_interrupted(self) -> None:

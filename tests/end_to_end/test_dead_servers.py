@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from fedtune.machine.private_folder import chosen_place, leftovers
-from tests.end_to_end.cli import background, fedtune, search, wait_for_rounds
+from search_spaces import run_folder
+from tests.end_to_end.cli import SMALL, background, fedtune, search, started, wait_for_rounds
 from tests.end_to_end.test_loopback import command_line, family
 from tests.faults.processes import named
 from tests.fedtune.conftest import frozen
@@ -69,6 +70,27 @@ def test_a_server_that_dies_ends_the_search(whole: Path, toy: Path, tmp_path: Pa
     assert fedtune("resume", folder, cwd=tmp_path).returncode == 0
     assert not list(folder.glob(".session-*")) and not leftovers(chosen_place())
     assert frozen(folder) == frozen(whole)
+
+
+def test_a_server_that_dies_ends_a_search_over_methods(toy: Path, tmp_path: Path) -> None:
+    """Its Ray stays from one step to the next, and is left when the sentence is already known."""
+    folder = tmp_path / "runs" / "cut"
+    budget = ("--budget", "160rounds", "--rounds", 12, "--fresh-seeds", 1, "--final-seeds", 1)
+    words = ("--methods", "fedavg,fedprox", "--dataset", toy, *SMALL, *budget, "--name", "cut", "--plain")
+    process = started("auto", *words, cwd=tmp_path)
+    wait_for_rounds(folder / run_folder.SEARCHES / "fedavg", 4, process)
+    (pid,) = below(process, "/gcs/gcs_server")
+    os.kill(pid, signal.SIGKILL)
+    # Ray itself ends a process a minute after the death, and says nothing of the run.
+    out, err = process.communicate(timeout=55)
+    assert process.returncode == 3 and out == "", err
+    assert err.splitlines()[-1] == (
+        f"Ray's GCS died, and nothing runs without it. The search stopped and keeps what was written; no trial was "
+        f"scored by this. Go on with `fedtune resume {folder}`."
+    )
+    assert "Traceback" not in err and "(raylet)" not in err
+    assert fedtune("resume", folder, "--quiet", cwd=tmp_path).returncode == 0
+    assert not list(folder.rglob(".session-*")) and not leftovers(chosen_place())
 
 
 @pytest.mark.usefixtures("hang_up")

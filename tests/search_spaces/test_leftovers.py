@@ -128,3 +128,19 @@ def test_where_there_are_no_locks_nothing_is_cleared(tmp_path: Path, monkeypatch
 def test_a_folder_that_is_not_there_has_nothing_to_clear(tmp_path: Path) -> None:
     leftovers.clear(tmp_path / "none", lambda name: True)
     assert not names(tmp_path)
+
+
+def test_a_temporary_folder_is_private_and_goes_in_the_end_or_with_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leftovers.tempfile, "gettempdir", lambda: str(tmp_path))
+    (tmp_path / f".mine.{HEX}.tmp").mkdir(mode=0o700)  # of a killed process
+    (tmp_path / f".mine.{HEX[::-1]}.tmp").mkdir(mode=0o755)  # not made so
+    (tmp_path / f".other.{HEX}.tmp").mkdir(mode=0o700)
+    kept = {f".mine.{HEX[::-1]}.tmp", f".other.{HEX}.tmp"}
+    with leftovers.temporary_folder("mine") as (folder, _):
+        (folder / "file").write_text("x")
+        assert names(tmp_path) == kept | {folder.name} and folder.stat().st_mode & 0o777 == 0o700
+        with leftovers.temporary_folder("mine") as (second, _):
+            assert folder.exists() and second != folder, "it is held"
+    assert names(tmp_path) == kept

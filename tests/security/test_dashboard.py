@@ -72,7 +72,7 @@ def test_the_dashboard_changes_a_copy_only(tmp_path: Path, number: signal.Signal
     try:
         url = f"http://127.0.0.1:{port}/api/studies"
         assert len(answer(url, process)["study_summaries"]) == 1
-        [copied] = (tmp_path / "temporary").glob("fedtune-dashboard-*")
+        [copied] = (tmp_path / "temporary").glob(".fedtune-dashboard.*.tmp")
         assert copied.stat().st_mode & 0o777 == 0o700
         answer(f"{url}/1", process, method="DELETE", headers={"Content-Type": "application/json"}, data=b"{}")
         assert answer(url, process)["study_summaries"] == []

@@ -1,5 +1,4 @@
-"""A prepared run directory: nothing in it makes a command read, overwrite or delete what lies elsewhere, and its record
-does not choose the machine on which it goes on."""
+"""A prepared run directory: nothing in it makes a command read, overwrite or delete what lies elsewhere."""
 
 from __future__ import annotations
 
@@ -13,18 +12,15 @@ import pytest
 
 from analysis.report import report
 from analysis.runs import load
-from fedtune.api import extend as extending
-from fedtune.api import search
 from fedtune.api.extend import extend
 from fedtune.api.search import resume
 from fedtune.api.status import status
 from fedtune.cli import main
-from fedtune.record import provenance, run_directory
-from fedtune.trials.driver import Outcome
+from fedtune.record import run_directory
 from fedtune.trials.queue import TrialQueue
 from search_spaces import files, leftovers, run_folder
 from search_spaces.errors import UserError
-from tests.fedtune.conftest import experiment, space, start
+from tests.fedtune.conftest import space, start
 from tests.fedtune.fake import Fake
 from tests.trainables.test_tune import job, run
 from trainables.tune import Ending, Trial
@@ -70,6 +66,9 @@ LINKS = {
     run_folder.PROVENANCE: "file",
     run_folder.LOCK: "file",
     run_folder.REPORT: "file",
+    run_folder.ATTACK: "file",
+    "attack.png": "file",
+    "attack.html": "file",
     run_folder.STUDY: "file",
     f"{run_folder.STUDY}-journal": "file",
     f"{run_folder.STUDY}-wal": "file",
@@ -250,30 +249,3 @@ def test_the_umask_decides_the_mode_of_every_file(tmp_path: Path, mask: int, mod
     written = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
     assert len(written) == 11 and {path.stat().st_mode & 0o777 for path in written} == {mode}
     assert (tmp_path / "run").stat().st_mode & 0o777 == 0o777 & ~mask
-
-
-@pytest.mark.parametrize("given", [None, "10.0.0.2:6379"])
-@pytest.mark.parametrize("command", ["resume", "extend"])
-def test_an_address_comes_from_the_command_line_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str, given: str | None
-) -> None:
-    made = experiment(tmp_path / "run", address="203.0.113.7:6379", sampler="random", scheduler="none")
-    begun = provenance.provenance()
-    run_directory.create(tmp_path / "run", made.to_yaml(), space().to_json(), begun, made.directions)
-    joined = []
-
-    def drive(folder: Path, experiment: search.Experiment, *rest: object, **more: object) -> Outcome:
-        joined.append(experiment.address)
-        return Outcome(finished=False)
-
-    monkeypatch.setattr(search.driver, "drive", drive)
-    for module in (search, extending):
-        monkeypatch.setattr(module, "check_address", lambda address: None)  # nobody answers there
-    if command == "resume":
-        resume(tmp_path / "run", address=given, plain=True)
-    else:
-        extend(tmp_path / "run", trials=1, address=given, plain=True)
-    assert joined == [given]
-    said = "was begun on the Ray cluster at '203.0.113.7:6379' and goes on on this machine" in capsys.readouterr().err
-    assert said == (given is None)
-    assert load(tmp_path / "run").experiment["address"] == "203.0.113.7:6379", "the record says where it began"

@@ -12,6 +12,7 @@ import re
 import shlex
 import sys
 import unicodedata
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +21,7 @@ import pytest
 from analysis.report.best import rerun_command
 from analysis.runs import load
 from analysis.tables import Column, Table
-from fedtune import commands
+from fedtune import cli, commands
 from fedtune.api.search import Result
 from fedtune.cli import main
 from fedtune.commands import _output
@@ -100,6 +101,21 @@ def test_no_command_prints_them(
 def test_no_refusal_prints_them(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     code, said = call(monkeypatch, capsys, "status", HOSTILE)
     assert code == 2 and "\\u009b31m" in said.replace("\\\\", "\\").replace("\\x9b", "\\u009b") and not obeyed(said)
+
+
+def test_no_warning_prints_them(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A library's own warning may repeat what a file holds."""
+
+    def command(**_: object) -> int:
+        warnings.warn("torn \x1b[2Jtext", UserWarning, stacklevel=1)
+        return 0
+
+    monkeypatch.setattr(cli, "app", command)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert cli._run() == 0
+    err = capsys.readouterr().err
+    assert "UserWarning: torn \\u001b[2Jtext\n" in err and "\x1b" not in err
 
 
 def test_tables_and_progress_do_not_print_them(capsys: pytest.CaptureFixture[str]) -> None:

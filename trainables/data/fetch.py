@@ -16,6 +16,7 @@ from http.client import HTTPException
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
+from search_spaces import leftovers
 from search_spaces.errors import Shown, UserError, sentence
 from trainables.data import cache
 from trainables.data.dataset import Raw
@@ -103,27 +104,29 @@ def _found(source: Source, file: File, root: Path) -> Path | None:
 
 
 def _download(source: Source, file: File, root: Path) -> None:
-    """torchvision's download, with its progress bar and checksum, under another name until it is complete."""
+    """torchvision's download, with its progress bar and checksum, until it is complete under a name that nobody can
+    guess. What a killed download left is removed."""
     from torchvision.datasets.utils import download_url
 
     target = root / file.path
-    part = target.with_name(target.name + ".part")
     with cache.writable(root):
-        part.parent.mkdir(parents=True, exist_ok=True)  # who held the lock before may have taken it away
-        part.touch()
-        part.unlink()
+        target.parent.mkdir(parents=True, exist_ok=True)  # who held the lock before may have taken it away
+        leftovers.clear(target.parent, lambda name: name == target.name)
+        held, part = leftovers.new_file(target)
     problem = ""
-    for url in file.urls:
-        print(f"{source.title}: downloading {target.name} from {url}", file=sys.stderr, flush=True)
-        try:
-            with _timeout(_SECONDS_WITHOUT_AN_ANSWER):
-                download_url(url, str(target.parent), part.name, file.md5)
-            os.replace(part, target)
-            return
-        except (OSError, RuntimeError, HTTPException) as error:
-            problem = f"{error} from {url}"
-        finally:
-            part.unlink(missing_ok=True)
+    try:
+        for url in file.urls:
+            print(f"{source.title}: downloading {target.name} from {url}", file=sys.stderr, flush=True)
+            try:
+                with _timeout(_SECONDS_WITHOUT_AN_ANSWER):
+                    download_url(url, str(target.parent), part.name, file.md5)
+                os.replace(part, target)
+                return
+            except (OSError, RuntimeError, HTTPException) as error:
+                problem = f"{error} from {url}"
+    finally:
+        part.unlink(missing_ok=True)
+        os.close(held)
     files = ", ".join(source.files)
     raise UserError(
         sentence(

@@ -10,7 +10,7 @@ import pytest
 from fedtune.machine import servers
 from fedtune.machine.servers import ServersLost
 from fedtune.trials import lost as module
-from fedtune.trials.lost import Lost
+from fedtune.trials.lost import Lost, resuming
 
 SENTENCE = (
     "Ray's raylet died, and nothing runs without it. The search stopped and keeps what was written; no trial was "
@@ -19,11 +19,10 @@ SENTENCE = (
 
 
 def test_the_search_ends_with_the_command_that_goes_on() -> None:
-    lost = Lost(Path("/runs/my run"))
-    lost.check()
-    lost.note("raylet")
-    lost.note("GCS")
-    lost.over()
+    with Lost(resuming(Path("/runs/my run"))) as lost:
+        lost.check()
+        lost.note("raylet")
+        lost.note("GCS")
     with pytest.raises(ServersLost) as told:
         lost.check()
     assert told.value.problems == (SENTENCE,) and told.value.exit_code == 3
@@ -35,7 +34,7 @@ def test_where_ray_keeps_waiting_the_process_ends(
     assert servers.CLUSTER + servers.EVERY + 2 * servers.ATTEMPT + module.PATIENCE < 30
     monkeypatch.setattr(module, "PATIENCE", 0.1)
     codes: list[int] = []
-    lost = Lost(Path("/runs/my run"), codes.append)
+    lost = Lost(resuming(Path("/runs/my run")), codes.append)
     lost.note("raylet")
     time.sleep(0.5)
     assert codes == [3] and capsys.readouterr().err == SENTENCE + "\n"
@@ -44,8 +43,7 @@ def test_where_ray_keeps_waiting_the_process_ends(
 def test_a_process_that_left_ray_is_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PATIENCE", 0.2)
     codes: list[int] = []
-    lost = Lost(Path("/run"), codes.append)
-    lost.note("raylet")
-    lost.over()
+    with Lost(resuming(Path("/run")), codes.append) as lost:
+        lost.note("raylet")
     time.sleep(0.5)
     assert codes == []

@@ -481,6 +481,23 @@ def test_it_downloads_once_with_a_progress_bar(
     )
 
 
+def test_a_download_follows_no_link_and_clears_what_a_killed_one_left(
+    fashion: tuple[Path, list[np.ndarray]], mirror: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(torchvision.datasets.FashionMNIST, "mirrors", [mirror])
+    source = data.describe("fmnist")
+    file = source.remote()[0]
+    target = tmp_path / "given" / file.path
+    target.parent.mkdir(parents=True)
+    (tmp_path / "mine").write_text("mine")
+    target.with_name(f"{target.name}.part").symlink_to(tmp_path / "mine")
+    left = target.with_name(f".{target.name}.0123456789abcdef.tmp")
+    left.write_text("half of it")
+    fetch._download(source, file, tmp_path / "given")
+    assert (tmp_path / "mine").read_text() == "mine" and not left.exists()
+    assert sorted(path.name for path in target.parent.iterdir()) == [target.name, f"{target.name}.part"]
+
+
 def test_a_download_with_the_wrong_checksum_is_refused(
     mirror: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

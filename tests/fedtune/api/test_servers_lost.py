@@ -1,0 +1,86 @@
+"""A server of Ray that dies under several runs: the command that goes on with all of them is named, and the process is
+not left waiting for Ray."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+import pytest
+
+from fedtune.api import auto
+from fedtune.api.resume import resume
+from fedtune.machine import cluster
+from fedtune.machine.servers import ServersLost
+from fedtune.trials.lost import Lost
+from fedtune.trials.tune_session import TuneSession
+from tests.security import prepared
+
+DIED = "Ray's GCS died, and nothing runs without it."
+
+
+def waited_for() -> bool:
+    """Whether the process will be ended where Ray keeps it waiting."""
+    timers = [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+    return any(not timer.finished.is_set() for timer in timers)  # one that was cancelled ends a moment later
+
+
+@pytest.fixture
+def left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[bool]:
+    """No Ray is there; every time that one is left, whether that is waited for."""
+    found: list[bool] = []
+
+    @contextmanager
+    def joined(address: str | None, **_: object) -> Iterator[Path]:
+        try:
+            yield tmp_path
+        finally:
+            found.append(waited_for())
+
+    monkeypatch.setattr(cluster, "joined", joined)
+    return found
+
+
+def dies(session: TuneSession, scratch: Path) -> None:
+    session.lost.note("GCS")
+    session.lost.check()
+
+
+def test_a_reproduction_is_given_again(left: list[bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TuneSession, "fit", dies)
+    folder = prepared.table(monkeypatch, tmp_path)
+    with pytest.raises(ServersLost, match=DIED) as told:
+        prepared.again(folder)
+    assert f"Go on with `fedtune reproduce two --small --runs-dir {folder.parent}`." in str(told.value)
+    assert left == [True] and not waited_for()
+
+
+@pytest.mark.parametrize("when", ["in a session", "between two sessions"])
+def test_a_search_over_methods_is_resumed(
+    left: list[bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    folder = prepared.several(tmp_path / "run")
+
+    def watch(note: Callable[[str], None], *, patience: float) -> nullcontext[None]:
+        if when == "between two sessions":
+            note("GCS")
+        return nullcontext()
+
+    def fit(session: TuneSession, scratch: Path) -> None:
+        assert when == "in a session", "a session began without Ray"
+        dies(session, scratch)
+
+    monkeypatch.setattr(auto, "Watch", watch)
+    monkeypatch.setattr(TuneSession, "fit", fit)
+    with pytest.raises(ServersLost, match=DIED) as told:
+        resume(folder, quiet=True)
+    assert f"Go on with `fedtune resume {folder}`." in str(told.value)
+    assert left and all(left) and not waited_for()
+
+
+def test_a_full_disk_names_the_command_too(tmp_path: Path) -> None:
+    session = object.__new__(TuneSession)
+    session.folder, session.lost = tmp_path, Lost("fedtune reproduce two --small")
+    assert "go on with `fedtune reproduce two --small`." in str(session._disk("No space left on device"))

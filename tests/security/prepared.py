@@ -1,0 +1,128 @@
+"""Folders of `fedtune auto` and `fedtune reproduce` as somebody may have prepared them, made without any training."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import fedtune
+from analysis.reproduce import declaration
+from fedtune.api.auto import auto_queue
+from fedtune.machine import cluster
+from fedtune.record import provenance, run_directory
+from fedtune.record.auto_record import AutoRecord, Candidate, Part, create_auto
+from search_spaces import run_folder
+from search_spaces.dimension import Dimension
+from search_spaces.space import Space
+from tests.fedtune.conftest import experiment
+from tests.fedtune.fake import OfTable
+from trainables import registry
+from trainables.tune import Ending
+from trainables.worker import rounds_jsonl
+
+#: A table of two cells, `CELLS`.
+TABLE: dict[str, Any] = {
+    "title": "Two cells",
+    "source": "DFRD, Table 1",
+    "published": "dfrd_tab1",
+    "datasets": {"svhn": {}},
+    "seeds": 1,
+    "metrics": ["global_accuracy"],
+    "columns": {"omega": [1]},
+    "rows": [{"row": "FedAvg", "method": "fedavg", "space": "omega"}, {"row": "FedProx", "method": "fedprox"}],
+    "small": {"rounds": 3, "seeds": 1, "set": {"clients": 3, "min_samples": 2}},
+    "seconds": 0.1,
+    "claims": [{"says": "FedProx is ahead", "source": "p. 1", "ahead": "FedProx", "behind": "FedAvg"}],
+}
+CELLS = ("01-fedavg-omega-1", "02-fedprox-omega-1")
+
+
+class Stopped(Exception):
+    """Ray was about to be joined."""
+
+
+def stop_before_ray(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
+    """No Ray is joined; gives the addresses at which one would have been."""
+    asked: list[str | None] = []
+
+    def joined(address: str | None, **_: object) -> None:
+        asked.append(address)
+        raise Stopped
+
+    monkeypatch.setattr(cluster, "joined", joined)
+    return asked
+
+
+def several(folder: Path, *, searched: bool = False, **changes: Any) -> Path:
+    """The folder of a search over one method, with nothing done, or with its search done and no fresh seed."""
+    declared = registry.declared("fedavg")["lr"]
+    space = Space("lr", "fedavg", {"lr": Dimension(declared, 0.01, 0.1, grid=(0.01, 0.1))})
+    made = experiment(
+        folder, space="lr", sampler="random", scheduler="none", part=True, values={"clients": 3}, **changes
+    )
+    record = AutoRecord(
+        name=folder.name,
+        metric="val_global_accuracy",
+        methods=(Candidate("fedavg", "FedAvg", {"seconds": 1.0, "seed-rounds": 1.0, "bytes": 1.0}),),
+        excluded=(),
+        unit="seed-rounds",
+        cost="seed-rounds",
+        search_budget=float(made.rounds * len(made.seeds)),
+        fresh_budget=9.0,
+        final_budget=9.0,
+        least=1,
+        equal=False,
+        rounds=made.rounds,
+        seed=0,
+        seeds=len(made.seeds),
+        fresh=1,
+        final=1,
+    )
+    part = Part("fedavg", made.to_yaml(), space.to_json(), provenance.provenance(), made.directions)
+    create_auto(folder, record, [part])
+    if searched:
+        search = folder / run_folder.SEARCHES / "fedavg"
+        _search(search, record, dataclasses.replace(made, name=search.name), space)
+    return folder
+
+
+def _search(search: Path, record: AutoRecord, made: Any, space: Space) -> None:
+    """Records the one trial that the budget pays for."""
+    queue = auto_queue(record, [(search, made, space)])
+    with contextlib.closing(queue):
+        proposal = queue.propose()
+        assert proposal is not None
+        trial = search / run_folder.trial_folder(0)
+        trial.mkdir()
+        run_directory.write_document(trial / run_folder.CONFIG, {**made.values, **proposal.values})
+        rows = [
+            {"round": round_, "seed": seed, "val_global_accuracy": 0.5}
+            for round_ in range(1, made.rounds + 1)
+            for seed in made.seeds
+        ]
+        rounds_jsonl.append(trial / run_folder.ROUNDS, rows)
+        queue.finish(proposal.number, Ending("completed", made.rounds, None, {made.rounds: (0.5,)}))
+        assert queue.finished
+
+
+def table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The folder of a reproduction whose cells were begun; `again` is its command."""
+    declared = tmp_path / "declared"
+    declared.mkdir()
+    (declared / "two.yaml").write_text(yaml.safe_dump(TABLE))
+    monkeypatch.setattr(declaration, "FOLDER", declared)
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        stop_before_ray(patch)
+        again(tmp_path / "two-small")
+    return tmp_path / "two-small"
+
+
+def again(folder: Path) -> object:
+    """The command that made this folder, given again."""
+    runs = str(folder.parent)
+    return fedtune.reproduce("two", small=True, runs_dir=runs, concurrency=1, plain=True, simulate=OfTable)
