@@ -43,6 +43,7 @@ from fedtune.trials import driver
 from fedtune.trials.allocation import Allowance
 from fedtune.trials.auto_queue import AutoQueue
 from fedtune.trials.interrupts import Interrupts
+from fedtune.trials.lost import kept
 from fedtune.trials.queue import TrialQueue
 from fedtune.trials.together import Together
 from search_spaces import run_folder
@@ -320,7 +321,7 @@ class _Driven:
         watch: progress.ProgressDisplay,
     ) -> bool:
         """One session of Ray Tune, in a Ray that stays for the next one."""
-        with watch, Interrupts() as interrupts:
+        with watch, Interrupts() as interrupts, kept(self.folder):
             if not self._joined:
                 ray.enter_context(
                     cluster.joined(
