@@ -78,7 +78,8 @@ def _is_of(distribution: Any, value: Any) -> bool:
     """Whether a distribution of Optuna's can have given this value."""
     if (choices := getattr(distribution, "choices", None)) is not None:
         return value in choices
-    low, high, step = (getattr(distribution, name, None) for name in ("low", "high", "step"))
+    bounds: dict[str, Any] = {name: getattr(distribution, name, None) for name in ("low", "high", "step")}
+    low, high, step = bounds.values()
     if not (_is_finite(low) and _is_finite(high) and shapes.is_number(low, high)(value)):
         return False
     return step is None or abs((value - low) / step - round((value - low) / step)) < 1e-8
