@@ -1,9 +1,9 @@
 """Trials that have ended, and whose rows are not what was written: truncated, garbled, gone, or with other numbers.
 
 `rounds.jsonl` is the truth of what a trial measured. The same configuration and seeds give the same rows, so such a
-trial is computed again when its run goes on; in the study it stays what it was. Of the metrics that trials are selected
-by, the study has the means over seeds of every round, which the rows must give to the last bit; of what else the rows
-hold it has nothing, and a number there that was replaced by another one is not noticed.
+trial is computed again when its run goes on; in the study it stays what it was. Where trials are selected
+by one metric, the study has its means over seeds of every round, which the rows must give to the last bit; of what else
+the rows hold nothing is compared, and a number there that was replaced by another one is not noticed.
 """
 
 from __future__ import annotations
@@ -53,5 +53,7 @@ def curve(trial: FrozenTrial) -> dict[int, tuple[float, ...]]:
 
 def is_compared(folder: Path, experiment: Experiment) -> bool:
     """Whether rows must agree with the study. Rows that were computed again need not where the run has gone on with
-    other versions or on another kind of machine, nor where what is measured is time."""
-    return is_of_one_kind(folder) and not any(METRICS[name].timing for name in experiment.metric)
+    other versions or on another kind of machine, nor where what is measured is time. (Of several
+    metrics Optuna keeps no values per round; their `curve` is not compared.)"""
+    single = len(experiment.metric) == 1 and not METRICS[experiment.metric[0]].timing
+    return single and is_of_one_kind(folder)
