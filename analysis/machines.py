@@ -1,7 +1,9 @@
 """On what a run was computed, as far as that decides the last digits of its numbers.
 
-The same seed gives the same bits with the same versions of the libraries on the same kind of processor: PyTorch takes
-other kernels on another one, whose sums run in another order. Over rounds that can decide which trial a search stops.
+The same seed gives the same bits with the same code and the same versions of the libraries on the same kind of
+processor: PyTorch takes other kernels on another one, whose sums run in another order. Over rounds that can decide
+which trial a search stops. Other code may give other numbers altogether, so a revision of a checkout of fedtune and a
+method's own file count as versions do. (Two states of one revision with changes look the same.)
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ def apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[tuple[str, s
         ours[key] != theirs[key] for key in ("processor", "instructions", "gpu") if ours.get(key) and theirs.get(key)
     ):
         found.append((kind(ours), kind(theirs)))
+    found += _code_apart(one, other)
     versions, others = (p.get("versions") or {} for p in (one, other))
     return found + [
         (f"{name} {version}", f"{name} {others[name]}")
@@ -34,9 +37,27 @@ def apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[tuple[str, s
     ]
 
 
+def _code_apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The same of the code that is no installed package: a method's own file, a checkout of fedtune."""
+    found: list[tuple[str, str]] = []
+    file, its = one.get("method_file") or {}, other.get("method_file") or {}
+    if file and its and file["hash"] != its["hash"]:
+        found.append((f"{file['file']} {file['hash']}", f"{its['file']} {its['hash']}"))
+    revision, another = one.get("git"), other.get("git")
+    if revision and another and revision != another:
+        found.append((f"fedtune's revision {_short(revision)}", f"fedtune's revision {_short(another)}"))
+    return found
+
+
+def _short(revision: str) -> str:
+    """A git revision in ten characters, with `+changes` where its work tree had some."""
+    commit, plus, changes = revision.partition("+")
+    return commit[:10] + plus + changes
+
+
 def parts(provenance: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """The provenance, those of continuations on other kinds of machine, and those of results taken from earlier runs,
-    each with `machine` and `versions`."""
+    each with `machine`, `versions` and, where recorded, `git` and `method_file`."""
     return [provenance, *(provenance.get("continued") or []), *(provenance.get("taken") or [])]
 
 
@@ -46,8 +67,9 @@ def went_on(begun: Mapping[str, Any], here: Mapping[str, Any]) -> str | None:
     if not found:
         return None
     then, now = (", ".join(side) for side in zip(*found, strict=True))
+    other = "numbers" if _code_apart(begun, here) else "last digits"
     return (
-        f"This run was begun with {then} and goes on with {now}, where the same seed may give other last digits: "
+        f"This run was begun with {then} and goes on with {now}, where the same seed may give other {other}: "
         "its numbers may differ from those of an uninterrupted run."
     )
 

@@ -6,6 +6,7 @@ tried without touching the installed package.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import os
@@ -18,12 +19,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from search_spaces import files
 from search_spaces.errors import UserError, sentence, unknown
 from search_spaces.parameter import Parameter, Value, build, convert_all, defaults, parameters
 from trainables import methods as package
 from trainables import models
 from trainables.federation import FederationConfig
 from trainables.method import Method, executor_problems
+
+#: How the modules of a user's own files are called.
+_OWN = "fedtune_method_"
 
 
 @cache
@@ -42,6 +47,22 @@ def method(name: str) -> Method:
     if name not in methods():
         raise UserError(unknown("method", name, methods()))
     return methods()[name]
+
+
+def own_file(name: str) -> dict[str, str] | None:
+    """Of a method from a user's own file (FEDTUNE_METHODS): its name, the file's, and the hash of the file's content as
+    it is now. None of a method that belongs to the package."""
+    path = _own_files().get(method(name).name)
+    if path is None:
+        return None
+    digest = hashlib.blake2b(files.read_bytes(path), digest_size=8).hexdigest()
+    return {"method": name, "file": path.name, "hash": digest}
+
+
+def _own_files() -> dict[str, Path]:
+    """Of every method of a user's own file, that file."""
+    found = [module for name, module in sys.modules.items() if name.startswith(_OWN)]
+    return {module.METHOD.name: Path(str(module.__file__)) for module in found if hasattr(module, "METHOD")}
 
 
 def declared(name: str) -> dict[str, Parameter]:
@@ -104,7 +125,7 @@ def configured(name: str, values: Mapping[str, object], where: str = "") -> Conf
 
 
 def _from_file(path: str) -> ModuleType:
-    name = f"fedtune_method_{Path(path).stem}"
+    name = f"{_OWN}{Path(path).stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not Path(path).is_file():
         raise UserError(sentence("FEDTUNE_METHODS", "paths of Python files", path))

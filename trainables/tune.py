@@ -28,12 +28,13 @@ from ray import tune
 
 from search_spaces.errors import EnvironmentFault, UserError
 from search_spaces.parameter import Value
+from search_spaces.run_folder import ROUNDS
 from trainables.simulation.replicates import Replicates
 from trainables.worker import environment, process
 from trainables.worker.environment import Environment
 from trainables.worker.rounds_jsonl import Damaged, Row
 from trainables.worker.trial_folder import TrialFolder
-from trainables.worker.trial_values import TrialValues, means
+from trainables.worker.trial_values import TrialValues, check_curve, means
 
 
 class StopRule(Protocol):
@@ -68,6 +69,9 @@ class Job:
     gpu_share: float = 0.0
     #: What the trial is to find where it runs.
     environment: Environment = Environment()
+    #: The means of the metrics that the study has of rounds that were run before, by round; the trial starts again
+    #: where its rows say otherwise.
+    recorded: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
     #: What simulates; tests put a cheap stand-in here.
     simulate: Callable[..., Any] | None = None
 
@@ -155,11 +159,14 @@ class Trial(tune.Trainable):
             job.environment.check_data(job.values.get("dataset"), self._simulation.partition())
             try:
                 rows = self._folder.resume(self._simulation, job.seeds)
+                check_curve(rows, job.metrics, job.recorded, ROUNDS)
             except Damaged as why:
                 self._note = f"Trial {job.number} starts again from round 0, as {why}."
                 self._folder.start_over(why)
                 self._simulation = self._made(job)
                 rows = self._folder.resume(self._simulation, job.seeds)
+            if self._note is None and self._folder.note is not None:
+                self._note = f"Trial {job.number} goes on; {self._folder.note}."
             if job.keep_images:
                 self._folder.save_images(None, self._simulation.keep_images())
             self._take_up(rows)

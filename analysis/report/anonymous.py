@@ -1,5 +1,6 @@
 """A run as a page may show it to people who shall not know whose it is: without the machine's name and system, the
-command line, addresses and paths. What decides numbers stays: processor, instructions, GPU, versions."""
+command line, addresses, paths and the revision of its code. What decides numbers stays: processor, instructions, GPU,
+versions."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ import pandas as pd
 from analysis.runs import Run
 
 #: Entries of a record that tell where it was made or by whom.
-LEFT_OUT = frozenset({"host", "system", "command", "address", "data_dir"})
+LEFT_OUT = frozenset({"host", "system", "command", "address", "data_dir", "git"})
 #: A path from the root, a home or a drive, up to a quote, a space or punctuation; no address of the web.
 _PATH = re.compile(r"(?:file:/+|(?<![\w./~-])(?:[A-Za-z]:\\|(?!(?<=:)//)~?/))[^\s'\"`,;:()<>]+")
 

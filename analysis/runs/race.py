@@ -32,16 +32,14 @@ def federations(experiment: Mapping[str, Any], trials: Sequence[FrozenTrial], nu
 
 
 def seeds(experiment: Mapping[str, Any], trials: Sequence[FrozenTrial], number: int) -> list[int]:
-    """The seeds of the `federations` of a trial; outside of races all seeds of the run. (A run whose record was changed
-    into a race has trials without a seed of their own.)"""
+    """The seeds of the `federations` of a trial; outside of races all seeds of the run."""
     if not races(experiment):
         return list(experiment.get("seeds") or [])
     by_number = {trial.number: trial for trial in trials}
-    found = [by_number[n].user_attrs.get("seed") for n in federations(experiment, trials, number)]
-    return [seed for seed in found if isinstance(seed, int)]
+    return [int(by_number[n].user_attrs["seed"]) for n in federations(experiment, trials, number)]
 
 
 def first_of(trial: FrozenTrial) -> int | None:
     """The first trial of the configuration of which this one is a further seed; None where it is none."""
-    found = trial.user_attrs.get(run_folder.OF)
-    return found if isinstance(found, int) else None
+    found: int | None = trial.user_attrs.get(run_folder.OF)
+    return found

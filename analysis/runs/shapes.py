@@ -1,4 +1,4 @@
-"""What the files of a run directory may hold: the one place where that is checked, for every command that reads a run.
+"""What the files of a run directory may hold: the one place where that is said, for every command that reads a run.
 
 Only the fields that are there are checked, as a run of an earlier version has fewer. Who needs more says so itself.
 """
@@ -11,6 +11,7 @@ from typing import Any
 
 from search_spaces.errors import sentence
 from search_spaces.metrics import METRICS
+from search_spaces.run_folder import OF, PLACE, STOP_REASONS, WENT_ON
 
 #: A field's name, what it must be, and whether a value is that.
 Shape = Mapping[str, tuple[str, Callable[[Any], bool]]]
@@ -149,6 +150,10 @@ _MADE: Shape = {
     "versions": ("a mapping of names to versions", mapping(is_text)),
     "machine": ("a mapping", mapping(none_or(is_plain))),
     "git": _TEXT_OR_NOTHING,
+    "method_file": (
+        "a mapping of method, file and hash, or null",
+        none_or(shaped(dict.fromkeys(("method", "file", "hash"), _TEXT), "method", "file", "hash")),
+    ),
 }
 PROVENANCE: Shape = {
     **_MADE,
@@ -165,4 +170,32 @@ PROVENANCE: Shape = {
         each(shaped({**_MADE, "run": _TEXT, "trials": ("a list of numbers", each(is_whole(0)))}, "run", "trials")),
     ),
     "packing": ("a mapping", mapping(_anything)),
+}
+
+_COUNT = ("a whole number of at least 0", is_whole(0))
+
+
+def _is_pair(value: Any) -> bool:
+    return each(is_number(0))(value) and len(value) == 2
+
+
+#: User attributes of a study's trial. (`curve` depends on the objectives: `analysis.runs.recorded`. A copy of a metric,
+#: `metric:<name>`, is never read.)
+ATTRIBUTES: Shape = {
+    **dict.fromkeys(("rounds", "seed", "audited", OF, PLACE, WENT_ON), _COUNT),
+    "seconds": ("a number of at least 0", is_number(0)),
+    "stop_reason": (f"one of {', '.join(STOP_REASONS)}", one_of(*STOP_REASONS)),
+    "share": ("cores and GPUs, two numbers of at least 0", _is_pair),
+    **dict.fromkeys(("error", "from"), _TEXT),
+    "grace": (
+        "a mapping of round, trials and correlations",
+        shaped(
+            {
+                "round": ("a whole number or null", none_or(is_whole(1))),
+                "trials": _COUNT,
+                "correlations": ("a list of lists", each(each(none_or(is_number()), 4))),
+            },
+            *("round", "trials", "correlations"),
+        ),
+    ),
 }

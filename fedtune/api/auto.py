@@ -45,7 +45,7 @@ from fedtune.trials import driver
 from fedtune.trials.allocation import Allowance
 from fedtune.trials.auto_queue import AutoQueue
 from fedtune.trials.interrupts import Interrupts
-from fedtune.trials.lost import Lost, resuming
+from fedtune.trials.lost import Lost, kept, resuming
 from fedtune.trials.queue import TrialQueue
 from fedtune.trials.together import Together
 from search_spaces import run_folder
@@ -350,7 +350,7 @@ class _Driven:
         watch: progress.ProgressDisplay,
     ) -> bool:
         """One session of Ray Tune, in a Ray that stays for the next one."""
-        with watch, Interrupts() as interrupts:
+        with watch, Interrupts() as interrupts, kept(self._lost.again):
             if not self._joined:
                 ray.enter_context(
                     cluster.joined(

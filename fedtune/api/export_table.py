@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import statistics
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,9 +18,12 @@ from analysis.curve_table import CurveTable
 from analysis.estimate import configuration
 from analysis.runs import Run
 from fedtune.record.experiment import Experiment
-from search_spaces import files, run_folder
+from search_spaces import files
 from search_spaces.errors import UserError
 from search_spaces.metrics import METRICS, twin
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
 
 #: What can be done about an output that cannot be written.
 ELSEWHERE = "Give another place with -o."
@@ -52,12 +55,7 @@ def of_run(run: Run) -> CurveTable:
     configurations = tuple({name.rsplit(".", 1)[-1]: value for name, value in t.params.items()} for t in kept)
     seeds = experiment.seeds
     if final or experiment.races:
-        if any(not isinstance(trial.user_attrs.get("seed"), int) for trial in ended):
-            raise UserError(
-                f"{run.path} has a trial without a seed of its own, so it is not the race or final run that its "
-                f"{run_folder.EXPERIMENT} says it is. Repair that file."
-            )
-        seeds = tuple(dict.fromkeys(int(trial.user_attrs["seed"]) for trial in ended))
+        seeds = tuple(dict.fromkeys(_seed(trial, experiment) for trial in ended))
     name = experiment.metric[0]
     on_test = name if not name.startswith("val_") else twin(name)
     shape = (len(configurations), len(seeds), experiment.rounds)
@@ -76,6 +74,11 @@ def of_run(run: Run) -> CurveTable:
         taken[at] = statistics.fmean(several)
     card = _card(run, experiment, on_test, len(ended))
     return CurveTable(card, configurations, seeds, curves[name], curves[on_test], taken)
+
+
+def _seed(trial: FrozenTrial, experiment: Experiment) -> int:
+    """The own seed of a race's trial or a final run's."""
+    return int(trial.user_attrs["seed"]) if experiment.races else experiment.trial_seeds(trial.number)[0]
 
 
 def _card(run: Run, experiment: Experiment, on_test: str, ended: int) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import contextlib
 import importlib
 import logging
 import os
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,9 +24,10 @@ from fedtune.machine.address import cannot_join
 from fedtune.machine.alone import alone, with_the_users_token
 from fedtune.machine.private_folder import RAY, private_folder
 from fedtune.machine.ray_patch import as_our_driver, on_loopback, without_unused_servers
+from fedtune.machine.servers import NotStarted
 from fedtune.machine.working_directory import elsewhere
 from fedtune.record.run_directory import absolute
-from search_spaces.errors import Shown, UserError, sentence
+from search_spaces.errors import Shown, UserError, sentence, short
 
 #: Set before Ray is imported; each is explained by what it switches off.
 ENVIRONMENT = {
@@ -106,8 +108,8 @@ def _connected(ray: Any, address: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def started(folder: Path, *, cores: int, with_gpus: bool, **more: Any) -> Iterator[None]:
-    """Starts a Ray of our own, which keeps its files in `folder` and is given `more`. Raises `UserError` where it does
-    not start."""
+    """Starts a Ray of our own, which keeps its files in `folder` and is given `more`. Raises `NotStarted` where it does
+    not start: a server died, took too long, or had no memory."""
     import ray
 
     gpus: dict[str, Any] = {} if with_gpus else {"num_gpus": 0}
@@ -121,7 +123,7 @@ def started(folder: Path, *, cores: int, with_gpus: bool, **more: Any) -> Iterat
     importing.start()
     with alone(folder):
         try:
-            with elsewhere(empty), without_unused_servers(), as_our_driver(), on_loopback():
+            with _told(), elsewhere(empty), without_unused_servers(), as_our_driver(), on_loopback():
                 ray.init(
                     address="local",
                     num_cpus=cores,
@@ -137,6 +139,20 @@ def started(folder: Path, *, cores: int, with_gpus: bool, **more: Any) -> Iterat
             yield
         finally:
             ray.shutdown()
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Makes a `NotStarted` of whatever Ray says while it starts; it has no error of its own for that."""
+    try:
+        yield
+    except Exception as error:
+        lines = str(error).strip().splitlines()
+        why = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+        raise NotStarted(
+            f"Ray did not start ({short(why.rstrip(' .:'))}). Look whether this machine has free memory and room in "
+            f"/dev/shm and {tempfile.gettempdir()}."
+        ) from error
 
 
 def largest_machine() -> tuple[float, float]:

@@ -30,9 +30,13 @@ def patience(address: str | None) -> float:
 
 
 class ServersLost(UserError):
-    """A server of Ray has died under a search. Exit code 3."""
+    """A server of Ray has died under a search, or none started. Exit code 3."""
 
     exit_code = 3
+
+
+class NotStarted(ServersLost):
+    """A Ray of our own did not start."""
 
 
 class Watch:

@@ -81,6 +81,9 @@ def differences(run: Run, experiment: Experiment, facts: Mapping[str, Any]) -> l
         found.append("data sets")
     if partition is None or partition != facts["partition"]:
         found.append("partition")
+    file, its = run.provenance.get("method_file"), facts.get("method_file")
+    if file and its and file["hash"] != its["hash"]:
+        found.append("method's file")
     values = run.experiment.get("values")
     theirs = values if isinstance(values, Mapping) else {}
     # A data set is compared by its content: its path may have changed.

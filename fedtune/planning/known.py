@@ -30,7 +30,7 @@ from analysis import machines
 from analysis.runs import Run, names
 from fedtune.planning import earlier_runs
 from fedtune.record.experiment import Experiment
-from fedtune.record.provenance import machine, versions
+from fedtune.record.provenance import git_revision, machine, versions
 from fedtune.record.taken_trials import TakenTrial
 from fedtune.trials.known_points import PAPER, Point
 from fedtune.trials.samplers import STARTUP
@@ -138,7 +138,11 @@ def _take(
     if damaged:
         have = "1 of these trials has" if damaged == 1 else f"{damaged} of these trials have"
         notes.append(f"{earlier.name}: {have} damaged or incomplete files, so no result is taken there.")
-    here = {"versions": versions(), "machine": machine("cuda" if experiment.gpus_per_trial else "cpu")}
+    here = {
+        "versions": versions(),
+        "git": git_revision(),
+        "machine": machine("cuda" if experiment.gpus_per_trial else "cpu"),
+    }
     for made, listed in earlier_runs.computed_with(run, list(numbers)):
         results.computed_with.append({"run": earlier.name, "trials": [numbers[n] for n in listed], **made})
         if apart := machines.apart(made, here):

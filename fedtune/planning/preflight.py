@@ -22,7 +22,8 @@ class Checked:
 
     #: Every parameter of it.
     values: Mapping[str, Value]
-    #: What is recorded with the run: `method_title`, the `dataset`'s name and hash, the `partition`'s hash by seed.
+    #: What is recorded with the run: `method_title`, the `dataset`'s name and hash, the `partition`'s hash by seed, and
+    #: `method_file` of a method that is a user's own file.
     facts: Mapping[str, Any]
 
 
@@ -77,11 +78,13 @@ def preflight(
     if keep_images:
         problems.extend(_no_images(built))
     problems.extend(_not_measured(built, metric, required, one_round))
-    facts = {
+    facts: dict[str, Any] = {
         "method_title": built.method.title,
         "dataset": {"name": dataset.name, "hash": dataset.hash},
         "partition": {str(seeds[0]): built.data.fingerprint},
     }
+    if (own := registry.own_file(built.method.name)) is not None:
+        facts["method_file"] = own
     return Checked(values, facts)
 
 

@@ -1,8 +1,12 @@
 """Before a run goes on: is everything around it as it was when it began?
 
-The data set's content, the partition of the first seed and the versions of the libraries are recorded in
-`provenance.json`. Trials that were computed under other conditions must not be compared with those before them, and a
-data set that is gone is no trial's fault. So what differs is told here, before anything is written.
+The data set's content, the partition of the first seed, the versions of the libraries and the content of a method's
+own file (FEDTUNE_METHODS) are recorded in `provenance.json`. Trials that were computed under other conditions must not
+be compared with those before them, and a data set that is gone is no trial's fault. So what differs is told here,
+before anything is written.
+
+Another revision of a checkout of fedtune is not refused, as a developer's changes all the time: it is told when the run
+goes on (`fedtune.record.provenance.went_on`) and by `fedtune compare`.
 """
 
 from __future__ import annotations
@@ -36,7 +40,7 @@ def check_unchanged(run: Run, experiment: Experiment, space: Space, *, other_ver
     damaged(run.path, experiment, run.frozen)  # rows that cannot be read are told now; damaged ones are computed again
     problems: list[str] = []
     if not other_versions:
-        problems += _versions(run)
+        problems += [*_versions(run), *_method_file(run, experiment)]
     notes = _data(run, experiment, space, problems)
     if problems:
         raise UserError(*problems)
@@ -55,6 +59,22 @@ def _versions(run: Run) -> list[str]:
     return [
         f"{run.path} was begun with {then}, and here is {now}, with which the same seed may give other numbers. "
         f"Install the versions it was begun with, or accept these with {OPTION}; the run's record then names both."
+    ]
+
+
+def _method_file(run: Run, experiment: Experiment) -> list[str]:
+    """A sentence where the run's method is a user's own file, with whose content of now it was never computed."""
+    from trainables import registry
+
+    recorded = [part.get("method_file") for part in (run.provenance, *_continued(run)) if isinstance(part, Mapping)]
+    hashes = [had["hash"] for had in recorded if had]
+    now = registry.own_file(experiment.method)
+    if not hashes or now is None or now["hash"] in hashes:
+        return []
+    return [
+        f"{now['file']} must be as it was when {run.path} began (hash {hashes[0]}), got another content (hash "
+        f"{now['hash']}), with which the same seed may give other numbers. Put the old file back, or accept this one "
+        f"with {OPTION}; the run's record then names both."
     ]
 
 

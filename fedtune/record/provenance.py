@@ -93,19 +93,37 @@ def machine(device: str = "cpu") -> dict[str, Any]:
 
 def went_on(folder: Path) -> str | None:
     """Called before a run computes. The sentence where this is another kind of machine than it began on, or has other
-    versions; the provenance then names this one too."""
+    versions or another revision; the provenance then names this one too."""
     begun = _recorded(folder)
     if begun is None:
         return None
     here = {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": versions(),
+        "git": git_revision(),
         "machine": machine(str(begun.get("device", "cpu"))),
+        **_method_file(begun),
     }
     told = machines.went_on(begun, here)
     if told and all(machines.apart(part, here) for part in machines.parts(begun)):
         write_document(folder / run_folder.PROVENANCE, begun | {"continued": [*begun.get("continued", []), here]})
     return told
+
+
+def _method_file(begun: Mapping[str, Any]) -> dict[str, Any]:
+    """`method_file` as it is now, of a run whose method was a user's own file and is one."""
+    from trainables import registry
+
+    had = begun.get("method_file")
+    now = registry.own_file(str(had["method"])) if isinstance(had, dict) and "method" in had else None
+    return {} if now is None else {"method_file": now}
+
+
+def is_of_one_kind(folder: Path) -> bool:
+    """Whether all of the run in `folder` was computed with the same code and versions on one kind of machine, as far as
+    its record says."""
+    begun = _recorded(folder)
+    return begun is not None and not begun.get("continued")
 
 
 def extended(folder: Path, changes: Mapping[str, tuple[int, int]]) -> None:

@@ -14,12 +14,17 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal
 
+from analysis.runs.recorded import check_trials
+from fedtune.record.sampler_state import check_states
 from search_spaces import files, run_folder
 from search_spaces.errors import UserError
 
 if TYPE_CHECKING:
     import optuna
     from optuna.trial import FrozenTrial, TrialState
+
+#: What Optuna raises where a value in the database is none that it wrote.
+_UNREADABLE = (ValueError, LookupError, TypeError, AttributeError)
 
 Direction = Literal["maximize", "minimize"]
 
@@ -83,7 +88,7 @@ class StudyFile:
     """The study of a run. One process at a time writes it (`fedtune.record.run_directory.lock`)."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises `UserError` where `folder` holds no study or one that cannot be read."""
+        """Raises `UserError` where `folder` holds no study, one that cannot be read, or a trial that is none."""
         import optuna
         from sqlalchemy.exc import SQLAlchemyError
 
@@ -101,8 +106,11 @@ class StudyFile:
                     pruner=optuna.pruners.NopPruner(),
                 )
             self._id = self._storage.get_study_id_from_name(self.study.study_name)
-        except (SQLAlchemyError, optuna.exceptions.StorageInternalError, ValueError, KeyError) as error:
+            trials, objectives = self.trials(), len(self.study.directions)
+        except (SQLAlchemyError, optuna.exceptions.StorageInternalError, *_UNREADABLE) as error:
             raise UserError(f"{self.path} is not a study that can be read: {_first_line(error)}.") from error
+        check_trials(self.path, objectives, trials)
+        check_states(self.path, trials)
 
     def trials(self) -> list[FrozenTrial]:
         """All trials in order."""

@@ -17,7 +17,7 @@ from fedtune.machine import cluster
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import went_on
 from fedtune.trials.interrupts import Interrupts
-from fedtune.trials.lost import Lost, resuming
+from fedtune.trials.lost import Lost, kept, resuming
 from fedtune.trials.more_rounds import go_on
 from fedtune.trials.queue import TrialQueue
 from fedtune.trials.race_queue import queue_of
@@ -46,8 +46,8 @@ def drive(
 ) -> Outcome:
     """Runs what is left of the run in `folder`, whose experiment and space these are. The caller holds the run's lock.
 
-    Raises `UserError` where the disk is full, more is asked for than the machine has, or Ray's servers die.
-    `simulate` replaces the engine in tests."""
+    Raises `UserError` where the disk is full, more is asked for than the machine has, or Ray's servers do not
+    start or die. `simulate` replaces the engine in tests."""
     go_on(folder, experiment)
     queue = queue_of(folder, experiment, space)
     try:
@@ -106,7 +106,7 @@ def _fitted(
         cpus=experiment.cpus_per_trial,
         gpus=experiment.gpus_per_trial,
     )
-    with Interrupts() as interrupts, ray as scratch:
+    with Interrupts() as interrupts, kept(lost.again), ray as scratch:
         interrupts.hold()
         interrupts.check()
         session = TuneSession(folder, experiment, queue, watch, deadline, interrupts, lost, simulate)

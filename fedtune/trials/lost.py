@@ -1,4 +1,5 @@
-"""What happens when a server of Ray dies under a search: the search ends, with a sentence and exit code 3.
+"""What happens when a server of Ray dies under a search, or never starts: the search ends, with a sentence and exit
+code 3.
 
 The main thread leaves as soon as Ray calls it. Where Ray keeps it waiting for the server that is gone, the process ends
 without it; Ray would end it as well, a minute after the death, and say nothing of the run.
@@ -6,14 +7,15 @@ without it; Ray would end it as well, a minute after the death, and say nothing 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from shlex import quote
 
-from fedtune.machine.servers import ServersLost
+from fedtune.machine.servers import NotStarted, ServersLost
 from search_spaces.errors import visible
 
 #: Seconds that the main thread has to leave Ray.
@@ -23,6 +25,18 @@ PATIENCE = 12.0
 def resuming(folder: Path) -> str:
     """The command that goes on with the run in `folder`."""
     return f"fedtune resume {quote(str(folder))}"
+
+
+@contextlib.contextmanager
+def kept(again: str) -> Iterator[None]:
+    """Where a Ray does not start inside, the sentence also says that `again` goes on with what is there."""
+    try:
+        yield
+    except NotStarted as error:
+        raise ServersLost(
+            f"{error} The search stopped and keeps what was written; no trial was scored by this. Then go on with "
+            f"`{again}`."
+        ) from error
 
 
 class Lost:

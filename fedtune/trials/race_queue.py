@@ -23,7 +23,6 @@ from fedtune.trials.early_stopping import Never, Rule
 from fedtune.trials.queue import TrialQueue
 from fedtune.trials.racing import has_budget, is_further, repeated
 from search_spaces import run_folder
-from search_spaces.errors import UserError, sentence
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -56,18 +55,7 @@ class RaceQueue(TrialQueue):
         return super()._known(number) if not new or has_budget(self.trials(), self.experiment) else None
 
     def _seeds(self, number: int) -> tuple[int, ...]:
-        seed = self._trials[number].user_attrs.get("seed")
-        if not isinstance(seed, int):
-            raise UserError(
-                sentence(
-                    "budget",
-                    "left out of the record of a search that is no race",
-                    self.experiment.budget,
-                    str(self.folder / run_folder.EXPERIMENT),
-                    f"Trial {number} has no seed of its own.",
-                )
-            )
-        return (seed,)
+        return (int(self._trials[number].user_attrs["seed"]),)
 
     def _create(self, number: int, known: Sequence[FrozenTrial]) -> None:
         e = self.experiment

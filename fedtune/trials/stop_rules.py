@@ -3,13 +3,13 @@ them, and put aside for a trial that is drawn for the audit."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from analysis.estimate.winner import configuration
 from analysis.stopping import AUDITED, GRACE, Grace
 from fedtune.trials.audit import drawn, stopped_after
+from fedtune.trials.damaged import curve
 from fedtune.trials.early_stopping import History, Never, Rule, rule
 from fedtune.trials.grace import AUTO, AutoGrace
 from search_spaces import run_folder
@@ -71,12 +71,7 @@ class StopRules:
 
     def history(self, trial: FrozenTrial) -> History:
         """What the rules read of a trial that has ended."""
-        curve: Mapping[int, Sequence[float]]
-        if "curve" in trial.user_attrs:
-            curve = {int(r): values for r, values in json.loads(trial.user_attrs["curve"]).items()}
-        else:
-            curve = {r: (value,) for r, value in trial.intermediate_values.items()}
-        return History(int(trial.user_attrs.get("rounds", 0)), self._signed(curve))
+        return History(int(trial.user_attrs.get("rounds", 0)), self._signed(curve(trial)))
 
     def _grace(self, known: Sequence[FrozenTrial]) -> Grace | None:
         """The grace by the known trials."""
@@ -87,7 +82,7 @@ class StopRules:
                 first.setdefault(configuration(trial), trial)
         return self._auto.after([self.history(trial) for trial in first.values()])
 
-    def _signed(self, curve: Mapping[int, Sequence[float]]) -> dict[int, tuple[float, ...]]:
+    def _signed(self, measured: Mapping[int, Sequence[float]]) -> dict[int, tuple[float, ...]]:
         """Turned so that larger is better."""
         signs = self._experiment.signs
-        return {r: tuple(s * v for s, v in zip(signs, values, strict=True)) for r, values in curve.items()}
+        return {r: tuple(s * v for s, v in zip(signs, values, strict=True)) for r, values in measured.items()}

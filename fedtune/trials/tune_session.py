@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from fedtune.machine.working_directory import elsewhere
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import begun_with
 from fedtune.record.run_directory import token, trial_folder, write_document
+from fedtune.trials.damaged import curve, is_compared
 from fedtune.trials.interrupts import Interrupts
 from fedtune.trials.lost import Lost
 from fedtune.trials.queue import Proposal, TrialQueue
@@ -31,7 +32,10 @@ from search_spaces import run_folder
 from search_spaces.errors import UserError
 from search_spaces.files import cannot_write
 
-#: How often a trial whose process died (out of memory, a lost machine) goes on from its checkpoint.
+#: How often a trial whose process died (out of memory, a lost machine) goes on from its checkpoint. When it dies once
+#: more, the configuration is to blame only where it died after the same round each time: what a configuration does, it
+#: does again, as the same seed gives the same rounds. One that died elsewhere each time was ended from outside, by a
+#: person or for the memory that something else took; no trial is scored by that, and the search ends with a sentence.
 RETRIES = 2
 
 
@@ -64,7 +68,8 @@ class TuneSession:
         #: start.
         self._shares: dict[int, tuple[float, float]] = {}
         self._awaited: set[int] = set()
-        self._deaths: Counter[int] = Counter()
+        #: After which rounds the processes of a trial died.
+        self._deaths: dict[int, list[int]] = defaultdict(list)
         self._largest = (experiment.cpus_per_trial, experiment.gpus_per_trial)
         #: What each of them is simulated over.
         self._seeds: dict[int, tuple[int, ...]] = {}
@@ -188,6 +193,7 @@ class TuneSession:
             keep_models=e.kind == "run",
             keep_images=e.keep_images,
             environment=self._environment,
+            recorded=curve(self.queue.trials()[number]) if is_compared(home.folder, e) else {},
             simulate=self.simulate,
         )
 
@@ -213,10 +219,10 @@ class TuneSession:
         if error and self._lost_server():
             return  # no process outlives its server: the trial stays to be resumed
         if error:
-            self._deaths[number] += 1
             home = self.queue.home(number)
             rows = home.folder / run_folder.trial_folder(home.number) / run_folder.ROUNDS
             round_ = complete_rounds(rows, len(self._seeds[number]))
+            self._deaths[number].append(round_)
             ending = Ending("interrupted", round_, "its process died", out_of_memory=True)
         if ending is None:
             return  # ended from here, by a deadline or Ctrl-C: it stays to be resumed
@@ -225,6 +231,9 @@ class TuneSession:
         with self._keeping_failures():
             if ending.out_of_memory and self._put_back(number, ending, died=error):
                 return
+            if error and len(set(self._deaths[number])) > 1:
+                self.queue.mark(number, "interrupted")
+                raise UserError(self._ended_from_outside(number))
             self.queue.finish(number, self._given_up(number, ending, error) if ending.out_of_memory else ending)
             if ending.stop_reason == "interrupted" and not ending.out_of_memory:
                 raise UserError(
@@ -253,7 +262,7 @@ class TuneSession:
         share = self._shares[number]
         # Without a GPU a trial that ran alone had the whole machine already.
         more = resources.larger(share, self._largest[0]) if share[1] > 0 or self.experiment.concurrency > 1 else None
-        if self._deaths[number] > RETRIES or (more is None and not died):
+        if len(self._deaths[number]) > RETRIES or (more is None and not died):
             return False
         self.queue.again(number, more)
         self.watch.put_back(number)
@@ -269,14 +278,23 @@ class TuneSession:
     def _given_up(self, number: int, ending: Any, died: bool) -> Any:
         if died:
             error = (
-                f"Its process died {self._deaths[number]} times, the last time after round {ending.round} (out of "
-                f"memory, or ended from outside)."
+                f"Its process died {len(self._deaths[number])} times, each time after round {ending.round}, as one "
+                f"does that needs more memory than there is."
             )
         else:
             had = f"{self._shares[number][1]:.3g} GPU" if self._shares[number][1] > 0 else "the whole machine"
             why = str(ending.error).rstrip(".")
             error = f"It ran out of memory with {had} to itself after round {ending.round} ({why})."
         return dataclasses.replace(ending, stop_reason="error", error=error)
+
+    def _ended_from_outside(self, number: int) -> str:
+        *earlier, last = self._deaths[number]
+        return (
+            f"The process of trial {number} died {len(earlier) + 1} times, after the rounds "
+            f"{', '.join(map(str, earlier))} and {last}, so it was ended from outside, or for memory that something "
+            f"else took. The search stopped and keeps what was written; no trial was scored by this. Then go on with "
+            f"`fedtune resume {quote(str(self.folder))}`."
+        )
 
     @contextlib.contextmanager
     def _keeping_failures(self) -> Iterator[None]:

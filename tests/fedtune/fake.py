@@ -14,6 +14,10 @@ from typing import Any
 from search_spaces.errors import EnvironmentFault, UserError
 
 
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
 class Fake:
     """Misbehaves as values["trouble"] says."""
 
@@ -41,6 +45,9 @@ class Fake:
             Path(self.values["flag"]).touch()
             os.kill(os.getpid(), 9)
         if trouble == "die always":
+            os.kill(os.getpid(), 9)
+        if trouble == "die later" and (deaths := _size(Path(self.values["flag"]))) < 3 and self.round == deaths + 2:
+            Path(self.values["flag"]).write_bytes(bytes(deaths + 1))  # three times, each time a round later
             os.kill(os.getpid(), 9)
         # A state that only a true checkpoint brings back.
         self.state = math.sin(self.state + self.round) * 0.01

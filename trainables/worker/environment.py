@@ -71,7 +71,10 @@ class Environment:
             self.token.check()
 
     def check_versions(self) -> None:
-        """Raises `EnvironmentFault` where this process has other versions."""
+        """Raises `EnvironmentFault` where this process has other versions than the driver.
+
+        (With those of the run's record the driver's are compared before a run goes on, see
+        `fedtune.planning.unchanged`. The user may accept others there, and then they hold here.)"""
         other = [(name, version, _version(name)) for name, version in self.versions.items()]
         differing = [(name, version, here) for name, version, here in other if here != version]
         if differing:

@@ -56,10 +56,10 @@ def first_rows(path: Path, rounds: int, seeds: Sequence[int]) -> list[Row]:
         lines = []
     except UnicodeDecodeError as error:
         raise Damaged(f"its {path.name} is not text") from error
-    wanted = [(round_, seed) for round_ in range(1, rounds + 1) for seed in seeds]
-    if len(lines) < len(wanted):
+    if len(lines) < rounds * len(seeds):  # first: `rounds` may be any number that a file says
         raise Damaged(f"its {path.name} lacks rows")
-    return [_checked(line, path.name, *place) for line, place in zip(lines[: len(wanted)], wanted, strict=True)]
+    wanted = ((round_, seed) for round_ in range(1, rounds + 1) for seed in seeds)
+    return [_checked(line, path.name, *place) for place, line in zip(wanted, lines, strict=False)]
 
 
 def _checked(line: str, name: str, round_: int, seed: int) -> Row:

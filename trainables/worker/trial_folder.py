@@ -58,6 +58,8 @@ class TrialFolder:
         files.check_folder(path)
         self.path = path
         self.log = _locked(path / LOG)
+        #: What `resume` found and mended, if anything.
+        self.note: str | None = None
         self._saved_at, self._save_cost = time.monotonic(), 0.0
 
     def close(self) -> None:
@@ -99,11 +101,14 @@ class TrialFolder:
             return False
 
     def _check_partition(self, simulation: Resumable) -> None:
-        """Raises `Damaged` where the rounds so far were run on another partition. (A partition that cannot be read is
-        written again.)"""
+        """Raises `Damaged` where the rounds so far were run on another partition. One that cannot be read is written
+        again, and noted: nothing is computed from the file, and the partition of the first seed was compared with that
+        in the run's record before the run went on."""
         try:
             before = json.loads(files.read_text(self.path / PARTITION))["hash"]
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            self.note = f"its {PARTITION} could not be read, and is written again"
+            self.log.write(f"{self.note}\n")
             return
         if before != simulation.partition()["hash"]:
             raise Damaged("its rounds were run on another partition")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from search_spaces.metrics import METRICS, UNREACHED
-from trainables.worker.rounds_jsonl import Row
+from trainables.worker.rounds_jsonl import Damaged, Row
 
 
 class TrialValues:
@@ -55,6 +56,20 @@ class TrialValues:
     def of_last_round(self, seed: int) -> Row:
         """The newest row of a seed."""
         return next(row for row in reversed(self.rows) if row["seed"] == seed)
+
+
+def check_curve(
+    rows: Sequence[Row], metrics: Sequence[str], recorded: Mapping[int, Sequence[float]], name: str
+) -> None:
+    """Raises `Damaged` where `rows`, which the file `name` held, do not give the means of `metrics` that are `recorded`
+    elsewhere by round. Rounds after these rows are not compared."""
+    found = TrialValues(tuple(metrics), (1,) * len(metrics))
+    for _, of_round in itertools.groupby(rows, key=lambda row: row["round"]):
+        found.add(list(of_round))
+    last = rows[-1]["round"] if rows else 0
+    for round_, values in sorted(recorded.items()):
+        if round_ <= last and found.curve.get(round_) != tuple(values):
+            raise Damaged(f"its {name} has other numbers in round {round_} than the study")
 
 
 def _waits(name: str) -> bool:

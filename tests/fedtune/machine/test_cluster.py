@@ -4,11 +4,14 @@ end-to-end test.)"""
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from fedtune.machine import cluster
+from fedtune.machine.servers import NotStarted
 from search_spaces.errors import UserError
 
 
@@ -38,3 +41,69 @@ def test_paths_hold_in_processes_that_start_elsewhere(
         assert os.environ["FEDTUNE_METHODS"] == os.pathsep.join([str(tmp_path / "mine.py"), "/elsewhere/other.py"])
         assert os.environ["FEDTUNE_CACHE"] == str(tmp_path / "cache")
         assert Path.cwd() == tmp_path
+
+
+REFUSALS = [
+    RuntimeError("Failed to start GCS.\nLast 10 lines of its log: …"),
+    ConnectionError("ray server is not available"),
+    TimeoutError("The current node timed out during startup"),
+    ValueError("The object store does not fit in /dev/shm."),
+    OSError(28, "No space left on device"),
+    RuntimeError(""),
+]
+
+
+@pytest.mark.parametrize("error", REFUSALS, ids=lambda error: type(error).__name__)
+def test_a_ray_that_does_not_start_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    import ray
+
+    def fails(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(ray, "init", fails)
+    monkeypatch.setattr(ray, "shutdown", lambda: None)  # the Ray of other tests stays
+    with (
+        pytest.raises(NotStarted, match="Ray did not start") as told,
+        cluster.started(tmp_path, cores=1, with_gpus=False),
+    ):
+        pass
+    [problem] = told.value.problems
+    assert told.value.exit_code == 3 and "\n" not in problem and type(error).__name__ in problem
+    assert problem.count("..") == 0 and "has free memory and room in /dev/shm" in problem
+
+
+#: Starts a Ray of our own whose GCS is killed as soon as it has started.
+KILLED = """
+from ray._private import ray_constants
+from ray._private.node import Node
+
+start = Node.start_gcs_server
+
+
+def killed(self, *words, **options):
+    start(self, *words, **options)
+    self.all_processes[ray_constants.PROCESS_TYPE_GCS_SERVER][0].process.kill()
+
+
+Node.start_gcs_server = killed
+
+from fedtune.machine.cluster import started
+from fedtune.machine.private_folder import private_folder
+from fedtune.machine.servers import NotStarted
+
+try:
+    with private_folder() as folder, started(folder, cores=1, with_gpus=False):
+        print("started")
+except NotStarted as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow
+def test_a_server_that_is_killed_during_the_start_is_told() -> None:
+    surroundings = {**os.environ, "RAY_NUM_REDIS_GET_RETRIES": "2"}  # Ray tries twice to reach it
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED], env=surroundings, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Ray did not start (") and done.stdout.count("\n") == 1

@@ -163,7 +163,7 @@ def test_a_finished_run_needs_no_data(begun: Begun, monkeypatch: pytest.MonkeyPa
     queue.close()
     rows = begun.folder / run_folder.trial_folder(0) / run_folder.ROUNDS
     rows.parent.mkdir(exist_ok=True)
-    rounds_jsonl.append(rows, [{"round": 1, "seed": seed} for seed in made.seeds])
+    rounds_jsonl.append(rows, [{"round": 1, "seed": seed, made.metric[0]: 0.5} for seed in made.seeds])
     gone(begun, monkeypatch)
     assert resume(begun.folder, quiet=True).finished
     rows.unlink()  # then there is something to compute

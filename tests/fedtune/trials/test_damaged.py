@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from fedtune.api.search import Result, resume
-from fedtune.trials.damaged import damaged
+from fedtune.trials.damaged import damaged, is_compared
 from fedtune.trials.queue import TrialQueue
 from search_spaces import run_folder
 from tests.fedtune.conftest import experiment, frozen, space, start
@@ -83,6 +84,41 @@ def test_each_kind_of_damage_is_found(folder: Path, how: str) -> None:
         damage(folder / run_folder.trial_folder(number) / run_folder.ROUNDS, how)
     assert asked(folder) == [1], "one that has not ended looks after itself"
     assert asked(folder, taken=2) == []
+
+
+def other_digit(folder: Path, number: int) -> None:
+    """A digit of the metric in the first row is another one; the line is JSON as before."""
+    path = folder / run_folder.trial_folder(number) / run_folder.ROUNDS
+    first, *rest = path.read_text().splitlines(keepends=True)
+    row = json.loads(first)
+    path.write_text(
+        json.dumps({**row, "val_global_accuracy": row["val_global_accuracy"] + 0.001}) + "\n" + "".join(rest)
+    )
+
+
+def test_another_number_is_damage_where_the_study_knows_it(
+    conduct: Callable[..., Result], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    conduct("run", trials=3, scheduler="none", sampler="random", rounds=4)
+    before = frozen(tmp_path / "run")
+    other_digit(tmp_path / "run", 1)
+    assert frozen(tmp_path / "run") != before
+    capsys.readouterr()
+    assert resume(tmp_path / "run", plain=True, simulate=Fake).finished
+    said = capsys.readouterr().err
+    assert "Trial 1 starts again from round 0, as its rounds.jsonl has other numbers in round 1 than the study" in said
+    assert said.count("starts again") == 1 and frozen(tmp_path / "run") == before
+
+
+def test_rows_that_went_on_elsewhere_or_measure_time_are_not_compared(folder: Path) -> None:
+    rows = folder / run_folder.trial_folder(1) / run_folder.ROUNDS
+    other_digit(folder, 1)
+    assert asked(folder) == [1]
+    assert not is_compared(folder, experiment(folder, metric=("seconds",)))
+    (folder / run_folder.PROVENANCE).write_text(json.dumps({"continued": [{"versions": {"torch": "1.0"}}]}))
+    assert asked(folder) == []
+    rows.unlink()
+    assert asked(folder) == [1], "other damage is"
 
 
 def test_rows_of_other_seeds_are_damage(folder: Path) -> None:

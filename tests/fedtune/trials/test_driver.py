@@ -13,6 +13,7 @@ import optuna
 import pytest
 
 from analysis import machines
+from analysis.runs import load
 from fedtune.api.export import export
 from fedtune.api.extend import extend
 from fedtune.api.search import Result, carry_out, resume
@@ -209,8 +210,22 @@ def test_a_process_that_keeps_dying_is_one_failed_trial(conduct: Conduct, tmp_pa
     attributes = StudyFile(tmp_path / "run").study.trials[0].user_attrs
     assert attributes["rounds"] == 0
     assert attributes["error"] == (
-        "Its process died 3 times, the last time after round 0 (out of memory, or ended from outside)."
+        "Its process died 3 times, each time after round 0, as one does that needs more memory than there is."
     )
+
+
+@pytest.mark.slow
+def test_a_process_that_is_ended_from_outside_is_no_failed_trial(conduct: Conduct, tmp_path: Path) -> None:
+    """It dies in another round each time."""
+    asked = {"trials": 1, "scheduler": "none", "sampler": "random", "rounds": 5}
+    conduct("calm", **asked)
+    with pytest.raises(UserError, match="died 3 times, after the rounds 1, 2 and 3, so it was ended from outside"):
+        conduct("run", **asked, values={"trouble": "die later", "flag": str(tmp_path / "flag")})
+    [trial] = load(tmp_path / "run").frozen
+    assert trial.state.name == "RUNNING" and trial.user_attrs["stop_reason"] == "interrupted"
+    assert "error" not in trial.user_attrs
+    assert resume(tmp_path / "run", quiet=True, simulate=Fake).counts == {"COMPLETE": 1}
+    assert [trial["rows"] for trial in frozen(tmp_path / "run")] == [t["rows"] for t in frozen(tmp_path / "calm")]
 
 
 @pytest.mark.slow

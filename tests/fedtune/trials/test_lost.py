@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from analysis.runs import load
 from fedtune.machine import servers
 from fedtune.machine.servers import ServersLost
+from fedtune.planning.plan import Plan
+from fedtune.record.run_directory import is_driven
 from fedtune.trials import lost as module
 from fedtune.trials.lost import Lost, resuming
+from tests.fedtune.conftest import experiment, space
 
 SENTENCE = (
     "Ray's raylet died, and nothing runs without it. The search stopped and keeps what was written; no trial was "
@@ -47,3 +52,28 @@ def test_a_process_that_left_ray_is_not_ended(monkeypatch: pytest.MonkeyPatch) -
         lost.note("raylet")
     time.sleep(0.5)
     assert codes == []
+
+
+def test_where_ray_does_not_start_the_run_stays_and_can_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from contextlib import contextmanager
+
+    from fedtune.api.search import carry_out, resume
+    from fedtune.machine import cluster
+
+    @contextmanager
+    def dead(folder: Path, **_: object) -> Iterator[None]:
+        with cluster._told():
+            raise RuntimeError("Failed to start GCS.")
+        yield
+
+    monkeypatch.setattr(cluster, "started", dead)
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    folder = tmp_path / "my run"
+    plan = Plan(folder, experiment(folder), space(), {}, (), {})
+    for goes_on in (lambda: carry_out(plan, quiet=True), lambda: resume(folder, quiet=True)):
+        with pytest.raises(ServersLost, match="Failed to start GCS") as told:
+            goes_on()
+        assert told.value.exit_code == 3 and f"`fedtune resume '{folder}'`" in str(told.value)
+        assert len(told.value.problems) == 1 and not is_driven(folder) and load(folder).frozen == []

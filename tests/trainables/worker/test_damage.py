@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable
@@ -128,12 +129,39 @@ def test_rows_after_the_checkpoint_may_be_torn(tmp_path: Path) -> None:
     assert "note" not in Trial({"job": job(tmp_path / "t")}).step()
 
 
-def test_a_partition_that_cannot_be_read_is_written_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("torn", [True, False])
+def test_a_partition_that_cannot_be_read_is_written_again_and_told(tmp_path: Path, torn: bool) -> None:
     interrupted(job(tmp_path / "t"), 2)
-    before = (tmp_path / "t" / "partition.json").read_bytes()
-    (tmp_path / "t" / "partition.json").write_bytes(before[:9])
-    assert "note" not in Trial({"job": job(tmp_path / "t")}).step()
-    assert (tmp_path / "t" / "partition.json").read_bytes() == before
+    path = tmp_path / "t" / "partition.json"
+    before = path.read_bytes()
+    path.write_bytes(before[:9]) if torn else path.unlink()
+    first = Trial({"job": job(tmp_path / "t")}).step()
+    said = "its partition.json could not be read, and is written again"
+    assert (first["round"], first["note"]) == (3, f"Trial 0 goes on; {said}.")
+    assert path.read_bytes() == before and said in (tmp_path / "t" / "log.txt").read_text()
+
+
+@pytest.mark.parametrize("round_", [1, 2])
+def test_rows_must_agree_with_the_study(tmp_path: Path, round_: int) -> None:
+    """A digit is another one, in a line that is JSON as before; the rounds after the checkpoint are not compared."""
+    whole, _ = run(Trial({"job": job(tmp_path / "whole")}))
+    interrupted(job(tmp_path / "t"), 2)
+    recorded = dict(whole.curve)
+    again = dataclasses.replace(job(tmp_path / "t"), recorded=recorded)
+    assert "note" not in Trial({"job": again}).step()
+
+    def other_digit(rows: list[str]) -> list[str]:
+        found = [json.loads(row) for row in rows]
+        row = next(row for row in found if row["round"] == round_)
+        row[again.metrics[0]] += 0.001
+        return [json.dumps(row) + "\n" for row in found]
+
+    lines(tmp_path / "t", other_digit)
+    trial = Trial({"job": again})
+    first = trial.step()
+    said = f"its rounds.jsonl has other numbers in round {round_} than the study"
+    assert (first["round"], first["note"]) == (1, f"Trial 0 starts again from round 0, as {said}.")
+    assert run(trial)[0].curve == whole.curve
 
 
 def flipped_bit(folder: Path) -> None:
