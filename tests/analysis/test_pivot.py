@@ -102,6 +102,24 @@ def test_means_and_spreads_are_those_of_the_files(root: Path) -> None:
         assert table.text(f"dfrd, merge_op = {merge}", (omega,)) == text
 
 
+def test_in_the_best_round_the_bracket_is_of_its_own_best_round_too(tmp_path: Path) -> None:
+    """By the files alone; fm is better where it is lower."""
+    folder = varied.fairness(tmp_path / "long", rounds=20)
+    found = cells(load_all(folder), variants=["merge_op"])
+    later = 0
+    for bracket, best in (("local_accuracy", max), ("fm", min)):
+        for readout in ("best", "last"):
+            table = pivot(found, "global_accuracy", bracket, readout)
+            for (row, (omega,)), entry in table.entries.items():
+                trial = 3 * ("add" in row) + varied.OMEGAS.index(omega)
+                by_seed = varied.curves(folder, trial, bracket)
+                last = float(np.mean([values[-1] for values in by_seed.values()]))
+                expected = float(np.mean([best(values) for values in by_seed.values()])) if readout == "best" else last
+                assert entry.bracket is not None and entry.bracket.mean == pytest.approx(expected)
+                later += expected != last
+    assert later > 6, "the test would show nothing"
+
+
 def test_the_best_is_bold_and_what_is_not_told_from_it_underlined(root: Path) -> None:
     """p by SciPy's paired test of the raw values, times the rank that Holm gives it."""
     found = cells(load_all([root / "fairness", root / "weaker"]), variants=["merge_op"])
