@@ -6,14 +6,16 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis.cells import Cells
+from analysis.cells import Cells, varied
 from analysis.figures import _boxes as boxes
-from analysis.figures import factor
+from analysis.figures import factor, methods
 from analysis.labels import Labels
 from analysis.pivot import Pivot
-from analysis.report.comparison import attacked
+from analysis.pivots import of_runs
+from analysis.report.comparison import attacked, over_rounds
 from analysis.report.page import Page, escape, write
-from analysis.runs import names
+from analysis.runs import Run, names
+from search_spaces.errors import UserError
 
 TITLE = "Runs under conditions"
 
@@ -37,3 +39,29 @@ def add(page: Page, found: Cells, tables: Sequence[Pivot]) -> None:
     for i, table in enumerate(tables):
         page.card(f"table-{i}", table.title, table.html(), "Tables" if i == 0 else "")
     page.figure("boxes", boxes.TITLE, boxes.boxes(found, metrics, labels), boxes.READ, "Boxes")
+
+
+def side_by_side(page: Page, runs: Sequence[Run]) -> None:
+    """The head of a report of several runs: under conditions of the experiment where one of them varies any, else their
+    curves over rounds and the paired tests."""
+    page.add("<h1>Runs side by side</h1>")
+    if varied(runs):
+        _under_conditions(page, runs)
+    else:
+        over_rounds(page, runs)
+    attacked(page, runs)
+
+
+def _under_conditions(page: Page, runs: Sequence[Run]) -> None:
+    """The figures and tables of these runs, or the sentences why they cannot be set side by side."""
+    try:
+        found = of_runs(runs, methods.shared_metrics(runs), factor.by(runs), factor.variants(runs))
+    except UserError as error:
+        why = "".join(f"<p>{escape(problem)}</p>" for problem in error.problems)
+        page.card("factor", factor.FIGURE.title, why, "Conditions")
+        return
+    there = {cell.run for cell in found.cells.cells}
+    if missing := [name for name in names(runs) if name not in there]:
+        has = "has" if len(missing) == 1 else "have"
+        page.add(f'<p class="notice">{escape(", ".join(missing))} {has} no completed trial yet.</p>')
+    add(page, found.cells, found.tables)

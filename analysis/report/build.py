@@ -9,11 +9,11 @@ from pathlib import Path
 from analysis.auto import Auto, load_one
 from analysis.labels import Labels
 from analysis.report import sections, summary
+from analysis.report.across import side_by_side
 from analysis.report.anonymous import anonymous as without_names
 from analysis.report.answer import answer
 from analysis.report.auto import head
 from analysis.report.best import best
-from analysis.report.comparison import side_by_side
 from analysis.report.conditions import condition_title, under_conditions
 from analysis.report.details import details
 from analysis.report.page import Page, escape, write

@@ -23,12 +23,10 @@ def write_figure(comparison: Comparison, output: str | os.PathLike[str]) -> Path
     return write(Path(output), page.html())
 
 
-def side_by_side(page: Page, runs: Sequence[Run]) -> None:
-    """The head of a report of several runs, where they can be compared."""
-    page.add("<h1>Runs side by side</h1>")
+def over_rounds(page: Page, runs: Sequence[Run]) -> None:
+    """Adds the curves and the numbers of runs with one chosen configuration each, or why there are none."""
     if _curves(page, runs):
         _numbers(page, compare(runs))
-    attacked(page, runs)
 
 
 def attacked(page: Page, runs: Sequence[Run]) -> None:
