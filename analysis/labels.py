@@ -62,6 +62,12 @@ def told(metric: str, value: float) -> str:
     return Labels(markup=False).shown(metric, value)
 
 
+def unit_in_files(metric: str) -> str:
+    """The unit of a metric's values as recorded, which CSV, JSON and frames hold: `fraction` of what people read in
+    per cent; empty where there is none."""
+    return "fraction" if metric in PERCENT else METRICS[metric].unit if metric in METRICS else ""
+
+
 @dataclass(frozen=True)
 class Labels:
     """Titles, scales and symbols of one or more runs' parameters (by key) and of metrics (by name)."""

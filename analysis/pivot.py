@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from analysis.cells import Cells, Condition, condition_label
-from analysis.labels import PERCENT, Labels
+from analysis.labels import PERCENT, Labels, unit_in_files
 from analysis.stats import Summary, holm, paired, summarise
 from analysis.tables import finite, latex, markdown, plain
 from search_spaces.errors import visible
@@ -198,14 +198,13 @@ class Pivot:
         return f'<div class="scroll" tabindex="0" role="region" aria-label="{label}">{table}</div>{notes}'
 
     def frame(self) -> pd.DataFrame:
-        """Tidy, a row per cell: metric, row, the condition's keys, mean, std, low, high (95 % t interval), n, bracket,
-        bracket_mean, bracket_std, best, tied, p_holm, difference (to the best), pairs, run, trial. Accuracies are in
-        per cent."""
+        """Tidy, a row per cell: metric, unit, row, the condition's keys, mean, std, low, high (95 % t interval), n,
+        bracket, bracket_unit, bracket_mean, bracket_std, best, tied, p_holm, difference (to the best), pairs, run,
+        trial. Values are as recorded, so that accuracies are fractions."""
         return pd.DataFrame(self.records())
 
     def records(self) -> list[dict[str, Any]]:
         """The same as plain rows."""
-        unit, other = _unit(self.metric), _unit(self.bracket or "")
         found = []
         for row, condition in itertools.product(self.rows, self.conditions):
             entry = self.entries.get((row, condition))
@@ -213,12 +212,13 @@ class Pivot:
                 continue
             s, b = entry.summary, entry.bracket
             found.append(
-                {"metric": self.metric, "row": row}
+                {"metric": self.metric, "unit": unit_in_files(self.metric), "row": row}
                 | dict(zip(self.by, condition, strict=True))
-                | {"mean": unit * s.mean, "std": unit * s.std, "low": unit * s.low, "high": unit * s.high, "n": s.n}
-                | {"bracket": self.bracket, "bracket_mean": other * b.mean if b else None}
-                | {"bracket_std": other * b.std if b else None, "best": entry.best, "tied": entry.tied}
-                | {"p_holm": entry.p, "difference": unit * entry.difference, "pairs": entry.pairs}
+                | {"mean": s.mean, "std": s.std, "low": s.low, "high": s.high, "n": s.n}
+                | {"bracket": self.bracket, "bracket_unit": unit_in_files(self.bracket or "")}
+                | {"bracket_mean": b.mean if b else None, "bracket_std": b.std if b else None}
+                | {"best": entry.best, "tied": entry.tied}
+                | {"p_holm": entry.p, "difference": entry.difference, "pairs": entry.pairs}
                 | {"run": entry.run, "trial": entry.trial}
             )
         return found
@@ -283,7 +283,7 @@ def _how(metric: str, readout: str) -> str:
 
 
 def to_csv(tables: Sequence[Pivot]) -> str:
-    """All tables as one, a row per cell and metric, unrounded."""
+    """All tables as one, a row per cell and metric, unrounded, accuracies as fractions."""
     rows = [row for table in tables for row in table.records()]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")

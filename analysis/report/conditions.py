@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from analysis.effects import effects_table
-from analysis.labels import Labels, number
+from analysis.labels import Labels, number, unit_in_files
 from analysis.report.page import Page, command, html_table
 from analysis.report.values import spread
 from analysis.runs import Run
 from analysis.runs.conditions import show
+from analysis.stats import summarise
 from analysis.tables import Column, Table
 from search_spaces.metrics import twin
 
@@ -58,6 +59,32 @@ def by_condition(run: Run, labels: Labels) -> Table:
         columns.append(Column("interval", "90 % interval of its mean", str))
         columns.append(Column("tied", "not told from the best", str))
     return Table([*columns, Column("trial", "trial")], rows, notes=_notes(run, labels, selected))
+
+
+def conditions_recorded(run: Run, labels: Labels) -> Table:
+    """The same for files: every number by itself and as recorded, so that accuracies are fractions."""
+    varied = [str(item["key"]) for item in run.varied]
+    metrics = list(dict.fromkeys((twin(run.metrics[0]), run.metrics[0])))
+    rows = []
+    for condition in run.conditions:
+        part = run.within(condition)
+        if part.best is None:
+            continue
+        values, said = part.parameters(part.best), part.estimate
+        row = {key: condition.get(key) for key in varied} | {key: values.get(key) for key in run.keys}
+        for metric in metrics:
+            over = summarise(list(part.over_seeds(metric).values()))
+            row |= {metric: over.mean, f"{metric}:std": over.std}
+        if said is not None:
+            row |= {"low": said.low, "high": said.high, "tied": len(said.tied), "configurations": said.configurations}
+        rows.append(row | {"trial": part.best})
+    columns = [Column(key, labels.symbol(key)) for key in (*varied, *run.keys)]
+    for metric in metrics:
+        columns += [Column(key, key, unit=unit_in_files(metric)) for key in (metric, f"{metric}:std")]
+    if run.keys:
+        columns += [Column(key, key, unit=unit_in_files(run.metrics[0])) for key in ("low", "high")]
+        columns += [Column(key, key) for key in ("tied", "configurations")]
+    return Table([*columns, Column("trial", "trial")], rows)
 
 
 def _notes(run: Run, labels: Labels, selected: str) -> list[str]:

@@ -96,8 +96,9 @@ def test_means_and_spreads_are_those_of_the_files(root: Path) -> None:
         row = frame.loc[(f"dfrd, merge_op = {merge}", omega)]
         mean, std = varied.mean_std(values(root, "fairness", trial))
         inside = varied.mean_std(values(root, "fairness", trial, "local_accuracy"))
-        assert row["mean"] == pytest.approx(100 * mean) and row["std"] == pytest.approx(100 * std) and row["n"] == 3
-        assert row["bracket_mean"] == pytest.approx(100 * inside[0]) and row["trial"] == trial
+        assert row["mean"] == pytest.approx(mean) and row["std"] == pytest.approx(std) and row["n"] == 3
+        assert row["bracket_mean"] == pytest.approx(inside[0]) and row["trial"] == trial
+        assert row["unit"] == row["bracket_unit"] == "fraction"
         text = f"{100 * mean:.2f} ± {100 * std:.2f} ({100 * inside[0]:.2f} ± {100 * inside[1]:.2f})"
         assert table.text(f"dfrd, merge_op = {merge}", (omega,)) == text
 
@@ -189,10 +190,10 @@ def test_markdown_html_and_csv_have_the_same_cells(root: Path) -> None:
     assert table.html().count("<b>") == 3 and "<u>" not in table.markdown().split("\n")[0]
     rows = list(csv.DictReader(io.StringIO(to_csv([table]))))
     assert len(rows) == 6 and {row["row"] for row in rows} == {"dfrd", "fedavg"}
-    assert float(next(r for r in rows if r["row"] == "fedavg" and r["omega"] == "10.0")["mean"]) == pytest.approx(
-        100 * mean
-    )
-    assert to_json([table])[0]["p_holm"] is None
+    found = next(r for r in rows if r["row"] == "fedavg" and r["omega"] == "10.0")
+    assert float(found["mean"]) == pytest.approx(mean) and found["unit"] == "fraction"
+    first = to_json([table])[0]
+    assert first["p_holm"] is None and first["unit"] == "fraction" and first["mean"] < 1
 
 
 def test_names_are_text_everywhere(tmp_path: Path) -> None:

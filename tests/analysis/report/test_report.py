@@ -228,11 +228,11 @@ def test_csv_and_latex_tables(root: Path, tmp_path: Path) -> None:
     assert (
         len(rows) == 24
         and float(rows[0]["alpha"]) == load(folder).frozen[0].params["alpha"]
-        and rows[9]["global_accuracy"] == ""
+        and rows[9]["global_accuracy [fraction]"] == ""
     )
     seeds = list(load(folder).last(0, "global_accuracy").values())
-    assert float(rows[0]["global_accuracy"]) == pytest.approx(np.mean(seeds)), "a file holds fractions"
-    assert float(rows[0]["global_accuracy:std"]) == pytest.approx(np.std(seeds, ddof=1))
+    assert float(rows[0]["global_accuracy [fraction]"]) == pytest.approx(np.mean(seeds)), "a file holds fractions"
+    assert float(rows[0]["global_accuracy:std [fraction]"]) == pytest.approx(np.std(seeds, ddof=1))
     (path,) = write_tables(folder, "latex")
     text = path.read_text()
     assert (

@@ -32,6 +32,7 @@ def test_brackets_of_the_best_round_agree_in_table_page_and_file(
     rows = [row for row in numbers(made).rows if row["n"]]
     assert len(rows) == 2 * 2 * 3, "two metrics of two rows under three conditions"
     for row in rows:
+        assert row["unit"] == "fraction" and 0 < float(row["mean"]) < 1
         shown = f"{100 * float(row['mean']):.2f} ± {100 * float(row['std']):.2f}"
         shown = f"({shown})" if row["metric"] == "local_accuracy" else shown
         assert shown in said and shown in drawn, row
