@@ -14,6 +14,7 @@ from analysis.pivot import Pivot
 from analysis.pivots import of_runs
 from analysis.report.comparison import attacked, over_rounds
 from analysis.report.page import Page, escape, write
+from analysis.report.terms import explained
 from analysis.runs import Run, names
 from search_spaces.errors import UserError
 
@@ -37,7 +38,9 @@ def add(page: Page, found: Cells, tables: Sequence[Pivot]) -> None:
         figure, card = factor.plot(drawn, labels), factor.FIGURE
         page.figure("factor", card.title, figure, card.read, "Figure")
     for i, table in enumerate(tables):
-        page.card(f"table-{i}", table.title, table.html(), "Tables" if i == 0 else "")
+        shown = [table.metric, *([table.bracket] if table.bracket else [])]
+        terms = explained(page.told, shown, found.by, Labels.of(found.runs, markup=False))
+        page.card(f"table-{i}", table.title, table.html() + terms, "Tables" if i == 0 else "")
     page.figure("boxes", boxes.TITLE, boxes.boxes(found, metrics, labels), boxes.READ, "Boxes")
 
 

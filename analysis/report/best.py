@@ -8,14 +8,11 @@ from typing import Any
 
 from analysis.labels import Labels, number, size
 from analysis.report.page import Page, command, definition, escape, html_table
+from analysis.report.terms import explained
 from analysis.report.values import one_line, trials_named
 from analysis.runs import Run
 from analysis.stats import summarise
 from analysis.tables import Column, Table
-from search_spaces.metrics import METRICS
-
-#: Metrics whose titles say nothing to who does not know them.
-ABBREVIATED = ("amp", "fm", "wlp")
 
 
 def best(page: Page, run: Run, labels: Labels, prefix: str) -> None:
@@ -26,7 +23,7 @@ def best(page: Page, run: Run, labels: Labels, prefix: str) -> None:
     seeds = len(run.over_seeds(measured[0])) if measured else 0
     over = f"mean{' ± standard deviation' if seeds > 1 else ''} over {seeds} seed{'s' if seeds != 1 else ''}"
     results = f'<p class="small">Last round, {over}</p>{_results(run, labels, measured)}'
-    results += _explained(measured) + _traffic(run) + _required(run)
+    results += explained(page.told, measured) + _traffic(run) + _required(run)
     settings = _searched(run, run.best, labels) + _fixed(run, run.best)
     columns = f'<div class="two"><div>{settings}</div><div>{results}</div></div>'
     if run.kind == "run":
@@ -103,13 +100,6 @@ def _results(run: Run, labels: Labels, measured: Sequence[str]) -> str:
         value = summarise(list(run.over_seeds(metric).values())).shown(scale, 2 if scale == 100 else 4)
         rows.append((labels.metric(metric, split=True) + selected, value))
     return definition(rows)
-
-
-def _explained(measured: Sequence[str]) -> str:
-    """What the abbreviations among the measured metrics mean."""
-    found = {name.removeprefix("val_"): METRICS[name.removeprefix("val_")] for name in measured if name in METRICS}
-    told = [f"<b>{escape(found[name].title)}</b>: {escape(found[name].doc)}" for name in ABBREVIATED if name in found]
-    return f'<p class="small">{" ".join(told)}</p>' if told else ""
 
 
 def _required(run: Run) -> str:

@@ -108,7 +108,7 @@ def _run(page: Page, run: Run, name: str, prefix: str, tell: Tell) -> None:
     if not run.crossed:  # under several conditions there is no winner of all
         tell(f"estimating the winner of {name}")
         answer(page, run, labels, prefix)
-    page.add(summary.facts(run, labels))
+    page.add(summary.facts(run, labels, page.told))
     best(page, run, labels, prefix)
     under_conditions(page, run, labels, prefix)
     for condition in run.conditions:

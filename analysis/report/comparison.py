@@ -10,6 +10,7 @@ from analysis.compare import Comparison, compare
 from analysis.figures import figure, methods
 from analysis.labels import Labels
 from analysis.report.page import Page, escape, html_table, write
+from analysis.report.terms import KEYS, explained
 from analysis.runs import Run, names
 
 
@@ -58,5 +59,8 @@ def _numbers(page: Page, comparison: Comparison) -> None:
         ("tests", comparison.tests()),
         ("settings", comparison.settings()),
     ):
-        if table is not None:
-            page.card(name, table.title, html_table(table), name.capitalize())
+        if table is None:
+            continue
+        differing = [key for key in comparison.differences() if key in KEYS] if name == "settings" else []
+        terms = explained(page.told, comparison.metrics, differing)
+        page.card(name, table.title, html_table(table) + terms, name.capitalize())

@@ -10,6 +10,7 @@ from typing import Any
 from analysis.effects import effects_table
 from analysis.labels import Labels, number, unit_in_files
 from analysis.report.page import Page, command, html_table
+from analysis.report.terms import explained
 from analysis.report.values import spread
 from analysis.runs import Run
 from analysis.runs.conditions import show
@@ -25,7 +26,9 @@ def under_conditions(page: Page, run: Run, labels: Labels, prefix: str) -> None:
     table = by_condition(run, labels)
     if table.rows:
         title = "Best configuration under each condition" if run.keys else "Results under each condition"
-        inner = html_table(table) + _again(run)
+        measured = [metric for metric in run.finals.columns if run.finals[metric].notna().any()]
+        terms = explained(page.told, measured, (str(item["key"]) for item in run.varied), labels)
+        inner = html_table(table) + terms + _again(run)
         page.card(f"{prefix}conditions", title, inner, "Conditions" if not prefix else "")
     effects = effects_table(run, twin(run.metrics[0]), labels)
     if effects is not None:

@@ -56,6 +56,8 @@ class Page:
     tables: dict[str, Any] = field(default_factory=dict)
     #: What can be opened of single trials, by the prefix of their run's anchors.
     details: dict[str, Any] = field(default_factory=dict)
+    #: The abbreviations and signs that have been explained (`analysis.report.terms`).
+    told: set[str] = field(default_factory=set)
 
     def add(self, section: str, anchor: str = "", link: str = "") -> None:
         """One more section; with `link`, also an entry of the navigation."""
