@@ -6,12 +6,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis.cells import Cells, varied
+from analysis.cells import Cells, cells, varied
 from analysis.figures import _boxes as boxes
 from analysis.figures import factor, methods
 from analysis.labels import Labels
-from analysis.pivot import Pivot
-from analysis.pivots import of_runs
+from analysis.pivot import Pivot, pivot
 from analysis.report.comparison import attacked, over_rounds
 from analysis.report.page import Page, escape, write
 from analysis.report.terms import explained
@@ -57,14 +56,17 @@ def side_by_side(page: Page, runs: Sequence[Run]) -> None:
 
 def _under_conditions(page: Page, runs: Sequence[Run]) -> None:
     """The figures and tables of these runs, or the sentences why they cannot be set side by side."""
+    metrics = methods.shared_metrics(runs)
     try:
-        found = of_runs(runs, methods.shared_metrics(runs), factor.by(runs), factor.variants(runs))
+        if not metrics:
+            raise UserError(f"{', '.join(names(runs))} have no metric that each of them measured.")
+        found = cells(runs, factor.by(runs), factor.variants(runs))
     except UserError as error:
         why = "".join(f"<p>{escape(problem)}</p>" for problem in error.problems)
         page.card("factor", factor.FIGURE.title, why, "Conditions")
         return
-    there = {cell.run for cell in found.cells.cells}
+    there = {cell.run for cell in found.cells}
     if missing := [name for name in names(runs) if name not in there]:
         has = "has" if len(missing) == 1 else "have"
         page.add(f'<p class="notice">{escape(", ".join(missing))} {has} no completed trial yet.</p>')
-    add(page, found.cells, found.tables)
+    add(page, found, [pivot(found, metric) for metric in metrics])

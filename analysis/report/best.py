@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from analysis.again import export_command
 from analysis.labels import Labels, number, size
 from analysis.report.page import Page, command, definition, escape, html_table
 from analysis.report.terms import explained
@@ -31,11 +31,6 @@ def best(page: Page, run: Run, labels: Labels, prefix: str) -> None:
     else:
         title = f"{'Best' if len(run.directions) == 1 else 'A best'} configuration: {trials_named(run)}"
     page.card(f"{prefix}best", title, columns + _again(run), "Best" if not prefix else "")
-
-
-def rerun_command(run: Run, seeds: int = 3) -> str:
-    """The command that exports the best configuration and runs it on fresh seeds."""
-    return f"fedtune export {shlex.quote(run.shown)} -o best.yaml && fedtune run best.yaml --seeds {seeds}"
 
 
 def _searched(run: Run, trial: int, labels: Labels) -> str:
@@ -124,4 +119,4 @@ def _again(run: Run) -> str:
         line = one_line(run.provenance.get("command") or "fedtune run best.yaml", "command")
         return "<h3>How it was run</h3>" + command(line)
     why = '<p class="small">Final numbers come from seeds the search never saw.</p>'
-    return "<h3>Run it again on fresh seeds</h3>" + command(rerun_command(run)) + why
+    return "<h3>Run it again on fresh seeds</h3>" + command(export_command(run.shown)) + why
