@@ -14,6 +14,7 @@ from analysis.runs.race import first_of
 from analysis.runs.rounds import by_seed
 from analysis.stats import summarise
 from analysis.tables import Column, Table, finite
+from search_spaces.errors import visible
 from search_spaces.metrics import twin
 
 
@@ -80,7 +81,7 @@ def trials_table(run: Run) -> dict[str, Any]:
     rows = [
         {
             "raw": [finite(row.get(c.key)) for c in table.columns],
-            "text": cells,
+            "text": [visible(cell) for cell in cells],
             "state": kind,
             "best": row["trial"] in best,
         }
