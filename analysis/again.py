@@ -10,9 +10,9 @@ FRESH_SEEDS = 5
 
 def run_command(what: str) -> str:
     """For a run directory or an exported file."""
-    return f"fedtune run {shlex.quote(what)} --seeds {FRESH_SEEDS}"
+    return shlex.join(["fedtune", "run", what, "--seeds", str(FRESH_SEEDS)])
 
 
 def export_command(run: str, *options: str, output: str = "best.yaml") -> str:
     """The same by way of a file, which can be kept and edited."""
-    return f"fedtune export {shlex.join([run, *options])} -o {shlex.quote(output)} && {run_command(output)}"
+    return f"{shlex.join(['fedtune', 'export', run, *options, '-o', output])} && {run_command(output)}"

@@ -81,4 +81,5 @@ def _final(found: AutoResult) -> None:
         )
     models(found.final)
     best = found.folder / run_folder.BEST / f"{auto.leader}.yaml"
-    tables.say(f"Next: fedtune report {quote(folder)}   {run_command(shown(best))}")
+    steps = [f"fedtune report {quote(folder)}", run_command(shown(best))]
+    tables.say(f"Next: {'   '.join(steps)}")
