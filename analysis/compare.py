@@ -155,9 +155,15 @@ def compare(paths: Paths, *, metrics: Sequence[str] = (), readout: str = "last")
         problems.append(unknown("readout", readout, ("last", "best"), "--readout"))
     labelled = names(runs)
     problems += [
+        f"The run {n!r} was made under several conditions of the experiment, so it has no single configuration to "
+        "compare. Use `fedtune compare` or `analysis.pivots`, which make a column for each condition."
+        for n, r in zip(labelled, runs, strict=True)
+        if r.crossed
+    ]
+    problems += [
         f"The run {n!r} has no completed trial to compare. Let it finish (`fedtune resume {shlex.quote(str(r.path))}`)."
         for n, r in zip(labelled, runs, strict=True)
-        if r.best is None
+        if r.best is None and not r.crossed
     ]
     if problems:
         raise UserError(*problems)

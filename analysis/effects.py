@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.labels import Labels, number
+from analysis.labels import Labels, number, unit_in_files
 from analysis.runs import Run
 from analysis.runs.conditions import named
 from analysis.stats import Summary, holm, paired, summarise
@@ -116,6 +116,18 @@ def effects_table(run: Run, metric: str, labels: Labels) -> Table | None:
         f"What a variant changes under each condition: {labels.metric(metric, split=True)}",
         _notes(found),
     )
+
+
+def effects_recorded(run: Run, metric: str) -> Table:
+    """The same for files: a row per variant and condition, every number by itself and as recorded, so that accuracies
+    are fractions."""
+    rows = [
+        {"parameter": e.key, "value": e.value, "reference": e.reference, **e.condition}
+        | {"metric": metric, "unit": unit_in_files(metric), "difference": e.summary.mean, "std": e.summary.std}
+        | {"n": e.summary.n, "pairs": e.pairs, "p_holm": e.p}
+        for e in effects(run, metric)
+    ]
+    return Table([Column(key, key) for key in dict.fromkeys(key for row in rows for key in row)], rows)
 
 
 def _shown(effect: Effect, scale: float, digits: int) -> str:

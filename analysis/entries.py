@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from analysis.labels import PERCENT
+from analysis.labels import PERCENT, unit_in_files
 from analysis.stats import Paired, Summary
 from analysis.tables import Column, Table
-from search_spaces.metrics import METRICS
 
 
 @dataclass(frozen=True)
@@ -44,12 +43,11 @@ class Entry:
         """By column what is shown (`shown`, `best`, `shift`: accuracies in per cent), and every number as recorded, so
         that accuracies are fractions in files; `unit` says it."""
         test, scale = self.test, self.scale
-        unit = METRICS[self.metric].unit if self.metric in METRICS else ""
         return {
             "run": self.run,
             "method": self.method,
             "metric": self.metric,
-            "unit": "fraction" if self.metric in PERCENT else unit,
+            "unit": unit_in_files(self.metric),
             "shown": self.summary.shown(scale, self.digits),
             "mean": self.summary.mean,
             "std": self.summary.std,

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from search_spaces.errors import visible
 from search_spaces.metrics import METRICS, SHARES, is_unreached
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ PERCENT = SHARES
 
 
 def text(raw: object) -> str:
-    """`raw` as text in which Plotly finds no HTML."""
-    return html.escape(str(raw), quote=False)
+    """`raw` as text in which Plotly finds no HTML, and nothing that can hide or turn round other text."""
+    return html.escape(visible(str(raw)), quote=False)
 
 
 def number(value: object, digits: int = 4) -> str:
@@ -35,6 +36,11 @@ def number(value: object, digits: int = 4) -> str:
     if isinstance(value, (int, float)):
         return f"{value:.{digits}g}"
     return str(value)
+
+
+def shown(value: object) -> str:
+    """`number` as text in which Plotly finds no HTML: options and names are texts that a user wrote."""
+    return text(number(value))
 
 
 def duration(seconds: float | None) -> str:
@@ -60,6 +66,12 @@ def size(count: float) -> str:
 def told(metric: str, value: float) -> str:
     """A metric's value in prose: `87.30 %`, `0.412 nats`, `5.5 MB`. Files hold shares as fractions."""
     return Labels(markup=False).shown(metric, value)
+
+
+def unit_in_files(metric: str) -> str:
+    """The unit of a metric's values as recorded, which CSV, JSON and frames hold: `fraction` of what people read in
+    per cent; empty where there is none."""
+    return "fraction" if metric in PERCENT else METRICS[metric].unit if metric in METRICS else ""
 
 
 @dataclass(frozen=True)

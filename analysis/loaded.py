@@ -7,10 +7,13 @@
 
 Figures are those of a report (`analysis.figures`). Tables:
 
-    trials       every trial: outcome, metrics (accuracies in per cent), searched values
+    trials       every trial: outcome, metrics, searched values
     conditions   the best under each condition of the experiment, of a run under several
-    effects      what a variant changes under each condition
+    effects      what a variant changes under each condition, a row for each
     pivot        a row per method or variant and condition, see `analysis.pivots`
+
+Frames and CSV files hold numbers as recorded, so that accuracies are fractions; a CSV file says units in its header or
+in a column `unit`. What people read, a picture, a page, LaTeX or Markdown, has accuracies in per cent.
 """
 
 from __future__ import annotations
@@ -23,13 +26,13 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from analysis.effects import effects_table
+from analysis.effects import effects_recorded, effects_table
 from analysis.figures import figure as figure_named
 from analysis.figures import names as figure_names
 from analysis.labels import Labels
 from analysis.pivots import Pivots, of_runs
 from analysis.report import static
-from analysis.report.conditions import by_condition
+from analysis.report.conditions import by_condition, conditions_recorded
 from analysis.report.page import escape, html_table, write
 from analysis.report.trials import trials
 from analysis.runs import Paths, Run, load_all
@@ -78,7 +81,7 @@ class Loaded:
 
         Raises `UserError` where there is no such table, or it would be empty."""
         found = self._table(name, options)
-        return found.frame() if isinstance(found, Pivots) else pd.DataFrame(found.json())
+        return found.frame() if isinstance(found, Pivots) else pd.DataFrame(self._recorded(name, found).json())
 
     def save(self, name: str, path: str | os.PathLike[str], *, kind: str | None = None, **options: Any) -> Path:
         """Writes a figure or a table to `path` and returns it. `kind` is the format, by default the path's suffix: png,
@@ -102,6 +105,8 @@ class Loaded:
         found = self._table(name, options)
         if wanted in static.KINDS:
             return static.image(static.drawn_table(*_cells(found)), target, wanted)
+        if wanted == "csv":
+            return write(target, found.csv() if isinstance(found, Pivots) else self._recorded(name, found).csv())
         return write(target, _text(found, wanted))
 
     def _table(self, name: str, options: Mapping[str, Any]) -> Table | Pivots:
@@ -120,6 +125,13 @@ class Loaded:
             why = "no trial has completed yet, or the run varies nothing that it tells of"
             raise UserError(f"{run.path} has no table {name}: {why}.")
         return found
+
+    def _recorded(self, name: str, shown: Table) -> Table:
+        """What `shown` says as numbers of their own."""
+        run = self.runs[0]
+        if name == "conditions":
+            return conditions_recorded(run, Labels.of([run], markup=False))
+        return effects_recorded(run, twin(run.metrics[0])) if name == "effects" else shown
 
 
 def load(run: Paths) -> Loaded:
@@ -155,8 +167,6 @@ def _cells(found: Table | Pivots) -> tuple[list[str], list[list[str]]]:
 
 
 def _text(found: Table | Pivots, kind: str) -> str:
-    if kind == "csv":
-        return found.csv()
     if kind == "tex":
         return found.latex()
     if kind == "md":

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from analysis.cells import Cells, Condition, condition_label
-from analysis.labels import PERCENT, Labels
+from analysis.labels import PERCENT, Labels, unit_in_files
 from analysis.stats import Summary, holm, paired, summarise
 from analysis.tables import finite, latex, markdown, plain
 from search_spaces.errors import visible
@@ -91,13 +91,15 @@ class Pivot:
 
     def text(self, row: str, condition: Condition) -> str:
         """`87.31 ± 0.42 (61.20 ± 1.03)`; `–` where nothing was measured."""
+        return " ".join(filter(None, self.parts(row, condition)))
+
+    def parts(self, row: str, condition: Condition) -> tuple[str, str]:
+        """The same in two: the value, and what stands in brackets, with them; empty where there is nothing."""
         entry = self.entries.get((row, condition))
         if entry is None:
-            return "–"
+            return "–", ""
         shown = _shown(entry.summary, self.metric)
-        return (
-            shown if entry.bracket is None or not self.bracket else f"{shown} ({_shown(entry.bracket, self.bracket)})"
-        )
+        return shown, f"({_shown(entry.bracket, self.bracket)})" if entry.bracket and self.bracket else ""
 
     def _lines(
         self, bold: Callable[[str], str], under: Callable[[str], str], text: Callable[[str], str]
@@ -196,14 +198,13 @@ class Pivot:
         return f'<div class="scroll" tabindex="0" role="region" aria-label="{label}">{table}</div>{notes}'
 
     def frame(self) -> pd.DataFrame:
-        """Tidy, a row per cell: metric, row, the condition's keys, mean, std, low, high (95 % t interval), n, bracket,
-        bracket_mean, bracket_std, best, tied, p_holm, difference (to the best), pairs, run, trial. Accuracies are in
-        per cent."""
+        """Tidy, a row per cell: metric, unit, row, the condition's keys, mean, std, low, high (95 % t interval), n,
+        bracket, bracket_unit, bracket_mean, bracket_std, best, tied, p_holm, difference (to the best), pairs, run,
+        trial. Values are as recorded, so that accuracies are fractions."""
         return pd.DataFrame(self.records())
 
     def records(self) -> list[dict[str, Any]]:
         """The same as plain rows."""
-        unit, other = _unit(self.metric), _unit(self.bracket or "")
         found = []
         for row, condition in itertools.product(self.rows, self.conditions):
             entry = self.entries.get((row, condition))
@@ -211,12 +212,13 @@ class Pivot:
                 continue
             s, b = entry.summary, entry.bracket
             found.append(
-                {"metric": self.metric, "row": row}
+                {"metric": self.metric, "unit": unit_in_files(self.metric), "row": row}
                 | dict(zip(self.by, condition, strict=True))
-                | {"mean": unit * s.mean, "std": unit * s.std, "low": unit * s.low, "high": unit * s.high, "n": s.n}
-                | {"bracket": self.bracket, "bracket_mean": other * b.mean if b else None}
-                | {"bracket_std": other * b.std if b else None, "best": entry.best, "tied": entry.tied}
-                | {"p_holm": entry.p, "difference": unit * entry.difference, "pairs": entry.pairs}
+                | {"mean": s.mean, "std": s.std, "low": s.low, "high": s.high, "n": s.n}
+                | {"bracket": self.bracket, "bracket_unit": unit_in_files(self.bracket or "")}
+                | {"bracket_mean": b.mean if b else None, "bracket_std": b.std if b else None}
+                | {"best": entry.best, "tied": entry.tied}
+                | {"p_holm": entry.p, "difference": entry.difference, "pairs": entry.pairs}
                 | {"run": entry.run, "trial": entry.trial}
             )
         return found
@@ -224,12 +226,12 @@ class Pivot:
 
 def pivot(found: Cells, metric: str, bracket: str | None = None, readout: str = "last") -> Pivot:
     """The table of `metric` over these cells, with another metric in `bracket`s where one is given."""
-    direction = METRICS[metric].direction if metric in METRICS else "maximize"
-    how = "last" if readout == "last" else direction
+    direction, how = _direction(metric), _how(metric, readout)
+    inside = (bracket, _how(bracket, readout)) if bracket else None
     entries: dict[tuple[str, Condition], Entry] = {}
     for condition in found.conditions:
         values = {row: cell.values(metric, how) for row in found.rows if (cell := found.of(row, condition)) is not None}
-        entries |= _column(found, condition, {row: v for row, v in values.items() if v}, direction, bracket)
+        entries |= _column(found, condition, {row: v for row, v in values.items() if v}, direction, inside)
     rows = [row for row in found.rows if any(place[0] == row for place in entries)]
     conditions = [condition for condition in found.conditions if any(place[1] == condition for place in entries)]
     labels = Labels.of(found.runs, markup=False)
@@ -237,9 +239,13 @@ def pivot(found: Cells, metric: str, bracket: str | None = None, readout: str = 
 
 
 def _column(
-    found: Cells, condition: Condition, values: dict[str, dict[int, float]], direction: str, bracket: str | None
+    found: Cells,
+    condition: Condition,
+    values: dict[str, dict[int, float]],
+    direction: str,
+    bracket: tuple[str, str] | None,
 ) -> dict[tuple[str, Condition], Entry]:
-    """The entries under one condition."""
+    """The entries under one condition. `bracket`: the metric in brackets, and in which round it is read."""
     if not values:
         return {}
     sums = {row: summarise(list(by_seed.values())) for row, by_seed in values.items()}
@@ -252,7 +258,7 @@ def _column(
     for row, summary in sums.items():
         cell, test, p = found.of(row, condition), tests.get(row), corrected.get(row, float("nan"))
         assert cell is not None
-        inside = summarise(list(cell.values(bracket).values())) if bracket else None
+        inside = summarise(list(cell.values(*bracket).values())) if bracket else None
         entries[row, condition] = Entry(
             summary=summary,
             bracket=inside if inside is not None and inside.n else None,
@@ -267,8 +273,17 @@ def _column(
     return entries
 
 
+def _direction(metric: str) -> str:
+    return METRICS[metric].direction if metric in METRICS else "maximize"
+
+
+def _how(metric: str, readout: str) -> str:
+    """In which round a metric is read: the last one, or its own best one."""
+    return "last" if readout == "last" else _direction(metric)
+
+
 def to_csv(tables: Sequence[Pivot]) -> str:
-    """All tables as one, a row per cell and metric, unrounded."""
+    """All tables as one, a row per cell and metric, unrounded, accuracies as fractions."""
     rows = [row for table in tables for row in table.records()]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")

@@ -50,12 +50,14 @@ _LATEX = {
 
 @dataclass(frozen=True)
 class Column:
-    """`key` of the row's value, heading, and how a value becomes text (raw values stay raw in CSV and JSON)."""
+    """`key` of the row's value, heading, and how a value becomes text (raw values stay raw in CSV and JSON, where
+    `unit` is theirs)."""
 
     key: str
     title: str
     show: Callable[[Any], str] = number
     right: bool = True
+    unit: str = ""
 
 
 @dataclass(frozen=True)
@@ -98,11 +100,11 @@ class Table:
         return table
 
     def csv(self) -> str:
-        """Comma-separated, headed by the columns' keys, values unrounded; a text that a spreadsheet would take for a
-        formula gets an apostrophe in front."""
+        """Comma-separated, headed by the columns' keys with their units, as `global_accuracy [fraction]`, values
+        unrounded; a text that a spreadsheet would take for a formula gets an apostrophe in front."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow([plain(column.key) for column in self.columns])
+        writer.writerow([plain(f"{c.key} [{c.unit}]" if c.unit else c.key) for c in self.columns])
         writer.writerows([[plain(row.get(column.key)) for column in self.columns] for row in self.rows])
         return out.getvalue()
 

@@ -178,11 +178,11 @@ def _tested(order: Sequence[Row]) -> list[Row]:
 
 
 def table(listed: Sequence[Row], metric: str, notes: Sequence[str] = (), *, required: bool = False) -> Table:
-    """The leaderboard as a table for the terminal, the report, CSV and JSON; accuracies in per cent."""
-    from analysis.labels import Labels
+    """The leaderboard as a table for the terminal, the report, CSV and JSON; accuracies are shown in per cent, and
+    fractions in files."""
+    from analysis.labels import Labels, unit_in_files
 
-    labels = Labels()
-    scale = labels.scale(metric)
+    scale, unit = Labels().scale(metric), unit_in_files(metric)
 
     def value(number: Any) -> str:
         return "–" if number is None or math.isnan(number) else f"{scale * number:.2f}"
@@ -196,13 +196,13 @@ def table(listed: Sequence[Row], metric: str, notes: Sequence[str] = (), *, requ
     records = [row.record() | {"half": (row.high - row.low) / 2} for row in listed]
     columns = [
         Column("method", "method", str, right=False),
-        Column("mean", "fresh", value),
-        Column("half", "±", half),
-        Column("difference", "diff", value),
+        Column("mean", "fresh", value, unit=unit),
+        Column("half", "±", half, unit=unit),
+        Column("difference", "diff", value, unit=unit),
         Column("p", "p", p_value),
         *([Column("missed", "kept", lambda missed: "no" if missed else "yes")] if required else []),
-        Column("test", "test", value),
-        Column("search", "search", value),
+        Column("test", "test", value, unit=unit),
+        Column("search", "search", value, unit=unit),
         Column("trials", "trials", str),
         Column("seed_rounds", "rounds", str),
     ]

@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.figures._heatmap_panel import Panel
-from analysis.labels import number
+from analysis.labels import shown
 from search_spaces.parameter import Value
 
 Axis = dict[str, Any]
@@ -45,7 +45,7 @@ def draw_cells(figure: go.Figure, panel: Panel) -> tuple[Axis, Axis]:
     axes need. Cells stand at 0, 1, 2 …, so that lines can be drawn inside of them."""
     xs, ys = _order(panel.part["x"], panel.planned[0]), _order(panel.part["y"], panel.planned[1])
     values = cell_values(panel.done, xs, ys)
-    names = [number(v) for v in xs], [number(v) for v in ys]
+    names = [shown(v) for v in xs], [shown(v) for v in ys]
     figure.add_trace(
         go.Heatmap(
             z=values,
@@ -166,7 +166,7 @@ def _marks(figure: go.Figure, panel: Panel, values: np.ndarray, xs: list[Any], y
                 mode="text",
                 text=[mark for mark, _ in told],
                 customdata=[words for _, words in told],
-                hovertext=[panel.where(number(xs[i]), number(ys[j])) for i, j in empty],
+                hovertext=[panel.where(shown(xs[i]), shown(ys[j])) for i, j in empty],
                 hovertemplate="%{hovertext}<br>%{customdata}<extra></extra>",
                 showlegend=False,
                 textfont={"size": 13, "color": style.MUTED},

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.figures._heatmap_panel import Panel
-from analysis.labels import Labels, number
+from analysis.labels import Labels, shown
 
 Axis = dict[str, Any]
 
@@ -108,7 +108,7 @@ def _chosen(panel: Panel, done: pd.DataFrame) -> go.Scatter:
 def _axis(labels: Labels, key: str, values: pd.Series) -> Axis:
     """An axis over all that was searched, so that unexplored corners show."""
     if not labels.numeric(key):
-        return {"type": "category", "categoryorder": "array", "categoryarray": labels.options(key)}
+        return {"type": "category", "categoryorder": "array", "categoryarray": [shown(o) for o in labels.options(key)]}
     low, high = labels.bounds(key) or (float(values.min()), float(values.max()))
     log = labels.log(key)
     ends = np.log10([low, high]) if log else np.array([low, high])
@@ -141,5 +141,5 @@ def _interpolate(
 
 
 def _plain(values: pd.Series) -> list[Any]:
-    """The values as Plotly reads them: `yes` and `no` for a flag."""
-    return [number(v) if isinstance(v, bool) else v for v in values.tolist()]
+    """The values as Plotly reads them: options and flags as text."""
+    return [shown(v) if isinstance(v, (bool, str)) else v for v in values.tolist()]

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.labels import Labels, number
+from analysis.labels import Labels, shown
 from analysis.runs import Run
 from search_spaces.parameter import Value
 
@@ -98,7 +98,7 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
     titles: list[str] = []
     for row, panel in enumerate(drawing.panels):
         key = panel.key
-        names = [labels.symbol(str(box.label)) if key is None else number(box.label) for box in panel.boxes]
+        names = [labels.symbol(str(box.label)) if key is None else shown(box.label) for box in panel.boxes]
         xaxis = {"type": "category", "categoryorder": "array", "categoryarray": names, "showgrid": False}
         for column, metric in enumerate(drawing.metrics):
             at = row * len(drawing.metrics) + column + 1
@@ -131,7 +131,7 @@ def _box(dots: pd.DataFrame, name: str, colour: str, panel: int, labels: Labels)
         customdata=dots["number"],
         meta={"trial": "customdata"},
         text=[
-            f"trial {dot['number']}, seed {dot['seed']}<br>{labels.symbol(dot['key'])} = {number(dot['value'])}"
+            f"trial {dot['number']}, seed {dot['seed']}<br>{labels.symbol(dot['key'])} = {shown(dot['value'])}"
             for dot in dots.to_dict("records")
         ],
         hovertemplate="%{text}: %{y:.2f}<extra></extra>",

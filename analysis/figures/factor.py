@@ -61,10 +61,10 @@ def data(runs: Sequence[Run]) -> Drawing:
     split = variants(runs)
     left = any(set(run.keys) - set(split) for run in runs)
     note = "A line is the best configuration of each condition, by what was selected on." if left else ""
-    return drawing(cells(runs, _by(runs), split), _metrics(runs), note)
+    return drawing(cells(runs, by(runs), split), _metrics(runs), note)
 
 
-def _by(runs: Sequence[Run]) -> list[str]:
+def by(runs: Sequence[Run]) -> list[str]:
     """The conditions that runs vary, and the data set where each run has one of its own."""
     keys, sets = varied(runs), {run.value("dataset") for run in runs}
     return keys if "dataset" in keys or None in sets or len(sets) == 1 else [*keys, "dataset"]

@@ -17,6 +17,12 @@ from analysis.runs import Run, names
 def needs(runs: Sequence[Run]) -> str | None:
     if len(runs) < 2:
         return "Runs side by side need two or more runs."
+    if crossed := [n for n, r in zip(names(runs), runs, strict=True) if r.crossed]:
+        was = "was" if len(crossed) == 1 else "were"
+        return (
+            f"Runs side by side over rounds need one chosen configuration of each, and {', '.join(crossed)} {was} made "
+            "under several conditions of the experiment. Choose a condition (`where`), or draw the figure factor."
+        )
     empty = [n for n, r in zip(names(runs), runs, strict=True) if r.best is None]
     if empty:
         have = "has" if len(empty) == 1 else "have"

@@ -14,7 +14,7 @@ from plotly.colors import sample_colorscale
 from analysis import style
 from analysis.figure import Figure
 from analysis.figures._common import most_important, sample
-from analysis.labels import Labels, number
+from analysis.labels import Labels, number, text
 from analysis.runs import Run
 from search_spaces.metrics import twin
 
@@ -134,7 +134,7 @@ def _of_options(title: str, values: pd.Series, declared: Sequence[str]) -> Axis:
     present = {number(v) for v in values}
     options = [o for o in declared if o in present] + sorted(present - set(declared))
     at = {o: (i / (len(options) - 1) if len(options) > 1 else 0.5) for i, o in enumerate(options)}
-    return Axis(title, {row: at[number(v)] for row, v in values.items()}, [(a, o) for o, a in at.items()])
+    return Axis(title, {row: at[number(v)] for row, v in values.items()}, [(a, text(o)) for o, a in at.items()])
 
 
 def _of_numbers(title: str, values: pd.Series, log: bool) -> Axis:
@@ -197,11 +197,11 @@ def _chosen(best: pd.DataFrame, axes: Sequence[Axis]) -> go.Scatter:
 def _draw_axis(figure: go.Figure, position: int, axis: Axis) -> None:
     line = {"color": style.MUTED, "width": 1}
     figure.add_shape(type="line", x0=position, x1=position, y0=0, y1=1, line=line, layer="below")
-    for height, text in axis.ticks:
+    for height, tick in axis.ticks:
         figure.add_annotation(
             x=position,
             y=height,
-            text=text,
+            text=tick,
             showarrow=False,
             xanchor="left",
             xshift=5,

@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from analysis import style
 from analysis.figure import Figure
 from analysis.figures._common import most_important
-from analysis.labels import Labels, number
+from analysis.labels import Labels, shown
 from analysis.runs import Run
 from search_spaces.metrics import twin
 
@@ -120,13 +120,13 @@ def _chosen(best: pd.DataFrame, panel: int) -> go.Scatter:
 
 def _axis(values: Sequence[Any], key: str, labels: Labels) -> dict[str, Any]:
     if not labels.numeric(key):
-        return {"type": "category", "categoryorder": "array", "categoryarray": labels.options(key)}
+        return {"type": "category", "categoryorder": "array", "categoryarray": [shown(o) for o in labels.options(key)]}
     return style.log_axis(min(values), max(values)) if labels.log(key) else {}
 
 
 def _plain(values: pd.Series) -> list[Any]:
     """The values as Plotly reads them: options and flags as text."""
-    return [number(v) if isinstance(v, (bool, str)) else v for v in values]
+    return [shown(v) if isinstance(v, (bool, str)) else v for v in values]
 
 
 FIGURE = Figure(

@@ -6,14 +6,16 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis.cells import Cells
+from analysis.cells import Cells, cells, varied
 from analysis.figures import _boxes as boxes
-from analysis.figures import factor
+from analysis.figures import factor, methods
 from analysis.labels import Labels
-from analysis.pivot import Pivot
-from analysis.report.comparison import attacked
+from analysis.pivot import Pivot, pivot
+from analysis.report.comparison import attacked, over_rounds
 from analysis.report.page import Page, escape, write
-from analysis.runs import names
+from analysis.report.terms import explained
+from analysis.runs import Run, names
+from search_spaces.errors import UserError
 
 TITLE = "Runs under conditions"
 
@@ -35,5 +37,36 @@ def add(page: Page, found: Cells, tables: Sequence[Pivot]) -> None:
         figure, card = factor.plot(drawn, labels), factor.FIGURE
         page.figure("factor", card.title, figure, card.read, "Figure")
     for i, table in enumerate(tables):
-        page.card(f"table-{i}", table.title, table.html(), "Tables" if i == 0 else "")
+        shown = [table.metric, *([table.bracket] if table.bracket else [])]
+        terms = explained(page.told, shown, found.by, Labels.of(found.runs, markup=False))
+        page.card(f"table-{i}", table.title, table.html() + terms, "Tables" if i == 0 else "")
     page.figure("boxes", boxes.TITLE, boxes.boxes(found, metrics, labels), boxes.READ, "Boxes")
+
+
+def side_by_side(page: Page, runs: Sequence[Run]) -> None:
+    """The head of a report of several runs: under conditions of the experiment where one of them varies any, else their
+    curves over rounds and the paired tests."""
+    page.add("<h1>Runs side by side</h1>")
+    if varied(runs):
+        _under_conditions(page, runs)
+    else:
+        over_rounds(page, runs)
+    attacked(page, runs)
+
+
+def _under_conditions(page: Page, runs: Sequence[Run]) -> None:
+    """The figures and tables of these runs, or the sentences why they cannot be set side by side."""
+    metrics = methods.shared_metrics(runs)
+    try:
+        if not metrics:
+            raise UserError(f"{', '.join(names(runs))} have no metric that each of them measured.")
+        found = cells(runs, factor.by(runs), factor.variants(runs))
+    except UserError as error:
+        why = "".join(f"<p>{escape(problem)}</p>" for problem in error.problems)
+        page.card("factor", factor.FIGURE.title, why, "Conditions")
+        return
+    there = {cell.run for cell in found.cells}
+    if missing := [name for name in names(runs) if name not in there]:
+        has = "has" if len(missing) == 1 else "have"
+        page.add(f'<p class="notice">{escape(", ".join(missing))} {has} no completed trial yet.</p>')
+    add(page, found, [pivot(found, metric) for metric in metrics])

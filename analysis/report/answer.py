@@ -7,6 +7,7 @@ import os
 import shlex
 from collections.abc import Sequence
 
+from analysis.again import run_command
 from analysis.estimate import sentences, unseen, unseen_sentence
 from analysis.labels import Labels, number
 from analysis.report.page import Page, command, escape
@@ -20,6 +21,7 @@ from search_spaces.metrics import twin
 
 #: So many trials are named one by one.
 NAMED = 8
+NOT_TRIED = "Not tried yet. The value of a winner on the seeds that chose it is optimistic."
 
 
 def answer(page: Page, run: Run, labels: Labels, prefix: str) -> None:
@@ -30,27 +32,29 @@ def answer(page: Page, run: Run, labels: Labels, prefix: str) -> None:
     head = f'<p class="winner">{_configuration(run, labels)}</p>{_value(run, labels)}'
     rows = [
         ("How sure that is", [*_sure(run, labels), *_ties(run, labels)]),
-        ("On fresh seeds", _fresh(run, labels, finals)),
-        ("Stopped early", _stopped(run, labels)),
+        ("On fresh seeds", fresh(run, labels, finals) or [NOT_TRIED]),
+        ("Stopped early", [*stops(run), *stops_cost(run, labels)]),
     ]
-    told = "".join(f"<dt>{title}</dt><dd>{_paragraphs(lines)}</dd>" for title, lines in rows if lines)
-    step, why = next_step(run, finals)
-    inner = f'{head}<dl class="told">{told}<dt>Next</dt><dd><p>{escape(why)}</p>{command(step)}</dd></dl>'
+    inner = head + told(rows, next_step(run, finals))
     title = f"{'Winner' if len(run.directions) == 1 else 'The knee of the Pareto front'}: {trials_named(run)}"
     page.card(f"{prefix}answer", title, inner, "Answer" if not prefix else "")
 
 
+def told(rows: Sequence[tuple[str, Sequence[str]]], step: tuple[str, str]) -> str:
+    """What there is to say, by its heading, and the next command with its reason."""
+    shown = "".join(f"<dt>{title}</dt><dd>{_paragraphs(lines)}</dd>" for title, lines in rows if lines)
+    line, why = step
+    return f'<dl class="told">{shown}<dt>Next</dt><dd><p>{escape(why)}</p>{command(line)}</dd></dl>'
+
+
 def next_step(run: Run, finals: Sequence[FinalRun]) -> tuple[str, str]:
     """The command that a reader should give next, and why."""
-    if run.trials["state"].isin(["RUNNING", "WAITING"]).any() or _planned(run) > len(run.trials):
-        return (
-            f"fedtune resume {shlex.quote(run.shown)}",
-            "Trials of this search are unfinished; this goes on with them.",
-        )
+    if unfinished(run):
+        return resume(run)
     mine = [final for final in finals if final.trial == run.best]
     if not mine:
         return (
-            f"fedtune run {shlex.quote(run.shown)} --seeds 5",
+            run_command(run.shown),
             "A search flatters its winner. Final numbers come from seeds that it never saw.",
         )
     final = mine[0].run.shown
@@ -65,6 +69,19 @@ def next_step(run: Run, finals: Sequence[FinalRun]) -> tuple[str, str]:
     return (
         f"{shlex.join(other)} && {shlex.join(beside)}",
         "The winner has been trained on fresh seeds. Beside another method on the same seeds it can be argued about.",
+    )
+
+
+def unfinished(run: Run) -> bool:
+    """Whether trials of the search are still to be run."""
+    return bool(run.trials["state"].isin(["RUNNING", "WAITING"]).any()) or _planned(run) > len(run.trials)
+
+
+def resume(run: Run) -> tuple[str, str]:
+    """The command that goes on with it, and why."""
+    return (
+        f"fedtune resume {shlex.quote(run.shown)}",
+        "Trials of this search are unfinished; this goes on with them.",
     )
 
 
@@ -140,10 +157,10 @@ def _ties(run: Run, labels: Labels) -> list[str]:
     return [f"A tie: trials {named} ended at the same best value, {labels.shown(run.metrics[0], top)}; {why}."]
 
 
-def _fresh(run: Run, labels: Labels, finals: Sequence[FinalRun]) -> list[str]:
-    """The search's own score against that on fresh seeds: how optimistic it was."""
+def fresh(run: Run, labels: Labels, finals: Sequence[FinalRun]) -> list[str]:
+    """The search's own score against that on fresh seeds: how optimistic it was. Nothing where no final run is."""
     if not finals:
-        return ["Not tried yet. The value of a winner on the seeds that chose it is optimistic."]
+        return []
     lines = []
     for final in finals:
         for metric in run.metrics:
@@ -172,8 +189,8 @@ def _optimism(run: Run, labels: Labels, final: FinalRun, metric: str) -> str:
     return f"{line} The mean on fresh seeds lies {'inside' if inside else 'outside'} the interval."
 
 
-def _stopped(run: Run, labels: Labels) -> list[str]:
-    """How many trials were stopped, what that saved, and what it probably cost."""
+def stops(run: Run) -> list[str]:
+    """How many trials were stopped, and what that saved."""
     stopped = run.trials[run.trials["state"] == "PRUNED"]
     if stopped.empty:
         return []
@@ -182,10 +199,16 @@ def _stopped(run: Run, labels: Labels) -> list[str]:
     if isinstance(rounds, int) and not isinstance(rounds, bool):
         saved = int((rounds - stopped["rounds"]).clip(lower=0).sum())
         said += f", which saved {saved} rounds of {len(run.trials) * rounds}"
-    lines = [f"{said}."]
+    return [f"{said}."]
+
+
+def stops_cost(run: Run, labels: Labels) -> list[str]:
+    """What stopping probably cost, where a trial was stopped."""
+    if not (run.trials["state"] == "PRUNED").any():
+        return []
     if run.audit is not None and run.audit.trials:
-        return lines + audit_sentences(run.audit, lambda value: labels.shown(run.metrics[0], value))
+        return audit_sentences(run.audit, lambda value: labels.shown(run.metrics[0], value))
     believed = None if run.standing is None else unseen(run.standing)
-    if believed is not None:
-        lines.append(unseen_sentence(believed) + " Searches with --audit measure what stopping costs.")
-    return lines
+    return (
+        [] if believed is None else [unseen_sentence(believed) + " Searches with --audit measure what stopping costs."]
+    )

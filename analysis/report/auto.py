@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from analysis.auto import Auto, explained
+from analysis.auto import Auto
+from analysis.auto import explained as columns_explained
 from analysis.labels import Labels
 from analysis.report.page import Page, definition, escape, html_table
+from analysis.report.terms import explained
 
 
 def head(page: Page, auto: Auto) -> None:
@@ -22,7 +24,9 @@ def head(page: Page, auto: Auto) -> None:
         page.add('<p class="notice">No trial has ended with all its rounds yet, so there is no leader.</p>')
     elif auto.final is None:
         page.add('<p class="notice">The search, the fresh seeds or the final run have not ended yet.</p>')
-    said = "".join(f'<p class="small">{escape(line)}</p>' for line in explained(auto))
+    said = "".join(f'<p class="small">{escape(line)}</p>' for line in columns_explained(auto))
+    asked = [one.metric for run in auto.searches.values() for one in run.requirements]
+    said += explained(page.told, [auto.metric, *asked])
     page.card("leaderboard", "Leaderboard", html_table(auto.table()) + said, "Leaderboard")
     for name, figure in auto.drawable().items():
         page.figure(f"auto-{name}", figure.title, figure.draw(auto.rows, auto.metric), figure.read, figure.link)

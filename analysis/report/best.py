@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from analysis.again import export_command
 from analysis.labels import Labels, number, size
 from analysis.report.page import Page, command, definition, escape, html_table
+from analysis.report.terms import explained
 from analysis.report.values import one_line, trials_named
 from analysis.runs import Run
 from analysis.stats import summarise
 from analysis.tables import Column, Table
-from search_spaces.metrics import METRICS
-
-#: Metrics whose titles say nothing to who does not know them.
-ABBREVIATED = ("amp", "fm", "wlp")
 
 
 def best(page: Page, run: Run, labels: Labels, prefix: str) -> None:
@@ -26,7 +23,7 @@ def best(page: Page, run: Run, labels: Labels, prefix: str) -> None:
     seeds = len(run.over_seeds(measured[0])) if measured else 0
     over = f"mean{' ± standard deviation' if seeds > 1 else ''} over {seeds} seed{'s' if seeds != 1 else ''}"
     results = f'<p class="small">Last round, {over}</p>{_results(run, labels, measured)}'
-    results += _explained(measured) + _traffic(run) + _required(run)
+    results += explained(page.told, measured) + _traffic(run) + _required(run)
     settings = _searched(run, run.best, labels) + _fixed(run, run.best)
     columns = f'<div class="two"><div>{settings}</div><div>{results}</div></div>'
     if run.kind == "run":
@@ -34,11 +31,6 @@ def best(page: Page, run: Run, labels: Labels, prefix: str) -> None:
     else:
         title = f"{'Best' if len(run.directions) == 1 else 'A best'} configuration: {trials_named(run)}"
     page.card(f"{prefix}best", title, columns + _again(run), "Best" if not prefix else "")
-
-
-def rerun_command(run: Run, seeds: int = 3) -> str:
-    """The command that exports the best configuration and runs it on fresh seeds."""
-    return f"fedtune export {shlex.quote(run.shown)} -o best.yaml && fedtune run best.yaml --seeds {seeds}"
 
 
 def _searched(run: Run, trial: int, labels: Labels) -> str:
@@ -105,13 +97,6 @@ def _results(run: Run, labels: Labels, measured: Sequence[str]) -> str:
     return definition(rows)
 
 
-def _explained(measured: Sequence[str]) -> str:
-    """What the abbreviations among the measured metrics mean."""
-    found = {name.removeprefix("val_"): METRICS[name.removeprefix("val_")] for name in measured if name in METRICS}
-    told = [f"<b>{escape(found[name].title)}</b>: {escape(found[name].doc)}" for name in ABBREVIATED if name in found]
-    return f'<p class="small">{" ".join(told)}</p>' if told else ""
-
-
 def _required(run: Run) -> str:
     """Whether it keeps what was required."""
     said = "".join(f"<p>{escape(one.sentence())}</p>" for one in run.kept)
@@ -134,4 +119,4 @@ def _again(run: Run) -> str:
         line = one_line(run.provenance.get("command") or "fedtune run best.yaml", "command")
         return "<h3>How it was run</h3>" + command(line)
     why = '<p class="small">Final numbers come from seeds the search never saw.</p>'
-    return "<h3>Run it again on fresh seeds</h3>" + command(rerun_command(run)) + why
+    return "<h3>Run it again on fresh seeds</h3>" + command(export_command(run.shown)) + why

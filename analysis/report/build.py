@@ -10,13 +10,13 @@ from pathlib import Path
 from analysis.auto import Auto, load_one
 from analysis.labels import Labels
 from analysis.report import sections, summary
+from analysis.report.across import side_by_side
 from analysis.report.anonymous import anonymous as without_names
 from analysis.report.anonymous import without_places
 from analysis.report.answer import answer
 from analysis.report.auto import head
 from analysis.report.best import best
-from analysis.report.comparison import side_by_side
-from analysis.report.conditions import condition_title, under_conditions
+from analysis.report.conditions import condition_title, under_conditions, what_changes
 from analysis.report.details import details
 from analysis.report.page import Page, escape, write
 from analysis.report.stopping import stopping
@@ -109,12 +109,12 @@ def _run(page: Page, run: Run, name: str, prefix: str, tell: Tell) -> None:
     )
     for text in summary.notices(run):
         page.add(f'<p class="notice">{escape(text)}</p>')
-    if not run.crossed:  # under several conditions there is no winner of all
-        tell(f"estimating the winner of {name}")
-        answer(page, run, labels, prefix)
-    page.add(summary.facts(run, labels))
+    tell(f"estimating the winner of {name}")
+    # Under several conditions there is no winner of all.
+    (under_conditions if run.crossed else answer)(page, run, labels, prefix)
+    page.add(summary.facts(run, labels, page.told))
     best(page, run, labels, prefix)
-    under_conditions(page, run, labels, prefix)
+    what_changes(page, run, labels, prefix)
     for condition in run.conditions:
         part = run.within(condition) if run.crossed else run
         stopping(page, part, labels, prefix, condition_title(labels, condition) if run.crossed else "")

@@ -10,6 +10,7 @@ from analysis.compare import Comparison, compare
 from analysis.figures import figure, methods
 from analysis.labels import Labels
 from analysis.report.page import Page, escape, html_table, write
+from analysis.report.terms import KEYS, explained
 from analysis.runs import Run, names
 
 
@@ -23,12 +24,10 @@ def write_figure(comparison: Comparison, output: str | os.PathLike[str]) -> Path
     return write(Path(output), page.html())
 
 
-def side_by_side(page: Page, runs: Sequence[Run]) -> None:
-    """The head of a report of several runs, where they can be compared."""
-    page.add("<h1>Runs side by side</h1>")
+def over_rounds(page: Page, runs: Sequence[Run]) -> None:
+    """Adds the curves and the numbers of runs with one chosen configuration each, or why there are none."""
     if _curves(page, runs):
         _numbers(page, compare(runs))
-    attacked(page, runs)
 
 
 def attacked(page: Page, runs: Sequence[Run]) -> None:
@@ -60,5 +59,8 @@ def _numbers(page: Page, comparison: Comparison) -> None:
         ("tests", comparison.tests()),
         ("settings", comparison.settings()),
     ):
-        if table is not None:
-            page.card(name, table.title, html_table(table), name.capitalize())
+        if table is None:
+            continue
+        differing = [key for key in comparison.differences() if key in KEYS] if name == "settings" else []
+        terms = explained(page.told, comparison.metrics, differing)
+        page.card(name, table.title, html_table(table) + terms, name.capitalize())

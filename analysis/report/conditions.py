@@ -4,29 +4,38 @@ changes there, and the figures of each condition by itself."""
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from analysis.again import export_command
 from analysis.effects import effects_table
-from analysis.labels import Labels, number
-from analysis.report.page import Page, command, html_table
+from analysis.labels import Labels, number, unit_in_files
+from analysis.report.answer import NOT_TRIED, fresh, resume, stops, stops_cost, told, unfinished
+from analysis.report.page import Page, html_table
+from analysis.report.terms import explained
 from analysis.report.values import spread
 from analysis.runs import Run
-from analysis.runs.conditions import show
+from analysis.runs.conditions import holds, named, show
+from analysis.runs.final_runs import FinalRun, final_runs
+from analysis.stats import summarise
 from analysis.tables import Column, Table
 from search_spaces.metrics import twin
 
 
 def under_conditions(page: Page, run: Run, labels: Labels, prefix: str) -> None:
-    """Adds the cards, for a run under several conditions."""
-    if not run.crossed:
-        return
+    """Adds the first card of a run under several conditions: its results, how sure they are, and what to do next."""
     table = by_condition(run, labels)
     if table.rows:
         title = "Best configuration under each condition" if run.keys else "Results under each condition"
-        inner = html_table(table) + _again(run)
+        measured = [metric for metric in run.finals.columns if run.finals[metric].notna().any()]
+        terms = explained(page.told, measured, (str(item["key"]) for item in run.varied), labels)
+        inner = html_table(table) + terms + _told(run, labels)
         page.card(f"{prefix}conditions", title, inner, "Conditions" if not prefix else "")
-    effects = effects_table(run, twin(run.metrics[0]), labels)
+
+
+def what_changes(page: Page, run: Run, labels: Labels, prefix: str) -> None:
+    """Adds the card on what a variant changes, for a run under several conditions."""
+    effects = effects_table(run, twin(run.metrics[0]), labels) if run.crossed else None
     if effects is not None:
         page.card(
             f"{prefix}effects",
@@ -60,6 +69,32 @@ def by_condition(run: Run, labels: Labels) -> Table:
     return Table([*columns, Column("trial", "trial")], rows, notes=_notes(run, labels, selected))
 
 
+def conditions_recorded(run: Run, labels: Labels) -> Table:
+    """The same for files: every number by itself and as recorded, so that accuracies are fractions."""
+    varied = [str(item["key"]) for item in run.varied]
+    metrics = list(dict.fromkeys((twin(run.metrics[0]), run.metrics[0])))
+    rows = []
+    for condition in run.conditions:
+        part = run.within(condition)
+        if part.best is None:
+            continue
+        values, said = part.parameters(part.best), part.estimate
+        row = {key: condition.get(key) for key in varied} | {key: values.get(key) for key in run.keys}
+        for metric in metrics:
+            over = summarise(list(part.over_seeds(metric).values()))
+            row |= {metric: over.mean, f"{metric}:std": over.std}
+        if said is not None:
+            row |= {"low": said.low, "high": said.high, "tied": len(said.tied), "configurations": said.configurations}
+        rows.append(row | {"trial": part.best})
+    columns = [Column(key, labels.symbol(key)) for key in (*varied, *run.keys)]
+    for metric in metrics:
+        columns += [Column(key, key, unit=unit_in_files(metric)) for key in (metric, f"{metric}:std")]
+    if run.keys:
+        columns += [Column(key, key, unit=unit_in_files(run.metrics[0])) for key in ("low", "high")]
+        columns += [Column(key, key) for key in ("tied", "configurations")]
+    return Table([*columns, Column("trial", "trial")], rows)
+
+
 def _notes(run: Run, labels: Labels, selected: str) -> list[str]:
     notes = ["Conditions are not compared: under one the data may just be easier than under another."]
     if run.keys:
@@ -80,14 +115,55 @@ def _interval(labels: Labels, metric: str, low: float, high: float) -> str:
     return f"{labels.shown(metric, low)} to {labels.shown(metric, high)}"
 
 
-def _again(run: Run) -> str:
-    """How to run the best configuration of a condition on fresh seeds."""
-    done = next((c for c in run.conditions if run.within(c).best is not None), None)
-    if done is None or run.kind == "run":
+def _told(run: Run, labels: Labels) -> str:
+    """What is known of the best ones on fresh seeds, what was stopped early and what that cost, and the next command;
+    nothing of a final run."""
+    if run.kind == "run":
         return ""
-    chosen = [word for key, value in done.items() for word in ("--where", f"{key}={show(value)}")]
-    line = f"fedtune export {shlex.join([run.shown, *chosen])} -o best.yaml && fedtune run best.yaml --seeds 3"
-    return "<h3>Run one of them again on fresh seeds</h3>" + command(line)
+    finals = _finals(run)
+    parts = [(condition_title(labels, condition), run.within(condition)) for condition in run.conditions]
+    known = [
+        f"{title}: {line}"
+        for (title, part), mine in zip(parts, finals, strict=True)
+        for line in fresh(part, labels, mine)
+    ]
+    lacking = [title for (title, part), mine in zip(parts, finals, strict=True) if part.best is not None and not mine]
+    if known and lacking:
+        known.append(f"Not tried yet: {'; '.join(lacking)}.")
+    cost = [f"{title}: {line}" for title, part in parts for line in stops_cost(part, labels)]
+    rows = [("On fresh seeds", known or [NOT_TRIED]), ("Stopped early", [*stops(run), *cost])]
+    return told(rows, next_under_conditions(run, finals))
+
+
+def _finals(run: Run) -> list[list[FinalRun]]:
+    """The final runs of the search, by condition."""
+    every = final_runs(run)
+    return [
+        [final for final in every if holds(condition, run.trial(final.trial).params)] for condition in run.conditions
+    ]
+
+
+def next_under_conditions(run: Run, finals: Sequence[Sequence[FinalRun]]) -> tuple[str, str]:
+    """The command that a reader should give next, and why. `finals`: the final runs by condition."""
+    if unfinished(run):
+        return resume(run)
+    shown = []
+    for place, (condition, mine) in enumerate(zip(run.conditions, finals, strict=True), start=1):
+        best = run.within(condition).best
+        of_best = [final.run.shown for final in mine if final.trial == best]
+        if best is not None and not of_best:
+            chosen = [word for key, value in condition.items() for word in ("--where", f"{key}={show(value)}")]
+            why = (
+                "A search flatters what it chooses. Final numbers come from seeds that it never saw; this trains the "
+                f"best configuration of {named(condition)}."
+            )
+            return export_command(run.shown, *chosen, output=f"best-{place}.yaml"), why
+        shown += of_best[:1]
+    by = [word for item in run.varied for word in ("--by", str(item["key"]))]
+    return (
+        shlex.join(["fedtune", "compare", *shown, *by]),
+        "The best configuration of every condition has been trained on fresh seeds; this sets them side by side.",
+    )
 
 
 def condition_title(labels: Labels, condition: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ from analysis.runs.rounds import LISTS
 from analysis.runs.shapes import is_number
 from analysis.tables import finite
 from search_spaces import files, run_folder
+from search_spaces.errors import visible
 
 #: Trials of which the page holds details at most, evenly spread and always with the best ones; bytes read of a file's
 #: end; lines shown of a log.
@@ -63,7 +64,7 @@ def _log(run: Run, trial: int) -> str:
     """The last lines; none on an anonymous page, as they may name anything."""
     if isinstance(run, AnonymousRun):
         return ""
-    return "\n".join(_end(run, trial, run_folder.LOG).splitlines()[-LINES:])[-3000:]
+    return visible("\n".join(_end(run, trial, run_folder.LOG).splitlines()[-LINES:]))[-3000:]
 
 
 def _end(run: Run, trial: int, name: str) -> str:

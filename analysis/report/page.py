@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis import style
+from search_spaces.errors import visible
 from search_spaces.files import cannot_write, replace
 
 if TYPE_CHECKING:
@@ -33,13 +34,13 @@ WIDER = ' tabindex="0" role="group" aria-label="Scrolls sideways where it is wid
 
 
 def escape(raw: object) -> str:
-    """`raw` as the text of an HTML element or attribute."""
-    return html.escape(str(raw), quote=True)
+    """`raw` as the text of an HTML element or attribute; what can hide or turn round other text is written out."""
+    return html.escape(visible(str(raw)), quote=True)
 
 
 def script_json(value: Any) -> str:
-    """JSON that cannot end the script element it stands in."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    """JSON that cannot end the script element it stands in; what hides or turns round text is escaped."""
+    text = visible(json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
     for character in ("<", ">", "&", "\u2028", "\u2029"):
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
@@ -56,6 +57,8 @@ class Page:
     tables: dict[str, Any] = field(default_factory=dict)
     #: What can be opened of single trials, by the prefix of their run's anchors.
     details: dict[str, Any] = field(default_factory=dict)
+    #: The abbreviations and signs that have been explained (`analysis.report.terms`).
+    told: set[str] = field(default_factory=set)
 
     def add(self, section: str, anchor: str = "", link: str = "") -> None:
         """One more section; with `link`, also an entry of the navigation."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from analysis import style
 from analysis.labels import text
 from analysis.report.page import Page, escape, write
+from analysis.report.terms import explained, mentioned
 from search_spaces.errors import UserError
 from search_spaces.files import cannot_write
 from search_spaces.leftovers import temporary_folder
@@ -62,13 +64,16 @@ def page(figure: go.Figure, title: str, read: Sequence[str]) -> str:
     """A page with one figure, that needs no network."""
     made = Page(title)
     made.figure("figure", title, figure, read)
+    if words := explained(made.told, *mentioned(json.dumps(made.figures["figure"], ensure_ascii=False))):
+        made.add(f'<section class="card">{words}</section>')
     return made.html()
 
 
 def bare(title: str, inner: str) -> str:
     """A page of one table."""
     made = Page(title)
-    made.add(f'<section class="card"><h1>{escape(title)}</h1>{inner}</section>')
+    words = explained(made.told, *mentioned(inner))
+    made.add(f'<section class="card"><h1>{escape(title)}</h1>{inner}{words}</section>')
     return made.html()
 
 

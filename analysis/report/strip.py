@@ -23,7 +23,7 @@ def strip(found: Estimate, values: Sequence[float], shown: Callable[[float], str
     ticks = "".join(f'<line class="tick" x1="{at(v)}" x2="{at(v)}" y1="24" y2="36"/>' for v in sorted(values)[::step])
     told = (
         f"The estimate {shown(found.mean)} and its interval from {shown(found.low)} to {shown(found.high)}, above the "
-        f"values of {len(values)} trials from {shown(low)} to {shown(high)}."
+        f"values of {len(values)} trial{'s' * (len(values) != 1)} from {shown(low)} to {shown(high)}."
     )
     return (
         f'<svg class="strip" height="40" role="img" aria-label="{escape(told)}"><title>{escape(told)}</title>'

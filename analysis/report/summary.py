@@ -13,16 +13,13 @@ from analysis import style
 from analysis.estimate import configuration
 from analysis.labels import Labels, duration, number
 from analysis.report.page import escape
+from analysis.report.terms import KEYS
 from analysis.report.values import spread, trials_named
 from analysis.runs import Run
 from search_spaces.metrics import twin
 
-#: What is said of the data's spread: parameter, words, and what its value means.
-SPREAD = (
-    ("clients", "clients", ""),
-    ("omega", "ω", " (how evenly classes are spread over clients; small is uneven)"),
-    ("rho", "ρ", " (how far models' widths differ; 0 is not at all)"),
-)
+#: What is said of the data's spread: parameter and words.
+SPREAD = (("clients", "clients"), ("omega", "ω"), ("rho", "ρ"))
 
 
 @dataclass(frozen=True)
@@ -86,14 +83,14 @@ def _waiting(run: Run) -> str:
     )
 
 
-def facts(run: Run, labels: Labels) -> str:
-    """The facts as HTML."""
+def facts(run: Run, labels: Labels, told: set[str] | None = None) -> str:
+    """The facts as HTML. `told`: what the page has explained already (`analysis.report.terms`)."""
     found = [
         *_conditions(run, labels),
         *_results(run, labels),
         _trials(run),
         *_budget(run),
-        _data(run),
+        _data(run, set() if told is None else told),
         _time(run),
         *_strategy(run),
     ]
@@ -172,10 +169,14 @@ def _seeds_of_configurations(run: Run) -> Fact:
     return Fact("Seeds per configuration", several, f"a race; {len(counts)} configurations ran to their end")
 
 
-def _data(run: Run) -> Fact:
+def _data(run: Run, told: set[str]) -> Fact:
     """The data set, and how it is spread over clients."""
-    known = {key: run.value(key) for key in ("clients", "omega", "rho")}
-    said = [f"{words} {number(known[key])}{hint}" for key, words, hint in SPREAD if known[key] is not None]
+    said = []
+    for key, words in SPREAD:
+        if (value := run.value(key)) is not None:
+            hint = f" ({KEYS[key]})" if key in KEYS and key not in told else ""
+            said.append(f"{words} {number(value)}{hint}")
+            told.add(key)
     return Fact("Data set", str(run.value("dataset", "–")), " · ".join(said))
 
 

@@ -7,13 +7,14 @@ from typing import Any
 import pandas as pd
 
 from analysis import style
-from analysis.labels import Labels, number
+from analysis.labels import Labels, number, unit_in_files
 from analysis.report.page import escape
 from analysis.runs import Run
 from analysis.runs.race import first_of
 from analysis.runs.rounds import by_seed
 from analysis.stats import summarise
 from analysis.tables import Column, Table, finite
+from search_spaces.errors import visible
 from search_spaces.metrics import twin
 
 
@@ -48,12 +49,13 @@ def trials(run: Run) -> Table:
     columns = [Column("trial", "trial"), Column("outcome", "outcome", right=False)]
     for m in wanted:
         show = _percent if labels.scale(m) == 100 else number
-        columns.append(Column(m, labels.metric(m, split=True), show))
-        columns += [Column(f"{m}:std", "± over seeds", show)] if m in spreads else []
+        unit = unit_in_files(m)
+        columns.append(Column(m, labels.metric(m, split=True), show, unit=unit))
+        columns += [Column(f"{m}:std", "± over seeds", show, unit=unit)] if m in spreads else []
     columns += [Column(k, labels.symbol(k), right=labels.numeric(k)) for k in keys]
     if run.raced:
         columns.append(Column("seed", "seed", str))
-    columns += [Column("rounds", "rounds"), Column("seconds", "seconds", lambda v: number(v, 3))]
+    columns += [Column("rounds", "rounds"), Column("seconds", "seconds", lambda v: number(v, 3), unit="s")]
     if any(row["origin"] for row in rows):
         columns.append(Column("origin", "comes from", right=False))
     if any(row["audit"] for row in rows):
@@ -79,7 +81,7 @@ def trials_table(run: Run) -> dict[str, Any]:
     rows = [
         {
             "raw": [finite(row.get(c.key)) for c in table.columns],
-            "text": cells,
+            "text": [visible(cell) for cell in cells],
             "state": kind,
             "best": row["trial"] in best,
         }

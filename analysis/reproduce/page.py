@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from analysis.figures import figure
+from analysis.figures._common import two_keys
 from analysis.labels import Labels
 from analysis.pivot import Pivot
 from analysis.published.papers import AGREES, DIFFERS
 from analysis.report.page import Page, command, escape, html_table, write
+from analysis.report.terms import explained
 from analysis.reproduce.claims import Decided, region
 from analysis.reproduce.made import Made
 from analysis.reproduce.tables import Number, comparisons, every_number, numbers, pivots, theirs, verdicts
@@ -45,7 +47,8 @@ def page(made: Made, decided: Sequence[Decided], again: str, *, finished: bool) 
         + (f'<p class="notice">{escape(failures(made))}</p>' if made.failed else "")
         + _facts(made)
     )
-    made_page.card("claims", "What the paper says, and what these runs say", _claims(made, decided), "Claims")
+    claims = _claims(made, decided) + _terms(made_page, made)
+    made_page.card("claims", "What the paper says, and what these runs say", claims, "Claims")
     if reproduction.heatmap:
         _heatmap(made_page, made)
     else:
@@ -53,6 +56,15 @@ def page(made: Made, decided: Sequence[Decided], again: str, *, finished: bool) 
     made_page.card("comparisons", "What each sentence rests on", _comparisons(made, decided), "Comparisons")
     made_page.card("again", "Again, or further", command(again), "")
     return made_page
+
+
+def _terms(made_page: Page, made: Made) -> str:
+    """What the abbreviations and signs of the sentences, of the table's columns and of the map's axes mean."""
+    one, run = made.reproduction, made.heatmap
+    metrics = [*one.metrics, *([one.brackets] if one.brackets else []), *(m for row in one.rows for m in row.metrics)]
+    if run is None:
+        return explained(made_page.told, metrics, one.columns, made.labels)
+    return explained(made_page.told, metrics, two_keys(run)[:2], Labels.of([run], markup=False))
 
 
 def unfinished(made: Made) -> str:

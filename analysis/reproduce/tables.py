@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from analysis.figures._common import two_keys
+from analysis.labels import unit_in_files
 from analysis.pivot import Pivot, pivot
 from analysis.published.papers import AGREES, DIFFERS, LEVEL, OTHER_DATA, UNKNOWN, UNTRIED, Published
 from analysis.reproduce.claims import Decided, Line, is_inside
@@ -133,6 +134,7 @@ def numbers(made: Made) -> Table:
         scale = made.labels.scale(one.metric)
         rows.append(
             {"row": one.row, **dict(zip(keys, one.place, strict=True)), "metric": one.metric}
+            | {"unit": unit_in_files(one.metric)}
             | {"mean": one.ours.mean, "std": one.ours.std, "n": one.ours.n}
             | {"paper_mean": one.paper.mean / scale if one.paper else math.nan}
             | {"paper_std": one.paper.std / scale if one.paper else math.nan}
@@ -146,7 +148,8 @@ def numbers(made: Made) -> Table:
 def _cells_of_heat(made: Made) -> list[dict[str, Any]]:
     x, y, _ = two_keys(made.heatmap) if made.heatmap is not None else ("x", "y", "")
     return [
-        {x: cell.x, y: cell.y, "metric": metric, "mean": cell.measured.mean, "std": cell.measured.std}
+        {x: cell.x, y: cell.y, "metric": metric, "unit": unit_in_files(metric)}
+        | {"mean": cell.measured.mean, "std": cell.measured.std}
         | {"n": cell.measured.n, "inside_region": cell.inside}
         | _where(made)
         for metric in made.reproduction.metrics
@@ -162,6 +165,7 @@ def verdicts(made: Made, decided: Sequence[Decided]) -> Table:
         said |= {"verdict": one.verdict, "told": one.told, "why": one.why}
         for line in one.lines:
             row = vars(line) | {"p_holm": line.corrected, "line_verdict": line.verdict}
+            row |= {"unit": unit_in_files(line.metric)}
             row.pop("corrected")
             rows.append(said | row | _where(made))
     return _table(rows)

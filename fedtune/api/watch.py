@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from analysis.report.build import document
+from analysis.report.build import Tell, document
 from analysis.runs import load
 from fedtune.record.run_directory import is_driven
 from search_spaces import run_folder
@@ -33,12 +32,13 @@ class Watched:
         self._state: object = None
         self._page = b""
 
-    def page(self) -> bytes:
-        """The report; made once for every state of the run's files."""
+    def page(self, tell: Tell = lambda doing: None) -> bytes:
+        """The report; made once for every state of the run's files. `tell` is called with a few words before every
+        step."""
         with self._lock:
             state = self._files()
             if state != self._state:
-                self._page = document([load(self.folder)]).encode("utf-8")
+                self._page = document([load(self.folder)], tell).encode("utf-8")
                 self._state = state
             return self._page
 
@@ -51,8 +51,9 @@ class Watched:
         return [(str(path), s.st_mtime_ns, s.st_size) for path in found if path.exists() for s in [path.stat()]]
 
 
-def server(run: str | Path, port: int = 0) -> tuple[ThreadingHTTPServer, str]:
-    """A server that is to be started with `serve_forever`, and the address of its page. With port 0 a free one is used.
+def server(run: str | Path, port: int = 0, tell: Tell = lambda doing: None) -> tuple[ThreadingHTTPServer, str]:
+    """A server that is to be started with `serve`, and the address of its page. With port 0 a free one is used. The
+    first page is made before, so that the browser need not wait for it; `tell` is called before every step of it.
 
     Raises `UserError` where `run` is no run directory or the port is taken."""
     if not 0 <= port <= 65535:
@@ -95,17 +96,19 @@ def server(run: str | Path, port: int = 0) -> tuple[ThreadingHTTPServer, str]:
             f"Port {port} cannot be used: {error.strerror}. Give another --port, or 0 for a free one."
         ) from error
     made.daemon_threads = True
+    try:
+        watched.page(tell)
+    except BaseException:
+        made.server_close()
+        raise
     return made, f"http://{LOOPBACK}:{made.server_port}/{word}/{run_folder.REPORT}"
 
 
-def watch(run: str | Path, *, port: int = 0, told: Callable[[str], object] = print) -> int:
-    """Serves the page until Ctrl-C; `told` is called with its address. Returns the exit code."""
-    made, address = server(run, port)
-    told(address)
+def serve(made: ThreadingHTTPServer) -> None:
+    """Serves the page until Ctrl-C."""
     try:
         made.serve_forever()
     except KeyboardInterrupt:
-        return 0
+        pass
     finally:
         made.server_close()
-    return 0

@@ -6,6 +6,7 @@ from shlex import quote
 
 import typer
 
+from analysis.again import run_command
 from analysis.auto import Auto, explained
 from fedtune.api.auto import AutoResult
 from fedtune.api.status import status as api_status
@@ -80,4 +81,5 @@ def _final(found: AutoResult) -> None:
         )
     models(found.final)
     best = found.folder / run_folder.BEST / f"{auto.leader}.yaml"
-    tables.say(f"Next: fedtune report {quote(folder)}   fedtune run {quote(shown(best))} --seeds 5")
+    steps = [f"fedtune report {quote(folder)}", run_command(shown(best))]
+    tables.say(f"Next: {'   '.join(steps)}")

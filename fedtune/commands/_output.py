@@ -11,6 +11,7 @@ from typing import Any
 import typer
 import yaml
 
+from analysis.again import run_command
 from analysis.estimate import Estimate as Estimated
 from analysis.estimate import sentences
 from analysis.labels import size, told
@@ -225,7 +226,7 @@ def exported(data: dict[str, Any], output: str | None, as_json: bool) -> None:
             + (f", {_params(found)}" if found else "")
             + "."
         )
-        tables.say(f"Next: fedtune run {quote(output)} --seeds 5")
+        tables.say(f"Next: {run_command(output)}")
 
 
 def table_exported(card: dict[str, Any], output: str, as_json: bool) -> None:

@@ -12,8 +12,10 @@ import typer
 
 from analysis.figures._common import two_keys
 from analysis.labels import number
+from analysis.pivot import Pivot
+from analysis.reproduce.declaration import Place
 from analysis.reproduce.made import Made
-from analysis.reproduce.tables import HeatCell, every_number, heat, pivots, theirs
+from analysis.reproduce.tables import HeatCell, Number, every_number, heat, pivots, theirs
 from fedtune.api.reproduce import Reproduced
 from fedtune.api.reproductions import reproductions
 from fedtune.commands._output import INTERRUPTED, shown
@@ -74,7 +76,7 @@ def _print(found: Reproduced) -> None:
     else:
         for table in _drawn(made):
             _console().print(table)
-        _say("First line: here, second line: the paper. * is the best, = is not told from it.")
+        _say(_key(made))
         _say("")
     for one in found.claims:
         _say(f"{one.told}: {one.claim.says}.", bold=True)
@@ -87,6 +89,14 @@ def _print(found: Reproduced) -> None:
         tables.say(f"{os.path.join(folder, name)}")
     if not found.finished:
         tables.say(f"{'Interrupted. ' if found.interrupted else ''}Go on with: {found.command}")
+
+
+def _key(made: Made) -> str:
+    """How to read a cell of the tables."""
+    marks = "* is the best, = is not told from it."
+    if (inside := made.reproduction.brackets) is None:
+        return f"First line: here, second line: the paper. {marks}"
+    return f"In every cell first here, then the paper; {made.labels.metric(inside)} in brackets. {marks}"
 
 
 def _drawn(made: Made) -> list[Any]:
@@ -117,12 +127,24 @@ def _drawn(made: Made) -> list[Any]:
                 for place in part:
                     entry = table.entries.get((row.name, place))
                     mark = " *" if entry and entry.best else " =" if entry and entry.tied else "  "
-                    ours = table.text(row.name, place).split(" (")[0]
-                    paper = theirs(known[row.name, place, table.metric].paper, made.labels.scale(table.metric))
-                    cells.append(Text.assemble(ours, mark, "\n", (paper, "dim"), "  "))
+                    ours, inside = table.parts(row.name, place)
+                    paper = _of_paper(made, known, table, row.name, place)
+                    # A bracket has a line of its own, as two values with their deviations are wider than a column.
+                    below = [(f"\n{inside}  ", "")] if inside else []
+                    cells.append(Text.assemble(ours, mark, *below, *((f"\n{line}  ", "dim") for line in paper)))
                 drawn.add_row(Text(visible(row.name)), *cells)
             found.append(drawn)
     return found
+
+
+def _of_paper(
+    made: Made, known: dict[tuple[str, Place, str], Number], table: Pivot, row: str, place: Place
+) -> list[str]:
+    """The lines of a cell that hold the paper's numbers."""
+    lines = [theirs(known[row, place, table.metric].paper, made.labels.scale(table.metric))]
+    if table.bracket and (inside := known[row, place, table.bracket].paper) is not None:
+        lines.append(f"({theirs(inside, made.labels.scale(table.bracket))})")
+    return lines
 
 
 def _heatmaps(made: Made) -> list[Any]:

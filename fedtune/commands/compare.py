@@ -174,20 +174,28 @@ def _side_by_side(
 def _pivots(loaded: Any, asked: dict[str, Any]) -> None:
     """One table per metric, a column per condition."""
     from analysis.pivot import to_json
-    from analysis.pivots import of_runs
     from fedtune.console import tables
+    from fedtune.console.busy import busy
+    from fedtune.console.progress import style
 
     metrics, by, variants, where = (asked[key] or () for key in ("metric", "by", "variant", "where"))
-    found = of_runs(loaded, metrics, by, variants, where, asked["brackets"], asked["readout"])
-    made = _texts(
-        {
-            "CSV": (asked["csv"], found.csv),
-            "LaTeX": (asked["latex"], found.latex),
-            "Markdown": (asked["markdown"], found.markdown),
-        }
-    )
-    if asked["figure"] is not None:
-        _written("Figure", found.page(asked["figure"]))
+    with busy(style(), "comparing the runs") as tell:
+        from analysis.pivots import of_runs
+
+        found = of_runs(loaded, metrics, by, variants, where, asked["brackets"], asked["readout"])
+        made = _texts(
+            {
+                "CSV": (asked["csv"], found.csv),
+                "LaTeX": (asked["latex"], found.latex),
+                "Markdown": (asked["markdown"], found.markdown),
+            }
+        )
+        written = None
+        if asked["figure"] is not None:
+            tell("drawing figures")
+            written = found.page(asked["figure"])
+    if written is not None:
+        _written("Figure", written)
     quiet = _files(made)
     if asked["as_json"]:
         tables.print_json({"results": to_json(found.tables), "notes": found.notes()})

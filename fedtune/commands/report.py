@@ -120,9 +120,10 @@ def command(
 
 def _one(run: list[str], only: str, kind: str | None, output: str | None, where: list[str], as_json: bool) -> None:
     """Writes one figure or table."""
-    from analysis.loaded import load
     from fedtune.commands._output import shown
     from fedtune.console import tables
+    from fedtune.console.busy import busy
+    from fedtune.console.progress import style
     from search_spaces.errors import UserError, sentence
 
     if output is None and kind is None:
@@ -131,7 +132,13 @@ def _one(run: list[str], only: str, kind: str | None, output: str | None, where:
     if not all(pairs.values()):
         raise UserError(sentence("--where", "name=value", " ".join(where)))
     options = {"where": pairs} if pairs else {}
-    path = load(run).save(only, output or f"{only}.{kind}", kind=kind, **options)
+    with busy(style(), "loading what draws figures") as tell:
+        from analysis.loaded import load
+
+        tell("reading the run")
+        loaded = load(run)
+        tell(f"drawing {only}")
+        path = loaded.save(only, output or f"{only}.{kind}", kind=kind, **options)
     if as_json:
         tables.print_json({"file": str(path)})
     else:
@@ -140,16 +147,19 @@ def _one(run: list[str], only: str, kind: str | None, output: str | None, where:
 
 def _watch(run: list[str], port: int, show: bool, *, given: bool) -> None:
     """Serves the page of one run. `given`: whether options were given that write files."""
-    from fedtune.api.watch import watch
     from fedtune.console import tables
+    from fedtune.console.busy import busy
+    from fedtune.console.progress import style
     from search_spaces.errors import UserError
 
     if len(run) > 1 or given:
         raise UserError("--watch follows one run and writes no file, so it takes one run, --port and --open only.")
 
-    def told(address: str) -> None:
-        tables.say(f"Report: {address}   Ctrl-C ends it.")
-        if show:
-            typer.launch(address)
+    with busy(style(), "loading what draws figures") as tell:
+        from fedtune.api.watch import serve, server
 
-    watch(run[0], port=port, told=told)
+        made, address = server(run[0], port, tell)
+    tables.say(f"Report: {address}   Ctrl-C ends it.")
+    if show:
+        typer.launch(address)
+    serve(made)

@@ -208,13 +208,13 @@ def write(
     points: list[dict[str, Any]] | None = None,
 ) -> Path:
     """Writes one run, of the `points` where given, whose keys `varied` are conditions. With `failures`, trials 3, 5 and
-    7 are pruned, 8 diverged, 9 raised and the last one is still running (not for whole grids). `cells`: of a grid, how
-    many trials have begun; `source`: the exported configuration of a final run, whose parameters it has."""
+    7 are pruned, 8 diverged, 9 raised and the last one is still running (not for whole grids). `cells`: how many
+    trials have begun; `source`: the exported configuration of a final run, whose parameters it has."""
     folder.mkdir(parents=True)
     grid = [{"alpha": a, "lambda": b} for a in ALPHA for b in LAMBDA] if sampler == "grid" else []
     grid = grid if points is None else points
     trials = len(grid) or trials
-    begun = cells or trials
+    begun = trials if cells is None else cells
     fixed = FIXED | {"rounds": rounds} | (fixed or {})
     search = [SEARCH[k] for k in keys if k not in varied]
     (folder / run_folder.EXPERIMENT).write_text(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import builtins
+import csv
+import io
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +41,36 @@ def test_tables_of_a_run_under_conditions(root: Path) -> None:
     for place, omega in enumerate(varied.OMEGAS):
         mean, std = varied.mean_std(varied.last(root / "varied", place + 3, "amp"))
         row = pivot.loc[("dfrd, merge_op = add", omega)]
-        assert (row["mean"], row["std"]) == (pytest.approx(100 * mean), pytest.approx(100 * std))
-    assert list(found.table("conditions")["omega"]) == ["10", "1", "0.1"]
-    assert list(found.table("effects")["variant"]) == ["merge_op: add in place of mul"]
+        assert (row["mean"], row["std"], row["unit"]) == (pytest.approx(mean), pytest.approx(std), "fraction")
+    best = found.table("conditions")
+    assert list(best["omega"]) == [10.0, 1.0, 0.1]
+    for row in best.to_dict("records"):
+        mean, std = varied.mean_std(varied.last(root / "varied", row["trial"], "global_accuracy"))
+        assert (row["global_accuracy"], row["global_accuracy:std"]) == (pytest.approx(mean), pytest.approx(std))
+        assert row["low"] < row["val_global_accuracy"] < row["high"] < 1
+    effects = found.table("effects")
+    assert list(effects["value"]) == ["add"] * 3 and list(effects["omega"]) == [10.0, 1.0, 0.1]
+    new, old = (varied.last(root / "varied", trial, "global_accuracy") for trial in (3, 0))
+    assert effects["difference"][0] == pytest.approx(sum(new[seed] - old[seed] for seed in new) / len(new))
+
+
+@pytest.mark.parametrize("name", ["trials", "conditions", "effects", "pivot"])
+def test_files_hold_fractions_and_say_so_and_what_people_read_is_in_per_cent(
+    root: Path, tmp_path: Path, name: str
+) -> None:
+    """Of every table: the accuracies that the CSV file has, by a hundred, stand in the Markdown."""
+    found = fedtune.load(root / "varied")
+    written = found.save(name, tmp_path / "x.csv").read_text()
+    rows = list(csv.DictReader(io.StringIO(written)))
+    units = "global_accuracy [fraction]" in rows[0] or all(row["unit"] == "fraction" for row in rows)
+    assert units and "%" not in written.replace("90 %", "")
+    key = {"trials": "global_accuracy [fraction]", "conditions": "global_accuracy [fraction]", "pivot": "mean"}
+    values = [float(row[key.get(name, "difference")]) for row in rows]
+    assert all(-1 < value < 1 for value in values)
+    read = found.save(name, tmp_path / "x.md").read_text().replace("+", "")
+    assert all(f"{100 * value:.2f}" in read for value in values)
+    keys = [head.removesuffix(" [fraction]").removesuffix(" [s]") for head in rows[0]]
+    assert keys == list(found.table(name).columns), "a frame has the same columns"
 
 
 def test_a_figure_of_one_condition_is_chosen(root: Path) -> None:

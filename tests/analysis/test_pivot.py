@@ -96,10 +96,29 @@ def test_means_and_spreads_are_those_of_the_files(root: Path) -> None:
         row = frame.loc[(f"dfrd, merge_op = {merge}", omega)]
         mean, std = varied.mean_std(values(root, "fairness", trial))
         inside = varied.mean_std(values(root, "fairness", trial, "local_accuracy"))
-        assert row["mean"] == pytest.approx(100 * mean) and row["std"] == pytest.approx(100 * std) and row["n"] == 3
-        assert row["bracket_mean"] == pytest.approx(100 * inside[0]) and row["trial"] == trial
+        assert row["mean"] == pytest.approx(mean) and row["std"] == pytest.approx(std) and row["n"] == 3
+        assert row["bracket_mean"] == pytest.approx(inside[0]) and row["trial"] == trial
+        assert row["unit"] == row["bracket_unit"] == "fraction"
         text = f"{100 * mean:.2f} ± {100 * std:.2f} ({100 * inside[0]:.2f} ± {100 * inside[1]:.2f})"
         assert table.text(f"dfrd, merge_op = {merge}", (omega,)) == text
+
+
+def test_in_the_best_round_the_bracket_is_of_its_own_best_round_too(tmp_path: Path) -> None:
+    """By the files alone; fm is better where it is lower."""
+    folder = varied.fairness(tmp_path / "long", rounds=20)
+    found = cells(load_all(folder), variants=["merge_op"])
+    later = 0
+    for bracket, best in (("local_accuracy", max), ("fm", min)):
+        for readout in ("best", "last"):
+            table = pivot(found, "global_accuracy", bracket, readout)
+            for (row, (omega,)), entry in table.entries.items():
+                trial = 3 * ("add" in row) + varied.OMEGAS.index(omega)
+                by_seed = varied.curves(folder, trial, bracket)
+                last = float(np.mean([values[-1] for values in by_seed.values()]))
+                expected = float(np.mean([best(values) for values in by_seed.values()])) if readout == "best" else last
+                assert entry.bracket is not None and entry.bracket.mean == pytest.approx(expected)
+                later += expected != last
+    assert later > 6, "the test would show nothing"
 
 
 def test_the_best_is_bold_and_what_is_not_told_from_it_underlined(root: Path) -> None:
@@ -171,10 +190,10 @@ def test_markdown_html_and_csv_have_the_same_cells(root: Path) -> None:
     assert table.html().count("<b>") == 3 and "<u>" not in table.markdown().split("\n")[0]
     rows = list(csv.DictReader(io.StringIO(to_csv([table]))))
     assert len(rows) == 6 and {row["row"] for row in rows} == {"dfrd", "fedavg"}
-    assert float(next(r for r in rows if r["row"] == "fedavg" and r["omega"] == "10.0")["mean"]) == pytest.approx(
-        100 * mean
-    )
-    assert to_json([table])[0]["p_holm"] is None
+    found = next(r for r in rows if r["row"] == "fedavg" and r["omega"] == "10.0")
+    assert float(found["mean"]) == pytest.approx(mean) and found["unit"] == "fraction"
+    first = to_json([table])[0]
+    assert first["p_holm"] is None and first["unit"] == "fraction" and first["mean"] < 1
 
 
 def test_names_are_text_everywhere(tmp_path: Path) -> None:

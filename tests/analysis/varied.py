@@ -41,6 +41,18 @@ def last(folder: Path, trial: int, metric: str) -> dict[int, float]:
     return {row["seed"]: row[metric] for row in rows if row["round"] == end}
 
 
+def curves(folder: Path, trial: int, metric: str) -> dict[int, list[float]]:
+    """A trial's values round by round, by seed, read from its file alone."""
+    rows = [
+        json.loads(line)
+        for line in (folder / run_folder.trial_folder(trial) / run_folder.ROUNDS).read_text().splitlines()
+    ]
+    found: dict[int, list[float]] = {}
+    for row in sorted(rows, key=lambda row: row["round"]):
+        found.setdefault(row["seed"], []).append(row[metric])
+    return found
+
+
 def mean_std(values: dict[int, float]) -> tuple[float, float]:
     found = np.array(list(values.values()))
     return float(found.mean()), math.sqrt(((found - found.mean()) ** 2).sum() / (len(found) - 1))

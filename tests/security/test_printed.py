@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.report.best import rerun_command
+from analysis.again import export_command
 from analysis.runs import load
 from analysis.tables import Column, Table
 from fedtune import cli, commands
@@ -206,4 +206,4 @@ def test_a_printed_command_names_the_folder_for_a_shell(
     command = capsys.readouterr().out.split("Go on with: ")[1].strip()
     assert shlex.split(command) == ["fedtune", "resume", f"runs/{name}"]
     run = load(tmp_path / "runs" / name)
-    assert shlex.split(rerun_command(run))[:3] == ["fedtune", "export", f"runs/{name}"]
+    assert shlex.split(export_command(run.shown))[:3] == ["fedtune", "export", f"runs/{name}"]

@@ -94,7 +94,7 @@ def test_the_report_tells_every_condition_by_itself(root: Path) -> None:
     text = build(root / "fairness").read_text()
     assert "Best configuration under each condition" in text and "Best configuration:" not in text
     assert "What a variant changes under each condition: Global accuracy, test" in text
-    assert "--where omega=10 -o best.yaml" in text and "ω = 0.1</h3>" in text
+    assert "--where omega=10 -o best-1.yaml" in text and "ω = 0.1</h3>" in text
     for place in range(3):
         run = load_all(root / "fairness")[0]
         best = run.within(run.conditions[place]).best

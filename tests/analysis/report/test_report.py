@@ -24,11 +24,11 @@ from plotly.offline import get_plotlyjs
 from typer.testing import CliRunner
 
 import fedtune
+from analysis.again import export_command
 from analysis.compare import compare
 from analysis.figures._registry import figures
 from analysis.report import build
 from analysis.report.anonymous import without_places
-from analysis.report.best import rerun_command
 from analysis.report.build import document
 from analysis.report.files import write_tables
 from analysis.report.page import script_json, write
@@ -103,7 +103,7 @@ def test_the_spaces_own_figures_come_first_and_all_that_can_be_drawn_follow(
 def test_it_tells_the_best_configuration_and_how_to_run_it(page: Callable[[str], str], loaded: dict[str, Run]) -> None:
     html, run = page("tpe"), loaded["tpe"]
     assert f"Best configuration: trial {run.best}" in html
-    assert "fedtune export" in html and "fedtune run best.yaml --seeds 3" in html
+    assert "fedtune export" in html and "fedtune run best.yaml --seeds 5" in html
     assert "selected on" in html and "only reported" in html and "Global accuracy, test" in html
     assert "0.25 to 1.5" in html  # the interval, as the sampler was not the grid
     assert "1 trial is unfinished" in html and "fedtune resume" in html
@@ -125,7 +125,7 @@ def test_it_tells_that_the_search_was_given_more_rounds(root: Path, tmp_path: Pa
 
 def test_the_command_is_safe_to_paste(root: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(root / "other", tmp_path / "my run; rm -rf x"))
-    assert f"'{folder.resolve()}'" in rerun_command(load(folder))
+    assert f"'{folder.resolve()}'" in export_command(load(folder).shown)
 
 
 def test_failures_are_listed_with_their_reasons(page: Callable[[str], str]) -> None:
@@ -228,11 +228,11 @@ def test_csv_and_latex_tables(root: Path, tmp_path: Path) -> None:
     assert (
         len(rows) == 24
         and float(rows[0]["alpha"]) == load(folder).frozen[0].params["alpha"]
-        and rows[9]["global_accuracy"] == ""
+        and rows[9]["global_accuracy [fraction]"] == ""
     )
     seeds = list(load(folder).last(0, "global_accuracy").values())
-    assert float(rows[0]["global_accuracy"]) == pytest.approx(np.mean(seeds)), "a file holds fractions"
-    assert float(rows[0]["global_accuracy:std"]) == pytest.approx(np.std(seeds, ddof=1))
+    assert float(rows[0]["global_accuracy [fraction]"]) == pytest.approx(np.mean(seeds)), "a file holds fractions"
+    assert float(rows[0]["global_accuracy:std [fraction]"]) == pytest.approx(np.std(seeds, ddof=1))
     (path,) = write_tables(folder, "latex")
     text = path.read_text()
     assert (

@@ -1,0 +1,141 @@
+"""Pages of runs with hardly any trial, and of runs whose texts were written to do harm."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+from plotly.offline import get_plotlyjs
+
+from analysis.figures import figures
+from analysis.labels import Labels
+from analysis.report.build import document
+from analysis.runs import Run, load
+from search_spaces import run_folder
+from tests.analysis import synthetic
+
+#: Ends a script, an attribute and a line; colours and renames a terminal; turns round what follows.
+EVIL = "</script><img src=x onerror=alert(1)>&\"'\x1b[31m\x1b]0;t\x07\u202e"
+#: What a page must have no part of, as characters.
+HARM = ("<img", "\x1b", "\x07", "\u202e")
+
+
+def page(run: Run) -> str:
+    return document([run]).replace(get_plotlyjs(), "")
+
+
+def words(html: str) -> str:
+    """What a reader sees of it, without figures and the table of trials, which are drawn by a script."""
+    body = html.split("<main", 1)[1].split('id="page-data"')[0]
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", body)).split())
+
+
+def figures_of(html: str) -> list[str]:
+    return re.findall(r'data-figure="([\w-]+)"', html)
+
+
+def texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Every text in plain data, with its key; names of groups are not drawn."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from texts(inner, name)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from texts(inner, key)
+    elif isinstance(value, str) and key not in ("legendgroup", "raw"):
+        yield key, value
+
+
+def data_of(html: str) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="page-data">(.*?)</script>', html, re.DOTALL)
+    assert found
+    content = json.loads(found.group(1))
+    assert isinstance(content, dict)
+    return content
+
+
+def test_a_run_of_one_trial(tmp_path: Path) -> None:
+    """It is the winner, with an interval from its seeds, and what one trial cannot show says why."""
+    html = page(load(synthetic.write(tmp_path / "one", trials=1, failures=False)))
+    said = words(html)
+    assert "Winner: trial 0" in said and "the values of 1 trial from" in said and "1 trials" not in said
+    assert "curves" in figures_of(html) and "importance" not in figures_of(html)
+    assert "Parameter importance" in said and "nan" not in said.split()
+    assert len(data_of(html)["tables"]["trials"]["rows"]) == 1
+
+
+def test_a_run_of_one_trial_with_one_seed_has_no_estimate(tmp_path: Path) -> None:
+    said = words(page(load(synthetic.write(tmp_path / "one", trials=1, seeds=(0,), failures=False))))
+    assert "There is no estimate yet: it needs two trials" in said and "±" not in said and "nan" not in said.split()
+
+
+def test_a_run_before_its_first_trial(tmp_path: Path) -> None:
+    html = page(load(synthetic.write(tmp_path / "empty", cells=0)))
+    said = words(html)
+    assert "No trial has completed yet, so there is no best configuration." in said and "Trials 0 of 12" in said
+    assert figures_of(html) == [] and "figures not drawn" in said and "there is none yet" in said
+    assert "Winner" not in said and "nan" not in said.split() and "fedtune export" not in said
+
+
+@pytest.fixture
+def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Options, the data set, the error of a trial, a log, and the method's title are hostile."""
+    monkeypatch.setitem(synthetic.SEARCH, "merge_op", synthetic.SEARCH["merge_op"] | {"options": ["mul", EVIL]})
+    points = [
+        {"alpha": a, "lr": r, "merge_op": m} for a in (0.3, 0.6, 0.9) for r in (0.01, 0.03) for m in ("mul", EVIL)
+    ]
+    folder = synthetic.write(
+        tmp_path / "hostile",
+        keys=("alpha", "lr", "merge_op"),
+        points=points,
+        cells=12,
+        rounds=3,
+        fixed={"dataset": EVIL},
+        published=None,
+    )
+    provenance = folder / run_folder.PROVENANCE
+    provenance.write_text(json.dumps(json.loads(provenance.read_text()) | {"method_title": EVIL, EVIL: EVIL}))
+    (folder / run_folder.trial_folder(0) / run_folder.LOG).write_text(f"line\n{EVIL}\n")
+    with sqlite3.connect(folder / run_folder.STUDY) as study:
+        changed = "UPDATE trial_user_attributes SET value_json = ? WHERE key = 'error'"
+        study.execute(changed, (json.dumps(f"RuntimeError: {EVIL}"),))
+    return load(folder)
+
+
+def test_hostile_texts_do_nothing_on_a_page(hostile: Run) -> None:
+    html = page(hostile)
+    assert [harm for harm in HARM if harm in html] == [] and html.count("</script>") == 3
+    said = words(html)
+    assert said.count("</script><img src=x onerror=alert(1)>&\"'\\u001b[31m\\u001b]0;t\\u0007\\u202e") >= 4
+    assert "RuntimeError: </script>" in said, "what went wrong is still told"
+    data = data_of(html)
+    assert "\\u001b" in data["details"][""]["0"]["log"]
+    for part in ("details", "tables"):
+        drawn = [(key, text) for key, text in texts(data[part]) if any(harm in text for harm in HARM[1:])]
+        assert drawn == [], part
+
+
+@pytest.mark.parametrize("name", [name for name, figure in figures().items() if not figure.many])
+def test_hostile_options_are_text_in_every_figure(name: str, hostile: Run) -> None:
+    """Plotly reads a little HTML in names, ticks and hover texts: links, for one."""
+    figure = figures()[name]
+    for keys in (["alpha", "lr", "merge_op"], ["alpha", "merge_op"], ["merge_op"]):
+        searched = [item for item in hostile.space["search"] if item["key"] in keys]
+        run = Run(
+            hostile.path,
+            hostile.experiment,
+            {**hostile.space, "search": searched},
+            hostile.provenance,
+            hostile.directions,
+            hostile.metrics,
+            hostile.frozen,
+        )
+        if figure.needs([run]) is None:
+            drawn = json.loads(figure.draw([run], Labels.of([run])).to_json())
+            assert [(key, text) for key, text in texts(drawn) if any(harm in text for harm in HARM)] == []

@@ -1,0 +1,81 @@
+"""Commands that read runs and draw say what they are doing: the work lies within `busy`, what is printed after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from analysis import pivots
+from analysis.loaded import Loaded
+from fedtune.api import watch
+from fedtune.cli import app
+from fedtune.console import busy
+from tests.analysis import varied
+
+
+class Seen:
+    """What is told, and what is called while something is."""
+
+    def __init__(self) -> None:
+        self.open = False
+        self.told: list[str] = []
+        self.calls: list[tuple[str, bool]] = []
+
+    @contextmanager
+    def busy(self, style: str, doing: str = "starting") -> Iterator[Callable[[str], None]]:
+        self.open = True
+        self.told.append(doing)
+        yield self.told.append
+        self.open = False
+
+    def noting(self, name: str, called: Callable[..., Any]) -> Callable[..., Any]:
+        def note(*given: Any, **options: Any) -> Any:
+            self.calls.append((name, self.open))
+            return called(*given, **options)
+
+        return note
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
+    found = Seen()
+    monkeypatch.setattr(busy, "busy", found.busy)
+    return found
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return varied.fairness(tmp_path_factory.mktemp("runs") / "fairness")
+
+
+def call(*words: object) -> str:
+    done = CliRunner().invoke(app, [*map(str, words)])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_one_figure_or_table(run: Path, tmp_path: Path, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Loaded, "save", seen.noting("save", Loaded.save))
+    call("report", run, "--only", "pivot", "-o", tmp_path / "x.csv")
+    assert seen.calls == [("save", True)] and seen.told[-1] == "drawing pivot"
+
+
+def test_a_table_of_conditions(run: Path, tmp_path: Path, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pivots, "of_runs", seen.noting("of_runs", pivots.of_runs))
+    monkeypatch.setattr(pivots.Pivots, "page", seen.noting("page", pivots.Pivots.page))
+    call("compare", run, "--by", "omega", "--figure", tmp_path / "x.html")
+    assert seen.calls == [("of_runs", True), ("page", True)]
+    assert seen.told == ["reading the runs", "comparing the runs", "drawing figures"]
+
+
+def test_the_first_page_that_is_watched(run: Path, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is there before the address is told; what serves it does not say anything."""
+    monkeypatch.setattr(watch, "document", seen.noting("document", lambda runs, tell: tell("drawing") or "page"))
+    monkeypatch.setattr(watch, "serve", seen.noting("serve", lambda made: made.server_close()))
+    assert "Report: http://127.0.0.1:" in call("report", run, "--watch")
+    assert seen.calls == [("document", True), ("serve", False)] and seen.told[-1] == "drawing"
