@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.cells import Cells, condition_label
+from analysis.figures._common import legend_once
 from analysis.labels import Labels, text
 
 TITLE = "Spread"
@@ -39,10 +40,7 @@ def boxes(found: Cells, metrics: Sequence[str], labels: Labels) -> go.Figure:
                 ]
                 figure.add_trace(_box(dots, row, i, at))
             style.title_axes(figure, at, "", "", xaxis={"showgrid": False, "showticklabels": False, "ticks": ""})
-    seen: set[str] = set()
-    for trace in figure.data:
-        trace.showlegend = trace.legendgroup not in seen
-        seen.add(trace.legendgroup)
+    legend_once(figure)
     return style.panels(
         figure,
         titles,

@@ -1,4 +1,5 @@
-"""Several runs under conditions of the experiment on one page: a metric against a condition, boxes, pivot tables."""
+"""Several runs under conditions of the experiment on one page: a metric against a condition and against the round,
+boxes, pivot tables."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from pathlib import Path
 
 from analysis.cells import Cells
 from analysis.figures import _boxes as boxes
-from analysis.figures import factor
+from analysis.figures import factor, rounds
 from analysis.labels import Labels
 from analysis.pivot import Pivot
 from analysis.report.comparison import attacked
@@ -34,6 +35,10 @@ def add(page: Page, found: Cells, tables: Sequence[Pivot]) -> None:
     if len(drawn.values) > 1:
         figure, card = factor.plot(drawn, labels), factor.FIGURE
         page.figure("factor", card.title, figure, card.read, "Figure")
+    over_rounds = rounds.drawing(found, metrics)
+    if over_rounds.panels:
+        curves = rounds.FIGURE
+        page.figure("rounds", curves.title, rounds.plot(over_rounds, labels), curves.read, "Curves")
     for i, table in enumerate(tables):
         page.card(f"table-{i}", table.title, table.html(), "Tables" if i == 0 else "")
     page.figure("boxes", boxes.TITLE, boxes.boxes(found, metrics, labels), boxes.READ, "Boxes")
