@@ -61,8 +61,8 @@ class Loaded:
 
     def figure(self, name: str, where: Mapping[str, Any] | None = None, metrics: Sequence[str] | str = ()) -> go.Figure:
         """The figure of that name. Of a run under several conditions of the experiment most figures are of one
-        condition, which `where` chooses, as in `{"omega": 0.1}`. `metrics` are what `rounds` and `factor` draw in place
-        of the accuracies.
+        condition, which `where` chooses, as in `{"omega": 0.1}`. `metrics` are what `rounds`, `factor` and `spread`
+        draw in place of the accuracies.
 
         Raises `UserError` where there is no such figure, or it cannot be drawn."""
         found = figure_named(name)

@@ -86,6 +86,12 @@ def variants(runs: Sequence[Run]) -> list[str]:
     return keys if len(several) <= VARIANTS else []
 
 
+def listed(runs: Sequence[Run]) -> list[str]:
+    """The same of runs that walk a grid. What a sampler proposed is no variant: such a run stands by its best trial, as
+    in a table of runs."""
+    return variants(runs) if all(run.sampler == "grid" for run in runs) else []
+
+
 def drawing(found: Cells, metrics: Sequence[str], note: str = "") -> Drawing:
     """The drawing of these cells; what `data` says of the table holds."""
     key = _axis(found)

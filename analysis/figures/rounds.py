@@ -47,8 +47,8 @@ def data(runs: Sequence[Run], metrics: Sequence[str] = ()) -> Drawing:
     as recorded; nan below two), n (seeds). `metrics`: by default the accuracies on test data that all runs measured.
 
     Raises `UserError` where one of the `metrics` was not measured."""
-    split = factor.variants(runs)
-    left = any(run.kind != "run" and set(run.keys) - set(split) - {str(v["key"]) for v in run.varied} for run in runs)
+    split = factor.listed(runs)
+    left = any(run.kind != "run" and set(run.keys) - set(split) for run in runs)
     note = "Of a search a line is the best configuration, by what was selected on." if left else ""
     found = drawing(under(runs, factor.conditions(runs), split, {}), metrics or _metrics(runs), note)
     check_measured(metrics, found.panels, runs)

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from analysis.cells import Cells
-from analysis.figures import _boxes as boxes
-from analysis.figures import factor, rounds
+from analysis.figures import factor, rounds, spread
 from analysis.labels import Labels
 from analysis.pivot import Pivot
 from analysis.report.comparison import attacked
@@ -41,4 +40,5 @@ def add(page: Page, found: Cells, tables: Sequence[Pivot]) -> None:
         page.figure("rounds", curves.title, rounds.plot(over_rounds, labels), curves.read, "Curves")
     for i, table in enumerate(tables):
         page.card(f"table-{i}", table.title, table.html(), "Tables" if i == 0 else "")
-    page.figure("boxes", boxes.TITLE, boxes.boxes(found, metrics, labels), boxes.READ, "Boxes")
+    boxes = spread.plot(spread.drawing(found, metrics), labels)
+    page.figure("boxes", spread.FIGURE.title, boxes, spread.FIGURE.read, "Boxes")

@@ -69,8 +69,8 @@ def command(
     metric: Annotated[
         list[str] | None,
         typer.Option(
-            help="Of --only rounds, factor or pivot: a metric that it shows; may be given more than once.  [default: "
-            "accuracies; of pivot what the first run selected on]",
+            help="Of --only rounds, factor, spread or pivot: a metric that it shows; may be given more than once.  "
+            "[default: accuracies; of pivot what the first run selected on]",
             show_default=False,
             autocompletion=_complete.metrics,
         ),

@@ -83,6 +83,17 @@ def test_runs_of_two_methods_have_the_lines_of_their_chosen_trials(root: Path) -
         np.testing.assert_allclose(part["mean"], expected)
 
 
+def test_a_search_with_few_trials_is_one_line_unless_it_walks_a_grid(tmp_path: Path) -> None:
+    synthetic.write(tmp_path / "few", failures=False, trials=3)
+    (run,) = load_all(tmp_path / "few")
+    assert list(rounds.data([run]).rows) == ["dfrd"]
+    best = rounds.data([run]).table.query("metric == 'global_accuracy'")
+    assert run.best is not None
+    np.testing.assert_allclose(
+        best["mean"], [np.mean(at_round(run.path, run.best, "global_accuracy", n)) for n in best["round"]]
+    )
+
+
 def test_lines_of_one_method_are_told_apart_by_the_run(root: Path, tmp_path: Path) -> None:
     shutil.copytree(root / "one", tmp_path / "again")
     assert list(rounds.data(load_all([root / "one", tmp_path / "again"])).rows) == ["dfrd (one)", "dfrd (again)"]
