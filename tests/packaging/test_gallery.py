@@ -28,6 +28,7 @@ CLAIMS: dict[str, tuple[str, str, set[str], set[str]]] = {
     "curves.png": ("Figs. 3 and 8 to 12 of DFRD", "rounds", {"global_accuracy"}, {"round"}),
     "selection.png": ("Fig. 8 of FedKF", "factor", {"amp"}, {"active_clients"}),
     "datasets.png": ("Fig. 3 of FedMD-CG", "factor", {"local_accuracy"}, {"omega"}),
+    "gd_loss.png": ("Figs. 5 and 10 to 12 of FedMD-CG", "rounds", {"gd_loss"}, {"round"}),
     "images.png": ("Figs. 14 to 18 of DFRD", "images", set(), set()),
     "features.png": ("Fig. 2 of FedMD-CG", "features", set(), set()),
     "averages.png": ("Figs. 2 and 3 of FedKF", "averages", set(), set()),
