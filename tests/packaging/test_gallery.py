@@ -26,6 +26,7 @@ SHOWN = {"rounds", "factor", "pivot", "box", "images", "averages", "attack", "pa
 #: kind of figure and, of curves, the metrics and what stands along the axis, as the papers' captions say.
 CLAIMS: dict[str, tuple[str, str, set[str], set[str]]] = {
     "curves.png": ("Figs. 3 and 8 to 12 of DFRD", "rounds", {"global_accuracy"}, {"round"}),
+    "cache_rounds.png": ("Fig. 6 of FedKF", "rounds", {"amp"}, {"round"}),
     "selection.png": ("Fig. 8 of FedKF", "factor", {"amp"}, {"active_clients"}),
     "datasets.png": ("Fig. 3 of FedMD-CG", "factor", {"local_accuracy"}, {"omega"}),
     "gd_loss.png": ("Figs. 5 and 10 to 12 of FedMD-CG", "rounds", {"gd_loss"}, {"round"}),
