@@ -77,13 +77,17 @@ def cells(
         raise UserError(
             "No run varies a condition of the experiment. Name the parameter that they differ in with --by."
         )
-    split = tuple(dict.fromkeys(map(canonical, variants)))
+    return under(runs, wanted, tuple(dict.fromkeys(map(canonical, variants))), chosen)
+
+
+def under(runs: Sequence[Run], by: Sequence[str], variants: Sequence[str], where: Mapping[str, str]) -> Cells:
+    """The cells under exactly the conditions `by`; none of them makes one column of all."""
     found: list[Cell] = []
     for name, run in zip(names(runs), runs, strict=True):
-        found += _of_run(run, name, wanted, split, chosen)
+        found += _of_run(run, name, tuple(by), tuple(variants), where)
     if not found:
         raise UserError("No trial of these runs has completed under the conditions that were asked for.")
-    return Cells(runs, wanted, _distinct(found))
+    return Cells(runs, tuple(by), _distinct(found))
 
 
 def varied(runs: Sequence[Run]) -> list[str]:

@@ -13,6 +13,9 @@ own, called `Drawing`, whose field `table` is the DataFrame and whose other fiel
 and its columns and their units stand in the docstring of `data`. `Figure` is generic in the drawing's type, so mypy
 reports a `plot` that does not take what `data` returns.
 
+A figure whose metrics can be asked for (`fedtune report RUN --only NAME --metric amp`) names in `of` a function that
+takes them as its second argument; `data` itself can be that function.
+
 The file is found because it is there (see `analysis.figures`).
 """
 
@@ -50,6 +53,8 @@ class Figure(Generic[DrawingType]):
     needs: Callable[[Sequence[Run]], str | None]
     data: Callable[[Sequence[Run]], DrawingType]
     plot: Callable[[DrawingType, Labels], go.Figure]
+    #: The drawing of the metrics that were asked for; None where the figure alone chooses what it draws.
+    of: Callable[[Sequence[Run], Sequence[str]], DrawingType] | None = None
     #: Where it stands in a report whose space asks for no order; lower is earlier.
     order: int = 100
     #: One run (False) or several runs in one drawing (True).
@@ -62,6 +67,7 @@ class Figure(Generic[DrawingType]):
         """Whether it can be drawn of this run; of one under several conditions of the experiment, of all of them."""
         return (self.across or not run.crossed) and self.needs([run]) is None
 
-    def draw(self, runs: Sequence[Run], labels: Labels) -> go.Figure:
-        """The figure of these runs; ask `needs` first whether it can be drawn."""
-        return self.plot(self.data(runs), labels)
+    def draw(self, runs: Sequence[Run], labels: Labels, metrics: Sequence[str] = ()) -> go.Figure:
+        """The figure of these runs, of these metrics where `of` takes any; ask `needs` first whether it can be drawn.
+        Raises `UserError` where one of the metrics was not measured."""
+        return self.plot(self.data(runs) if not metrics or self.of is None else self.of(runs, metrics), labels)

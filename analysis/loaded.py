@@ -27,7 +27,9 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from analysis.effects import effects_recorded, effects_table
+from analysis.figure import Figure
 from analysis.figures import figure as figure_named
+from analysis.figures import figures
 from analysis.figures import names as figure_names
 from analysis.labels import Labels
 from analysis.pivots import Pivots, of_runs
@@ -39,7 +41,7 @@ from analysis.runs import Paths, Run, load_all
 from analysis.runs.conditions import means, named, show
 from analysis.tables import Table
 from search_spaces.errors import UserError, sentence, unknown
-from search_spaces.metrics import twin
+from search_spaces.metrics import METRICS, twin
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -60,12 +62,15 @@ class Loaded:
         """Every figure and table that can be asked for."""
         return [*figure_names(), *TABLES]
 
-    def figure(self, name: str, where: Mapping[str, Any] | None = None) -> go.Figure:
+    def figure(self, name: str, where: Mapping[str, Any] | None = None, metrics: Sequence[str] | str = ()) -> go.Figure:
         """The figure of that name. Of a run under several conditions of the experiment most figures are of one
-        condition, which `where` chooses, as in `{"omega": 0.1}`.
+        condition, which `where` chooses, as in `{"omega": 0.1}`. `metrics` are what `rounds`, `factor` and `spread`
+        draw in place of the accuracies.
 
         Raises `UserError` where there is no such figure, or it cannot be drawn."""
         found = figure_named(name)
+        asked = [metrics] if isinstance(metrics, str) else list(metrics)
+        _check_metrics(name, found, asked, self.runs)
         runs = self.runs
         if not found.across and not found.many:
             runs = [_one_condition(run, where, name) for run in runs[:1]]
@@ -74,7 +79,7 @@ class Loaded:
         reason = found.needs(runs)
         if reason is not None:
             raise UserError(reason)
-        return found.draw(runs, Labels.of(runs))
+        return found.draw(runs, Labels.of(runs), asked)
 
     def table(self, name: str, **options: Any) -> pd.DataFrame:
         """The table of that name; `options` of the pivot table are those of `analysis.pivots.pivots`.
@@ -137,6 +142,19 @@ class Loaded:
 def load(run: Paths) -> Loaded:
     """A run directory, or several, by figures and tables. Raises `UserError` where a path is no run directory."""
     return Loaded(load_all(run))
+
+
+def _check_metrics(name: str, found: Figure[Any], asked: Sequence[str], runs: Sequence[Run]) -> None:
+    """Raises `UserError` where the figure takes no metrics, or one is unknown."""
+    if not asked:
+        return
+    if found.of is None:
+        able = ", ".join([one for one, each in figures().items() if each.of is not None])
+        raise UserError(f"{name} chooses its metrics itself. --metric belongs to {able} and the table pivot.")
+    known = dict.fromkeys([*METRICS, *(column for run in runs for column in run.rounds.columns)])
+    problems = [unknown("metric", metric, known, "--metric") for metric in asked if metric not in known]
+    if problems:
+        raise UserError(*problems)
 
 
 def _one_condition(run: Run, where: Mapping[str, Any] | None, name: str) -> Run:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 #: Below this p (Holm) a row is told from the best of its column.
 LEVEL = 0.05
+#: What stands above the only column of a table without conditions.
+RESULT = "result"
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,10 @@ class Pivot:
         return notes
 
     def header(self) -> list[list[tuple[str, int]]]:
-        """For each key of `by` a line of the head: labels, and over how many columns each reaches."""
+        """For each key of `by` a line of the head: labels, and over how many columns each reaches; one where there are
+        no conditions."""
+        if not self.by:
+            return [[(RESULT, 1)]]
         lines = []
         for level, key in enumerate(self.by):
             groups = itertools.groupby(self.conditions, key=lambda condition: condition[: level + 1])
@@ -118,6 +123,7 @@ class Pivot:
         """Every column's condition in one line."""
         return [
             ", ".join(condition_label(self.labels, key, value) for key, value in zip(self.by, condition, strict=True))
+            or RESULT
             for condition in self.conditions
         ]
 
@@ -158,7 +164,7 @@ class Pivot:
         head = [f"% {visible(line)}" for line in (self.title, *self.notes())]
         lines = [rf"\begin{{tabular}}{{l{'c' * len(self.conditions)}}}", r"\toprule"]
         for level, labels in enumerate(self.header()):
-            last = level == len(self.by) - 1
+            last = level >= len(self.by) - 1
             start, rules = 2, []
             for _, span in labels:
                 rules.append(rf"\cmidrule(lr){{{start}-{start + span - 1}}}")

@@ -80,6 +80,7 @@ and `fedtune reproduce` another one:
       report.html          ours beside the paper's, and what became of its claims
       verdicts.csv         a line for each comparison behind a claim
       numbers.csv          a line for each number of the paper and ours
+      table.tex, .md, .csv of a table: ours in the paper's layout
 
 Of a trial's last value of a metric, `rounds.jsonl` is the truth, whatever became of the trial: it is written first, by
 the trial itself, so it is there for a trial that runs, was stopped, failed, or whose driver was killed before the study
@@ -125,6 +126,8 @@ REPRODUCTION = "reproduction.yaml"
 CELLS = "cells"
 VERDICTS = "verdicts.csv"
 NUMBERS = "numbers.csv"
+#: The table of a reproduction, by the format of its file.
+TABLES = {"tex": "table.tex", "md": "table.md", "csv": "table.csv"}
 
 #: completed: ran all its rounds. scheduler: early-stopped. diverged: a metric or
 #: loss stopped being finite. error: raised. interrupted: to be resumed.

@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import plotly.graph_objects as go
 
-from analysis.runs import Run
+from analysis.runs import Run, names
 from analysis.runs.study import in_memory
+from search_spaces.errors import UserError
 from search_spaces.metrics import twin
 
 if TYPE_CHECKING:
@@ -30,6 +32,26 @@ def metric_rows(runs: Sequence[Run], measured: Callable[[str], bool]) -> list[li
     rows = [[f"val_{b}" if twin(b) != b else b for b in bases], bases]
     kept = [[m for m in row if measured(m)] for row in rows]
     return [row for i, row in enumerate(kept) if row and row not in kept[:i]]
+
+
+def check_measured(asked: Sequence[str], drawn: Sequence[tuple[str, str]], runs: Sequence[Run]) -> None:
+    """Raises `UserError` where a metric that was asked for has none of the panels `drawn`, each a metric and what else
+    it is of."""
+    have = {metric for metric, _ in drawn}
+    missing = [metric for metric in asked if metric not in have]
+    if missing:
+        raise UserError(
+            f"{' and '.join(missing)} was not measured in {', '.join(names(runs))}. Choose another --metric."
+        )
+
+
+def legend_once(figure: go.Figure) -> None:
+    """Each line's name once, from the first panel that has it."""
+    seen: set[str] = set()
+    for trace in figure.data:
+        if trace.showlegend is None:
+            trace.showlegend = trace.legendgroup not in seen
+            seen.add(trace.legendgroup)
 
 
 def importances(run: Run, target: int = 0, trials: Sequence[FrozenTrial] | None = None) -> dict[str, float]:

@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 from analysis import style
 from analysis.cells import Cells, Condition, cells, condition_label, varied
 from analysis.figure import Figure
-from analysis.figures._common import metric_rows
+from analysis.figures._common import check_measured, legend_once, metric_rows
 from analysis.labels import Labels, number, text
 from analysis.runs import Run
 from analysis.stats import summarise
@@ -24,6 +24,8 @@ from analysis.stats import summarise
 VARIANTS = 6
 #: Of a numeric axis that is drawn on a log scale, the largest value by the smallest.
 WIDE = 20.0
+#: Conditions that a run of its own is often made for; runs that differ in them stand in panels of their own.
+OWN = ("dataset", "clients")
 #: How far apart values of one category stand, as a share of a category.
 APART = 0.12
 
@@ -51,23 +53,31 @@ def needs(runs: Sequence[Run]) -> str | None:
         return "A metric against a condition needs trials under two conditions of the experiment (`vary` of a space)."
     done = any(trial.state.name == "COMPLETE" for run in runs for trial in run.frozen)
     return (
-        None if done and _metrics(runs) else "A metric against a condition needs a completed trial; there is none yet."
+        None
+        if done and shared_metrics(runs)
+        else "A metric against a condition needs a completed trial; there is none yet."
     )
 
 
-def data(runs: Sequence[Run]) -> Drawing:
+def data(runs: Sequence[Run], metrics: Sequence[str] = ()) -> Drawing:
     """One row per panel, line and value: panel (0, 1, …), metric, row (the line's name), x (the condition's value), at
-    (where it stands on the axis), mean, std (over seeds, as recorded; nan below two), n (seeds)."""
+    (where it stands on the axis), mean, std (over seeds, as recorded; nan below two), n (seeds). `metrics`: by default
+    what was selected on and a local accuracy.
+
+    Raises `UserError` where one of the `metrics` was not measured."""
     split = variants(runs)
     left = any(set(run.keys) - set(split) for run in runs)
     note = "A line is the best configuration of each condition, by what was selected on." if left else ""
-    return drawing(cells(runs, by(runs), split), _metrics(runs), note)
+    found = drawing(cells(runs, conditions(runs), split), metrics or shared_metrics(runs), note)
+    check_measured(metrics, found.panels, runs)
+    return found
 
 
-def by(runs: Sequence[Run]) -> list[str]:
-    """The conditions that runs vary, and the data set where each run has one of its own."""
-    keys, sets = varied(runs), {run.value("dataset") for run in runs}
-    return keys if "dataset" in keys or None in sets or len(sets) == 1 else [*keys, "dataset"]
+def conditions(runs: Sequence[Run]) -> list[str]:
+    """The conditions that runs vary, and those of `OWN` of which each run has a value of its own."""
+    keys = varied(runs)
+    own = {key: {run.value(key) for run in runs} for key in OWN if key not in keys}
+    return [*keys, *(key for key, values in own.items() if None not in values and len(values) > 1)]
 
 
 def variants(runs: Sequence[Run]) -> list[str]:
@@ -76,6 +86,12 @@ def variants(runs: Sequence[Run]) -> list[str]:
     keys = [key for key in runs[0].keys if all(key in run.keys for run in runs)]
     several = {tuple(trial.params.get(key) for key in keys) for run in runs for trial in run.frozen}
     return keys if len(several) <= VARIANTS else []
+
+
+def listed(runs: Sequence[Run]) -> list[str]:
+    """The same of runs that walk a grid. What a sampler proposed is no variant: such a run stands by its best trial, as
+    in a table of runs."""
+    return variants(runs) if all(run.sampler == "grid" for run in runs) else []
 
 
 def drawing(found: Cells, metrics: Sequence[str], note: str = "") -> Drawing:
@@ -124,7 +140,7 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
             if len(line):
                 figure.add_traces(_line(line, row, i, panel, drawing, labels))
         style.title_axes(figure, panel, labels.parameter(drawing.key), "", xaxis=_horizontal(drawing))
-    _legend_once(figure)
+    legend_once(figure)
     columns = min(2, len(titles))
     return style.panels(
         figure,
@@ -163,15 +179,6 @@ def _line(
     if not drawing.numeric or not np.isfinite(spread).any():
         return [drawn]
     return [style.band(at, mean, np.nan_to_num(spread), style.faded(colour, 0.13), panel, row), drawn]
-
-
-def _legend_once(figure: go.Figure) -> None:
-    """Each line's name once, from the first panel that has it."""
-    seen: set[str] = set()
-    for trace in figure.data:
-        if trace.showlegend is None:
-            trace.showlegend = trace.legendgroup not in seen
-            seen.add(trace.legendgroup)
 
 
 def _horizontal(drawing: Drawing) -> dict[str, Any]:
@@ -217,7 +224,7 @@ def _at(found: Cells, row: str, x: Any, values: Sequence[Any], numeric: bool) ->
     return values.index(x) + APART * (rows.index(row) - (len(rows) - 1) / 2)
 
 
-def _metrics(runs: Sequence[Run]) -> list[str]:
+def shared_metrics(runs: Sequence[Run]) -> list[str]:
     """What was selected on, on test data, and a local accuracy, as far as all runs measured it."""
     rows = metric_rows(
         runs, lambda m: all(m in run.finals.columns and bool(run.finals[m].notna().any()) for run in runs)
@@ -235,6 +242,7 @@ FIGURE = Figure(
     ),
     needs=needs,
     data=data,
+    of=data,
     plot=plot,
     order=4,
     across=True,

@@ -1,4 +1,5 @@
-"""Several runs under conditions of the experiment on one page: a metric against a condition, boxes, pivot tables."""
+"""Several runs under conditions of the experiment on one page: a metric against a condition and against the round,
+boxes, pivot tables."""
 
 from __future__ import annotations
 
@@ -7,8 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from analysis.cells import Cells, cells, varied
-from analysis.figures import _boxes as boxes
-from analysis.figures import factor, methods
+from analysis.figures import factor, rounds, spread
 from analysis.labels import Labels
 from analysis.pivot import Pivot, pivot
 from analysis.report.comparison import attacked, over_rounds
@@ -36,11 +36,16 @@ def add(page: Page, found: Cells, tables: Sequence[Pivot]) -> None:
     if len(drawn.values) > 1:
         figure, card = factor.plot(drawn, labels), factor.FIGURE
         page.figure("factor", card.title, figure, card.read, "Figure")
+    over_rounds = rounds.drawing(found, metrics)
+    if over_rounds.panels:
+        curves = rounds.FIGURE
+        page.figure("rounds", curves.title, rounds.plot(over_rounds, labels), curves.read, "Curves")
     for i, table in enumerate(tables):
         shown = [table.metric, *([table.bracket] if table.bracket else [])]
         terms = explained(page.told, shown, found.by, Labels.of(found.runs, markup=False))
         page.card(f"table-{i}", table.title, table.html() + terms, "Tables" if i == 0 else "")
-    page.figure("boxes", boxes.TITLE, boxes.boxes(found, metrics, labels), boxes.READ, "Boxes")
+    boxes = spread.plot(spread.drawing(found, metrics), labels)
+    page.figure("boxes", spread.FIGURE.title, boxes, spread.FIGURE.read, "Boxes")
 
 
 def side_by_side(page: Page, runs: Sequence[Run]) -> None:
@@ -56,11 +61,11 @@ def side_by_side(page: Page, runs: Sequence[Run]) -> None:
 
 def _under_conditions(page: Page, runs: Sequence[Run]) -> None:
     """The figures and tables of these runs, or the sentences why they cannot be set side by side."""
-    metrics = methods.shared_metrics(runs)
+    metrics = factor.shared_metrics(runs)
     try:
         if not metrics:
             raise UserError(f"{', '.join(names(runs))} have no metric that each of them measured.")
-        found = cells(runs, factor.by(runs), factor.variants(runs))
+        found = cells(runs, factor.conditions(runs), factor.variants(runs))
     except UserError as error:
         why = "".join(f"<p>{escape(problem)}</p>" for problem in error.problems)
         page.card("factor", factor.FIGURE.title, why, "Conditions")

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from analysis.compare import Comparison, compare
-from analysis.figures import figure, methods
+from analysis.figures import figure
 from analysis.labels import Labels
 from analysis.report.page import Page, escape, html_table, write
 from analysis.report.terms import KEYS, explained
 from analysis.runs import Run, names
+from search_spaces.errors import UserError
 
 
 def write_figure(comparison: Comparison, output: str | os.PathLike[str]) -> Path:
@@ -26,7 +27,7 @@ def write_figure(comparison: Comparison, output: str | os.PathLike[str]) -> Path
 
 def over_rounds(page: Page, runs: Sequence[Run]) -> None:
     """Adds the curves and the numbers of runs with one chosen configuration each, or why there are none."""
-    if _curves(page, runs):
+    if _curves(page, runs) and all(run.best is not None for run in runs):
         _numbers(page, compare(runs))
 
 
@@ -40,16 +41,16 @@ def attacked(page: Page, runs: Sequence[Run]) -> None:
 def _curves(page: Page, runs: Sequence[Run], section: str = "", metrics: Sequence[str] = ()) -> bool:
     """Adds the overlaid curves of these metrics (of the accuracies where none are given), or the sentence why they
     cannot be drawn; whether they were drawn."""
-    curves = figure("methods")
-    reason = curves.needs(runs)
-    if reason is None and not methods.shared_metrics(runs, metrics):
-        reason = f"Not every run measured {' and '.join(metrics)}, so there are no curves to lay over each other."
-    if reason is not None:
-        page.card("methods", curves.title, f"<p>{escape(reason)}</p>", section)
+    curves = figure("rounds")
+    try:
+        reason = curves.needs(runs)
+        drawn = None if reason is not None else curves.draw(runs, Labels.of(runs), metrics)
+    except UserError as error:
+        reason, drawn = " ".join(error.problems), None
+    if drawn is None:
+        page.card("rounds", curves.title, f"<p>{escape(str(reason))}</p>", section)
         return False
-    page.figure(
-        "methods", curves.title, methods.plot(methods.data(runs, metrics), Labels.of(runs)), curves.read, "Curves"
-    )
+    page.figure("rounds", curves.title, drawn, curves.read, "Curves")
     return True
 
 

@@ -1,5 +1,5 @@
-"""The page of a reproduction, and its CSV files: first what became of the paper's sentences, then its table or figure
-with both numbers in every cell, then what each sentence rests on."""
+"""The page of a reproduction, and its tables as files. On the page first what became of the paper's sentences, then its
+table or figure with both numbers in every cell, then what each sentence rests on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from analysis.figures import figure
 from analysis.figures._common import two_keys
 from analysis.labels import Labels
-from analysis.pivot import Pivot
+from analysis.pivot import Pivot, to_csv
 from analysis.published.papers import AGREES, DIFFERS
 from analysis.report.page import Page, command, escape, html_table, write
 from analysis.report.terms import explained
@@ -31,10 +31,24 @@ HOW_REGION = (
 
 
 def write_all(made: Made, decided: Sequence[Decided], again: str, *, finished: bool) -> Path:
-    """Writes the page and both CSV files into the folder; returns the page's path."""
+    """Writes the page, both CSV files and, of a table, its own files into the folder; returns the page's path."""
     write(made.path / run_folder.VERDICTS, verdicts(made, decided).csv())
     write(made.path / run_folder.NUMBERS, numbers(made).csv())
+    for kind, text in table_files(made).items():
+        write(made.path / run_folder.TABLES[kind], text)
     return write(made.path / run_folder.REPORT, page(made, decided, again, finished=finished).html())
+
+
+def table_files(made: Made) -> dict[str, str]:
+    """The table in the paper's layout by format, for another paper; nothing of a heat map, or before a result."""
+    drawn = [] if made.reproduction.heatmap else pivots(made)
+    if not drawn:
+        return {}
+    return {
+        "tex": "\n".join(table.latex() for table in drawn),
+        "md": "\n".join(table.markdown() for table in drawn),
+        "csv": to_csv(drawn),
+    }
 
 
 def page(made: Made, decided: Sequence[Decided], again: str, *, finished: bool) -> Page:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -72,9 +72,10 @@ class Findings:
         """Every figure and table that can be asked for by name."""
         return Loaded([self.run]).names
 
-    def figure(self, name: str, where: Mapping[str, Any] | None = None) -> go.Figure:
-        """The Plotly figure of that name, of the condition `where`; see `analysis.loaded.Loaded.figure`."""
-        return Loaded([self.run]).figure(name, where)
+    def figure(self, name: str, where: Mapping[str, Any] | None = None, metrics: Sequence[str] | str = ()) -> go.Figure:
+        """The Plotly figure of that name, of the condition `where` and these `metrics`; see
+        `analysis.loaded.Loaded.figure`."""
+        return Loaded([self.run]).figure(name, where, metrics)
 
     def table(self, name: str, **options: Any) -> pd.DataFrame:
         """The table of that name, such as `pivot`; see `analysis.loaded.Loaded.table`."""

@@ -85,8 +85,9 @@ def _print(found: Reproduced) -> None:
     _say(f"{made.done} federations trained, in {duration(found.seconds)} now.")
     for path, count in made.failed.items():
         tables.say(f"{count} failed in {shown(path)}. `fedtune status {quote(shown(path))}` says why.")
-    for name in (run_folder.REPORT, run_folder.VERDICTS, run_folder.NUMBERS):
-        tables.say(f"{os.path.join(folder, name)}")
+    for name in (run_folder.REPORT, run_folder.VERDICTS, run_folder.NUMBERS, *run_folder.TABLES.values()):
+        if (found.folder / name).is_file():
+            tables.say(f"{os.path.join(folder, name)}")
     if not found.finished:
         tables.say(f"{'Interrupted. ' if found.interrupted else ''}Go on with: {found.command}")
 

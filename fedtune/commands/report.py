@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,6 +17,9 @@ fedtune report runs/dfrd-alpha_lambda --csv --latex --images pdf
 fedtune report runs/dfrd-final --anonymous -o supplement.html
 # One figure alone, for a paper:
 fedtune report runs/dfrd-alpha_lambda --only heatmap -o fig5.png
+# Any metric over rounds, a line for each method, as a picture:
+fedtune report runs/fedavg-final runs/dfrd-final \\
+    --only rounds --metric amp --metric wlp -o rounds.png
 # One table alone, as Markdown:
 fedtune report runs/dfrd-alpha_lambda --only trials -o trials.md
 # Follow a running search in the browser:
@@ -63,6 +66,30 @@ def command(
         list[str] | None,
         typer.Option(help="Of --only: the condition that is drawn, as name=value.", show_default=False),
     ] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Of --only rounds, factor, spread or pivot: a metric that it shows; may be given more than once.  "
+            "[default: accuracies; of pivot what the first run selected on]",
+            show_default=False,
+            autocompletion=_complete.metrics,
+        ),
+    ] = None,
+    by: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Of --only pivot: a column per value of this parameter; may be given more than once.  [default: the "
+            "conditions that a run varies]",
+            show_default=False,
+        ),
+    ] = None,
+    variant: Annotated[
+        list[str] | None,
+        typer.Option(help="Of --only pivot: a row per value of this searched parameter.", show_default=False),
+    ] = None,
+    brackets: Annotated[
+        str | None, typer.Option(help="Of --only pivot: also this metric, in brackets.", show_default=False)
+    ] = None,
     anonymous: Annotated[
         bool,
         typer.Option(
@@ -92,10 +119,12 @@ def command(
     from search_spaces.errors import UserError
 
     if only is not None:
-        _one(run, only, kind, output, where or [], as_json)
+        asked = {"where": where, "metrics": metric, "by": by, "variants": variant, "brackets": brackets}
+        _one(run, only, kind, output, {name: value for name, value in asked.items() if value}, as_json)
         return
-    if kind is not None or where:
-        raise UserError("--format and --where belong to --only. Give the name of a figure or a table with --only.")
+    if kind is not None or where or metric or by or variant or brackets:
+        options = "--format, --where, --metric, --by, --variant and --brackets"
+        raise UserError(f"{options} belong to --only. Give the name of a figure or a table with --only.")
     with busy(style(), "loading what draws figures") as tell:
         from analysis.report import build
         from analysis.report.files import check_images, write_images, write_tables
@@ -118,20 +147,24 @@ def command(
         typer.launch(page.resolve().as_uri())
 
 
-def _one(run: list[str], only: str, kind: str | None, output: str | None, where: list[str], as_json: bool) -> None:
-    """Writes one figure or table."""
+def _one(
+    run: list[str], only: str, kind: str | None, output: str | None, options: dict[str, Any], as_json: bool
+) -> None:
+    """Writes one figure or table; `options` are those of `analysis.loaded.Loaded.save`."""
     from fedtune.commands._output import shown
     from fedtune.console import tables
     from fedtune.console.busy import busy
     from fedtune.console.progress import style
-    from search_spaces.errors import UserError, sentence
+    from search_spaces.errors import UserError, sentence, short
 
     if output is None and kind is None:
         raise UserError("--only writes one file. Name it with -o, such as -o fig5.png.")
-    pairs = dict(text.partition("=")[::2] for text in where)
-    if not all(pairs.values()):
-        raise UserError(sentence("--where", "name=value", " ".join(where)))
-    options = {"where": pairs} if pairs else {}
+    if only != "pivot" and options.keys() & {"by", "variants", "brackets"}:
+        raise UserError(f"--by, --variant and --brackets belong to --only pivot, got --only {short(only)}.")
+    if where := options.get("where"):
+        options["where"] = dict(text.partition("=")[::2] for text in where)
+        if not all(options["where"].values()):
+            raise UserError(sentence("--where", "name=value", " ".join(where)))
     with busy(style(), "loading what draws figures") as tell:
         from analysis.loaded import load
 

@@ -293,7 +293,7 @@ class TuneSession:
             f"The process of trial {number} died {len(earlier) + 1} times, after the rounds "
             f"{', '.join(map(str, earlier))} and {last}, so it was ended from outside, or for memory that something "
             f"else took. The search stopped and keeps what was written; no trial was scored by this. Then go on with "
-            f"`fedtune resume {quote(str(self.folder))}`."
+            f"`{self.lost.again}`."
         )
 
     @contextlib.contextmanager

@@ -16,7 +16,7 @@ from scipy import stats
 from typer.testing import CliRunner
 
 from analysis.compare import compare
-from analysis.figures import methods
+from analysis.figures import rounds
 from analysis.report.comparison import write_figure
 from analysis.runs import Run
 from analysis.tables import Column, Table
@@ -290,12 +290,12 @@ def test_csv_json_and_latex_hold_the_same_numbers(pair: list[Path]) -> None:
 
 def test_the_figure_obeys_the_metrics_as_the_table_does(pair: list[Path], tmp_path: Path) -> None:
     found = compare(pair, metrics=["wlp", "train_loss"])
-    table = methods.data(found.runs, found.metrics)
+    table = rounds.data(found.runs, found.metrics).table
     assert list(dict.fromkeys(table["metric"])) == ["wlp", "train_loss"]
     written = write_figure(found, tmp_path / "f.html").read_text().replace(get_plotlyjs(), "")
     assert "WLP, test" in written and "Training loss" in written and "Global accuracy, test [" not in written
     lost = write_figure(compare(pair, metrics=["psnr"]), tmp_path / "none.html").read_text()
-    assert "Not every run measured psnr" in lost
+    assert "psnr was not measured in" in lost
 
 
 def test_only_one_output_format(pair: list[Path]) -> None:
@@ -311,7 +311,7 @@ def test_the_figure_is_one_offline_page(pair: list[Path], tmp_path: Path) -> Non
     assert found.exit_code == 0 and "Figure" not in found.stdout
     assert (
         text.count(get_plotlyjs()) == 1
-        and 'data-figure="methods"' in text
+        and 'data-figure="rounds"' in text
         and "https:" not in text.replace(get_plotlyjs(), "")
     )
 

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
+from plotly.offline import get_plotlyjs
 from typer.testing import CliRunner
 
 import fedtune
@@ -128,8 +129,41 @@ def test_only_on_the_command_line(root: Path, tmp_path: Path) -> None:
         (("--only", "curves"), "Name it with -o"),
         (("--format", "png"), "belong to --only"),
         (("--only", "curves", "--where", "omega", "-o", "x.html"), "--where must be name=value"),
+        (("--metric", "amp"), "belong to --only"),
+        (
+            ("--only", "curves", "--metric", "amp", "-o", "x.html"),
+            "curves chooses its metrics itself. ",
+        ),
+        (
+            ("--only", "rounds", "--metric", "amq", "-o", "x.html"),
+            "Unknown metric 'amq' (--metric). Did you",
+        ),
+        (("--only", "rounds", "--metric", "psnr", "-o", "x.html"), "psnr was not measured in varied"),
+        (("--only", "factor", "--metric", "psnr", "-o", "x.html"), "psnr was not measured in varied"),
+        (("--only", "rounds", "--by", "omega", "-o", "x.html"), "belong to --only pivot, got --only rounds"),
     ]:
         assert said in str(call(*words).exception)
+
+
+def test_the_options_of_a_table_and_of_a_figure_on_the_command_line(root: Path, tmp_path: Path) -> None:
+    def text(*words: object) -> str:
+        path = tmp_path / "made"
+        found = CliRunner().invoke(app, ["report", str(root / "varied"), "-o", str(path), *map(str, words)])
+        assert found.exit_code == 0, found.exception
+        return path.read_text()
+
+    table = ("--only", "pivot", "--format", "md", "--metric", "amp", "--variant", "merge_op", "--brackets", "wlp")
+    made = text(*table, "--by", "omega")
+    (row,) = [line for line in made.splitlines() if "op = add" in line]
+    for place in range(3):
+        mean, std = varied.mean_std(varied.last(root / "varied", 3 + place, "amp"))
+        inside, _ = varied.mean_std(varied.last(root / "varied", 3 + place, "wlp"))
+        assert f"{100 * mean:.2f} ± {100 * std:.2f} ({100 * inside:.2f}" in row
+    for name in ("rounds", "factor"):
+        titles = [one.text for one in fedtune.load(root / "varied").figure(name, metrics=["fm"]).layout.annotations]
+        assert titles and all(title.startswith("<b>FM") for title in titles)
+        drawn = text("--only", name, "--metric", "fm", "--format", "html").replace(get_plotlyjs(), "")
+        assert "FM" in drawn and "Global accuracy, test" not in drawn
 
 
 def test_without_kaleido_the_sentence_says_how_to_get_it(

@@ -15,12 +15,74 @@ from PIL import Image
 
 from fedtune.cli import app
 from search_spaces import presets
+from search_spaces.space import Space
 from trainables import registry
 
 PAGE = gallery.PAGE.read_text(encoding="utf-8")
 COMMANDS = gallery.commands(PAGE)
 #: The part of issue lists and papers that the gallery is to show.
-SHOWN = {"factor", "pivot", "box", "images", "averages", "attack", "partition", "boundary", "features"}
+SHOWN = {"rounds", "factor", "pivot", "box", "images", "averages", "attack", "partition", "boundary", "features"}
+#: Which figures of the papers the page says that its pictures are like: by picture the claim in the page's words, the
+#: kind of figure and, of curves, the metrics and what stands along the axis, as the papers' captions say.
+CLAIMS: dict[str, tuple[str, str, set[str], set[str]]] = {
+    "curves.png": ("Figs. 3 and 8 to 12 of DFRD", "rounds", {"global_accuracy"}, {"round"}),
+    "cache_rounds.png": ("Fig. 6 of FedKF", "rounds", {"amp"}, {"round"}),
+    "selection.png": ("Fig. 8 of FedKF", "factor", {"amp"}, {"active_clients"}),
+    "datasets.png": ("Fig. 3 of FedMD-CG", "factor", {"local_accuracy"}, {"omega"}),
+    "gd_loss.png": ("Figs. 5 and 10 to 12 of FedMD-CG", "rounds", {"gd_loss"}, {"round"}),
+    "images.png": ("Figs. 14 to 18 of DFRD", "images", set(), set()),
+    "features.png": ("Fig. 2 of FedMD-CG", "features", set(), set()),
+    "averages.png": ("Figs. 2 and 3 of FedKF", "averages", set(), set()),
+    "attack.png": ("Fig. 4 of FedMD-CG", "attack", set(), set()),
+    "partition.png": ("Figs. 6 and 7 of DFRD", "partition", set(), set()),
+    "boundary.png": ("Fig. 2 of DFRD", "boundary", set(), set()),
+}
+_CLAIM = re.compile(r"as in (Figs?\. \d+(?:(?:,| and| to) \d+)* of [\w-]+)")
+
+
+def sections() -> list[str]:
+    return re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]
+
+
+def options(command: gallery.Command, name: str) -> list[str]:
+    return [value for option, value in zip(command.words, command.words[1:], strict=False) if option == name]
+
+
+def space_of(command: gallery.Command) -> Space:
+    method, (name,) = command.words[1], options(command, "--space")
+    return presets.load(method, name, registry.declared(method))
+
+
+def drawn_of(command: gallery.Command) -> tuple[str, set[str], set[str]]:
+    """The kind of figure that a command draws and, of curves, its metrics and what stands along its axis."""
+    (kind,) = options(command, "--only")
+    runs = {word.removeprefix("runs/") for word in command.words if word.startswith("runs/")}
+    spaces = [space_of(made) for made in COMMANDS if made.makes in runs and options(made, "--space")]
+    if kind == "rounds":
+        return kind, set(options(command, "--metric")), {"round"}
+    if kind == "factor":
+        asked = options(command, "--metric") or [space.metric[0].removeprefix("val_") for space in spaces]
+        return kind, set(asked), {key for space in spaces for key in space.vary}
+    return kind, set(), set()
+
+
+def test_what_is_said_to_be_as_in_a_paper_is_declared() -> None:
+    """A sentence of the page that names a figure of a paper stands in `CLAIMS`, and no other does."""
+    found: dict[str | None, str] = {}
+    for section in sections():
+        (drawn,) = (command for command in gallery.commands(section) if command.picture)
+        words = " ".join(section.split())
+        said = _CLAIM.findall(words)
+        assert len(said) == len(re.findall(r"\bFigs?\.", words)), f"{drawn.picture}: a figure is named otherwise"
+        for claim in said:
+            found[drawn.picture] = claim
+    assert found == {picture: claim[0] for picture, claim in CLAIMS.items()}
+
+
+@pytest.mark.parametrize("picture", CLAIMS)
+def test_a_picture_that_is_as_in_a_paper_has_its_kind_metric_and_axis(picture: str) -> None:
+    (command,) = (command for command in COMMANDS if command.picture == picture)
+    assert drawn_of(command) == CLAIMS[picture][1:]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.makes or command.picture or command.words[1])
@@ -45,9 +107,8 @@ def test_every_run_is_made_before_it_is_drawn() -> None:
 
 
 def test_every_picture_stands_below_its_command() -> None:
-    sections = re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]
     shown = set()
-    for section in sections:
+    for section in sections():
         (drawn,) = (command for command in gallery.commands(section) if command.picture)
         ((words, picture),) = re.findall(r"^!\[([^\]]+)\]\(gallery/([\w.]+)\)$", section, re.MULTILINE)
         assert picture == drawn.picture and words

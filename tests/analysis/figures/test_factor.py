@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from analysis.cells import cells
-from analysis.figures import _boxes, factor, figure
+from analysis.figures import factor, figure, spread
 from analysis.labels import Labels
 from analysis.report import build
 from analysis.runs import load_all
@@ -83,11 +83,24 @@ def test_without_conditions_it_says_what_it_needs(tmp_path: Path) -> None:
 
 def test_boxes_hold_all_completed_trials_with_each_seed(root: Path) -> None:
     found = cells(load_all(root / "fairness"))
-    drawn = _boxes.boxes(found, ["global_accuracy"], Labels.of(found.runs))
-    assert len(drawn.data) == 3
+    drawn = spread.plot(spread.drawing(found, ["global_accuracy"]), Labels.of(found.runs))
+    assert len(drawn.data) == 3 and [trace.showlegend for trace in drawn.data] == [True, False, False]
     for place, box in enumerate(drawn.data):
         values = [v for n in (place, place + 3) for v in varied.last(root / "fairness", n, "global_accuracy").values()]
         np.testing.assert_allclose(sorted(box.y), sorted(100 * np.array(values)))
+
+
+def test_boxes_of_several_runs_by_name(root: Path, tmp_path: Path) -> None:
+    synthetic.write(tmp_path / "one", failures=False, kind="run", seeds=(0, 1, 2, 3))
+    synthetic.write(tmp_path / "other", failures=False, method="fedavg", trials=6)
+    runs = load_all([tmp_path / "one", tmp_path / "other"])
+    assert spread.needs(runs) is None
+    drawing = spread.data(runs, ["wlp"])
+    assert list(drawing.panels) == [("wlp", "")] and list(drawing.rows) == ["dfrd", "fedavg"]
+    assert drawing.table.groupby("row").size().to_dict() == {"dfrd": 4, "fedavg": 6 * 2}
+    variants = spread.data(load_all(root / "fairness"), ["amp"])
+    assert [of for _, of in variants.panels] == ["ω = 10", "ω = 1", "ω = 0.1"] and len(variants.rows) == 2
+    assert set(variants.table.groupby(["panel", "row"]).size()) == {3}
 
 
 def test_the_report_tells_every_condition_by_itself(root: Path) -> None:

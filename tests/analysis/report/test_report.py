@@ -211,7 +211,7 @@ def test_several_runs_share_one_page(loaded: dict[str, Run]) -> None:
     assert html.count(get_plotlyjs()) == 1
     bare = html.replace(get_plotlyjs(), "")
     ids = re.findall(r'\bid="([^"]+)"', bare)
-    assert len(ids) == len(set(ids)) and 'data-figure="methods"' in bare and 'data-figure="r2-curves"' in bare
+    assert len(ids) == len(set(ids)) and 'data-figure="rounds"' in bare and 'data-figure="r2-curves"' in bare
 
 
 def test_a_place_that_cannot_be_written_is_told_and_left_untouched(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import json
 import math
@@ -18,7 +19,7 @@ from scipy.stats import t
 from analysis.reproduce.claims import decide
 from analysis.reproduce.declaration import Claim, Reproduction, Row, Side, declared
 from analysis.reproduce.made import Made, Record, Setting
-from analysis.reproduce.page import page, write_all
+from analysis.reproduce.page import page, table_files, write_all
 from analysis.reproduce.tables import every_number
 from search_spaces import run_folder
 from tests.analysis import synthetic
@@ -247,6 +248,42 @@ def test_the_page_of_a_heat_map(tmp_path: Path) -> None:
     assert 'data-figure="heatmap"' in text
     lines = (tmp_path / "fig5" / run_folder.NUMBERS).read_text().splitlines()
     assert len(lines) == 1 + 2 * 30 and lines[0].startswith("alpha,lambda,metric,mean,std,n,inside_region")
+
+
+def test_a_table_is_written_as_the_paper_lays_it_out(tmp_path: Path) -> None:
+    values = {("FedAvg", 1): {"amp": LOW, "wlp": LOW}, ("FedKF", 1): {"amp": HIGH, "wlp": LOW}}
+    values |= {("FedAvg", 0.1): {"amp": NEAR, "wlp": LOW}, ("FedKF", 0.1): {"amp": HIGH, "wlp": LOW}}
+    one = dataclasses.replace(made(values, ahead("FedKF", "FedAvg")), path=tmp_path)
+    write_all(one, decide(one), "fedtune reproduce x", finished=True)
+    tex, text, plain = ((tmp_path / run_folder.TABLES[kind]).read_text() for kind in ("tex", "md", "csv"))
+    low, high = (f"{100 * sum(v) / 4:.2f} ± {100 * float(np.std(v, ddof=1)):.2f}" for v in (LOW, HIGH))
+    assert tex.count(r"\toprule") == text.count("| --- |") == 2, "a table for each metric"
+    assert r"method & $\omega$ = 1 & $\omega$ = 0.1 \\" in tex
+    marked = high.replace("±", r"$\pm$")
+    assert rf"FedKF & \textbf{{{marked}}}" in tex and tex.index("FedAvg &") < tex.index("FedKF &")
+    assert "| method | ω = 1 | ω = 0.1 |" in text and f"| FedAvg | {low} |" in text and f"**{high}**" in text
+    rows = list(csv.DictReader(plain.splitlines()))
+    assert [(row["metric"], row["row"], row["omega"]) for row in rows[:3]] == [
+        ("amp", "FedAvg", "1"),
+        ("amp", "FedAvg", "0.1"),
+        ("amp", "FedKF", "1"),
+    ]
+    assert len(rows) == 8 and rows[0]["n"] == "4"
+
+
+def test_a_table_without_columns_has_a_head(tmp_path: Path) -> None:
+    plain = made({("FedAvg", 1): {"amp": LOW}, ("FedKF", 1): {"amp": HIGH}}, ahead("FedKF", "FedAvg"))
+    runs = {(row, ()): run for (row, _), run in plain.runs.items()}
+    bare = dataclasses.replace(plain.reproduction, columns={})
+    files = table_files(dataclasses.replace(plain, reproduction=bare, runs=runs))
+    assert r"method & result \\" in files["tex"] and "| method | result |" in files["md"]
+
+
+def test_a_heat_map_or_an_empty_table_has_no_table_files(tmp_path: Path) -> None:
+    one = heatmap(tmp_path / "fig5")
+    write_all(one, decide(one), "fedtune reproduce dfrd-fig5 --small", finished=True)
+    assert not any((one.path / name).exists() for name in run_folder.TABLES.values())
+    assert table_files(dataclasses.replace(made({("A", 1): {"amp": LOW}}), runs={})) == {}
 
 
 def test_the_page_of_a_table_has_both_numbers() -> None:

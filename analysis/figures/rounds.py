@@ -1,0 +1,165 @@
+"""Metrics against the round: a line per method or variant, a panel per metric, data set and other condition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from analysis import style
+from analysis.cells import Cell, Cells, condition_label, under
+from analysis.figure import Figure
+from analysis.figures import factor
+from analysis.figures._common import check_measured, legend_once, metric_rows
+from analysis.labels import Labels, text
+from analysis.runs import Run, names
+from analysis.runs.rounds import read_rounds
+
+COLUMNS = ["panel", "metric", "row", "round", "mean", "std", "n"]
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What `plot` needs to know; `data` says what the columns of `table` are."""
+
+    table: pd.DataFrame
+    #: Of every panel the metric, and what else it is of, such as a data set.
+    panels: Sequence[tuple[str, str]]
+    rows: Sequence[str]
+    note: str
+
+
+def needs(runs: Sequence[Run]) -> str | None:
+    empty = [n for n, r in zip(names(runs), runs, strict=True) if not any(t.state.name == "COMPLETE" for t in r.frozen)]
+    if empty:
+        have = "has" if len(empty) == 1 else "have"
+        return f"Curves over rounds need a completed trial in every run; {', '.join(empty)} {have} none."
+    if not data(runs).panels:
+        return "Curves over rounds need a metric that was measured in a run's chosen trial; there is none."
+    return None
+
+
+def data(runs: Sequence[Run], metrics: Sequence[str] = ()) -> Drawing:
+    """One row per panel, line and round: panel (0, 1, …), metric, row (the line's name), round, mean, std (over seeds,
+    as recorded; nan below two), n (seeds). `metrics`: by default the accuracies on test data that all runs measured.
+
+    Raises `UserError` where one of the `metrics` was not measured."""
+    split = factor.listed(runs)
+    left = any(run.kind != "run" and set(run.keys) - set(split) for run in runs)
+    note = "Of a search a line is the best configuration, by what was selected on." if left else ""
+    found = drawing(under(runs, factor.conditions(runs), split, {}), metrics or _metrics(runs), note)
+    check_measured(metrics, found.panels, runs)
+    return found
+
+
+def drawing(found: Cells, metrics: Sequence[str], note: str = "") -> Drawing:
+    """The drawing of these cells; what `data` says of the table holds."""
+    labels = Labels.of(found.runs)
+    several = [key for i, key in enumerate(found.by) if len({condition[i] for condition in found.conditions}) > 1]
+    curves = {(cell.row, cell.condition): _rounds(cell) for cell in found.cells}
+    panels: list[tuple[str, str]] = []
+    parts = []
+    for metric in metrics:
+        for condition in found.conditions:
+            lines = {row: _line(curves.get((row, condition)), metric) for row in found.rows}
+            measured = {row: line for row, line in lines.items() if line is not None}
+            if not measured:
+                continue
+            parts += [line.assign(panel=len(panels), metric=metric, row=row) for row, line in measured.items()]
+            named = zip(found.by, condition, strict=True)
+            panels.append((metric, ", ".join(condition_label(labels, k, v) for k, v in named if k in several)))
+    table = pd.concat(parts, ignore_index=True)[COLUMNS] if parts else pd.DataFrame(columns=COLUMNS)
+    return Drawing(table, panels, found.rows, note)
+
+
+def _rounds(cell: Cell) -> pd.DataFrame:
+    """The rounds of what stands for the cell: a search's best trial there, all trials of a final run."""
+    return read_rounds(cell.part.path, cell.part.chosen)
+
+
+def _line(rounds: pd.DataFrame | None, metric: str) -> pd.DataFrame | None:
+    """Mean and spread of the metric by round; None where it was not measured."""
+    if rounds is None or metric not in rounds.columns or not rounds[metric].notna().any():
+        return None
+    groups = rounds.dropna(subset=[metric]).groupby("round")[metric]
+    return groups.agg(["mean", "std", "size"]).reset_index().rename(columns={"size": "n"})
+
+
+def plot(drawing: Drawing, labels: Labels) -> go.Figure:
+    figure = go.Figure()
+    titles = []
+    last = float(drawing.table["round"].max())
+    for panel, (metric, of) in enumerate(drawing.panels, start=1):
+        titles.append(f"{labels.metric(metric, split=True)}{f' · {of}' if of else ''}")
+        part = drawing.table[drawing.table["panel"] == panel - 1]
+        for i, row in enumerate(drawing.rows):
+            line = part[part["row"] == row].sort_values("round")
+            if len(line):
+                figure.add_traces(_drawn(line, row, i, panel, labels.scale(metric)))
+        style.title_axes(figure, panel, "round", "", xaxis=style.rounds_axis(last))
+    legend_once(figure)
+    across = len({of for _, of in drawing.panels})
+    return style.panels(
+        figure,
+        titles,
+        columns=across if across in (2, 3) else min(2, len(titles)),
+        height=280,
+        legend=2 * len(drawing.rows) if len(drawing.rows) > 1 else 0,
+        left=52,
+        note=drawing.note,
+    )
+
+
+def _drawn(part: pd.DataFrame, row: str, position: int, panel: int, scale: float) -> list[go.Scatter]:
+    """One line in one panel and, where it has several seeds, the band around it."""
+    colour = style.CYCLE[position % len(style.CYCLE)]
+    at, mean = part["round"].tolist(), scale * part["mean"].to_numpy()
+    spread = scale * part["std"].to_numpy(dtype=float)
+    digits = ".2f" if scale == 100.0 else ".4g"
+    line = go.Scatter(
+        x=at,
+        y=mean,
+        mode="lines" if len(part) > 1 else "lines+markers",
+        name=text(row),
+        legendgroup=row,
+        customdata=np.column_stack([np.nan_to_num(spread), part["n"]]),
+        line={"width": 2.5, "color": colour, "dash": style.DASHES[position % len(style.DASHES)]},
+        marker={"size": 8, "color": colour, "symbol": style.SYMBOLS[position % len(style.SYMBOLS)]},
+        hovertemplate=f"{text(row)}<br>round %{{x}}: %{{y:{digits}}} ± %{{customdata[0]:{digits}}} "
+        "(%{customdata[1]} seeds)<extra></extra>",
+        **style.axes(panel),
+    )
+    if not np.isfinite(spread).any():
+        return [line]
+    return [style.band(at, mean, np.nan_to_num(spread), style.faded(colour, 0.13), panel, row), line]
+
+
+def _metrics(runs: Sequence[Run]) -> list[str]:
+    """The accuracies on test data that all runs measured, or else those that any of them did."""
+
+    def measured(run: Run, metric: str) -> bool:
+        return metric in run.rounds.columns and bool(run.rounds[metric].notna().any())
+
+    shared = metric_rows(runs, lambda m: all(measured(run, m) for run in runs))
+    rows = shared or metric_rows(runs, lambda m: any(measured(run, m) for run in runs))
+    return rows[-1] if rows else []
+
+
+FIGURE = Figure(
+    title="Curves over rounds",
+    read=(
+        "A line is one method or variant, the mean of its seeds; the band is one standard deviation to either side.",
+        "Runs that share seeds saw the same partitions and cohorts, so their difference per seed says more than their "
+        "bands: see the paired tests.",
+    ),
+    needs=needs,
+    data=data,
+    of=data,
+    plot=plot,
+    order=5,
+    many=True,
+    across=True,
+)
