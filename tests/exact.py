@@ -12,7 +12,9 @@ such draws is 1 to a few per cent, and where one rounding moves all entries alik
 way may be nearer than one may ask for, even exact. A float32 number is off by up to ε/2 of itself once it is stored,
 and each of the last operations adds as much; four units in the last place are what a few of them come to. A number by
 itself (a loss) has no norm to even out luck, and is a difference of larger numbers: of logits and the logarithm of a
-sum, which are about 1 in size. Its ULPS are those of 1 or of itself, whichever is larger.
+sum, which are about 1 in size. Its ULPS are those of 1 or of itself, whichever is larger. So are those of a tensor of
+one entry, such as the bias of a layer with one channel: of two draws of one number the first is in one of six cases
+more than FACTOR times the second (2/π · arctan 1/4 where both are normal), so its ULPS have to even out luck.
 
 That holds where the result is a smooth function of the input. A ReLU at zero, or two equal values in one window of
 pooling, is decided by rounding, and a gradient jumps with it: the correct float32 gradient is then either of two. A
@@ -71,7 +73,7 @@ def _apart(place: str, fast: Any, plain: Any, exact: Any, loose: float) -> str |
     assert isinstance(exact, float) or exact.dtype == torch.float64, (
         f"{place}: what is compared with must be float64, got {exact.dtype}"
     )
-    size = float(e.norm()) if e.dim() else max(abs(float(e)), 1.0)
+    size = float(e.norm()) if e.numel() > 1 else max(abs(float(e)), 1.0)
     off, own = float((f - e).norm()), float((p - e).norm())
     allowed = FACTOR * own + loose * size
     if off <= allowed < math.inf:  # not so where one of them is not a number

@@ -133,6 +133,15 @@ def test_what_is_wrong_by_a_little_is_found(wrong: Any, product: tuple[Tensor, T
         assert_as_exact(wrong(fast), plain, exact)
 
 
+def test_a_tensor_of_one_entry_has_the_room_of_a_number() -> None:
+    exact, eps = torch.tensor([0.05], dtype=torch.float64), torch.finfo(torch.float32).eps
+    assert_as_exact(exact + 3 * eps, exact, exact)
+    with pytest.raises(AssertionError, match="0 is the plain way's distance"):
+        assert_as_exact(exact + 5 * eps, exact, exact)
+    with pytest.raises(AssertionError):  # two entries have a norm, and it is small
+        assert_as_exact(torch.cat([exact, exact]) + 3 * eps, torch.cat([exact, exact]), torch.cat([exact, exact]))
+
+
 def test_an_exact_plain_way_leaves_the_fast_one_a_few_units_in_the_last_place() -> None:
     exact = torch.rand(1000, generator=torch.Generator().manual_seed(0)).double()
     near = exact.float()
