@@ -247,7 +247,7 @@ def test_the_page_of_a_heat_map(tmp_path: Path) -> None:
     assert "agrees, on digits instead of svhn" in text and "α &lt; 1.25 and λ &gt; 0.5" in text
     assert 'data-figure="heatmap"' in text
     lines = (tmp_path / "fig5" / run_folder.NUMBERS).read_text().splitlines()
-    assert len(lines) == 1 + 2 * 30 and lines[0].startswith("alpha,lambda,metric,mean,std,n,inside_region")
+    assert len(lines) == 1 + 2 * 30 and lines[0].startswith("alpha,lambda,metric,unit,mean,std,n,inside_region")
 
 
 def test_a_table_is_written_as_the_paper_lays_it_out(tmp_path: Path) -> None:

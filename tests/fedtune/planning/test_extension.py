@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +27,14 @@ from tests.fedtune.played import searched
 
 
 def edited(folder: Path, **changes: Any) -> Run:
-    """The run with another request."""
+    """The run with another request. Made a race by a budget, its trials have a seed of their own, as in one."""
     made = dataclasses.replace(Experiment.read(folder), **changes)
     write_document(folder / run_folder.EXPERIMENT, made.to_yaml())
+    if made.budget is not None:
+        with closing(sqlite3.connect(folder / run_folder.STUDY)) as study, study:
+            study.execute(
+                "INSERT INTO trial_user_attributes (trial_id, key, value_json) SELECT trial_id, 'seed', '0' FROM trials"
+            )
     return load(folder)
 
 

@@ -409,9 +409,9 @@ def test_what_interrupts_a_trial_is_no_error_of_it(tmp_path: Path) -> None:
     queue.finish(first.number, Ending("interrupted", 1, "its worker died", {1: (0.5,)}))
     queue.finish(second.number, Ending("completed", 9, None, {9: (0.5,)}))
     assert all("error" not in trial.user_attrs for trial in queue.trials())
-    queue.mark(first.number, "interrupted for good")
+    queue.mark(first.number, "diverged")
     kept = StudyFile(tmp_path / "run").study.trials
-    assert [t.user_attrs["stop_reason"] for t in kept] == ["interrupted for good", "completed"]
+    assert [t.user_attrs["stop_reason"] for t in kept] == ["diverged", "completed"]
     queue.close()
 
 
