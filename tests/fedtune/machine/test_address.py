@@ -18,6 +18,12 @@ from search_spaces.errors import UserError
 from tests.fedtune.conftest import experiment, space, start
 
 
+@pytest.fixture(autouse=True)
+def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests of this process may share a Ray, and where there is one no address is looked at."""
+    monkeypatch.setattr(address, "_is_joined", lambda: False)
+
+
 @pytest.fixture
 def silent() -> Iterator[str]:
     """Something listens here and never says a word."""
