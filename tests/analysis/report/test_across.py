@@ -41,7 +41,10 @@ def shown(*folders: Path) -> str:
 def test_it_has_the_figure_the_table_and_the_boxes_of_conditions(root: Path) -> None:
     page = document(load_all([root / "a", root / "b"])).replace(get_plotlyjs(), "")
     head = page.split('id="r1-run"')[0]
-    assert re.findall(r'data-figure="([\w-]+)"', head) == ["factor", "boxes"] and head.count('class="pivot"') == 2
+    assert (
+        re.findall(r'data-figure="([\w-]+)"', head) == ["factor", "rounds", "boxes"]
+        and head.count('class="pivot"') == 2
+    )
     assert "completed trial in each" not in page
     table = pivots([root / "a", root / "b"], variants=["merge_op"]).tables[0]
     for row in ("dfrd, merge_op = add", "fedavg, merge_op = mul"):
@@ -66,11 +69,10 @@ def test_why_runs_cannot_be_set_side_by_side_is_said(root: Path, tmp_path: Path)
     assert "Unknown parameter of one &#x27;merge_op&#x27;" in head and "pivot" not in head
 
 
-def test_curves_over_rounds_and_paired_tests_say_what_they_need(root: Path) -> None:
+def test_curves_over_rounds_are_drawn_and_paired_tests_say_what_they_need(root: Path) -> None:
     runs = load_all([root / "a", root / "b"])
-    reason = figure("methods").needs(runs)
-    assert reason is not None and "a, b were made under several conditions" in reason
-    assert figure("methods").needs([run.within(run.conditions[0]) for run in runs]) is None
+    assert figure("rounds").needs(runs) is None
+    assert {of for _, of in figure("rounds").data(runs).panels} == {f"ω = {omega:g}" for omega in varied.OMEGAS}
     with pytest.raises(UserError, match="The run 'a' was made under several conditions") as caught:
         compare([root / "a", root / "b"])
     assert len(caught.value.problems) == 2 and "completed" not in str(caught.value)
