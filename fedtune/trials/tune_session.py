@@ -193,7 +193,7 @@ class TuneSession:
             keep_models=e.kind == "run",
             keep_images=e.keep_images,
             environment=self._environment,
-            recorded=curve(self.queue.trials()[number]) if is_compared(home.folder, e) else {},
+            recorded=curve(self.queue.trials()[number]) if is_compared(home.folder) else {},
             simulate=self.simulate,
         )
 
