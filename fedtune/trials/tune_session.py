@@ -23,6 +23,7 @@ from fedtune.machine.working_directory import elsewhere
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import begun_with
 from fedtune.record.run_directory import token, trial_folder, write_document
+from fedtune.record.study import NotWritten
 from fedtune.trials.damaged import curve, is_compared
 from fedtune.trials.interrupts import Interrupts
 from fedtune.trials.lost import Lost
@@ -298,19 +299,14 @@ class TuneSession:
 
     @contextlib.contextmanager
     def _keeping_failures(self) -> Iterator[None]:
-        from sqlalchemy.exc import OperationalError
-
         try:
             yield
         except OSError as error:
             self.failure = self._disk(error.strerror or str(error))
-        except OperationalError as error:
-            self.failure = self._disk(str(error.orig))
+        except NotWritten as error:
+            self.failure = error if error.damaged else self._disk(error.why)
         except Exception as error:
-            import optuna
-
-            storage = isinstance(error, optuna.exceptions.StorageInternalError)
-            self.failure = self._disk(str(error.__cause__ or error).splitlines()[0]) if storage else error
+            self.failure = error
 
     def _disk(self, why: str) -> UserError:
         return cannot_write(
