@@ -50,8 +50,8 @@ races: the trial's own), `of` (races: the first trial of the same configuration,
 `place` (trials of `fedtune auto`: the trial's place among those of all methods),
 `from` (where the values of a trial come from that was not proposed by the sampler: "the paper's values", "the prior",
 or the run and trial they were taken from) and `curve` (several objectives only, for which Optuna keeps no values per
-round: JSON {"<round>": [value per objective]}). Optuna states: COMPLETE, PRUNED (early-stopped), FAIL (error,
-diverged), RUNNING (live or to be resumed).
+round: JSON {"<round>": [value per objective]}, written with every round). Optuna states: COMPLETE, PRUNED
+(early-stopped), FAIL (error, diverged), RUNNING (live or to be resumed).
 
 Where conditions of the experiment are varied, a trial's parameters in the study are its configuration and its
 condition, and `datasets` of `provenance.json` holds the hash of every data set by its name, if these are varied.

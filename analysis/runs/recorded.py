@@ -16,12 +16,26 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.runs import race, shapes
 from search_spaces import run_folder
-from search_spaces.errors import UserError, sentence
+from search_spaces.errors import Shown, UserError, sentence
+from search_spaces.metrics import METRICS
 
 if TYPE_CHECKING:
+    from sqlite3 import Connection
+
     from optuna.trial import FrozenTrial
 
+#: No study has so many; a file that says so leaves no number for the next trial.
+_MOST_TRIALS = 2**62
 _FIX = "Copy the run directory again or repair the file."
+
+
+def check_rows(path: Path, database: Connection) -> None:
+    """Raises `UserError` with one sentence where a row of the study in the file `path` belongs to a row that is not
+    there. SQLite keeps such a row and reads it nowhere; the next trial would be given the number it waits for, and so
+    what stands in it, or could not be written."""
+    for table, row, owner, _ in database.execute("PRAGMA foreign_key_check"):
+        must = f"those of a row in {owner}"
+        raise UserError(sentence(f"All rows of {table}", must, Shown(f"row {row} of none"), str(path), _FIX))
 
 
 def check_trials(path: Path, objectives: int, trials: Sequence[FrozenTrial]) -> None:
@@ -30,6 +44,11 @@ def check_trials(path: Path, objectives: int, trials: Sequence[FrozenTrial]) -> 
     for number, trial in enumerate(trials):
         if trial.number != number:
             raise UserError(sentence("The number of a trial", str(number), trial.number, str(path), _FIX))
+        # SQLite gives the next trial the number after the largest; where that is its last one, any that is free.
+        identity, before = trial._trial_id, trials[number - 1]._trial_id if number else -math.inf
+        if not (before < identity <= _MOST_TRIALS):
+            must = f"above that of trial {number - 1}" if number and before >= identity else f"at most {_MOST_TRIALS}"
+            raise UserError(sentence(f"trial_id of trial {number}", must, identity, str(path), _FIX))
         for problem in _problems(trial, objectives, f"{path}, trial {number}"):
             raise UserError(problem)
 
@@ -56,6 +75,18 @@ def check_kind(folder: Path, experiment: Mapping[str, Any], trials: Sequence[Fro
                 f"{folder} has a trial without {lacks} (trial {trial.number}), so it is not the {kind} that its "
                 f"{run_folder.EXPERIMENT} says it is. Copy the run directory again or repair that file."
             )
+
+
+def check_directions(path: Path, experiment: Mapping[str, Any], directions: Sequence[str]) -> None:
+    """Raises `UserError` where the study in the file `path` has more or fewer objectives than the run has metrics, or
+    maximises what a metric minimises, or the other way: its best trial would be the worst one."""
+    named = experiment.get("metric")
+    names = [named] if isinstance(named, str) else list(named or ())
+    if names and len(names) != len(directions):
+        raise UserError(sentence("The number of objectives", str(len(names)), len(directions), str(path), _FIX))
+    for name, found in zip(names, directions, strict=False):
+        if name in METRICS and METRICS[name].direction != found:
+            raise UserError(sentence(f"The direction of {name}", METRICS[name].direction, found, str(path), _FIX))
 
 
 def _problems(trial: FrozenTrial, objectives: int, where: str) -> Iterator[str]:

@@ -15,7 +15,7 @@ from typing import Any
 from analysis.runs import shapes
 from analysis.runs.mappings import read_json, read_yaml
 from analysis.runs.plain import check_plain
-from analysis.runs.recorded import check_kind, check_trials
+from analysis.runs.recorded import check_directions, check_kind, check_trials
 from analysis.runs.run import Run
 from analysis.runs.study import read_study
 from search_spaces import files, run_folder
@@ -63,6 +63,7 @@ def load(path: str | os.PathLike[str]) -> Run:
     directions, frozen = read_study(folder / run_folder.STUDY)
     check_trials(folder / run_folder.STUDY, len(directions), frozen)
     check_kind(folder, experiment, frozen)
+    check_directions(folder / run_folder.STUDY, experiment, directions)
     metrics = experiment.get("metric") or space.get("metric") or ["val_global_accuracy"]
     metrics = [metrics] if isinstance(metrics, str) else list(metrics)
     metrics += [f"objective {i}" for i in range(len(metrics), len(directions))]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from analysis.runs.recorded import check_rows
 from search_spaces.errors import UserError
 from search_spaces.leftovers import temporary_folder
 
@@ -64,6 +65,7 @@ def _read(path: Path, mode: str) -> tuple[tuple[str, ...], list[FrozenTrial]]:
         # SQLite reads what it needs and no more: damage elsewhere would be found when the run goes on, or never.
         if (found := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
             raise sqlite3.DatabaseError(f"it is damaged ({' '.join(found.split())})")
+        check_rows(path, connection)
     storage = RDBStorage(
         "sqlite://", engine_kwargs={"creator": connect, "poolclass": NullPool}, skip_compatibility_check=True
     )
@@ -71,6 +73,8 @@ def _read(path: Path, mode: str) -> tuple[tuple[str, ...], list[FrozenTrial]]:
         studies = storage.get_all_studies()
         if not studies:
             raise UserError(f"{path} holds no study yet. Wait until the search has started its first trial.")
+        if len(studies) > 1:
+            raise UserError(f"{path} must hold one study, got {len(studies)}. Copy the run directory again.")
         number = storage.get_study_id_from_name(studies[0].study_name)
         directions = tuple(d.name.lower() for d in storage.get_study_directions(number))
         # Rows read are done with when their session ends, so they need not be marked as out of date then.

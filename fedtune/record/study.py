@@ -14,7 +14,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal
 
-from analysis.runs.recorded import check_trials
+from analysis.runs.recorded import check_rows, check_trials
 from fedtune.record.sampler_state import check_states
 from search_spaces import files, run_folder
 from search_spaces.errors import UserError
@@ -27,6 +27,22 @@ if TYPE_CHECKING:
 _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError)
 
 Direction = Literal["maximize", "minimize"]
+
+
+class NotWritten(UserError):
+    """The study cannot be written: `why`, as SQLite says. No trial is scored by it.
+
+    `damaged`: not for lack of space or of permission, but because the file is none that a search wrote."""
+
+    def __init__(self, path: Path, why: str, *, damaged: bool) -> None:
+        fix = (
+            "The file is damaged; no trial was scored by this. Copy the run directory again or repair the file."
+            if damaged
+            else f"Free some space and go on with `fedtune resume {quote(str(path.parent))}`."
+        )
+        super().__init__(*files.cannot_write(path, why, fix).problems)
+        self.path, self.why, self.damaged = path, why, damaged
+
 
 #: What can be done about a run directory that cannot be written.
 ELSEWHERE = "Free some space, or choose another place with --runs-dir."
@@ -89,6 +105,8 @@ class StudyFile:
 
     def __init__(self, folder: Path) -> None:
         """Raises `UserError` where `folder` holds no study, one that cannot be read, or a trial that is none."""
+        import sqlite3
+
         import optuna
         from sqlalchemy.exc import SQLAlchemyError
 
@@ -98,6 +116,8 @@ class StudyFile:
             raise UserError(f"{folder} is not a run: it holds no {run_folder.STUDY}.")
         try:
             with quiet_optuna():
+                with closing(sqlite3.connect(self.path.resolve(), timeout=60)) as database:
+                    check_rows(self.path, database)
                 self._storage = _storage(self.path)
                 self.study = optuna.load_study(
                     study_name=None,
@@ -107,7 +127,7 @@ class StudyFile:
                 )
             self._id = self._storage.get_study_id_from_name(self.study.study_name)
             trials, objectives = self.trials(), len(self.study.directions)
-        except (SQLAlchemyError, optuna.exceptions.StorageInternalError, *_UNREADABLE) as error:
+        except (sqlite3.Error, SQLAlchemyError, optuna.exceptions.StorageInternalError, *_UNREADABLE) as error:
             raise UserError(f"{self.path} is not a study that can be read: {_first_line(error)}.") from error
         check_trials(self.path, objectives, trials)
         check_states(self.path, trials)
@@ -116,27 +136,45 @@ class StudyFile:
         """All trials in order."""
         return self.study.get_trials(deepcopy=False)
 
+    # What writes raises `NotWritten` where SQLite refuses.
+
     def add(self, trial: FrozenTrial) -> None:
         """One more trial, in one transaction."""
-        self.study.add_trial(trial)
+        with self._writing():
+            self.study.add_trial(trial)
 
     def set_value(self, number: int, round_: int, value: float) -> None:
         """The objective of an unfinished trial after a round."""
-        self._storage.set_trial_intermediate_value(self._trial(number), round_, value)
+        with self._writing():
+            self._storage.set_trial_intermediate_value(self._trial(number), round_, value)
 
     def set_attribute(self, number: int, key: str, value: Any) -> None:
         """A user attribute of an unfinished trial."""
-        self._storage.set_trial_user_attr(self._trial(number), key, value)
+        with self._writing():
+            self._storage.set_trial_user_attr(self._trial(number), key, value)
 
     def end(self, number: int, state: TrialState, values: Sequence[float] | None) -> None:
         """Writes how a trial ended, and returns when all of the study is on the disk."""
-        self.study.tell(number, values=values, state=state)
+        with self._writing():
+            self.study.tell(number, values=values, state=state)
         files.sync(self.path)
 
     def close(self) -> None:
         """Lets go of the file."""
         self._storage.remove_session()
         self._storage.engine.dispose()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        import optuna
+        from sqlalchemy.exc import OperationalError, SQLAlchemyError
+
+        try:
+            yield
+        except (SQLAlchemyError, optuna.exceptions.StorageInternalError) as error:
+            cause = error.__cause__ if isinstance(error, optuna.exceptions.StorageInternalError) else error
+            why = str(getattr(cause, "orig", None) or cause or error).splitlines()[0]
+            raise NotWritten(self.path, why, damaged=not isinstance(cause, OperationalError)) from error
 
     def _trial(self, number: int) -> int:
         if number not in self._trial_ids:

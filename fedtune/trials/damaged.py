@@ -1,9 +1,10 @@
 """Trials that have ended, and whose rows are not what was written: truncated, garbled, gone, or with other numbers.
 
 `rounds.jsonl` is the truth of what a trial measured. The same configuration and seeds give the same rows, so such a
-trial is computed again when its run goes on; in the study it stays what it was. Where trials are selected
-by one metric, the study has its means over seeds of every round, which the rows must give to the last bit; of what else
-the rows hold nothing is compared, and a number there that was replaced by another one is not noticed.
+trial is computed again when its run goes on; in the study it stays what it was. The study has the means over seeds of
+what trials are selected by, of every round, and of a trial that was not cut short those of every other metric in the
+last round that measured it; the rows must give both to the last bit. Of what else the rows hold nothing is compared,
+and a number there that was replaced by another one is not noticed.
 """
 
 from __future__ import annotations
@@ -21,14 +22,17 @@ from search_spaces.metrics import METRICS
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
+#: How the study calls its copy of a metric.
+_COPY = "metric:"
+
 
 def damaged(folder: Path, experiment: Experiment, trials: Sequence[FrozenTrial]) -> list[int]:
     """The numbers of those of `trials`, all of the run in `folder`, of which this holds. (Not of those that were taken
     from earlier runs, which this run cannot compute.) Raises `OSError` where a file cannot be read."""
     from trainables.worker.rounds_jsonl import Damaged, first_rows
-    from trainables.worker.trial_values import check_curve
+    from trainables.worker.trial_values import check_curve, check_means
 
-    found, compared = [], is_compared(folder, experiment)
+    found, compared = [], is_compared(folder)
     for trial in trials:
         if not trial.state.is_finished() or trial.number < experiment.taken:
             continue
@@ -38,7 +42,9 @@ def damaged(folder: Path, experiment: Experiment, trials: Sequence[FrozenTrial])
         try:
             rows = folder / run_folder.trial_folder(trial.number) / run_folder.ROUNDS
             read = first_rows(rows, int(trial.user_attrs.get("rounds", 0)), seeds)
-            check_curve(read, experiment.metric, curve(trial) if compared else {}, rows.name)
+            if compared:
+                check_curve(read, experiment.metric, curve(trial), rows.name)
+                check_means(read, _last_means(trial), rows.name)
         except Damaged:
             found.append(trial.number)
     return found
@@ -51,9 +57,16 @@ def curve(trial: FrozenTrial) -> dict[int, tuple[float, ...]]:
     return {r: (value,) for r, value in trial.intermediate_values.items()}
 
 
-def is_compared(folder: Path, experiment: Experiment) -> bool:
+def is_compared(folder: Path) -> bool:
     """Whether rows must agree with the study. Rows that were computed again need not where the run has gone on with
-    other versions or on another kind of machine, nor where what is measured is time. (Of several
-    metrics Optuna keeps no values per round; their `curve` is not compared.)"""
-    single = len(experiment.metric) == 1 and not METRICS[experiment.metric[0]].timing
-    return single and is_of_one_kind(folder)
+    other versions or on another kind of machine."""
+    return is_of_one_kind(folder)
+
+
+def _last_means(trial: FrozenTrial) -> dict[str, float]:
+    """What the study has of every metric in its last round. (A trial that failed may have what an interrupted session
+    left of an earlier round.)"""
+    if trial.user_attrs.get("stop_reason") not in ("completed", "scheduler"):
+        return {}
+    copies = {key.removeprefix(_COPY): value for key, value in trial.user_attrs.items() if key.startswith(_COPY)}
+    return {name: value for name, value in copies.items() if name in METRICS}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fedtune.record.experiment import Experiment
 
 #: User attributes that a trial has before it ends (`search_spaces.run_folder`).
-_OF_RUNNING = ("from", "share")
+_OF_RUNNING = ("from", "share", "curve")
 
 
 def unfinished(trials: Sequence[FrozenTrial], experiment: Experiment) -> list[FrozenTrial]:

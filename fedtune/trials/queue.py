@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from analysis.stopping import as_stopped
 from fedtune.record.study import StudyFile, quiet_optuna
 from fedtune.trials.crossed import Crossed, merged
-from fedtune.trials.damaged import damaged
+from fedtune.trials.damaged import curve, damaged
 from fedtune.trials.early_stopping import Later, Rule
 from fedtune.trials.known_points import KnownPoints
 from fedtune.trials.samplers import make_sampler
@@ -89,7 +89,7 @@ class TrialQueue:
         #: By condition: early values and their order under one say nothing of another.
         self._stopping: dict[str, StopRules] = {}
         self._trials: dict[int, FrozenTrial] = {t.number: t for t in self._study.trials()}
-        self._reported = {number: set(trial.intermediate_values) for number, trial in self._trials.items()}
+        self._reported = {number: curve(trial) for number, trial in self._trials.items()}
         #: Trials to go on with, oldest first, before anything new: left running by a driver that ended, or put back
         #: here.
         self._waiting = sorted(number for number, trial in self._trials.items() if trial.state == TrialState.RUNNING)
@@ -301,11 +301,15 @@ class TrialQueue:
 
     def report(self, number: int, round_: int, values: Sequence[float] | None) -> None:
         """A round's values. Reporting a round twice, or an unmeasured one, changes nothing. (Optuna keeps curves for
-        one metric only.)"""
-        if values is None or len(values) != 1 or round_ in self._reported[number]:
+        one metric only; those of several stand in an attribute, which is written anew.)"""
+        if values is None or round_ in self._reported[number]:
             return
-        self._study.set_value(number, round_, float(values[0]))
-        self._reported[number].add(round_)
+        known = self._reported[number] | {round_: tuple(values)}
+        if len(values) == 1:
+            self._study.set_value(number, round_, float(values[0]))
+        else:
+            self._study.set_attribute(number, "curve", _as_json(known))
+        self._reported[number] = known
 
     def finish(self, number: int, ending: Ending) -> None:
         """Writes what became of a trial. One that was interrupted stays to be resumed; one that has ended stays as it
@@ -314,8 +318,9 @@ class TrialQueue:
 
         if self._trials[number].state.is_finished():
             return
-        for round_, values in sorted(ending.curve.items()):
-            self.report(number, round_, values)
+        if len(self._signs) == 1:
+            for round_, values in sorted(ending.curve.items()):
+                self.report(number, round_, values)
         reason, error = ending.stop_reason, ending.error
         final = list(ending.curve[max(ending.curve)]) if ending.curve else None
         if reason == "completed" and final is None:
@@ -331,7 +336,7 @@ class TrialQueue:
         if error and reason != "interrupted":  # the search tells of it; a resumed trial's record is as if nothing was
             attributes["error"] = error
         if len(self._signs) > 1:
-            attributes["curve"] = json.dumps({str(r): list(v) for r, v in ending.curve.items()})
+            attributes["curve"] = _as_json(ending.curve)
         attributes |= {f"metric:{name}": value for name, value in ending.means.items()}
         attributes |= self._stops(number).audited(number, ending)
         for key, value in attributes.items():
@@ -363,11 +368,16 @@ class TrialQueue:
     def _remember(self, number: int) -> None:
         trial = self._study.trials()[number]
         self._trials[number] = trial
-        self._reported[number] = set(trial.intermediate_values)
+        self._reported[number] = curve(trial)
 
     def close(self) -> None:
         """Lets go of the study's file."""
         self._study.close()
+
+
+def _as_json(values: Mapping[int, Sequence[float]]) -> str:
+    """How an attribute holds the values of several metrics by round."""
+    return json.dumps({str(round_): list(of_round) for round_, of_round in sorted(values.items())})
 
 
 def _last(view: optuna.Study) -> FrozenTrial:

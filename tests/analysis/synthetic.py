@@ -21,6 +21,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from search_spaces import run_folder
+from search_spaces.metrics import METRICS
 
 ALPHA = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
 LAMBDA = (0.1, 0.3, 0.5, 0.7, 0.9)
@@ -275,7 +276,7 @@ def write(
     study = optuna.create_study(
         storage=storage,
         study_name=folder.name,
-        directions=["maximize" if "accuracy" in m else "minimize" for m in metric],
+        directions=[METRICS[m].direction for m in metric],
     )
     distributions = {k: distribution(SEARCH[k]) for k in keys}
     made: list[FrozenTrial] = []

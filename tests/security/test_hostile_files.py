@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import io
 import json
-import shutil
 import time
 import tracemalloc
 import zipfile
@@ -21,23 +20,12 @@ from analysis.runs.mappings import read_yaml
 from fedtune.record.run_directory import write_document
 from search_spaces import run_folder
 from search_spaces.errors import UserError
-from tests.analysis import synthetic
 from trainables.data import own
 
 #: Ten lines that stand for a billion values.
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 9)
 )
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return synthetic.write(tmp_path_factory.mktemp("runs") / "tpe", trials=8, figures=())
-
-
-@pytest.fixture
-def copy(made: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(made, tmp_path / "run")
 
 
 def bombed(folder: Path, name: str, text: str) -> None:
@@ -58,10 +46,10 @@ def bombed(folder: Path, name: str, text: str) -> None:
 )
 def test_yaml_that_is_a_bomb(copy: Path, text: str, says: str) -> None:
     bombed(copy, run_folder.EXPERIMENT, text + "\n")
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(UserError, match=says) as told:
         report(copy)
-    assert time.monotonic() - started < 10 and len(told.value.problems) == 1
+    assert time.process_time() - started < 10 and len(told.value.problems) == 1
     assert run_folder.EXPERIMENT in str(told.value)
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import shutil
 import sqlite3
 import tracemalloc
 from contextlib import closing
@@ -14,24 +13,14 @@ from pathlib import Path
 
 import optuna
 import pytest
+import yaml
 
 from analysis.runs import load
-from fedtune.record.study import StudyFile
+from fedtune.record.study import NotWritten, StudyFile
 from search_spaces import run_folder
 from search_spaces.errors import UserError
-from tests.analysis import synthetic
 from tests.fedtune.conftest import space, start
 from trainables.worker.rounds_jsonl import Damaged, first_rows
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return synthetic.write(tmp_path_factory.mktemp("runs") / "tpe", trials=8, figures=())
-
-
-@pytest.fixture
-def copy(made: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(made, tmp_path / "run")
 
 
 def changed(folder: Path, statement: str, *values: object) -> None:
@@ -72,6 +61,7 @@ def test_an_attribute_of_another_shape(copy: Path, name: str, value: str) -> Non
     ("statement", "says"),
     [
         ("UPDATE trials SET number = 77 WHERE trial_id = 3", "number of a trial must be 2"),
+        ("UPDATE trials SET number = 77 - number WHERE trial_id IN (1, 2)", "number of a trial must be 0"),
         ("UPDATE trial_values SET value = 'x' WHERE trial_id = 1", "values must be 1 finite number"),
         ("UPDATE trial_values SET value_type = 'INF_POS', value = NULL WHERE trial_id = 1", "values must be 1 finite"),
         ("DELETE FROM trial_values WHERE trial_id = 1", "values must be 1 finite number"),
@@ -89,6 +79,97 @@ def test_an_attribute_of_another_shape(copy: Path, name: str, value: str) -> Non
 def test_a_row_of_another_shape(copy: Path, statement: str, says: str) -> None:
     changed(copy, statement)
     refused(copy, says)
+
+
+#: By table: what Optuna writes of a new trial.
+OF_A_TRIAL = (
+    "trial_params",
+    "trial_user_attributes",
+    "trial_system_attributes",
+    "trial_values",
+    "trial_intermediate_values",
+    "trial_heartbeats",
+)
+
+
+def orphaned(folder: Path, table: str, trial: int | str) -> None:
+    """A row of `table` belongs to a trial that is not there."""
+    with closing(sqlite3.connect(folder / run_folder.STUDY)) as study, study:
+        study.execute("INSERT INTO trial_heartbeats (trial_id, heartbeat) VALUES (1, '2026-01-01 00:00:00.000000')")
+        study.execute(
+            "INSERT INTO trial_system_attributes (trial_id, key, value_json) VALUES (1, 'cma:generation', '0')"
+        )
+        key = f"SELECT min(rowid) FROM {table} WHERE trial_id = 1"
+        assert study.execute(f"UPDATE {table} SET trial_id = ? WHERE rowid = ({key})", (trial,)).rowcount == 1
+
+
+@pytest.mark.parametrize("table", OF_A_TRIAL)
+@pytest.mark.parametrize("trial", [9, 77, -1, "x"])
+def test_a_row_of_a_trial_that_is_not_there(copy: Path, table: str, trial: int | str) -> None:
+    orphaned(copy, table, trial)
+    refused(copy, f"All rows of {table} must be those of a row in trials, got row .* of none")
+
+
+@pytest.mark.parametrize(
+    ("statement", "says"),
+    [
+        ("UPDATE trials SET study_id = 7 WHERE trial_id = 3", "All rows of trials must be"),
+        ("UPDATE study_directions SET study_id = 7", "All rows of study_directions must be|be read"),
+        ("UPDATE studies SET study_id = 7", "All rows of study_directions must be|All rows of trials must be"),
+    ],
+)
+def test_a_row_of_a_study_that_is_not_there(copy: Path, statement: str, says: str) -> None:
+    changed(copy, statement)
+    refused(copy, says)
+
+
+@pytest.mark.parametrize(
+    ("last", "says"),
+    [
+        (2**63 - 1, "trial_id of trial 7 must be at most"),
+        (-5, "trial_id of trial 7 must be above that of trial 6, got -5"),
+    ],
+)
+def test_numbers_that_leave_none_for_the_next_trial(copy: Path, last: int, says: str) -> None:
+    with closing(sqlite3.connect(copy / run_folder.STUDY)) as study, study:
+        tables = ["trials", *OF_A_TRIAL]
+        assert sum(study.execute(f"UPDATE {t} SET trial_id = ? WHERE trial_id = 8", (last,)).rowcount for t in tables)
+    refused(copy, says)
+
+
+def test_a_study_whose_best_trial_would_be_the_worst(copy: Path) -> None:
+    changed(copy, "UPDATE study_directions SET direction = 'MINIMIZE'")
+    with pytest.raises(UserError, match="direction of val_global_accuracy must be maximize, got 'minimize'"):
+        load(copy)
+
+
+def test_a_study_with_fewer_objectives_than_metrics(copy: Path) -> None:
+    path = copy / run_folder.EXPERIMENT
+    changes = {"metric": ["val_global_accuracy", "bytes_up"]}
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | changes))
+    with pytest.raises(UserError, match="number of objectives must be 2, got 1"):
+        load(copy)
+
+
+def test_several_studies_in_one_file(copy: Path) -> None:
+    changed(copy, "INSERT INTO studies (study_name) VALUES ('another')")
+    refused(copy, "study")
+
+
+def test_what_sqlite_refuses_to_write_is_one_sentence(tmp_path: Path) -> None:
+    """A row that takes the place of the next trial's comes in after the study was read; nothing is written."""
+    start(tmp_path / "run", trials=4)
+    distribution = optuna.distributions.FloatDistribution(0.0, 1.0)
+    trial = optuna.trial.create_trial(value=0.5, params={"alpha": 0.5}, distributions={"alpha": distribution})
+    study = StudyFile(tmp_path / "run")
+    study.add(trial)
+    with closing(sqlite3.connect(study.path)) as database, database:
+        database.execute("INSERT INTO trial_params (trial_id, param_name, param_value) VALUES (2, 'alpha', 0.5)")
+    with pytest.raises(NotWritten, match=r"cannot be written: UNIQUE constraint failed.* no trial was scored") as told:
+        study.add(trial)
+    assert told.value.damaged and len(told.value.problems) == 1 and "\n" not in str(told.value)
+    assert len(study.trials()) == 1
+    study.close()
 
 
 def test_rounds_without_end_are_not_counted_out(tmp_path: Path) -> None:

@@ -62,14 +62,32 @@ def check_curve(
     rows: Sequence[Row], metrics: Sequence[str], recorded: Mapping[int, Sequence[float]], name: str
 ) -> None:
     """Raises `Damaged` where `rows`, which the file `name` held, do not give the means of `metrics` that are `recorded`
-    elsewhere by round. Rounds after these rows are not compared."""
+    elsewhere by round. Rounds after these rows are not compared, nor are metrics that measure time."""
+    compared = [place for place, metric in enumerate(metrics) if not _is_time(metric)]
     found = TrialValues(tuple(metrics), (1,) * len(metrics))
     for _, of_round in itertools.groupby(rows, key=lambda row: row["round"]):
         found.add(list(of_round))
     last = rows[-1]["round"] if rows else 0
     for round_, values in sorted(recorded.items()):
-        if round_ <= last and found.curve.get(round_) != tuple(values):
+        if round_ > last:
+            return
+        here = found.curve.get(round_)
+        if here is None or any(here[place] != values[place] for place in compared):
             raise Damaged(f"its {name} has other numbers in round {round_} than the study")
+
+
+def check_means(rows: Sequence[Row], recorded: Mapping[str, float], name: str) -> None:
+    """Raises `Damaged` where `rows`, which the file `name` held, give another last mean (`means`) of a metric than is
+    `recorded` elsewhere. Metrics that measure time are not compared."""
+    found = means(rows)
+    for metric, value in sorted(recorded.items()):
+        if metric in found and not _is_time(metric) and found[metric] != value:
+            raise Damaged(f"its {name} has another last {metric} than the study")
+
+
+def _is_time(name: str) -> bool:
+    """Whether a metric differs between two computations of the same trial."""
+    return name in METRICS and METRICS[name].timing
 
 
 def _waits(name: str) -> bool:

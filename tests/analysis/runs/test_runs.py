@@ -162,10 +162,15 @@ def test_two_objectives_have_a_front(root: Path) -> None:
 
 
 def test_of_two_objectives_the_knee_of_the_front_is_chosen(tmp_path: Path) -> None:
-    run = load(synthetic.write(tmp_path / "two", trials=25, metric=("val_global_accuracy", "amp")))
+    folder = synthetic.write(tmp_path / "two", trials=25, metric=("val_global_accuracy", "fm"))
+    with sqlite3.connect(folder / run_folder.STUDY) as database:  # what is to be low is high where the first one is
+        database.execute(
+            "UPDATE trial_values SET value = (SELECT CAST(value_json AS REAL) FROM trial_user_attributes AS a WHERE "
+            "a.trial_id = trial_values.trial_id AND a.key = 'metric:global_accuracy') WHERE objective = 1"
+        )
+    run = load(folder)
     ends = {t.number: t.values for t in run.frozen if t.state.name == "COMPLETE"}
     assert 2 < len(run.front) < len(ends)
-    # Accuracy is to be high; of the other one the made-up run says that it is to be low.
     first, second = ({number: sign * ends[number][i] for number in run.front} for i, sign in ((0, 1), (1, -1)))
 
     def gain(number: int) -> float:

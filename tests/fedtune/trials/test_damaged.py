@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 
 from fedtune.api.search import Result, resume
-from fedtune.trials.damaged import damaged, is_compared
+from fedtune.record.study import StudyFile
+from fedtune.trials.damaged import curve, damaged
 from fedtune.trials.queue import TrialQueue
 from search_spaces import run_folder
 from tests.fedtune.conftest import experiment, frozen, space, start
 from tests.fedtune.fake import Fake
 from trainables.tune import Ending
 from trainables.worker import rounds_jsonl
+from trainables.worker.trial_values import check_curve
 
 DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
     "removed": lambda content: None,
@@ -86,22 +88,31 @@ def test_each_kind_of_damage_is_found(folder: Path, how: str) -> None:
     assert asked(folder, taken=2) == []
 
 
-def other_digit(folder: Path, number: int) -> None:
-    """A digit of the metric in the first row is another one; the line is JSON as before."""
+def other_digit(folder: Path, number: int, metric: str = "val_global_accuracy", line: int = 0) -> None:
+    """A digit of the metric in a row is another one; the line is JSON as before."""
     path = folder / run_folder.trial_folder(number) / run_folder.ROUNDS
-    first, *rest = path.read_text().splitlines(keepends=True)
-    row = json.loads(first)
-    path.write_text(
-        json.dumps({**row, "val_global_accuracy": row["val_global_accuracy"] + 0.001}) + "\n" + "".join(rest)
-    )
+    lines = path.read_text().splitlines(keepends=True)
+    row = json.loads(lines[line])
+    lines[line] = json.dumps({**row, metric: row[metric] + 0.001}) + "\n"
+    path.write_text("".join(lines))
 
 
+SEVERAL = ("val_global_accuracy", "bytes_up")
+
+
+@pytest.mark.parametrize(
+    ("metrics", "changed"), [(("val_global_accuracy",), 0), (SEVERAL, 0), (SEVERAL, 1)], ids=["one", "first", "second"]
+)
 def test_another_number_is_damage_where_the_study_knows_it(
-    conduct: Callable[..., Result], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    conduct: Callable[..., Result],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    metrics: tuple[str, ...],
+    changed: int,
 ) -> None:
-    conduct("run", trials=3, scheduler="none", sampler="random", rounds=4)
+    conduct("run", trials=3, scheduler="none", sampler="random", rounds=4, metric=metrics)
     before = frozen(tmp_path / "run")
-    other_digit(tmp_path / "run", 1)
+    other_digit(tmp_path / "run", 1, metrics[changed])
     assert frozen(tmp_path / "run") != before
     capsys.readouterr()
     assert resume(tmp_path / "run", plain=True, simulate=Fake).finished
@@ -110,11 +121,43 @@ def test_another_number_is_damage_where_the_study_knows_it(
     assert said.count("starts again") == 1 and frozen(tmp_path / "run") == before
 
 
-def test_rows_that_went_on_elsewhere_or_measure_time_are_not_compared(folder: Path) -> None:
+def test_a_metric_that_selects_nothing_is_compared_in_its_last_round(
+    conduct: Callable[..., Result], tmp_path: Path
+) -> None:
+    conduct("run", trials=3, scheduler="none", sampler="random", rounds=4)
+    made = experiment(tmp_path / "run", trials=3, scheduler="none", sampler="random", rounds=4)
+    trials = StudyFile(tmp_path / "run").trials()
+    for number, metric, line in ((0, "bytes_up", 0), (0, "seconds", -1), (1, "bytes_up", -1)):
+        other_digit(tmp_path / "run", number, metric, line)
+    assert damaged(tmp_path / "run", made, trials) == [1]
+
+
+def test_the_values_of_several_metrics_are_recorded_with_every_round(tmp_path: Path) -> None:
+    """A driver that is killed leaves them to be compared with the rows of a trial that had not ended."""
+    made = start(tmp_path / "run", trials=1, metric=SEVERAL)
+    for round_ in (1, 2):
+        queue = TrialQueue(tmp_path / "run", made, space())
+        assert queue.propose() is not None
+        for value in (0.25, 0.75):  # a round keeps the first one that it was reported with
+            queue.report(0, round_, (value * round_, 3.0))
+        queue.close()
+    queue = TrialQueue(tmp_path / "run", made, space())
+    assert curve(queue.trials()[0]) == {1: (0.25, 3.0), 2: (0.5, 3.0)}
+    queue.close()
+
+
+def test_of_several_metrics_time_is_not_compared() -> None:
+    rows = [{"round": 1, "seed": 0, "val_global_accuracy": 0.5, "seconds": 1.0}]
+    names = ("val_global_accuracy", "seconds")
+    check_curve(rows, names, {1: (0.5, 2.0)}, "rounds.jsonl")
+    with pytest.raises(rounds_jsonl.Damaged, match="other numbers in round 1"):
+        check_curve(rows, names, {1: (0.25, 1.0)}, "rounds.jsonl")
+
+
+def test_rows_that_went_on_elsewhere_are_not_compared(folder: Path) -> None:
     rows = folder / run_folder.trial_folder(1) / run_folder.ROUNDS
     other_digit(folder, 1)
     assert asked(folder) == [1]
-    assert not is_compared(folder, experiment(folder, metric=("seconds",)))
     (folder / run_folder.PROVENANCE).write_text(json.dumps({"continued": [{"versions": {"torch": "1.0"}}]}))
     assert asked(folder) == []
     rows.unlink()
