@@ -134,7 +134,8 @@ def _learn(made: Campaign) -> None:
         case.prepare(place, made.scene)
         done = child.run(case, place, made.cache)
         if done.code or done.reached:
-            raise RuntimeError(f"The scene is not what it should be: fedtune {' '.join(asked)}\n{done.err}")
+            how = f"exit code {done.code}, {done.seconds:.0f} s{', until it was ended' * done.timed_out}"
+            raise RuntimeError(f"The scene is not what it should be: fedtune {' '.join(asked)}: {how}\n{done.err}")
         printed = json.loads(done.out)
         made.truths[asked] = {name: printed[name] for name in fields}
 
