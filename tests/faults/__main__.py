@@ -71,7 +71,7 @@ def campaign(wanted: list[Case], seed: int) -> int:
 
 def attempt(one: Case, stock: Stock) -> Tried:
     """Tries a case. What it raises is what came of it: a case that fails must not hide the others."""
-    stock.prepare()
+    stock.prepare(one.needs)
     began = time.monotonic()
     why, got = "", None
     with stock.scene(one.name) as scene:

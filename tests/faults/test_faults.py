@@ -112,7 +112,7 @@ def test_a_campaign_with_a_fault_that_cannot_be_made_says_so(
     def impossible(scene: object) -> str:
         raise Impossible("there is no mount namespace")
 
-    monkeypatch.setattr(Stock, "prepare", lambda self: None)
+    monkeypatch.setattr(Stock, "prepare", lambda self, needs: None)
     made = [a_case("one"), Case("two", "Something is done.", EQUAL, impossible)]
     assert campaign(made, 1) == table.INCOMPLETE
     told = capsys.readouterr().out
