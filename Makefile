@@ -65,6 +65,7 @@ mutants: $(INSTALLED)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation run $(if $(SAMPLE),--sample $(SAMPLE) --seed $(or $(SEED),14)) $(if $(WRITTEN),--written) $(KEEP) $(FILES)
 
 # Without SEED the moments are others every time; the seed is printed first. SHORT=1 tries a few faults of each kind.
+# Exit code 3 of the campaign: what was tried is as expected, and some faults could not be made on this machine.
 faults: $(INSTALLED)
 	@$(BIN)/python -m tests.faults run $(if $(SEED),--seed $(SEED)) $(if $(SHORT),--short) $(ONLY)
 

@@ -12,6 +12,7 @@ the weights, so that an image's logits do not depend on the others.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ from search_spaces.files import read_bytes, read_text, replace
 from trainables import models
 
 VERSION, CLIENTS_VERSION = 2, 1
+#: In the card of a model: the hash of its weights (`hash_of`). Files that were written before there was one lack it.
+WEIGHTS = "weights"
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ class Card:
     def from_json(content: Mapping[str, Any]) -> Card:
         """The card of a file's content. Raises `KeyError` or `TypeError` where something is missing or of another
         kind."""
-        own = ("version", "model", "shape", "classes", "mean", "std", "batch_norm")
+        own = ("version", "model", "shape", "classes", "mean", "std", "batch_norm", WEIGHTS)
         channels, height, width = content["shape"]
         return Card(
             content["model"],
@@ -86,7 +89,8 @@ def save_model(path: Path, params: Mapping[str, Tensor], card: Card) -> None:
     """Writes `path` (safetensors) and the card beside it (`.json`), each swapped in whole."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in params.items()}
     replace(path, save(tensors))  # `save_file` makes a file that only its owner may read, whatever the umask says
-    replace(path.with_suffix(".json"), json.dumps(card.to_json(), indent=2, ensure_ascii=False) + "\n")
+    content = {**card.to_json(), WEIGHTS: hash_of(tensors)}
+    replace(path.with_suffix(".json"), json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def save_clients(path: Path, found: Mapping[int, tuple[Mapping[str, Tensor], Card]]) -> None:
@@ -98,9 +102,29 @@ def save_clients(path: Path, found: Mapping[int, tuple[Mapping[str, Tensor], Car
         for name, tensor in params.items()
     }
     replace(path, save(tensors))
-    cards = {str(client): card.to_json() for client, (_, card) in sorted(found.items())}
+    cards = {
+        str(client): {**card.to_json(), WEIGHTS: hash_of(params)} for client, (params, card) in sorted(found.items())
+    }
     content = json.dumps({"version": CLIENTS_VERSION, "clients": cards}, indent=2, ensure_ascii=False)
     replace(path.with_suffix(".json"), content + "\n")
+
+
+def hash_of(params: Mapping[str, Tensor]) -> str:
+    """A hash of weights: of their names, kinds, shapes and values."""
+    found = hashlib.blake2b(digest_size=16)
+    for name, tensor in sorted(params.items()):
+        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        # Tensors of kinds that NumPy lacks, such as bfloat16, are read as their bytes.
+        found.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()
+
+
+def check_weights(params: Mapping[str, Tensor], content: Mapping[str, Any]) -> None:
+    """Raises `ValueError` where these are not the weights that the card with this `content` was written for. One that
+    was written before cards had a hash says nothing of that."""
+    had = content.get(WEIGHTS)
+    if had is not None and had != hash_of(params):
+        raise ValueError("its weights are not those that its card was written for, so one of both files is damaged.")
 
 
 def load_model(path: str | Path) -> tuple[nn.Module, Card]:
@@ -123,11 +147,19 @@ def load_model(path: str | Path) -> tuple[nn.Module, Card]:
             )
         card = Card.from_json(data)
         model = models.build(card.model, card.shape, card.classes, batch_norm=card.batch_norm)
-        model.load_state_dict(load(read_bytes(path)))
+        weights = load(read_bytes(path))
+        model.load_state_dict(weights)
+        check_weights(weights, data)
     except UserError:
         raise
     except OSError as error:
         raise UserError(f"{error.filename or path} cannot be read as a model: {error.strerror or error}.") from error
     except Exception as error:
-        raise UserError(f"{path} cannot be read as a model: {str(error).splitlines()[0]}") from error
+        raise unreadable(path, "a model", error) from error
     return model.eval(), card
+
+
+def unreadable(path: Path, what: str, error: Exception) -> UserError:
+    """The sentence for a file that is damaged, from what a library says of it."""
+    said = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+    return UserError(f"{path} cannot be read as {what}: {said}.")

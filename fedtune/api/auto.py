@@ -22,6 +22,7 @@ import pandas as pd
 from analysis import auto as reading
 from analysis.auto import Auto, Row
 from analysis.runs import load
+from analysis.runs.mappings import read_yaml
 from fedtune.api.export import export
 from fedtune.api.run import Final, plan_run, report
 from fedtune.api.search import complete, result_of
@@ -40,13 +41,15 @@ from fedtune.planning.unchanged import check_unchanged
 from fedtune.record.auto_record import AutoRecord, Part, create_auto
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import provenance
-from fedtune.record.run_directory import create, lock
+from fedtune.record.run_directory import create, lock, write_document
 from fedtune.trials import driver
 from fedtune.trials.allocation import Allowance
 from fedtune.trials.auto_queue import AutoQueue
+from fedtune.trials.damaged import damaged
 from fedtune.trials.interrupts import Interrupts
 from fedtune.trials.lost import Lost, kept, resuming
 from fedtune.trials.queue import TrialQueue
+from fedtune.trials.racing import is_over
 from fedtune.trials.together import Together
 from search_spaces import run_folder
 from search_spaces.errors import UserError
@@ -203,11 +206,24 @@ def resume_auto(
     says += [left_cluster(begun, address) or "" for begun in searches.values()]
     for name, run in found.searches.items():
         says += check_unchanged(run, *complete(run.path, placed[name]), other_versions=other_versions)
+    says += _unchanged_later(found, address, other_versions=other_versions)
     style = progress.style(plain, quiet)
     for note in filter(None, dict.fromkeys(says)):
         progress.ProgressDisplay(lead, style).say(note)
     with lock(found.path):
         return _Driven(found.path, record, address, style, simulate).result()
+
+
+def _unchanged_later(found: Auto, address: str | None, *, other_versions: bool) -> list[str]:
+    """Notes on the runs that came after the search and are to go on: half-finished ones, and finished ones with damaged
+    rows, which are computed again. Raises `UserError` where one cannot go on as it was begun, or cannot be read."""
+    says: list[str] = []
+    for run in (*found.fresh.values(), *([] if found.final is None else [found.final])):
+        begun = Experiment.of(run)
+        here = complete(run.path, dataclasses.replace(begun, address=address))
+        if not is_over(run.frozen, begun) or damaged(run.path, begun, run.frozen):
+            says += check_unchanged(run, *here, other_versions=other_versions)
+    return says
 
 
 def _placed(lead: Experiment, address: str | None) -> list[str]:
@@ -304,9 +320,10 @@ class _Driven:
     def _run(self, method: str, where: str, count: int, after: int) -> None:
         """Makes the run of a method's best configuration below `where`, if it is not there."""
         target = self.folder / where / method
-        if target.exists():
-            return
         best = self.folder / run_folder.BEST / f"{method}.yaml"
+        if target.exists():
+            _write_again(best, Experiment.read(target).source)
+            return
         search = self.folder / run_folder.SEARCHES / method
         export(search, best)
         e = Experiment.read(search)
@@ -365,6 +382,17 @@ class _Driven:
             outcome = driver.drive_queue(folder, lead, queue, watch, lost=self._lost, simulate=self.simulate)
             interrupts.check()
         return outcome.finished
+
+
+def _write_again(best: Path, source: Mapping[str, Any]) -> None:
+    """Writes the exported configuration `source`, which a run was made from, to its file where that says something
+    else: it is damaged or gone."""
+    try:
+        found = read_yaml(best)
+    except UserError:
+        found = {}
+    if source and found != source:
+        write_document(best, source)
 
 
 @contextmanager

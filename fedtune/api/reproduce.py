@@ -33,6 +33,7 @@ from fedtune.record.provenance import provenance
 from fedtune.record.run_directory import create, lock, write_document
 from fedtune.record.study import ELSEWHERE
 from fedtune.trials import driver
+from fedtune.trials.damaged import damaged
 from fedtune.trials.lost import Lost
 from fedtune.trials.queue import TrialQueue
 from fedtune.trials.racing import is_over
@@ -122,15 +123,16 @@ def _plan(part: Part) -> Plan:
 
 
 def _unchanged(folders: Sequence[Path]) -> list[str]:
-    """Notes on the half-finished runs. Raises `UserError` where one cannot go on as it was begun."""
+    """Notes on the runs that are to go on: half-finished ones, and finished ones with damaged rows, which are computed
+    again. Raises `UserError` where one cannot go on as it was begun, or cannot be read."""
     notes: list[str] = []
     for folder in folders:
         run = load(folder)
         experiment = Experiment.of(run)
-        if not is_over(run.frozen, experiment):
-            here = dataclasses.replace(experiment, address=None)
+        here = complete(folder, dataclasses.replace(experiment, address=None))
+        if not is_over(run.frozen, experiment) or damaged(folder, experiment, run.frozen):
             notes.append(left_cluster(experiment, None, option=False) or "")
-            notes += check_unchanged(run, *complete(folder, here))
+            notes += check_unchanged(run, *here)
     return list(dict.fromkeys(filter(None, notes)))
 
 

@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def campaign(wanted: list[Case], seed: int) -> int:
-    """Tries the cases one after another, and prints the table. Returns 1 where one of them is not as expected."""
+    """Tries the cases one after another, and prints the table. Returns the exit code (`table.code`)."""
     print(f"Seed {seed}: SEED={seed} tries the same moments again. {mounts.described()}", flush=True)
     print(f"\n{table.head()}", flush=True)
     began = time.monotonic()
@@ -64,12 +64,14 @@ def campaign(wanted: list[Case], seed: int) -> int:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     print(f"\n{table.totals(tried)} {(time.monotonic() - began) / 60:.1f} minutes, seed {seed}.")
-    return 0 if all(one.good for one in tried) else 1
+    if told := table.incomplete(tried):
+        print(told)
+    return table.code(tried)
 
 
 def attempt(one: Case, stock: Stock) -> Tried:
     """Tries a case. What it raises is what came of it: a case that fails must not hide the others."""
-    stock.prepare()
+    stock.prepare(one.needs)
     began = time.monotonic()
     why, got = "", None
     with stock.scene(one.name) as scene:

@@ -23,12 +23,17 @@ INSIDE = "FEDTUNE_FAULTS_NAMESPACE"
 
 def entered() -> None:
     """Starts this Python process again in a mount namespace of its own, if the system gives one."""
-    if INSIDE in os.environ or (unshare := shutil.which("unshare")) is None:
-        return
-    words = [unshare, "--mount"] if os.geteuid() == 0 else [unshare, "--user", "--map-root-user", "--mount"]
-    if subprocess.run([*words, "true"], capture_output=True, check=False).returncode == 0:
+    if INSIDE not in os.environ and (words := namespace()) is not None:
         os.environ[INSIDE] = "1"
-        os.execv(unshare, [*words, sys.executable, *sys.orig_argv[1:]])
+        os.execv(words[0], [*words, sys.executable, *sys.orig_argv[1:]])
+
+
+def namespace() -> list[str] | None:
+    """The words before a command that give it a mount namespace of its own; None where the system gives none."""
+    if (unshare := shutil.which("unshare")) is None:
+        return None
+    words = [unshare, "--mount"] if os.geteuid() == 0 else [unshare, "--user", "--map-root-user", "--mount"]
+    return words if subprocess.run([*words, "true"], capture_output=True, check=False).returncode == 0 else None
 
 
 def described() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +11,11 @@ from typing import Any
 
 from search_spaces import run_folder
 from tests.faults.registry import EQUAL, REFUSED
-from tests.fedtune.conftest import frozen
+from tests.fedtune.conftest import frozen, timing
 
+#: The files of a folder of several runs that say something, and how those begin that are kept beside rows.
+_OWN = (run_folder.AUTO, run_folder.REPRODUCTION, run_folder.VERDICTS, run_folder.NUMBERS, *run_folder.TABLES.values())
+_KEPT = ("model-", "clients-", "images-")
 #: Exit codes of a command that could not do what it was asked for: the user can mend it, or Ray's servers died.
 TOLD = (2, 3)
 
@@ -98,6 +102,49 @@ def equal(done: Done, run: Path, whole: list[dict[str, Any]]) -> str:
         return EQUAL
     other = [str(a["number"]) for a, b in zip(found, whole, strict=False) if a != b]
     return f"{len(found)} of {len(whole)} trials; another trial {', '.join(other)}"
+
+
+def said(folder: Path) -> dict[str, Any]:
+    """All that a folder says: the records of the runs in it, by their folders, and by their paths the files that are
+    its own or are kept beside rows, but for timings."""
+    found: dict[str, Any] = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if path.name == run_folder.EXPERIMENT:
+            found[str(path.parent.relative_to(folder))] = record(path.parent)
+        elif path.name in _OWN or path.parent.name == run_folder.BEST or path.name.startswith(_KEPT):
+            found[name] = _untimed(path) if path.suffix == ".json" else path.read_bytes()
+    return found
+
+
+def _untimed(card: Path) -> Any:
+    """What the card of a saved model says, but for timings."""
+
+    def untimed(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: untimed(item) for key, item in value.items() if not timing(key)}
+        return value
+
+    return untimed(json.loads(card.read_text()))
+
+
+def same(done: Done, folder: Path, whole: dict[str, Any], *, but: Path | None = None) -> str:
+    """`EQUAL` where a command ended well and `folder` says what it did when it was whole, `but` for one file in it."""
+    if done.code is None:
+        return "hung"
+    if done.code != 0 or "Traceback" in done.err:
+        return told(done) or f"refused: {done.err.strip()}"
+    left = sorted(str(path.relative_to(folder)) for path in folder.rglob(".*"))
+    if left:
+        return f"left behind {', '.join(left)}"
+    try:
+        found = said(folder)
+    except (OSError, ValueError) as error:
+        return f"no record: {error}"
+    left_out = set() if but is None else {str(but.relative_to(folder))}
+    names = found.keys() | whole.keys()
+    other = sorted(name for name in names - left_out if found.get(name) != whole.get(name))
+    return f"another {', '.join(other)}" if other else EQUAL
 
 
 def either(done: Done, run: Path, before: dict[str, str], whole: list[dict[str, Any]]) -> str:

@@ -35,6 +35,8 @@ class Case:
     moments: int = 0
     #: A process is killed at each of the moments.
     kills: bool = False
+    #: What of the stock it begins with, which is made before its time is taken (`tests.faults.scene.Stock`).
+    needs: tuple[str, ...] = ("record", "interrupted")
     #: Belongs to the short form.
     short: bool = False
     #: Of damaged files: their names, whose they are, and in which way they are damaged.

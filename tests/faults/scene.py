@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +24,13 @@ from tests.toy import write_toy
 
 #: Rounds of milliseconds, of which some trials are stopped early; two trials at a time.
 BUDGET = ("--trials", 6, "--rounds", 8, "--seeds", 2, "--metric", "global_loss", "--seed", 1, "--concurrency", 2)
+#: Of the search over several methods, and the reproduction with the fewest cells.
+METHODS = ("fedavg", "fedprox")
+TABLE = "fedkf-table12"
+#: Of the final run.
+CLIENTS = 3
+#: A folder that was made whole, and `outcome.said` of it.
+Made = tuple[Path, dict[str, Any]]
 #: Seconds after which a command hangs.
 LIMIT = 180.0
 
@@ -88,12 +95,19 @@ class Scene:
 
     def start(self, *words: object, limits: Callable[[], None] | None = None, cwd: Path | None = None) -> Session:
         """A command of fedtune, in the case's folder or in `cwd`."""
+        return self._started(["-m", "fedtune", *map(str, words)], limits, cwd or self.folder)
+
+    def python(self, code: str, *words: object) -> Session:
+        """A program of a user's, in the case's folder."""
+        return self._started(["-c", code, *map(str, words)], None, self.folder)
+
+    def _started(self, words: Sequence[str], limits: Callable[[], None] | None, cwd: Path) -> Session:
         number = len(list(self.folder.glob("*.err")))
         out, err = self.folder / f"{number}.out", self.folder / f"{number}.err"
         with out.open("wb") as printed, err.open("wb") as said:
             process = subprocess.Popen(
-                [sys.executable, "-m", "fedtune", *map(str, words)],
-                cwd=cwd or self.folder,
+                [sys.executable, *words],
+                cwd=cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=printed,
                 stderr=said,
@@ -110,6 +124,33 @@ class Scene:
 
     def resume(self, *words: object, **more: Any) -> Session:
         return self.start("resume", self.run, "--quiet", *words, **more)
+
+    def auto(self) -> Session:
+        """A search over two methods, as `runs/run`: a trial and two fresh seeds of each, a seed of the leader."""
+        asked = ("auto", "--dataset", self.data, *SMALL, "--methods", ",".join(METHODS), "--budget", "14rounds")
+        few = ("--rounds", 2, "--fresh-seeds", 2, "--final-seeds", 1, "--least", 1, "--concurrency", 2)
+        return self.start(*asked, *few, "--name", "run", "--quiet")
+
+    def reproduce(self) -> Session:
+        """A reproduction of two cells with a federation each, in `runs/`."""
+        asked = ("reproduce", TABLE, "--small", "--dataset", self.data, "--rounds", 2, "--seeds", 1)
+        return self.start(*asked, "--concurrency", 2, "--quiet")
+
+    def final(self) -> Session:
+        """A final run that keeps a global model, those of the clients and images, as `runs/run`."""
+        small = ("--set", f"clients={CLIENTS}", "--set", "local_steps=2", "--set", "model=mlp", "--dataset", "moons")
+        return self.start("run", "fedbabu", *small, "--rounds", 2, "--seeds", 1, "--keep-images", "--name", "run")
+
+    @property
+    def table(self) -> Path:
+        """The folder of the reproduction."""
+        return self.folder / "runs" / f"{TABLE}-small-{self.data.stem}"
+
+    def copied(self, kind: str) -> Path:
+        """The folder that the command of this kind (`auto`, `reproduce`, `final`) had made, whole."""
+        target = self.table if kind == "reproduce" else self.run
+        shutil.copytree(getattr(self.stock, kind)[0], target, symlinks=True)
+        return target
 
     def cut(self) -> Path:
         """A copy of the run whose driver was killed, which has trials that ended and trials that had begun."""
@@ -174,9 +215,10 @@ class Stock:
             self.end()
             shutil.rmtree(place)
 
-    def prepare(self) -> None:
-        """Makes what all cases share, so that no case's time is spent on it."""
-        self.record, self.interrupted  # noqa: B018
+    def prepare(self, needs: Sequence[str]) -> None:
+        """Makes what cases share, the properties with these names, so that no case's time is spent on it."""
+        for name in needs:
+            getattr(self, name)
 
     def end(self) -> None:
         """Ends the processes of the case that is tried now."""
@@ -193,6 +235,27 @@ class Stock:
         states = {trial["state"] for trial in found}
         assert states == {"COMPLETE", "PRUNED"}, f"a search that shows less than it should: {states}"
         return found
+
+    @cached_property
+    def auto(self) -> Made:
+        return self._made("auto")
+
+    @cached_property
+    def reproduce(self) -> Made:
+        return self._made("reproduce")
+
+    @cached_property
+    def final(self) -> Made:
+        return self._made("final")
+
+    def _made(self, kind: str) -> Made:
+        """What the scene's command of this kind makes, and what that says."""
+        place = self.folder / kind
+        with self.scene(kind) as scene:
+            done = getattr(scene, kind)().wait(4 * LIMIT)
+            assert done.code == 0, done.err
+            shutil.copytree(scene.table if kind == "reproduce" else scene.run, place, symlinks=True)
+        return place, outcome.said(place)
 
     @property
     def rows(self) -> int:

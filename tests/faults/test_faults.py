@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.faults import mounts, outcome, page, processes, table
+from tests.faults.__main__ import campaign
 from tests.faults.outcome import Done
 from tests.faults.registry import EQUAL, REFUSED, Case, Impossible, cases
-from tests.faults.scene import Session
+from tests.faults.scene import Session, Stock
 from tests.faults.table import Tried
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,7 +30,10 @@ def test_the_short_form_is_as_the_table_says() -> None:
         check=False,
         timeout=900,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    # Where the system gives no mount namespace, the full disk of the short form is told as not tried.
+    complete = mounts.namespace() is not None
+    assert done.returncode == (0 if complete else table.INCOMPLETE), done.stdout + done.stderr
+    assert ("not tried" in done.stdout) is not complete
     assert "OTHER" not in done.stdout and max(map(len, done.stdout.splitlines()[1:])) <= table.WIDTH
 
 
@@ -51,6 +55,9 @@ def test_there_are_thirty_kills_and_more_than_forty_other_faults() -> None:
     assert {one.name.split()[0] for one in cases() if one.kills} == {"driver", "worker", "raylet", "GCS"}
 
 
+NO_DISK = "It cannot be tried here: there is no disk."
+
+
 def a_case(name: str = "a fault", expected: str = EQUAL, **more: object) -> Case:
     return Case(name, "Something is done.", expected, lambda scene: EQUAL, **more)  # type: ignore[arg-type]
 
@@ -70,10 +77,47 @@ def test_the_totals_count_moments_of_kills_and_cases_of_others() -> None:
         Tried(a_case(moments=6, kills=True), "hung", 1),
         Tried(a_case(moments=1), EQUAL, 1),
         Tried(a_case(expected=REFUSED), EQUAL, 1),
-        Tried(a_case(), None, 1, "It cannot be tried here: there is no disk."),
+        Tried(a_case(), None, 1, NO_DISK),
     ]
-    assert table.totals(tried) == "10 of 16 kills, 1 of 2 other faults as expected; 1 could not be tried here."
-    assert [one.good for one in tried] == [True, False, True, False, True]
+    assert table.totals(tried) == "10 of 16 kills, 1 of 3 other faults as expected; 1 not tried."
+    assert [one.good for one in tried] == [True, False, True, False, False]
+    assert [one.other for one in tried] == [False, True, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("got", "code"),
+    [
+        ((EQUAL, EQUAL), 0),
+        ((EQUAL, None), table.INCOMPLETE),
+        ((None, None), table.INCOMPLETE),
+        ((EQUAL, "hung"), table.OTHERWISE),
+        (("hung", None), table.OTHERWISE),
+    ],
+)
+def test_what_was_not_tried_is_never_counted_as_passed(got: tuple[str | None, ...], code: int) -> None:
+    tried = [Tried(a_case(f"fault {place}"), one, 1.0, "" if one else NO_DISK) for place, one in enumerate(got)]
+    missing = [f"fault {place}" for place, one in enumerate(got) if one is None]
+    assert table.code(tried) == code and code in (0, table.INCOMPLETE, table.OTHERWISE)
+    assert table.totals(tried).startswith(f"0 of 0 kills, {got.count(EQUAL)} of 2 other faults as expected")
+    said = " ".join(table.incomplete(tried).split())
+    assert said == (
+        f"This campaign is not complete, and shows nothing of {', '.join(missing)}. {NO_DISK}" if missing else ""
+    )
+    assert all(("not tried" in table.line(one)) is (one.got is None) for one in tried)
+
+
+def test_a_campaign_with_a_fault_that_cannot_be_made_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def impossible(scene: object) -> str:
+        raise Impossible("there is no mount namespace")
+
+    monkeypatch.setattr(Stock, "prepare", lambda self, needs: None)
+    made = [a_case("one"), Case("two", "Something is done.", EQUAL, impossible)]
+    assert campaign(made, 1) == table.INCOMPLETE
+    told = capsys.readouterr().out
+    assert "1 of 2 other faults as expected; 1 not tried." in told
+    assert "not complete" in told.splitlines()[-2] and "no mount namespace" in " ".join(told.splitlines()[-2:])
 
 
 SAID = "It cannot be written: the disk is full."

@@ -7,6 +7,7 @@ and 1 GiB, and nothing half-written. `make fuzz` tries thousands (`tests.fuzz.ca
     scene.py      the small real runs, files and data sets that inputs are made from, made once
     words.py      inputs that are hostile command lines          documents.py   … YAML files
     datasets.py   … data sets                                    damage.py      … damaged run directories
+    several.py    … damaged folders with several runs, of `fedtune auto` and `fedtune reproduce`
     child.py      carries an input out in a process of its own, up to where Ray would start
     judge.py      whether the rule holds for what came of it
 """

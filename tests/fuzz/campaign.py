@@ -16,11 +16,13 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
 
-from tests.fuzz import child, damage, datasets, documents, judge, scene, words
+from tests.fuzz import child, damage, datasets, documents, judge, scene, several, words
 from tests.fuzz.case import Case, copied, tree
 
 #: So many inputs are made at a time: after its first ten, hypothesis makes most of them by repeating parts of others.
 BATCH = 9
+#: Commands whose answers are known: of which folder they are, and the fields that must be as they are undamaged.
+TRUE = {("export", "run", "--json"): ("run", ("parameters",)), **several.TRUE}
 
 
 @dataclass
@@ -43,6 +45,8 @@ class Campaign:
     #: Where violating inputs are kept; None keeps none.
     keep: Path | None = None
     tables: dict[str, Table] = field(default_factory=dict)
+    #: What commands print of undamaged folders, by their words: the fields that damage must not change.
+    truths: dict[tuple[str, ...], dict[str, Any]] = field(default_factory=dict)
     #: What is wrong with which input, and where that is kept.
     found: list[tuple[Case, list[str], Path | None]] = field(default_factory=list)
 
@@ -55,8 +59,10 @@ class Campaign:
             documents.files(real),
             documents.experiments(real),
             datasets.both(),
-            damage.runs(self.scene, real),
-            damage.runs(self.scene, real),
+            damage.runs(self.scene, real, self.truths),
+            damage.runs(self.scene, real, self.truths),
+            several.autos(self.scene, real, self.truths),
+            several.reproductions(self.scene, real, self.truths),
         ]
 
     def attempt(self, case: Case) -> list[str]:
@@ -121,11 +127,17 @@ def campaign(keep: Path | None = None, stage: Path | None = None) -> Iterator[Ca
 
 
 def _learn(made: Campaign) -> None:
-    """What undamaged runs export; this also fills the data set's cache."""
-    place = made.work / "truth"
-    case = Case("truth", ("export", "run", "--json"), ("run",))
-    case.prepare(place, made.scene)
-    judge.TRUTH["run"] = json.loads(child.run(case, place, made.cache).out)["parameters"]
+    """What commands print of undamaged folders; this also fills the data set's cache."""
+    for number, (asked, (folder, fields)) in enumerate(TRUE.items()):
+        place = made.work / f"truth-{number}"
+        case = Case("truth", asked, (folder,))
+        case.prepare(place, made.scene)
+        done = child.run(case, place, made.cache)
+        if done.code or done.reached:
+            how = f"exit code {done.code}, {done.seconds:.0f} s{', until it was ended' * done.timed_out}"
+            raise RuntimeError(f"The scene is not what it should be: fedtune {' '.join(asked)}: {how}\n{done.err}")
+        printed = json.loads(done.out)
+        made.truths[asked] = {name: printed[name] for name in fields}
 
 
 def drive(made: Campaign, inputs: int, seed: int, told: Callable[[str], None] = print) -> None:

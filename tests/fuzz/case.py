@@ -7,7 +7,7 @@ import contextlib
 import os
 import shutil
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,8 +57,9 @@ class Case:
     output: str = "file"
     #: Whether the folder in which the command begins is deleted before.
     homeless: bool = False
-    #: What an accepted input must print: `parameters` of an export that nothing but a repair can change.
-    truth: bool = False
+    #: What an accepted input must print as JSON, by field, as nothing but a repair can change it; None: that is not
+    #: known.
+    truth: Mapping[str, Any] | None = None
 
     def prepare(self, folder: Path, scene: Path) -> None:
         """Makes the folder in which the command begins."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import tempfile
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ from tests.fuzz.case import Case, Change
 from tests.fuzz.documents import commands, damaged, dumped, dumped_json, mutated
 
 #: Damage after which the file's content is known to be bad, whoever reads it: what is then exported must be the truth.
-_PLAIN_TO_SEE = ("torn", "empty", "removed", "folder", "shape")
+PLAIN_TO_SEE = {"torn", "empty", "removed", "folder", "shape"}
+#: What commands print of undamaged folders (`tests.fuzz.campaign.Campaign.truths`).
+Truths = Mapping[tuple[str, ...], Mapping[str, Any]]
 #: Columns of the study that a search writes, and those that hold JSON.
 _COLUMNS = (
     *(("trials", name) for name in ("number", "state", "datetime_start", "datetime_complete")),
@@ -39,25 +42,25 @@ def files_of(run: Path) -> list[str]:
 
 
 @st.composite
-def runs(draw: st.DrawFn, scene: Path, real: dict[str, Any]) -> Case:
+def runs(draw: st.DrawFn, scene: Path, real: dict[str, Any], truths: Truths) -> Case:
     """One damaged file, now and then two."""
     run = draw(st.sampled_from(["run", "cut", "final"]))
     changes, ways, names = [], [], []
     for _ in range(draw(st.sampled_from([1, 1, 1, 2]))):
         name = draw(st.sampled_from([*files_of(scene / run), *[run_folder.STUDY] * 4]))
-        change, how = draw(_damage(scene, run, name, real))
+        change, how = draw(damages(scene, run, name, real))
         changes.append(change)
         ways.append(how)
         names.append(name)
     words = draw(commands(run))
     # Parameters are recorded several times, so damage that shows cannot change what is exported.
-    truth = words[0] == "export" and "--json" in words and "--trial" not in words and run == "run"
-    truth = truth and all(how in _PLAIN_TO_SEE for how in ways) and not any("rounds" in name for name in names)
-    return Case("damaged runs", words, (run,), tuple(changes), truth=truth)
+    sure = set(ways) <= PLAIN_TO_SEE and not any(run_folder.ROUNDS in name for name in names)
+    return Case("damaged runs", words, (run,), tuple(changes), truth=truths.get(words) if sure else None)
 
 
 @st.composite
-def _damage(draw: st.DrawFn, scene: Path, run: str, name: str, real: dict[str, Any]) -> tuple[Change, str]:
+def damages(draw: st.DrawFn, scene: Path, run: str, name: str, real: dict[str, Any]) -> tuple[Change, str]:
+    """What is done to the file `name` in the folder `run`, and in which way."""
     path, content = f"{run}/{name}", (scene / run / name).read_bytes()
     ways = ["torn", "torn", "empty", "garbled", "garbled", "shape", "removed", "folder", "link", "pipe", "mutated"]
     how = draw(st.sampled_from(ways))

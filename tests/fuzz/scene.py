@@ -2,6 +2,8 @@
 
 run/       a finished search: three trials of two rounds        cut/     the same, its last trial cut off in round 1
 final/     a final run over two seeds                           best.yaml, space.yaml, data.npz, images/, file
+auto/      a finished search over two methods                   auto-cut/   the same, cut off in its fresh seeds
+table/     the folder of a finished reproduction                table-cut/  the same, cut off in its last cell
 loop       a symbolic link to itself                            pipe     a named pipe
 """
 
@@ -41,6 +43,13 @@ metric: val_global_accuracy
 """
 #: Little work per round.
 SMALL = ("--set", "clients=4", "--set", "local_steps=1", "--set", "batch_size=4")
+#: Those of the search over several methods.
+METHODS = ("fedavg", "fedprox")
+#: The reproduction with the fewest cells, and its folder within the one for runs.
+TABLE = "fedkf-table12"
+TABLE_FOLDER = f"{TABLE}-small"
+#: The folders that hold several runs.
+AUTOS, TABLES = ("auto", "auto-cut"), ("table", "table-cut")
 
 
 def make(folder: Path, cache: Path) -> Path:
@@ -61,6 +70,7 @@ def make(folder: Path, cache: Path) -> Path:
     if done.returncode:
         raise RuntimeError(f"The scene could not be made:\n{done.stderr}")
     _cut(folder)
+    _cut_several(folder)
     return folder
 
 
@@ -77,18 +87,43 @@ def _runs(folder: Path) -> None:
     fedtune.search("fedprox", space="default", trials=3, rounds=2, name="run", scheduler="none", **where, **once)
     fedtune.export(folder / "run", folder / "best.yaml")
     fedtune.run("fedprox", seeds=2, rounds=1, name="final", **where, **once)
+    few = {"rounds": 2, "fresh_seeds": 2, "final_seeds": 1, "least": 1}
+    # A trial of each method, two fresh seeds of each, a seed of the leader: seven federations of two rounds.
+    fedtune.auto(budget="14rounds", methods=METHODS, name="auto", **few, **where, **once)
+    made = {"runs_dir": str(folder / "table"), "quiet": True, "concurrency": 1}
+    fedtune.reproduce(TABLE, small=True, rounds=2, seeds=1, **made)
     ray.shutdown()
 
 
 def _cut(folder: Path) -> None:
     """The search as a kill of its driver in trial 2 left it."""
     shutil.copytree(folder / "run", folder / "cut")
-    with closing(sqlite3.connect(folder / "cut" / run_folder.STUDY)) as study, study:
-        study.execute("UPDATE trials SET state = 'RUNNING', datetime_complete = NULL WHERE number = 2")
-        study.execute("DELETE FROM trial_values WHERE trial_id = 3")
-        study.execute("DELETE FROM trial_user_attributes WHERE trial_id = 3")
-        study.execute("DELETE FROM trial_intermediate_values WHERE trial_id = 3 AND step = 2")
-    rows = folder / "cut" / run_folder.trial_folder(2) / run_folder.ROUNDS
+    _cut_trial(folder / "cut", 2)
+
+
+def _cut_several(folder: Path) -> None:
+    """As a kill left them: the search over several methods in the fresh seeds of one method, the reproduction in its
+    last cell."""
+    for whole, cut in (AUTOS, TABLES):
+        shutil.copytree(folder / whole, folder / cut)
+    (final,) = (folder / "auto-cut" / run_folder.FINAL).iterdir()
+    shutil.rmtree(final)
+    _cut_trial(folder / "auto-cut" / run_folder.FRESH / METHODS[-1], 1)
+    table = folder / "table-cut" / TABLE_FOLDER
+    _cut_trial(max((table / run_folder.CELLS).iterdir()), 0)
+
+
+def _cut_trial(run: Path, number: int) -> None:
+    """The run as a kill of its driver in round 2 of its last trial left it."""
+    trial = number + 1  # the database counts from 1
+    with closing(sqlite3.connect(run / run_folder.STUDY)) as study, study:
+        study.execute("UPDATE trials SET state = 'RUNNING', datetime_complete = NULL WHERE number = ?", (number,))
+        study.execute("DELETE FROM trial_values WHERE trial_id = ?", (trial,))
+        study.execute(
+            "DELETE FROM trial_user_attributes WHERE trial_id = ? AND key NOT IN ('seed', 'place', 'from')", (trial,)
+        )
+        study.execute("DELETE FROM trial_intermediate_values WHERE trial_id = ? AND step = 2", (trial,))
+    rows = run / run_folder.trial_folder(number) / run_folder.ROUNDS
     rows.write_text("".join(line for line in rows.read_text().splitlines(True) if json.loads(line)["round"] == 1))
 
 
@@ -106,19 +141,13 @@ def _data(folder: Path) -> None:
 
 def documents(scene: Path) -> dict[str, Any]:
     """The real documents that mutated ones begin from, by path."""
-    read = {name: yaml.safe_load((scene / name).read_text()) for name in ("best.yaml", "space.yaml", *_EXPERIMENTS)}
-    return read | {
-        f"{run}/{name}": json.loads((scene / run / name).read_text())
-        for run in ("run", "cut", "final")
-        for name in (run_folder.SPACE, run_folder.PROVENANCE, f"{run_folder.trial_folder(0)}/{run_folder.PARTITION}")
-    }
-
-
-_EXPERIMENTS = [
-    f"{run}/{name}"
-    for run in ("run", "cut", "final")
-    for name in (run_folder.EXPERIMENT, f"{run_folder.trial_folder(0)}/{run_folder.CONFIG}")
-]
+    found = {name: yaml.safe_load((scene / name).read_text()) for name in ("best.yaml", "space.yaml")}
+    for folder in ("run", "cut", "final", *AUTOS, *TABLES):
+        for path in sorted((scene / folder).rglob("*")):
+            if path.suffix in (".yaml", ".json"):
+                read = yaml.safe_load if path.suffix == ".yaml" else json.loads
+                found[str(path.relative_to(scene))] = read(path.read_text())
+    return found
 
 
 def npz(arrays: dict[str, bytes]) -> bytes:

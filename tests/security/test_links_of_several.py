@@ -92,6 +92,7 @@ MADE = {
     run_folder.REPORT: "file",
     run_folder.VERDICTS: "file",
     run_folder.NUMBERS: "file",
+    **dict.fromkeys(run_folder.TABLES.values(), "file"),
     run_folder.CELLS: "",
     f"{run_folder.CELLS}/{CELL}": "",
 }

@@ -12,7 +12,7 @@ import torch
 from search_spaces.errors import UserError
 from trainables import models
 from trainables.params import take
-from trainables.zoo import Card, load_model, save_model
+from trainables.zoo import WEIGHTS, Card, hash_of, load_model, save_model, unreadable
 
 CARD = Card(
     "cnn_small",
@@ -38,6 +38,40 @@ def test_a_model_and_its_card_come_back_as_they_were(tmp_path: Path) -> None:
         torch.equal(tensor, original.state_dict()[name]) for name, tensor in model.state_dict().items()
     )
     assert {path.name for path in tmp_path.iterdir()} == {"model-7.safetensors", "model-7.json"}
+
+
+def test_weights_of_which_bytes_were_lost_are_refused(tmp_path: Path) -> None:
+    """A file of weights is whole in its form whatever numbers it holds, so the card says which they were."""
+    path = saved(tmp_path)
+    content = path.read_bytes()
+    path.write_bytes(content[:-40] + bytes(40))
+    with pytest.raises(UserError, match="its weights are not those that its card was written for") as told:
+        load_model(path)
+    assert str(path) in str(told.value) and str(told.value).endswith(".")
+    card = path.with_suffix(".json")
+    kept = json.loads(card.read_text())
+    del kept[WEIGHTS]
+    card.write_text(json.dumps(kept))
+    load_model(path)  # a card of an earlier version says nothing of its weights
+
+
+def test_a_damaged_file_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    content = path.read_bytes()
+    for damaged in (b"", content[:100], content[: len(content) // 2]):
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match="cannot be read as a model: ") as told:
+            load_model(path)
+        assert str(told.value).endswith(".") and len(told.value.problems) == 1
+    assert str(unreadable(path, "a model", ValueError())) == f"{path} cannot be read as a model: ValueError."
+
+
+def test_the_hash_tells_names_shapes_and_values_apart() -> None:
+    x = torch.arange(6, dtype=torch.float32)
+    others = [{"b": x}, {"a": x.reshape(2, 3)}, {"a": x + 1}, {"a": x.int()}, {"a": x, "b": x}]
+    assert len({hash_of({"a": x}), *map(hash_of, others)}) == 6
+    assert hash_of({"a": x, "b": -x}) == hash_of({"b": -x, "a": x.clone()})
+    assert hash_of({"a": x.bfloat16(), "n": torch.tensor(3)}) != hash_of({"a": x.bfloat16(), "n": torch.tensor(4)})
 
 
 def test_running_statistics_come_back_and_make_an_image_independent_of_the_others(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from safetensors import safe_open
 from torch import nn
@@ -24,7 +25,7 @@ from trainables import models, registry
 from trainables.federation import Federation
 from trainables.method import Method
 from trainables.models import Model
-from trainables.zoo import CLIENTS_VERSION, Card
+from trainables.zoo import CLIENTS_VERSION, Card, check_weights, unreadable
 
 
 def card_of(method: Method, fed: Federation, network: nn.Module, details: Mapping[str, object]) -> Card:
@@ -40,13 +41,15 @@ def load(path: str | Path, client: int) -> tuple[nn.Module, Card]:
     read. Raises `UserError` where a file is missing or unreadable, or has no model of that client."""
     path = Path(path)
     try:
-        card = _card(path, client)
+        content = _content(path, client)
+        card = Card.from_json(content)
         model = _module(card)
         os.close(files.open_plain(path))
         with safe_open(path, "pt") as stored:
             names, start = stored.keys(), f"{client}/"
             weights = {name.removeprefix(start): stored.get_tensor(name) for name in names if name.startswith(start)}
         model.load_state_dict(weights)
+        check_weights(weights, content)
     except UserError:
         raise
     except FileNotFoundError as error:
@@ -55,12 +58,12 @@ def load(path: str | Path, client: int) -> tuple[nn.Module, Card]:
             f"same name that has their cards."
         ) from error
     except Exception as error:
-        raise UserError(f"{path} cannot be read as clients' models: {str(error).splitlines()[0]}") from error
+        raise unreadable(path, "clients' models", error) from error
     return model.eval(), card
 
 
-def _card(path: Path, client: int) -> Card:
-    """The card of that client. Raises `UserError` where there is none."""
+def _content(path: Path, client: int) -> Mapping[str, Any]:
+    """What the card of that client holds. Raises `UserError` where there is none."""
     note = path.with_suffix(".json")
     content = json.loads(files.read_text(note))
     if content["version"] > CLIENTS_VERSION:
@@ -71,7 +74,8 @@ def _card(path: Path, client: int) -> Card:
     cards = content["clients"]
     if str(client) not in cards:
         raise UserError(f"{path} holds no model of client {client}. It has those of {short(', '.join(cards))}.")
-    return Card.from_json(cards[str(client)])
+    found: Mapping[str, Any] = cards[str(client)]
+    return found
 
 
 def _module(card: Card) -> nn.Module:

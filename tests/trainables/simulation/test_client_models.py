@@ -74,6 +74,19 @@ def test_a_model_from_a_file_has_the_accuracy_that_was_measured(name: str, toy: 
         assert float(right.double().mean()) == row["local_accuracies"][client]
 
 
+def test_weights_of_which_bytes_were_lost_are_refused(toy: Path, tmp_path: Path) -> None:
+    """Those of the other clients can be read."""
+    made = begun("fedbabu", toy)
+    made.step()
+    path = tmp_path / "clients-3.safetensors"
+    save_clients(path, made.personal_models()[3])
+    content = path.read_bytes()
+    path.write_bytes(content[:-40] + bytes(40))  # the last tensor is one of the last client
+    client_models.load(path, 0)
+    with pytest.raises(UserError, match="its weights are not those that its card was written for"):
+        client_models.load(path, 3)
+
+
 @pytest.mark.parametrize(("name", "more"), [("fedproto", {"predict": "prototypes"}), ("fedrod", {})])
 def test_modules_around_a_model_are_made_again(name: str, more: dict[str, Any], toy: Path, tmp_path: Path) -> None:
     made = begun(name, toy, **more)

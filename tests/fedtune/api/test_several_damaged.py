@@ -1,0 +1,113 @@
+"""Folders of `fedtune auto` and `fedtune reproduce` in which something is damaged: what is written again, and what is
+refused before anything is written."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fedtune.api.resume import resume
+from fedtune.api.search import complete
+from fedtune.record.experiment import Experiment
+from fedtune.trials.queue import TrialQueue
+from search_spaces import run_folder
+from search_spaces.errors import UserError
+from tests.faults.outcome import state
+from tests.fedtune.fake import Fake
+from tests.security.prepared import CELLS, Stopped, again, several, stop_before_ray, table
+from trainables.tune import Ending
+from trainables.worker import rounds_jsonl
+
+
+def other_data(run: Path) -> None:
+    """The record of the run says that it was begun with other data."""
+    path = run / run_folder.PROVENANCE
+    recorded = json.loads(path.read_text())
+    recorded["dataset"]["hash"] = "another"
+    path.write_text(json.dumps(recorded))
+
+
+@pytest.fixture
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A search over one method whose fresh seeds are about to be run."""
+    folder = several(tmp_path / "run", searched=True)
+    stop_before_ray(monkeypatch)
+    with pytest.raises(Stopped):
+        resume(folder, quiet=True, simulate=Fake)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [Path.unlink, lambda path: path.write_text(""), lambda path: path.write_text("method: fedprox\n")],
+    ids=["gone", "empty", "another"],
+)
+def test_the_best_configuration_is_written_again(fresh: Path, damage: Callable[[Path], object]) -> None:
+    best = fresh / run_folder.BEST / "fedavg.yaml"
+    whole = best.read_bytes()
+    damage(best)
+    with pytest.raises(Stopped):
+        resume(fresh, quiet=True, simulate=Fake)
+    assert best.read_bytes() == whole
+
+
+def test_fresh_seeds_begun_with_other_data_do_not_go_on(fresh: Path) -> None:
+    other_data(fresh / run_folder.FRESH / "fedavg")
+    before = state(fresh)
+    with pytest.raises(UserError, match="hash another"):
+        resume(fresh, quiet=True, simulate=Fake)
+    assert state(fresh) == before
+
+
+def finished(cell: Path) -> None:
+    """Records what is left of a cell."""
+    made, space = complete(cell, Experiment.read(cell))
+    with contextlib.closing(TrialQueue(cell, made, space)) as queue:
+        while (proposal := queue.propose()) is not None:
+            trial = cell / run_folder.trial_folder(proposal.number)
+            trial.mkdir(exist_ok=True)
+            rows = [
+                {"round": round_, "seed": seed, made.metric[0]: 0.5}
+                for round_ in range(1, made.rounds + 1)
+                for seed in proposal.seeds
+            ]
+            rounds_jsonl.append(trial / run_folder.ROUNDS, rows)
+            curve = dict.fromkeys(range(1, made.rounds + 1), (0.5,))
+            queue.finish(proposal.number, Ending("completed", made.rounds, None, curve))
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A reproduction of two cells, of which the first has ended."""
+    folder = table(monkeypatch, tmp_path)
+    finished(folder / run_folder.CELLS / CELLS[0])
+    stop_before_ray(monkeypatch)
+    return folder
+
+
+def test_a_finished_cell_is_not_computed_again_on_other_data(made: Path) -> None:
+    """Its rows are gone, so it is to be computed again; as long as they were there, nothing was asked of its data."""
+    cell = made / run_folder.CELLS / CELLS[0]
+    other_data(cell)
+    with pytest.raises(Stopped):
+        again(made)
+    (cell / run_folder.trial_folder(0) / run_folder.ROUNDS).unlink()
+    before = state(made)
+    with pytest.raises(UserError, match="hash another"):
+        again(made)
+    assert state(made) == before
+
+
+def test_a_torn_cell_is_refused_before_another_one_is_made(made: Path) -> None:
+    cells = made / run_folder.CELLS
+    shutil.rmtree(cells / CELLS[1])
+    (cells / CELLS[0] / run_folder.SPACE).write_text("{")
+    before = state(made)
+    with pytest.raises(UserError, match=r"space\.json"):
+        again(made)
+    assert state(made) == before
