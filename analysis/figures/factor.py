@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 from analysis import style
 from analysis.cells import Cells, Condition, cells, condition_label, varied
 from analysis.figure import Figure
-from analysis.figures._common import check_measured, legend_once, metric_rows
+from analysis.figures._common import check_measured, legend_once, shared_metrics
 from analysis.labels import Labels, number, text
 from analysis.runs import Run
 from analysis.stats import summarise
@@ -222,14 +222,6 @@ def _at(found: Cells, row: str, x: Any, values: Sequence[Any], numeric: bool) ->
         return float(x)
     rows = found.rows
     return values.index(x) + APART * (rows.index(row) - (len(rows) - 1) / 2)
-
-
-def shared_metrics(runs: Sequence[Run]) -> list[str]:
-    """What was selected on, on test data, and a local accuracy, as far as all runs measured it."""
-    rows = metric_rows(
-        runs, lambda m: all(m in run.finals.columns and bool(run.finals[m].notna().any()) for run in runs)
-    )
-    return rows[-1] if rows else []
 
 
 FIGURE = Figure(

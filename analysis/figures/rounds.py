@@ -13,7 +13,7 @@ from analysis import style
 from analysis.cells import Cell, Cells, condition_label, under
 from analysis.figure import Figure
 from analysis.figures import factor
-from analysis.figures._common import check_measured, legend_once, metric_rows
+from analysis.figures._common import check_measured, legend_once, shared_metrics
 from analysis.labels import Labels, text
 from analysis.runs import Run, names
 from analysis.runs.rounds import read_rounds
@@ -44,13 +44,15 @@ def needs(runs: Sequence[Run]) -> str | None:
 
 def data(runs: Sequence[Run], metrics: Sequence[str] = ()) -> Drawing:
     """One row per panel, line and round: panel (0, 1, …), metric, row (the line's name), round, mean, std (over seeds,
-    as recorded; nan below two), n (seeds). `metrics`: by default the accuracies on test data that all runs measured.
+    as recorded; nan below two), n (seeds). `metrics`: by default the accuracies on test data that all runs
+    measured, or else those that any of them did.
 
     Raises `UserError` where one of the `metrics` was not measured."""
     split = factor.listed(runs)
     left = any(run.kind != "run" and set(run.keys) - set(split) for run in runs)
     note = "Of a search a line is the best configuration, by what was selected on." if left else ""
-    found = drawing(under(runs, factor.conditions(runs), split, {}), metrics or _metrics(runs), note)
+    standard = shared_metrics(runs) or shared_metrics(runs, any)
+    found = drawing(under(runs, factor.conditions(runs), split, {}), metrics or standard, note)
     check_measured(metrics, found.panels, runs)
     return found
 
@@ -135,17 +137,6 @@ def _drawn(part: pd.DataFrame, row: str, position: int, panel: int, scale: float
     if not np.isfinite(spread).any():
         return [line]
     return [style.band(at, mean, np.nan_to_num(spread), style.faded(colour, 0.13), panel, row), line]
-
-
-def _metrics(runs: Sequence[Run]) -> list[str]:
-    """The accuracies on test data that all runs measured, or else those that any of them did."""
-
-    def measured(run: Run, metric: str) -> bool:
-        return metric in run.rounds.columns and bool(run.rounds[metric].notna().any())
-
-    shared = metric_rows(runs, lambda m: all(measured(run, m) for run in runs))
-    rows = shared or metric_rows(runs, lambda m: any(measured(run, m) for run in runs))
-    return rows[-1] if rows else []
 
 
 FIGURE = Figure(
