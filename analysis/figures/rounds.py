@@ -18,7 +18,7 @@ from analysis.labels import Labels, text
 from analysis.runs import Run, names
 from analysis.runs.rounds import read_rounds
 
-COLUMNS = ["panel", "metric", "row", "round", "mean", "std", "n"]
+COLUMNS = ["panel", "metric", "row", "round", "mean", "std", "n", "trial"]
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ def needs(runs: Sequence[Run]) -> str | None:
 
 def data(runs: Sequence[Run], metrics: Sequence[str] = ()) -> Drawing:
     """One row per panel, line and round: panel (0, 1, …), metric, row (the line's name), round, mean, std (over seeds,
-    as recorded; nan below two), n (seeds). `metrics`: by default the accuracies on test data that all runs
-    measured, or else those that any of them did.
+    as recorded; nan below two), n (seeds), trial (the one behind the line; None where it is not one alone).
+    `metrics`: by default the accuracies on test data that all runs measured, or else those that any of them did.
 
     Raises `UserError` where one of the `metrics` was not measured."""
     split = factor.listed(runs)
@@ -62,6 +62,7 @@ def drawing(found: Cells, metrics: Sequence[str], note: str = "") -> Drawing:
     labels = Labels.of(found.runs)
     several = [key for i, key in enumerate(found.by) if len({condition[i] for condition in found.conditions}) > 1]
     curves = {(cell.row, cell.condition): _rounds(cell) for cell in found.cells}
+    trials = {(cell.row, cell.condition): cell.trial for cell in found.cells}
     panels: list[tuple[str, str]] = []
     parts = []
     for metric in metrics:
@@ -70,7 +71,10 @@ def drawing(found: Cells, metrics: Sequence[str], note: str = "") -> Drawing:
             measured = {row: line for row, line in lines.items() if line is not None}
             if not measured:
                 continue
-            parts += [line.assign(panel=len(panels), metric=metric, row=row) for row, line in measured.items()]
+            parts += [
+                line.assign(panel=len(panels), metric=metric, row=row, trial=trials[row, condition])
+                for row, line in measured.items()
+            ]
             named = zip(found.by, condition, strict=True)
             panels.append((metric, ", ".join(condition_label(labels, k, v) for k, v in named if k in several)))
     table = pd.concat(parts, ignore_index=True)[COLUMNS] if parts else pd.DataFrame(columns=COLUMNS)
@@ -128,6 +132,7 @@ def _drawn(part: pd.DataFrame, row: str, position: int, panel: int, scale: float
         name=text(row),
         legendgroup=row,
         customdata=np.column_stack([np.nan_to_num(spread), part["n"]]),
+        meta={"trial": None if pd.isna(part["trial"].iloc[0]) else int(part["trial"].iloc[0])},
         line={"width": 2.5, "color": colour, "dash": style.DASHES[position % len(style.DASHES)]},
         marker={"size": 8, "color": colour, "symbol": style.SYMBOLS[position % len(style.SYMBOLS)]},
         hovertemplate=f"{text(row)}<br>round %{{x}}: %{{y:{digits}}} ± %{{customdata[0]:{digits}}} "
