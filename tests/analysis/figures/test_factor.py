@@ -13,7 +13,7 @@ from analysis.cells import cells
 from analysis.figures import factor, figure, rounds, spread
 from analysis.labels import Labels
 from analysis.report import build
-from analysis.runs import Run, load_all
+from analysis.runs import load_all
 from search_spaces import run_folder
 from tests.analysis import synthetic, varied
 
@@ -47,7 +47,7 @@ def test_a_line_per_variant_with_the_band_of_its_seeds(root: Path) -> None:
     np.testing.assert_allclose(bands[0].y[:3], np.array(lines[0].y) + np.array(lines[0].customdata)[:, 1])
 
 
-def test_a_point_a_line_and_a_dot_open_the_trial_behind_them(root: Path, loaded: dict[str, Run]) -> None:
+def test_a_point_a_line_and_a_dot_open_the_trial_behind_them(root: Path, tmp_path: Path) -> None:
     runs = load_all(root / "fairness")
     labels = Labels.of(runs)
     lines = [trace for trace in factor.plot(factor.data(runs), labels).data if trace.mode == "lines+markers"]
@@ -58,8 +58,11 @@ def test_a_point_a_line_and_a_dot_open_the_trial_behind_them(root: Path, loaded:
     boxes = spread.plot(spread.data(runs), labels).data
     assert {trace.meta["trial"] for trace in boxes} == {"customdata"}
     assert {number for trace in boxes for number in trace.customdata} == set(range(6))
-    (final,) = rounds.plot(rounds.data([loaded["final"]], ["amp"]), labels).data[-1:]
-    assert final.meta["trial"] is None, "its seeds are trials of their own"
+    seeds = synthetic.write(
+        tmp_path / "final", keys=(), seeds=(7, 8), rounds=3, kind="run", failures=False, published=None, figures=()
+    )
+    final = rounds.plot(rounds.data(load_all(seeds), ["amp"]), labels).data[-1]
+    assert final.mode == "lines" and final.meta["trial"] is None, "its seeds are trials of their own"
 
 
 def test_small_multiples_over_data_sets(root: Path) -> None:
