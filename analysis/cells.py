@@ -33,6 +33,12 @@ class Cell:
     run: str
     part: Run
 
+    @property
+    def trial(self) -> int | None:
+        """The trial that is opened for it: a search's best one, or the only one of a final run."""
+        chosen = self.part.chosen
+        return self.part.best if self.part.kind != "run" else chosen[0] if len(chosen) == 1 else None
+
     def values(self, metric: str, how: str = "last") -> dict[int, float]:
         """The metric by seed, as recorded."""
         return self.part.over_seeds(metric, how)

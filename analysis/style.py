@@ -52,8 +52,9 @@ CYCLE = (BLUE, ORANGE, GREEN, PURPLE, YELLOW, SKY, INK, MUTED)
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 #: Marks that go with them.
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross")
-#: Text on the bright and on the dark half of `SEQUENTIAL`; the same on a dark page.
-ON_BRIGHT, ON_DARK = "#0b0f14", "#fefefe"
+#: Text on bright and on dark colours of `SEQUENTIAL`; the same on a dark page. On colours between the two, a text any
+#: duller than these could not be read.
+ON_BRIGHT, ON_DARK = "#000000", "#fefefe"
 #: For values: perceptually even, readable without red and green.
 SEQUENTIAL = "Viridis"
 
@@ -74,6 +75,23 @@ def outcome(state: str, reason: str) -> str:
     if reason in OUTCOMES:
         return reason
     return {"COMPLETE": "completed", "PRUNED": "scheduler", "FAIL": "error", "RUNNING": "running"}.get(state, "waiting")
+
+
+def luminance(colour: Sequence[float]) -> float:
+    """How bright a colour is, from 0 to 1, by its red, green and blue from 0 to 255: WCAG 2's relative luminance."""
+    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in (part / 255 for part in colour)]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def readable(values: np.ndarray, low: float, high: float) -> list[str]:
+    """For each value the colour of what is drawn on its colour, on a scale from `low` to `high`: `ON_BRIGHT` or
+    `ON_DARK`, whichever has more contrast."""
+    from plotly.colors import sample_colorscale, unlabel_rgb
+
+    places = [min(1.0, max(0.0, (value - low) / (high - low))) for value in values.tolist()]
+    behind = [luminance(unlabel_rgb(colour)) for colour in sample_colorscale(SEQUENTIAL, places)] if places else []
+    dark, bright = (luminance([int(c[i : i + 2], 16) for i in (1, 3, 5)]) + 0.05 for c in (ON_BRIGHT, ON_DARK))
+    return [ON_BRIGHT if (light + 0.05) / dark > bright / (light + 0.05) else ON_DARK for light in behind]
 
 
 def faded(colour: str, alpha: float) -> str:
@@ -250,10 +268,13 @@ def _assign(figure: go.Figure, path: str, value: Any) -> None:
         figure.update_layout({path.replace(".", "_"): value})
 
 
+def colour_ends(low: float, high: float) -> tuple[float, float]:
+    """Where a colour scale of values from `low` to `high` begins and ends: apart, also where there is one value."""
+    return (low, high) if low < high else (low - 0.5, high + 0.5)
+
+
 def colour_axis(figure: go.Figure, panel: int, low: float, high: float) -> None:
     """The colour scale of panel 1, 2, … from `low` to `high`, with a slim bar beside it."""
-    if high <= low:
-        low, high = low - 0.5, high + 0.5
     figure.update_layout(
         {
             f"coloraxis{'' if panel == 1 else panel}": {

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 import plotly.graph_objects as go
 
+from analysis import style
 from analysis.runs import Run, names
 from analysis.runs.study import in_memory
 from search_spaces.errors import UserError
@@ -32,6 +34,39 @@ def metric_rows(runs: Sequence[Run], measured: Callable[[str], bool]) -> list[li
     rows = [[f"val_{b}" if twin(b) != b else b for b in bases], bases]
     kept = [[m for m in row if measured(m)] for row in rows]
     return [row for i, row in enumerate(kept) if row and row not in kept[:i]]
+
+
+def shared_metrics(runs: Sequence[Run], of: Callable[[Iterable[bool]], bool] = all) -> list[str]:
+    """What was selected on, and accuracies, on test data, as far as all runs measured them; with `any`, one of them."""
+
+    def measured(run: Run, metric: str) -> bool:
+        return metric in run.finals.columns and bool(run.finals[metric].notna().any())
+
+    rows = metric_rows(runs, lambda metric: of(measured(run, metric) for run in runs))
+    return rows[-1] if rows else []
+
+
+def box(dots: pd.DataFrame, place: object, name: str, colour: str, panel: int, texts: Sequence[str]) -> go.Box:
+    """A box of these dots (columns y and number, the trial) at a place of the axis, and the dots, each with a text."""
+    return go.Box(
+        x=[place] * len(dots),
+        y=dots["y"],
+        name=name,
+        boxpoints="all",
+        jitter=0.4,
+        pointpos=0,
+        width=0.6,
+        whiskerwidth=0.5,
+        line={"color": colour, "width": 1.5},
+        fillcolor=style.faded(colour, 0.15),
+        marker={"color": colour, "size": 5, "opacity": 0.7},
+        hoveron="points",
+        customdata=dots["number"],
+        meta={"trial": "customdata"},
+        text=list(texts),
+        hovertemplate="%{text}: %{y:.2f}<extra></extra>",
+        **style.axes(panel),
+    )
 
 
 def check_measured(asked: Sequence[str], drawn: Sequence[tuple[str, str]], runs: Sequence[Run]) -> None:

@@ -27,11 +27,12 @@ MARKS = {
 }
 #: The same where there is no trial yet.
 PLANNED = "○"
-#: Lines of a hatch, from one edge of a cell of side 1 around (0, 0) to another.
-HATCH = tuple(
-    ((max(-0.48, c - 0.48), max(-0.48, -c - 0.48)), (min(0.48, c + 0.48), min(0.48, 0.48 - c)))
-    for c in (-0.64, -0.32, 0.0, 0.32, 0.64)
-)
+#: A hatch is lines y = x - c across a cell of side 1 around (0, 0), from edge to edge, for these c.
+HATCH, EDGE = (-0.64, -0.32, 0.0, 0.32, 0.64), 0.48
+#: Half of the room, across and up, that is left free for a number.
+FREE = (0.36, 0.2)
+#: Numbers are drawn where there are so many columns and rows at most.
+NUMBERED = (12, 20)
 
 
 def cell_values(done: pd.DataFrame, xs: list[Any], ys: list[Any]) -> np.ndarray:
@@ -66,7 +67,7 @@ def draw_cells(figure: go.Figure, panel: Panel) -> tuple[Axis, Axis]:
         )
     )
     _hatch(figure, panel, values, xs, ys)
-    if len(xs) <= 12 and len(ys) <= 20:
+    if _numbered(values):
         figure.add_trace(_numbers(panel, values))
     _marks(figure, panel, values, xs, ys)
     best = panel.part[panel.part["best"]]
@@ -93,18 +94,10 @@ def _axis(names: list[str]) -> Axis:
     }
 
 
-def _bright(values: np.ndarray) -> np.ndarray:
-    """Which cells are in the bright half of the colours: what is drawn on them is near-black, else near-white."""
-    low, high = np.nanmin(values), np.nanmax(values)
-    found: np.ndarray = (values - low) > 0.5 * (high - low)
-    return found
-
-
 def _numbers(panel: Panel, values: np.ndarray) -> go.Scatter:
     """The cells' numbers; Plotly's own are grey on mid-tones."""
     digits = 1 if np.nanmax(np.abs(values)) >= 10 else 3
     rows, columns = np.nonzero(~np.isnan(values))
-    bright = _bright(values)[rows, columns]
     return go.Scatter(
         x=columns.tolist(),
         y=rows.tolist(),
@@ -114,46 +107,61 @@ def _numbers(panel: Panel, values: np.ndarray) -> go.Scatter:
         showlegend=False,
         textfont={
             "size": 12 if values.shape[1] <= 8 else 10,
-            "color": [style.ON_BRIGHT if b else style.ON_DARK for b in bright],
+            "color": style.readable(values[rows, columns], *panel.ends),
         },
         **panel.axes,
     )
+
+
+def _numbered(values: np.ndarray) -> bool:
+    return values.shape[1] <= NUMBERED[0] and values.shape[0] <= NUMBERED[1]
+
+
+def _lines(numbered: bool) -> list[tuple[float, float, float]]:
+    """The lines of a hatch, each as c and where it begins and ends across; with a number, none runs through it."""
+    found = []
+    for c in HATCH:
+        low, high = max(-EDGE, c - EDGE), min(EDGE, c + EDGE)
+        first, last = (max(-FREE[0], c - FREE[1]), min(FREE[0], c + FREE[1])) if numbered else (0.0, 0.0)
+        found += [(c, low, first), (c, last, high)] if first < last else [(c, low, high)]
+    return found
 
 
 def _hatch(figure: go.Figure, panel: Panel, values: np.ndarray, xs: list[Any], ys: list[Any]) -> None:
     """Diagonal lines over the cells that hold a configuration which cannot be told from the chosen one: one trace for
     bright cells and one for dark ones."""
     tied = panel.done[panel.done["tied"]]
-    cells = {(xs.index(x), ys.index(y)) for x, y in zip(tied["x"], tied["y"], strict=True)}
-    bright = _bright(values)
-    for on_bright, colour in ((True, style.ON_BRIGHT), (False, style.ON_DARK)):
+    cells = sorted({(xs.index(x), ys.index(y)) for x, y in zip(tied["x"], tied["y"], strict=True)})
+    lines = _lines(_numbered(values))
+    colours = style.readable(np.array([values[j, i] for i, j in cells]), *panel.ends)
+    for colour in dict.fromkeys(colours):
         across: list[float | None] = []
         up: list[float | None] = []
-        for i, j in sorted(cells):
-            if bool(bright[j, i]) == on_bright:
-                for (x0, y0), (x1, y1) in HATCH:
-                    across += [i + x0, i + x1, None]
-                    up += [j + y0, j + y1, None]
-        if across:
-            figure.add_trace(
-                go.Scatter(
-                    x=across,
-                    y=up,
-                    mode="lines",
-                    line={"color": style.faded(colour, 0.5), "width": 1},
-                    hoverinfo="skip",
-                    showlegend=False,
-                    **panel.axes,
-                )
+        for (i, j), own in zip(cells, colours, strict=True):
+            if own == colour:
+                for c, first, last in lines:
+                    across += [i + first, i + last, None]
+                    up += [j + first - c, j + last - c, None]
+        figure.add_trace(
+            go.Scatter(
+                x=across,
+                y=up,
+                mode="lines",
+                line={"color": style.faded(colour, 0.5), "width": 1},
+                hoverinfo="skip",
+                showlegend=False,
+                **panel.axes,
             )
+        )
 
 
 def _marks(figure: go.Figure, panel: Panel, values: np.ndarray, xs: list[Any], ys: list[Any]) -> None:
     """What became of the cells without a value: a mark in each."""
-    states = {
-        (xs.index(x), ys.index(y)): state
-        for x, y, state in zip(panel.part["x"], panel.part["y"], panel.part["state"], strict=True)
-    }
+    states: dict[tuple[int, int], str] = {}
+    trials: dict[tuple[int, int], int] = {}
+    for x, y, state, trial in zip(*(panel.part[name] for name in ("x", "y", "state", "trial")), strict=True):
+        cell = (xs.index(x), ys.index(y))
+        states[cell], trials[cell] = state, int(trial)
     planned = {(i, j) for i in range(len(xs)) for j in range(len(ys))} if panel.planned[0] else set()
     empty = sorted((i, j) for i, j in planned | set(states) if np.isnan(values[j, i]))
     empty = [cell for cell in empty if cell not in states or states[cell] in MARKS]
@@ -165,9 +173,13 @@ def _marks(figure: go.Figure, panel: Panel, values: np.ndarray, xs: list[Any], y
                 y=[j for _, j in empty],
                 mode="text",
                 text=[mark for mark, _ in told],
-                customdata=[words for _, words in told],
-                hovertext=[panel.where(shown(xs[i]), shown(ys[j])) for i, j in empty],
-                hovertemplate="%{hovertext}<br>%{customdata}<extra></extra>",
+                customdata=[trials.get(cell) for cell in empty],
+                meta={"trial": "customdata"},
+                hovertext=[
+                    f"{panel.where(shown(xs[i]), shown(ys[j]))}<br>{words}"
+                    for (i, j), (_, words) in zip(empty, told, strict=True)
+                ],
+                hovertemplate="%{hovertext}<extra></extra>",
                 showlegend=False,
                 textfont={"size": 13, "color": style.MUTED},
                 **panel.axes,

@@ -32,6 +32,11 @@ class Panel:
         return self.part[(self.part["state"] == "COMPLETE") & self.part["value"].notna()]
 
     @property
+    def ends(self) -> tuple[float, float]:
+        """Where the panel's colours begin and end."""
+        return style.colour_ends(float(self.done["value"].min()), float(self.done["value"].max()))
+
+    @property
     def axes(self) -> dict[str, str]:
         return style.axes(self.number)
 

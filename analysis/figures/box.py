@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.figure import Figure
+from analysis.figures._common import box
 from analysis.labels import Labels, shown
 from analysis.runs import Run
 from search_spaces.parameter import Value
@@ -75,16 +76,16 @@ def data(runs: Sequence[Run]) -> Drawing:
         {
             "panel": position,
             "metric": metric,
-            "box": box.label,
-            "key": box.key,
-            "value": run.parameters(trial)[box.key],
+            "box": one.label,
+            "key": one.key,
+            "value": run.parameters(trial)[one.key],
             "number": trial,
             "seed": seed,
             "y": y,
         }
         for position, panel in enumerate(found[:LIMIT])
-        for box in panel.boxes
-        for trial in box.trials
+        for one in panel.boxes
+        for trial in one.trials
         for metric in metrics
         for seed, y in run.last(trial, metric).items()
     ]
@@ -98,7 +99,7 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
     titles: list[str] = []
     for row, panel in enumerate(drawing.panels):
         key = panel.key
-        names = [labels.symbol(str(box.label)) if key is None else shown(box.label) for box in panel.boxes]
+        names = [labels.symbol(str(one.label)) if key is None else shown(one.label) for one in panel.boxes]
         xaxis = {"type": "category", "categoryorder": "array", "categoryarray": names, "showgrid": False}
         for column, metric in enumerate(drawing.metrics):
             at = row * len(drawing.metrics) + column + 1
@@ -107,37 +108,18 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
             part = drawing.table[(drawing.table["panel"] == row) & (drawing.table["metric"] == metric)]
             part = part.assign(y=part["y"] * labels.scale(metric))
             colour = (style.BLUE, style.GREEN)[column % 2]
-            for name, box in zip(names, panel.boxes, strict=True):
-                figure.add_trace(_box(part[part["box"] == box.label], name, colour, at, labels))
+            for name, one in zip(names, panel.boxes, strict=True):
+                figure.add_trace(_box(part[part["box"] == one.label], name, colour, at, labels))
             style.title_axes(figure, at, "" if key is None else labels.parameter(key), "", xaxis=xaxis)
     return style.panels(figure, titles, columns=len(drawing.metrics), height=300, note=drawing.note)
 
 
 def _box(dots: pd.DataFrame, name: str, colour: str, panel: int, labels: Labels) -> go.Box:
-    """The box of these dots, with the dots."""
-    return go.Box(
-        x=[name] * len(dots),
-        y=dots["y"],
-        name=name,
-        boxpoints="all",
-        jitter=0.4,
-        pointpos=0,
-        width=0.6,
-        whiskerwidth=0.5,
-        line={"color": colour, "width": 1.5},
-        fillcolor=style.faded(colour, 0.15),
-        marker={"color": colour, "size": 5, "opacity": 0.7},
-        hoveron="points",
-        customdata=dots["number"],
-        meta={"trial": "customdata"},
-        text=[
-            f"trial {dot['number']}, seed {dot['seed']}<br>{labels.symbol(dot['key'])} = {shown(dot['value'])}"
-            for dot in dots.to_dict("records")
-        ],
-        hovertemplate="%{text}: %{y:.2f}<extra></extra>",
-        showlegend=False,
-        **style.axes(panel),
-    )
+    texts = [
+        f"trial {dot['number']}, seed {dot['seed']}<br>{labels.symbol(dot['key'])} = {shown(dot['value'])}"
+        for dot in dots.to_dict("records")
+    ]
+    return box(dots, name, name, colour, panel, texts).update(showlegend=False)
 
 
 def _metrics(run: Run) -> list[str]:
@@ -184,8 +166,8 @@ def _by_value(run: Run) -> list[Panel]:
             str(item.get("kind")), item.get("grid")
         ) or []
         boxes = [Box(key, value, [t.number for t in holding if t.params[key] == value]) for value in values]
-        boxes = [box for box in boxes if box.trials]
-        if boxes and sum(len(box.trials) for box in boxes) == len(holding):
+        boxes = [one for one in boxes if one.trials]
+        if boxes and sum(len(one.trials) for one in boxes) == len(holding):
             panels.append(Panel(key, boxes))
     return panels
 

@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 from analysis import style
 from analysis.cells import Cells, Condition, cells, condition_label, varied
 from analysis.figure import Figure
-from analysis.figures._common import check_measured, legend_once, metric_rows
+from analysis.figures._common import check_measured, legend_once, shared_metrics
 from analysis.labels import Labels, number, text
 from analysis.runs import Run
 from analysis.stats import summarise
@@ -29,7 +29,7 @@ OWN = ("dataset", "clients")
 #: How far apart values of one category stand, as a share of a category.
 APART = 0.12
 
-COLUMNS = ["panel", "metric", "row", "x", "at", "mean", "std", "n"]
+COLUMNS = ["panel", "metric", "row", "x", "at", "mean", "std", "n", "trial"]
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ def needs(runs: Sequence[Run]) -> str | None:
 
 def data(runs: Sequence[Run], metrics: Sequence[str] = ()) -> Drawing:
     """One row per panel, line and value: panel (0, 1, …), metric, row (the line's name), x (the condition's value), at
-    (where it stands on the axis), mean, std (over seeds, as recorded; nan below two), n (seeds). `metrics`: by default
-    what was selected on and a local accuracy.
+    (where it stands on the axis), mean, std (over seeds, as recorded; nan below two), n (seeds), trial (the one behind
+    it; None where it is not one alone). `metrics`: by default what was selected on and a local accuracy.
 
     Raises `UserError` where one of the `metrics` was not measured."""
     split = variants(runs)
@@ -112,7 +112,7 @@ def drawing(found: Cells, metrics: Sequence[str], note: str = "") -> Drawing:
                 (row, c, found.of(row, c)) for c in found.conditions if _rest(c, place) == other for row in found.rows
             ]
             measured = [
-                (row, condition[place], summarise(list(by_seed.values())))
+                (row, condition[place], summarise(list(by_seed.values())), cell.trial)
                 for row, condition, cell in of
                 if cell is not None and (by_seed := cell.values(metric))
             ]
@@ -120,8 +120,8 @@ def drawing(found: Cells, metrics: Sequence[str], note: str = "") -> Drawing:
                 continue
             rows += [
                 {"panel": len(panels), "metric": metric, "row": row, "x": x, "at": _at(found, row, x, values, numeric)}
-                | {"mean": s.mean, "std": s.std, "n": s.n}
-                for row, x, s in measured
+                | {"mean": s.mean, "std": s.std, "n": s.n, "trial": trial}
+                for row, x, s, trial in measured
             ]
             panels.append((metric, ", ".join(condition_label(labels, k, v) for k, v in named)))
     return Drawing(pd.DataFrame(rows, columns=COLUMNS), key, values, numeric, panels, found.rows, note)
@@ -167,13 +167,17 @@ def _line(
         mode="lines+markers" if drawing.numeric else "markers",
         name=text(row),
         legendgroup=row,
-        customdata=np.column_stack([np.nan_to_num(spread), part["n"]]),
+        customdata=[
+            [None if pd.isna(trial) else int(trial), std, n]
+            for trial, std, n in zip(part["trial"], np.nan_to_num(spread).tolist(), part["n"].tolist(), strict=True)
+        ],
+        meta={"trial": "customdata"},
         text=[text(number(value)) for value in part["x"]],
         line={"width": 2.5, "color": colour, "dash": style.DASHES[position % len(style.DASHES)]},
         marker={"size": 8, "color": colour, "symbol": style.SYMBOLS[position % len(style.SYMBOLS)]},
         error_y=None if drawing.numeric else {"array": np.nan_to_num(spread), "thickness": 1.5, "width": 4},
-        hovertemplate=f"{text(row)}<br>{name}%{{text}}: %{{y:.2f}} ± %{{customdata[0]:.2f}} "
-        "(%{customdata[1]} seeds)<extra></extra>",
+        hovertemplate=f"{text(row)}<br>{name}%{{text}}: %{{y:.2f}} ± %{{customdata[1]:.2f}} "
+        "(%{customdata[2]} seeds)<extra></extra>",
         **style.axes(panel),
     )
     if not drawing.numeric or not np.isfinite(spread).any():
@@ -222,14 +226,6 @@ def _at(found: Cells, row: str, x: Any, values: Sequence[Any], numeric: bool) ->
         return float(x)
     rows = found.rows
     return values.index(x) + APART * (rows.index(row) - (len(rows) - 1) / 2)
-
-
-def shared_metrics(runs: Sequence[Run]) -> list[str]:
-    """What was selected on, on test data, and a local accuracy, as far as all runs measured it."""
-    rows = metric_rows(
-        runs, lambda m: all(m in run.finals.columns and bool(run.finals[m].notna().any()) for run in runs)
-    )
-    return rows[-1] if rows else []
 
 
 FIGURE = Figure(

@@ -173,8 +173,7 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
         if drawing.noise is not None and name in labels.selected:
             titles[-1] += f" · one seed: ± {drawing.noise * labels.scale(name):.2g}"
         panel = Panel(n, part.assign(value=part["value"] * labels.scale(name)), labels, x, y, drawing.planned)
-        values = panel.done["value"]
-        style.colour_axis(figure, n, float(values.min()), float(values.max()))
+        style.colour_axis(figure, n, *panel.ends)
         kinds = (
             draw_cells(figure, panel) if mode == "grid" else draw_surface(figure, panel, interpolated=mode == "surface")
         )

@@ -13,12 +13,12 @@ from analysis import style
 from analysis.cells import Cell, Cells, condition_label, under
 from analysis.figure import Figure
 from analysis.figures import factor
-from analysis.figures._common import check_measured, legend_once, metric_rows
+from analysis.figures._common import check_measured, legend_once, shared_metrics
 from analysis.labels import Labels, text
 from analysis.runs import Run, names
 from analysis.runs.rounds import read_rounds
 
-COLUMNS = ["panel", "metric", "row", "round", "mean", "std", "n"]
+COLUMNS = ["panel", "metric", "row", "round", "mean", "std", "n", "trial"]
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,15 @@ def needs(runs: Sequence[Run]) -> str | None:
 
 def data(runs: Sequence[Run], metrics: Sequence[str] = ()) -> Drawing:
     """One row per panel, line and round: panel (0, 1, …), metric, row (the line's name), round, mean, std (over seeds,
-    as recorded; nan below two), n (seeds). `metrics`: by default the accuracies on test data that all runs measured.
+    as recorded; nan below two), n (seeds), trial (the one behind the line; None where it is not one alone).
+    `metrics`: by default the accuracies on test data that all runs measured, or else those that any of them did.
 
     Raises `UserError` where one of the `metrics` was not measured."""
     split = factor.listed(runs)
     left = any(run.kind != "run" and set(run.keys) - set(split) for run in runs)
     note = "Of a search a line is the best configuration, by what was selected on." if left else ""
-    found = drawing(under(runs, factor.conditions(runs), split, {}), metrics or _metrics(runs), note)
+    standard = shared_metrics(runs) or shared_metrics(runs, any)
+    found = drawing(under(runs, factor.conditions(runs), split, {}), metrics or standard, note)
     check_measured(metrics, found.panels, runs)
     return found
 
@@ -60,6 +62,7 @@ def drawing(found: Cells, metrics: Sequence[str], note: str = "") -> Drawing:
     labels = Labels.of(found.runs)
     several = [key for i, key in enumerate(found.by) if len({condition[i] for condition in found.conditions}) > 1]
     curves = {(cell.row, cell.condition): _rounds(cell) for cell in found.cells}
+    trials = {(cell.row, cell.condition): cell.trial for cell in found.cells}
     panels: list[tuple[str, str]] = []
     parts = []
     for metric in metrics:
@@ -68,7 +71,10 @@ def drawing(found: Cells, metrics: Sequence[str], note: str = "") -> Drawing:
             measured = {row: line for row, line in lines.items() if line is not None}
             if not measured:
                 continue
-            parts += [line.assign(panel=len(panels), metric=metric, row=row) for row, line in measured.items()]
+            parts += [
+                line.assign(panel=len(panels), metric=metric, row=row, trial=trials[row, condition])
+                for row, line in measured.items()
+            ]
             named = zip(found.by, condition, strict=True)
             panels.append((metric, ", ".join(condition_label(labels, k, v) for k, v in named if k in several)))
     table = pd.concat(parts, ignore_index=True)[COLUMNS] if parts else pd.DataFrame(columns=COLUMNS)
@@ -126,6 +132,7 @@ def _drawn(part: pd.DataFrame, row: str, position: int, panel: int, scale: float
         name=text(row),
         legendgroup=row,
         customdata=np.column_stack([np.nan_to_num(spread), part["n"]]),
+        meta={"trial": None if pd.isna(part["trial"].iloc[0]) else int(part["trial"].iloc[0])},
         line={"width": 2.5, "color": colour, "dash": style.DASHES[position % len(style.DASHES)]},
         marker={"size": 8, "color": colour, "symbol": style.SYMBOLS[position % len(style.SYMBOLS)]},
         hovertemplate=f"{text(row)}<br>round %{{x}}: %{{y:{digits}}} ± %{{customdata[0]:{digits}}} "
@@ -135,17 +142,6 @@ def _drawn(part: pd.DataFrame, row: str, position: int, panel: int, scale: float
     if not np.isfinite(spread).any():
         return [line]
     return [style.band(at, mean, np.nan_to_num(spread), style.faded(colour, 0.13), panel, row), line]
-
-
-def _metrics(runs: Sequence[Run]) -> list[str]:
-    """The accuracies on test data that all runs measured, or else those that any of them did."""
-
-    def measured(run: Run, metric: str) -> bool:
-        return metric in run.rounds.columns and bool(run.rounds[metric].notna().any())
-
-    shared = metric_rows(runs, lambda m: all(measured(run, m) for run in runs))
-    rows = shared or metric_rows(runs, lambda m: any(measured(run, m) for run in runs))
-    return rows[-1] if rows else []
 
 
 FIGURE = Figure(

@@ -12,7 +12,7 @@ from analysis import style
 from analysis.cells import Cells, condition_label, under
 from analysis.figure import Figure
 from analysis.figures import factor
-from analysis.figures._common import check_measured, legend_once, metric_rows
+from analysis.figures._common import box, check_measured, legend_once, shared_metrics
 from analysis.labels import Labels, text
 from analysis.runs import Run
 
@@ -42,7 +42,7 @@ def data(runs: Sequence[Run], metrics: Sequence[str] = ()) -> Drawing:
     round, as recorded). `metrics`: by default what was selected on and accuracies, on test data.
 
     Raises `UserError` where one of the `metrics` was not measured."""
-    found = drawing(under(runs, factor.conditions(runs), factor.listed(runs), {}), metrics or _metrics(runs))
+    found = drawing(under(runs, factor.conditions(runs), factor.listed(runs), {}), metrics or shared_metrics(runs))
     check_measured(metrics, found.panels, runs)
     return found
 
@@ -94,36 +94,9 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
 
 
 def _box(dots: pd.DataFrame, row: str, position: int, panel: int) -> go.Box:
-    colour = style.CYCLE[position % len(style.CYCLE)]
-    return go.Box(
-        x=[position] * len(dots),
-        y=dots["y"],
-        name=text(row),
-        legendgroup=row,
-        boxpoints="all",
-        jitter=0.4,
-        pointpos=0,
-        width=0.6,
-        whiskerwidth=0.5,
-        line={"color": colour, "width": 1.5},
-        fillcolor=style.faded(colour, 0.15),
-        marker={"color": colour, "size": 5, "opacity": 0.7, "symbol": style.SYMBOLS[position % len(style.SYMBOLS)]},
-        hoveron="points",
-        text=[
-            f"{text(row)}<br>trial {number}, seed {seed}"
-            for number, seed in zip(dots["number"], dots["seed"], strict=True)
-        ],
-        hovertemplate="%{text}: %{y:.2f}<extra></extra>",
-        **style.axes(panel),
-    )
-
-
-def _metrics(runs: Sequence[Run]) -> list[str]:
-    """What was selected on, and accuracies, on test data, as far as all runs measured them."""
-    rows = metric_rows(
-        runs, lambda m: all(m in run.rounds.columns and bool(run.rounds[m].notna().any()) for run in runs)
-    )
-    return rows[-1] if rows else []
+    texts = [f"{text(row)}<br>trial {n}, seed {s}" for n, s in zip(dots["number"], dots["seed"], strict=True)]
+    drawn = box(dots, position, text(row), style.CYCLE[position % len(style.CYCLE)], panel, texts)
+    return drawn.update(legendgroup=row, marker_symbol=style.SYMBOLS[position % len(style.SYMBOLS)])
 
 
 FIGURE = Figure(

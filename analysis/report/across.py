@@ -9,6 +9,7 @@ from pathlib import Path
 
 from analysis.cells import Cells, cells, varied
 from analysis.figures import factor, rounds, spread
+from analysis.figures._common import shared_metrics
 from analysis.labels import Labels
 from analysis.pivot import Pivot, pivot
 from analysis.report.comparison import attacked, over_rounds
@@ -61,7 +62,7 @@ def side_by_side(page: Page, runs: Sequence[Run]) -> None:
 
 def _under_conditions(page: Page, runs: Sequence[Run]) -> None:
     """The figures and tables of these runs, or the sentences why they cannot be set side by side."""
-    metrics = factor.shared_metrics(runs)
+    metrics = shared_metrics(runs)
     try:
         if not metrics:
             raise UserError(f"{', '.join(names(runs))} have no metric that each of them measured.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import math
 import shutil
 import sqlite3
 from collections.abc import Container, Iterator, Sequence
@@ -18,6 +19,10 @@ from search_spaces.leftovers import temporary_folder
 if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
+
+#: The study's table of what trials reported after each round, and its words for values that are no number.
+REPORTS = "trial_intermediate_values"
+NOT_FINITE = {"INF_POS": math.inf, "INF_NEG": -math.inf, "NAN": math.nan}
 
 
 def read_study(path: Path) -> tuple[tuple[str, ...], list[FrozenTrial]]:
@@ -61,13 +66,20 @@ def _read(path: Path, mode: str) -> tuple[tuple[str, ...], list[FrozenTrial]]:
             f"file:{quote(str(path.resolve()))}?{mode}", uri=True, timeout=30, check_same_thread=False
         )
 
+    def without_reports() -> sqlite3.Connection:
+        connection = connect()
+        # An empty table of the same name, in memory, goes before the one in the file.
+        connection.execute("PRAGMA temp_store = MEMORY")
+        connection.execute(f"CREATE TEMP TABLE {REPORTS} AS SELECT * FROM main.{REPORTS} LIMIT 0")
+        return connection
+
     with contextlib.closing(connect()) as connection:
         # SQLite reads what it needs and no more: damage elsewhere would be found when the run goes on, or never.
         if (found := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
             raise sqlite3.DatabaseError(f"it is damaged ({' '.join(found.split())})")
         check_rows(path, connection)
     storage = RDBStorage(
-        "sqlite://", engine_kwargs={"creator": connect, "poolclass": NullPool}, skip_compatibility_check=True
+        "sqlite://", engine_kwargs={"creator": without_reports, "poolclass": NullPool}, skip_compatibility_check=True
     )
     try:
         studies = storage.get_all_studies()
@@ -84,7 +96,26 @@ def _read(path: Path, mode: str) -> tuple[tuple[str, ...], list[FrozenTrial]]:
             trials = storage.get_all_trials(number, deepcopy=False)
     finally:
         storage.engine.dispose()
+    with contextlib.closing(connect()) as connection:
+        reports = _reports(connection)
+    for trial in trials:
+        trial.intermediate_values = reports.get(trial._trial_id, {})
     return directions, sorted(trials, key=lambda t: t.number)
+
+
+def _reports(connection: sqlite3.Connection) -> dict[int, dict[int, float]]:
+    """What every trial reported after each of its rounds, by the trial's key in the study. Optuna makes an object of
+    each such row, of which a search has a hundred times as many as trials: that took most of the time of reading it."""
+    columns = "trial_id, step, intermediate_value, intermediate_value_type"
+    found: dict[int, dict[int, float]] = {}
+    for trial, step, value, kind in connection.execute(f"SELECT {columns} FROM {REPORTS}"):
+        if kind == "FINITE":
+            if type(value) is not float:
+                raise sqlite3.DatabaseError(f"a trial's report of round {step} is no number")
+            found.setdefault(trial, {})[step] = value
+        else:
+            found.setdefault(trial, {})[step] = NOT_FINITE[kind]
+    return found
 
 
 @contextlib.contextmanager

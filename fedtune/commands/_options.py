@@ -60,3 +60,18 @@ GpusPerTrial = Annotated[
         help="The part of a GPU that each trial has.  [default: 0.25 where there is a GPU]", show_default=False
     ),
 ]
+By = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Of the pivot table: a column per value of this parameter, such as omega; may be given more than once.  "
+        "[default: the conditions that a run varies]",
+        show_default=False,
+    ),
+]
+Variant = Annotated[
+    list[str] | None,
+    typer.Option(help="Of the pivot table: a row per value of this searched parameter.", show_default=False),
+]
+Brackets = Annotated[
+    str | None, typer.Option(help="Of the pivot table: also this metric, in brackets.", show_default=False)
+]

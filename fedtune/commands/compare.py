@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from fedtune.commands import _complete
+from fedtune.commands._options import Brackets, By, Variant
 
 EXAMPLES = """\
 # Two methods, tested seed by seed:
@@ -48,26 +49,13 @@ def command(
             autocompletion=_complete.metrics,
         ),
     ] = None,
-    by: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A table with a column per value of this parameter, such as omega; may be given more than once.  "
-            "[default: the conditions that a run varies]",
-            show_default=False,
-        ),
-    ] = None,
-    variant: Annotated[
-        list[str] | None,
-        typer.Option(help="In that table, a row per value of this searched parameter.", show_default=False),
-    ] = None,
+    by: By = None,
+    variant: Variant = None,
     where: Annotated[
         list[str] | None,
-        typer.Option(help="In that table, only trials with this value, as name=value.", show_default=False),
+        typer.Option(help="Of the pivot table: only trials with this value, as name=value.", show_default=False),
     ] = None,
-    brackets: Annotated[
-        str | None,
-        typer.Option(help="In that table, also this metric, in brackets.", show_default=False),
-    ] = None,
+    brackets: Brackets = None,
     readout: Annotated[
         str, typer.Option(help="Compare the value of the `last` round, or of the `best` round.")
     ] = "last",
@@ -93,9 +81,9 @@ def command(
 ) -> None:
     """Set runs side by side: mean ± std over seeds, paired tests against the first, and the settings that differ.
 
-    Runs under several conditions of the experiment, and runs with --by, are set side by side as one table per metric, a
-    column per condition. Of a search its best trial is compared, by the metric that the search selected on; of a final
-    run, all seeds are."""
+    Runs under several conditions of the experiment, and runs with --by, are set side by side as one pivot table per
+    metric, a column per condition. Of a search its best trial is compared, by the metric that the search selected on;
+    of a final run, all seeds are."""
     from fedtune.console.busy import busy
     from fedtune.console.progress import style
     from search_spaces.errors import UserError

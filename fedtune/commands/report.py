@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from fedtune.commands import _complete
+from fedtune.commands._options import Brackets, By, Variant
 
 EXAMPLES = """\
 # Write runs/dfrd-alpha_lambda/report.html and open it:
@@ -75,21 +76,9 @@ def command(
             autocompletion=_complete.metrics,
         ),
     ] = None,
-    by: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Of --only pivot: a column per value of this parameter; may be given more than once.  [default: the "
-            "conditions that a run varies]",
-            show_default=False,
-        ),
-    ] = None,
-    variant: Annotated[
-        list[str] | None,
-        typer.Option(help="Of --only pivot: a row per value of this searched parameter.", show_default=False),
-    ] = None,
-    brackets: Annotated[
-        str | None, typer.Option(help="Of --only pivot: also this metric, in brackets.", show_default=False)
-    ] = None,
+    by: By = None,
+    variant: Variant = None,
+    brackets: Brackets = None,
     anonymous: Annotated[
         bool,
         typer.Option(

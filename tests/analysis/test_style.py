@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
 import pytest
+from plotly.colors import hex_to_rgb, sample_colorscale, unlabel_rgb
 
 from analysis import style
 from analysis.figures import figures
@@ -110,3 +112,19 @@ def test_texts_of_figures_can_be_read_on_the_light_and_on_the_dark_page(loaded: 
     for colour, titles in found.items():
         for palette in (style.LIGHT, style.DARK):
             assert contrast(palette[names[colour]], palette["paper"]) >= 4.5, (names[colour], titles)
+
+
+@pytest.mark.parametrize("ends", [(0.0, 1.0), (-3.0, 90.0)])
+def test_what_is_drawn_on_a_colour_of_the_scale_can_be_read(ends: tuple[float, float]) -> None:
+    """Computed anew from the colours: at least 4.5 to 1, also in the middle of the scale."""
+    values = np.linspace(*ends, 1000)
+
+    def light(colour: Sequence[float]) -> float:
+        r, g, b = (c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in np.array(colour) / 255)
+        return float(0.2126 * r + 0.7152 * g + 0.0722 * b)
+
+    for colour, value in zip(style.readable(values, *ends), values, strict=True):
+        place = (value - ends[0]) / (ends[1] - ends[0])
+        (behind,) = sample_colorscale(style.SEQUENTIAL, [min(1.0, place)])
+        dark, bright = sorted((light(unlabel_rgb(behind)), light(hex_to_rgb(colour))))
+        assert (bright + 0.05) / (dark + 0.05) >= 4.5, f"{colour} on {behind}"

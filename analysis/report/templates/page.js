@@ -49,7 +49,7 @@
     if (printing) shown.layout.width = Math.max(least, PAPER);
     div.style.height = `${shown.layout.height}px`;
     Plotly.react(div, shown.data, shown.layout, { ...config, displayModeBar: small || printing ? false : "hover" });
-    if (!drawn.has(div)) div.on("plotly_click", (event) => { const number = trialOf(event.points[0]); if (number !== null) openTrial(prefixOf(div.dataset.figure), number); });
+    if (!drawn.has(div)) link(div);
     drawn.set(div, size);
   }
   const plots = [...document.querySelectorAll(".plot")];
@@ -73,7 +73,7 @@
 
   function setTheme(next, redraw) {
     theme = next;
-    root.dataset.theme = theme;
+    root.dataset.theme = printing ? "light" : theme;
     document.getElementById("theme-name").textContent = theme === "dark" ? "light" : "dark";
     if (redraw) for (const div of drawn.keys()) draw(div);
   }
@@ -94,11 +94,85 @@
   const panel = document.getElementById("trial");
   let opened = null, from = null;
   const prefixOf = (name) => (/^r\d+-/.exec(name) || [""])[0];
-  function trialOf(point) {
-    const how = (point.data.meta || {}).trial;
-    const found = how === "customdata" ? point.customdata : how === "x" || how === "y" ? point[how] : how;
-    const number = Array.isArray(found) ? found[0] : found;
+  function trialOf(trace, i) {
+    const how = (trace.meta || {}).trial;
+    const all = { customdata: trace.customdata, x: trace.x, y: trace.y }[how];
+    const found = !all ? how : Array.isArray(i) ? (all[i[0]] || [])[i[1]] : all[i];
+    const number = Array.isArray(found) || ArrayBuffer.isView(found) ? found[0] : found;
     return Number.isInteger(number) ? number : null;
+  }
+  const axesOf = (div, trace) => [trace.xaxis, trace.yaxis].map((name) => div._fullLayout[`${name[0]}axis${name.slice(1)}`]);
+  const REACH = 6;
+  // The trial whose line runs past a place of a figure. Plotly finds the points of a line alone, which may lie far apart.
+  function lineAt(div, left, top) {
+    let least = REACH, found = null;
+    for (const [n, trace] of div._fullData.entries()) {
+      if (trace.visible !== true || ((trace.meta || {}).trial ?? null) === null || !(trace.mode || "").includes("lines")) continue;
+      const [across, up] = axesOf(div, trace), px = left - across._offset, py = top - up._offset;
+      if (px < -REACH || py < -REACH || px > across._length + REACH || py > up._length + REACH) continue;
+      const points = div.calcdata[n].map((p) => typeof p.x === "number" && typeof p.y === "number" ? [across.c2p(p.x), up.c2p(p.y)] : null);
+      const apart = ([ax, ay], [bx, by]) => { const dx = bx - ax, dy = by - ay, t = Math.min(1, Math.max(0, ((px - ax) * dx + (py - ay) * dy) / (dx * dx + dy * dy || 1))); return Math.hypot(ax + t * dx - px, ay + t * dy - py); };
+      for (let i = 1; i < points.length; i++) {
+        const [a, b] = [points[i - 1], points[i]];
+        if (!a || !b) continue;
+        const corner = (trace.line || {}).shape === "hv" ? [b[0], a[1]] : a;
+        const distance = Math.min(apart(a, corner), apart(corner, b));
+        if (distance < least) [least, found] = [distance, trialOf(trace, i - 1)];
+      }
+    }
+    return found;
+  }
+  // What is clicked on: a cell or a dot that the pointer is on, or else the nearest line, or else the nearest point.
+  function clickedOn(div, event, point) {
+    const box = div.getBoundingClientRect(), left = event.clientX - box.left, top = event.clientY - box.top;
+    if (!point) return lineAt(div, left, top);
+    const trace = point.fullData, own = trialOf(trace, point.pointNumber), [across, up] = axesOf(div, trace);
+    const on = trace.type !== "scatter" || !(trace.mode || "").includes("lines") && Math.hypot(across._offset + across.d2p(point.x) - left, up._offset + up.d2p(point.y) - top) <= 2 * REACH;
+    return on && own !== null ? own : lineAt(div, left, top) ?? own;
+  }
+  // The trials of a figure, each with the first point that stands for it.
+  function pointsOf(div) {
+    const found = new Map();
+    for (const [n, trace] of div._fullData.entries()) {
+      if (trace.visible !== true || trace.hoverinfo === "skip") continue;
+      const add = (i, place) => { const number = trialOf(trace, i); if (number !== null && !found.has(number)) found.set(number, [place, trace.xaxis + trace.yaxis]); };
+      // Plotly shows a point by its number, and a cell by where it is.
+      if (trace.type === "heatmap") trace.z.forEach((row, j) => row.forEach((_, i) => add([j, i], { xval: trace.x[i], yval: trace.y[j] })));
+      else for (let i = 0; i < (trace.x || []).length; i++) add(i, [{ curveNumber: n, pointNumber: i }]);
+    }
+    return new Map([...found].sort((a, b) => a[0] - b[0]));
+  }
+  // A figure of trials is opened by the mouse, and by the keyboard: arrows go through its trials, Enter opens one.
+  function link(div) {
+    const prefix = prefixOf(div.dataset.figure), table = page.tables[`${prefix}trials`];
+    if (!table) return;
+    const open = (number) => number !== null && openTrial(prefix, number);
+    let hovered = null, at = -1, waiting = false;
+    div.on("plotly_hover", (e) => { hovered = e.points[0]; });
+    div.on("plotly_unhover", () => { hovered = null; });
+    div.on("plotly_click", (e) => open(clickedOn(div, e.event, e.points[0])));
+    div.addEventListener("click", (e) => { if (!hovered && e.target.closest(".nsewdrag")) open(clickedOn(div, e, null)); });
+    div.addEventListener("mousemove", (e) => {
+      const area = e.target.closest(".nsewdrag");
+      if (!area || waiting) return;
+      waiting = true;
+      requestAnimationFrame(() => { waiting = false; area.style.cursor = clickedOn(div, e, hovered) === null ? "" : "pointer"; });
+    });
+    const numbers = [...pointsOf(div).keys()];
+    if (!numbers.length) return;
+    Object.entries({ role: "slider", tabindex: 0, "aria-valuemin": 1, "aria-valuemax": numbers.length, "aria-valuenow": 1, "aria-valuetext": `${numbers.length} trials: arrow keys go through them, Enter opens one` }).forEach(([name, value]) => div.setAttribute(name, value));
+    div.addEventListener("keydown", (e) => {
+      if (e.key === "Enter" || e.key === " ") { e.preventDefault(); if (at >= 0) open(numbers[at]); return; }
+      const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, PageDown: 10, PageUp: -10, Home: -Infinity, End: Infinity }[e.key];
+      if (!by) return;
+      e.preventDefault();
+      at = Math.min(numbers.length - 1, Math.max(0, at + by));
+      const row = table.rows.find((r) => r.raw[0] === numbers[at]), point = pointsOf(div).get(numbers[at]), sorted = table.columns[table.sort];
+      div.setAttribute("aria-valuenow", at + 1);
+      div.setAttribute("aria-valuetext", `Trial ${numbers[at]}${row && sorted ? `, ${sorted.title}: ${row.text[table.sort]}` : ""}`);
+      if (point) Plotly.Fx.hover(div, ...point);
+    });
+    div.addEventListener("blur", () => Plotly.Fx.unhover(div));
   }
   function element(name, text, className) { const e = document.createElement(name); if (text !== undefined) e.textContent = text; if (className) e.className = className; return e; }
   function drawing(told) { const holder = document.createElement("template"); holder.innerHTML = "<svg></svg>"; const svg = holder.content.firstChild; svg.setAttribute("viewBox", "0 0 100 100"); svg.setAttribute("preserveAspectRatio", "none"); svg.setAttribute("role", "img"); svg.setAttribute("aria-label", told); return svg; }
@@ -142,10 +216,13 @@
   }
   function closeTrial() {
     if (!opened) return;
+    const prefix = opened.prefix;
     opened = null; panel.hidden = true;
     history.replaceState(null, "", location.href.split("#")[0]);
     for (const show of tables) show();
-    if (from && from.isConnected) from.focus();
+    // A row is made anew whenever its table is shown, so its button is looked for again.
+    const back = from && !from.isConnected ? document.querySelector(`[data-table="${prefix}trials"] [data-trial="${from.dataset.trial}"]`) : from;
+    if (back) back.focus();
   }
   function readAddress() { const m = /^#(r\d+-)?trial=(\d+)$/.exec(location.hash); if (m) openTrial(m[1] || "", Number(m[2])); }
   addEventListener("hashchange", readAddress);
@@ -190,7 +267,7 @@
           const td = document.createElement("td");
           if (table.columns[j].right) td.className = "n";
           if (table.columns[j].dot) { const dot = document.createElement("span"); dot.className = `dot ${row.state}`; td.append(dot); }
-          if (j === 0) { const button = document.createElement("button"); button.type = "button"; button.className = "open"; button.textContent = text; button.setAttribute("aria-label", `Open trial ${text}`); button.addEventListener("click", () => openTrial(prefixOf(box.dataset.table), row.raw[0])); td.append(button); }
+          if (j === 0) { const button = document.createElement("button"); button.type = "button"; button.className = "open"; button.dataset.trial = row.raw[0]; button.textContent = text; button.setAttribute("aria-label", `Open trial ${text}`); button.addEventListener("click", () => openTrial(prefixOf(box.dataset.table), row.raw[0])); td.append(button); }
           else td.append(text);
           tr.append(td);
         });

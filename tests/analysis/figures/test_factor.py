@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from analysis.cells import cells
-from analysis.figures import factor, figure, spread
+from analysis.figures import factor, figure, rounds, spread
 from analysis.labels import Labels
 from analysis.report import build
 from analysis.runs import load_all
@@ -44,7 +44,25 @@ def test_a_line_per_variant_with_the_band_of_its_seeds(root: Path) -> None:
     bands = [trace for trace in drawn.data if trace.fill == "toself"]
     assert len(lines) == len(bands) == 2 * len(drawing.panels)
     assert sorted(trace.name for trace in drawn.data if trace.showlegend) == sorted(drawing.rows)
-    np.testing.assert_allclose(bands[0].y[:3], np.array(lines[0].y) + np.array(lines[0].customdata)[:, 0])
+    np.testing.assert_allclose(bands[0].y[:3], np.array(lines[0].y) + np.array(lines[0].customdata)[:, 1])
+
+
+def test_a_point_a_line_and_a_dot_open_the_trial_behind_them(root: Path, tmp_path: Path) -> None:
+    runs = load_all(root / "fairness")
+    labels = Labels.of(runs)
+    lines = [trace for trace in factor.plot(factor.data(runs), labels).data if trace.mode == "lines+markers"]
+    assert [[point[0] for point in line.customdata] for line in lines[:2]] == [[2, 1, 0], [5, 4, 3]]
+    assert {line.meta["trial"] for line in lines} == {"customdata"}
+    curves = [trace for trace in rounds.plot(rounds.data(runs), labels).data if trace.mode == "lines"]
+    assert {trace.meta["trial"] for trace in curves if trace.fill is None} == set(range(6))
+    boxes = spread.plot(spread.data(runs), labels).data
+    assert {trace.meta["trial"] for trace in boxes} == {"customdata"}
+    assert {number for trace in boxes for number in trace.customdata} == set(range(6))
+    seeds = synthetic.write(
+        tmp_path / "final", keys=(), seeds=(7, 8), rounds=3, kind="run", failures=False, published=None, figures=()
+    )
+    final = rounds.plot(rounds.data(load_all(seeds), ["amp"]), labels).data[-1]
+    assert final.mode == "lines" and final.meta["trial"] is None, "its seeds are trials of their own"
 
 
 def test_small_multiples_over_data_sets(root: Path) -> None:

@@ -133,6 +133,10 @@ def test_cells_that_cannot_be_told_from_the_best_are_hatched(loaded: dict[str, R
     lines = [t for t in picture.data if isinstance(t, go.Scatter) and t.mode == "lines" and t.xaxis in (None, "x")]
     drawn = {(round(x), round(y)) for t in lines for x, y in zip(t.x, t.y, strict=True) if x is not None}
     assert drawn == {(3 // 5, 3 % 5), (22 // 5, 22 % 5)}
+    for line in lines:
+        for x0, x1, y0, y1 in zip(line.x[::3], line.x[1::3], line.y[::3], line.y[1::3], strict=True):
+            x, y = (np.linspace(a, b, 20) - round((a + b) / 2) for a, b in ((x0, x1), (y0, y1)))
+            assert not ((abs(x) < 0.35) & (abs(y) < 0.19)).any(), "no line runs through a number"
 
 
 def test_free_samples_give_a_surface_that_says_it_is_interpolated(loaded: dict[str, Run]) -> None:

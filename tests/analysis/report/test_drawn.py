@@ -1,40 +1,24 @@
-"""The page as a browser draws it: wide, at 420 px, dark, and on paper. Text is measured by the boxes it is drawn in."""
+"""The page as a browser draws it: wide and narrow, bright and dark, and on paper. Text is measured by the boxes it is
+drawn in and by the colours behind it."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-import shutil
-import time
 from pathlib import Path
 from typing import Any
 
-import choreographer
 import pytest
 
 from analysis.report import build
-from tests.analysis import synthetic
+from tests.analysis import synthetic, varied
+from tests.analysis.browser import BROWSER, Shown
 
-CHROMIUM = next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
-)
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here"),
-]
+pytestmark = BROWSER
 
-PROBE = """
-window.problems = [];
-addEventListener("error", (e) => problems.push(e.message));
-console.error = (...words) => problems.push(words.join(" "));
-document.addEventListener("securitypolicyviolation", (e) => problems.push(e.violatedDirective + " " + e.blockedURI));
-"""
-DRAWN = "[...document.querySelectorAll('.plot')].every((div) => div.querySelector('.main-svg'))"
 #: Everything that is wrong on the page, as sentences.
 MEASURE = r"""
-(() => {
-  const found = [...problems];
+(async () => {
+  const found = problems.splice(0);
   const corners = (r) => [r.left, r.top, r.right, r.bottom].map(Math.round).join(" ");
   if (document.documentElement.scrollWidth > innerWidth + 1) found.push("the page is wider than the window");
   const isText = (t) => t.textContent.trim() && t.getClientRects().length && !t.closest(".hoverlayer");
@@ -56,62 +40,84 @@ MEASURE = r"""
   // The contrast of WCAG 2: relative luminances of text and of what is behind it.
   const linear = (x) => x / 255 <= 0.03928 ? x / 255 / 12.92 : ((x / 255 + 0.055) / 1.055) ** 2.4;
   const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
-  const parts = (colour) => (colour.match(/[\d.]+/g) || []).map(Number);
+  const parts = (colour) => {
+    const [r, g, b, a] = (colour.match(/[\d.]+/g) || [0, 0, 0, 0]).map(Number);
+    return [r, g, b, a ?? 1];
+  };
+  const filled = (e) => {
+    const drawn = getComputedStyle(e), [r, g, b, a] = parts(drawn.fill);
+    return [r, g, b, a * drawn.fillOpacity * drawn.opacity];
+  };
+  const over = ([r, g, b, a], below) => [r, g, b].map((c, i) => a * c + (1 - a) * below[i]);
   const behind = (e) => {
     for (; e; e = e.parentElement) {
       const c = parts(getComputedStyle(e).backgroundColor);
-      if (c.length === 3 || c[3] === 1) return c.slice(0, 3);
+      if (c[3] === 1) return c.slice(0, 3);
     }
     return [255, 255, 255];
+  };
+  const check = (where, text, colour, below) => {
+    const [a, b] = [light(over(colour, below)), light(below)];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) found.push(`contrast ${ratio.toFixed(2)} of ${where}: ${text}`);
   };
   const hasText = (e) => [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
   for (const e of document.querySelectorAll("main *, header *, footer")) {
     if (e.closest("svg") || e.disabled || !e.getClientRects().length || !hasText(e)) continue;
-    const a = light(parts(getComputedStyle(e).color).slice(0, 3)), b = light(behind(e));
-    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    if (ratio < 4.5) found.push(`contrast ${ratio.toFixed(2)} of <${e.tagName} ${e.className}>: ${e.textContent}`);
+    check(`<${e.tagName} ${e.className}>`, e.textContent, parts(getComputedStyle(e).color), behind(e));
+  }
+  // In figures, what is behind a text may be a box of its own, or the pixels of a picture, such as a heat map's cells.
+  window.onPictures = 0;
+  for (const div of document.querySelectorAll(".plot")) {
+    const pictures = [];
+    for (const image of div.querySelectorAll("image")) {
+      const copy = new Image(), canvas = document.createElement("canvas");
+      copy.src = image.href.baseVal;
+      await copy.decode();
+      [canvas.width, canvas.height] = [copy.naturalWidth, copy.naturalHeight];
+      canvas.getContext("2d").drawImage(copy, 0, 0);
+      pictures.push([image.getBoundingClientRect(), canvas]);
+    }
+    for (const text of [...div.querySelectorAll(".main-svg text")].filter(isText)) {
+      const own = text.getBoundingClientRect();
+      const [x, y] = [(own.left + own.right) / 2, (own.top + own.bottom) / 2];
+      let below = behind(div);
+      for (const [r, canvas] of pictures) {
+        if (x < r.left || x >= r.right || y < r.top || y >= r.bottom) continue;
+        const at = [(x - r.left) / r.width * canvas.width, (y - r.top) / r.height * canvas.height];
+        const pixel = canvas.getContext("2d").getImageData(...at.map(Math.floor), 1, 1).data;
+        if (pixel[3]) onPictures++;
+        below = over([...pixel.slice(0, 3), pixel[3] / 255], below);
+      }
+      const box = text.parentElement.querySelector(":scope > rect.bg");
+      if (box) below = over(filled(box), below);
+      check(div.dataset.figure, text.textContent, filled(text), below);
+    }
   }
   return JSON.stringify(found);
 })()
 """
 
 
-async def _measured(path: Path, width: int, dark: bool, paper: bool, script: str) -> Any:
-    async with choreographer.Browser(CHROMIUM, proxy_server="127.0.0.1:9") as browser:
-        tab = await browser.create_tab()
-
-        async def value(expression: str) -> Any:
-            found = await tab.send_command("Runtime.evaluate", {"expression": expression, "returnByValue": True})
-            return found.get("result", {}).get("result", {}).get("value")
-
-        size = {"width": width, "height": 30000, "deviceScaleFactor": 1, "mobile": False}
-        await tab.send_command("Emulation.setDeviceMetricsOverride", size)
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        media = {"features": [scheme]} | ({"media": "print"} if paper else {})
-        await tab.send_command("Emulation.setEmulatedMedia", media)
-        await tab.send_command("Page.enable")
-        await tab.send_command("Page.addScriptToEvaluateOnNewDocument", {"source": PROBE})
-        await tab.send_command("Page.navigate", {"url": path.as_uri()})
-        until = time.monotonic() + 120
-        while not await value(f"document.readyState === 'complete' && {DRAWN}") and time.monotonic() < until:
-            await asyncio.sleep(0.2)
-        if paper:
-            await value("dispatchEvent(new Event('beforeprint'))")
-        await asyncio.sleep(0.5)
-        return json.loads(await value(script))
-
-
 #: How every page is looked at: width in pixels, dark or bright, on paper or on a screen.
 VIEWS = pytest.mark.parametrize(
     ("width", "dark", "paper"),
-    [(1200, False, False), (420, True, False), (703, False, True)],
-    ids=["wide", "narrow and dark", "paper"],
+    [
+        (1200, False, False),
+        (1200, True, False),
+        (420, False, False),
+        (420, True, False),
+        (703, False, True),
+        (703, True, True),
+    ],
+    ids=["wide", "wide and dark", "narrow", "narrow and dark", "paper", "paper of a dark page"],
 )
 
 
-def faults(page: Path, width: int, dark: bool, paper: bool) -> Any:
+def faults(browser: Shown, page: Path, width: int, dark: bool, paper: bool) -> Any:
     """What is clipped, overlaps or is hard to read on a page, as the browser draws it."""
-    return asyncio.run(_measured(page, width, dark, paper, MEASURE))
+    browser.look(page, width, dark, paper)
+    return json.loads(browser.value(MEASURE))
 
 
 @pytest.fixture(scope="module")
@@ -119,23 +125,38 @@ def pages(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pat
     folder = tmp_path_factory.mktemp("drawn")
     synthetic.write(folder / "part", sampler="grid", rounds=3, seeds=(0,), cells=21)
     synthetic.write(folder / "many", trials=40, keys=(*synthetic.many(15), "lr"), published=None, figures=())
-    runs = {"tpe": root / "tpe", "part": folder / "part", "many": folder / "many"}
+    varied.fairness(folder / "varied")
+    runs = {"tpe": root / "tpe", "part": folder / "part", "many": folder / "many", "varied": folder / "varied"}
     return {name: build(run, folder / f"{name}.html") for name, run in runs.items()}
 
 
-@pytest.mark.parametrize("name", ["tpe", "part", "many"])
 @VIEWS
+@pytest.mark.parametrize("name", ["tpe", "part", "many", "varied"])
 def test_nothing_is_clipped_overlaps_or_is_hard_to_read(
-    name: str, width: int, dark: bool, paper: bool, pages: dict[str, Path]
+    name: str, width: int, dark: bool, paper: bool, pages: dict[str, Path], browser: Shown
 ) -> None:
-    assert faults(pages[name], width, dark, paper) == []
+    assert faults(browser, pages[name], width, dark, paper) == []
 
 
-def test_on_paper_the_trials_table_has_its_head_and_all_rows(pages: dict[str, Path]) -> None:
+@pytest.mark.parametrize("dark", [False, True], ids=["bright", "dark"])
+def test_the_number_of_every_cell_of_a_heat_map_can_be_read(
+    dark: bool, root: Path, tmp_path_factory: pytest.TempPathFactory, browser: Shown
+) -> None:
+    """A whole grid: its cells go through the whole scale of colours, in every panel."""
+    page = tmp_path_factory.getbasetemp() / "grid.html"
+    if not page.exists():
+        build(root / "grid", page)
+    assert faults(browser, page, 1200, dark, paper=False) == []
+    cells = len(synthetic.ALPHA) * len(synthetic.LAMBDA)
+    assert browser.value("onPictures") == 4 * cells, "each number was measured on its cell"
+
+
+def test_on_paper_the_trials_table_has_its_head_and_all_rows(pages: dict[str, Path], browser: Shown) -> None:
+    browser.look(pages["many"], 703, dark=False, paper=True)
     script = """JSON.stringify([
         document.querySelectorAll("[data-table=trials] tbody tr").length,
         [...document.querySelectorAll("[data-table=trials] th button")].every((b) => b.getClientRects().length),
         [...document.querySelectorAll("main *")].filter((e) => !e.closest("svg"))
             .filter((e) => e.getBoundingClientRect().right > 702).map((e) => `${e.tagName} ${e.className}`),
     ])"""
-    assert asyncio.run(_measured(pages["many"], 703, False, True, script)) == [40, True, []]
+    assert json.loads(browser.value(script)) == [40, True, []]

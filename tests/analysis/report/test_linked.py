@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
+import itertools
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import choreographer
 import numpy as np
 import pytest
 
@@ -18,7 +18,7 @@ from analysis.report.details import details
 from analysis.runs import Run, load
 from search_spaces import run_folder
 from tests.analysis import synthetic
-from tests.analysis.report.test_drawn import CHROMIUM, PROBE
+from tests.analysis.browser import BROWSER, DRAWN, Shown
 
 
 def test_details_are_those_of_the_record(loaded: dict[str, Run]) -> None:
@@ -48,64 +48,158 @@ def test_the_log_is_shown_from_its_end_and_on_no_anonymous_page(tmp_path: Path) 
     assert details(anonymous(run), labels)["1"]["log"] == ""
 
 
-async def _tried(path: Path, address: str, steps: list[str]) -> list[Any]:
-    """What each script gives on the page, one after the other; the last one are the problems that the page told of."""
-    async with choreographer.Browser(CHROMIUM, proxy_server="127.0.0.1:9") as browser:
-        tab = await browser.create_tab()
-
-        async def value(script: str) -> Any:
-            found = await tab.send_command("Runtime.evaluate", {"expression": script, "returnByValue": True})
-            return found["result"]["result"].get("value")
-
-        size = {"width": 1200, "height": 9000, "deviceScaleFactor": 1, "mobile": False}
-        await tab.send_command("Emulation.setDeviceMetricsOverride", size)
-        await tab.send_command("Page.enable")
-        await tab.send_command("Page.addScriptToEvaluateOnNewDocument", {"source": PROBE})
-        await tab.send_command("Page.navigate", {"url": path.as_uri() + address})
-        for _ in range(300):
-            if await value(
-                "document.readyState === 'complete' && !!document.querySelector('[data-figure=history] .main-svg')"
-            ):
-                break
-            await asyncio.sleep(0.2)
-        return [await value(step) for step in [*steps, "JSON.stringify(problems)"]]
-
-
 SHOWN = "document.getElementById('trial').hidden ? '' : document.getElementById('trial-title').textContent"
-KEY = "document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {{key: '{}', bubbles: true}}))"
+HASH = "location.hash"
+#: The lines of a figure's first panel that stand for trials, as they are on the screen: by trial its corners in pixels.
+LINES = """(() => {
+    const div = document.querySelector("[data-figure=%s]"), box = div.getBoundingClientRect(), found = {};
+    const [across, up] = [div._fullLayout.xaxis, div._fullLayout.yaxis];
+    div._fullData.forEach((trace, n) => {
+        const how = (trace.meta || {}).trial;
+        if (how === undefined || trace.xaxis !== "x") return;
+        for (let i = 0; i < trace.x.length; i++) {
+            const number = how === "customdata" ? trace.customdata[i] : how, y = trace.y[i];
+            if (number === null || y === null || Number.isNaN(y)) continue;
+            (found[number] = found[number] || []).push([
+                box.left + across._offset + across.d2p(trace.x[i]), box.top + up._offset + up.d2p(y)]);
+        }
+    });
+    return JSON.stringify(found);
+})()"""
+#: Where the middle of a heat map's cell is, by its column and row.
+CELL = """(() => {
+    const div = document.querySelector("[data-figure=heatmap]"), box = div.getBoundingClientRect();
+    const [across, up] = [div._fullLayout.xaxis%s, div._fullLayout.yaxis%s];
+    return [box.left + across._offset + across.d2p(%d), box.top + up._offset + up.d2p(%d)];
+})()"""
 
 
-@pytest.mark.browser
-@pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
-def test_a_trial_is_opened_by_address_mouse_and_keyboard(root: Path, tmp_path: Path) -> None:
-    path = build(root / "tpe", tmp_path / "page.html")
-    dots = "document.querySelector('[data-figure=history]')"
-    found = asyncio.run(
-        _tried(
-            path,
-            "#trial=12",
-            [
-                SHOWN,
-                "document.querySelectorAll('#trial svg').length",
-                KEY.format("ArrowRight"),
-                SHOWN,
-                KEY.format("Escape"),
-                f"{SHOWN} + location.hash",
-                # A dot of a figure is clicked.
-                f"{dots}.emit('plotly_click', {{points: [{{data: {dots}.data[0], x: 4}}]}})",
-                f"{SHOWN} + location.hash",
-                KEY.format("Escape"),
-                # A row's button is pressed, and gets the focus back afterwards.
-                "(() => { const b = document.querySelector('[data-table=trials] button.open'); b.focus(); b.click(); "
-                "return b.textContent })()",
-                SHOWN,
-                "document.querySelectorAll('tr.chosen').length",
-                "location.hash = '#trial=9999'; 1",
-            ],
-        )
+def alone(lines: dict[str, list[list[float]]], trial: str) -> tuple[float, float]:
+    """The place on a trial's line that is farthest from its corners and from all other lines."""
+
+    def between(corners: list[list[float]]) -> np.ndarray:
+        points = np.array(corners)
+        return np.concatenate([np.linspace(a, b, 60) for a, b in itertools.pairwise(points)])
+
+    mine = between(lines[trial])
+    others = np.array([*np.concatenate([between(c) for n, c in lines.items() if n != trial]), *lines[trial]])
+    apart = np.linalg.norm(mine[:, None] - others[None], axis=2).min(axis=1)
+    assert apart.max() > 8, f"no place of trial {trial} is its own"
+    x, y = mine[apart.argmax()]
+    return float(x), float(y)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A grid that is walked row by row and has come to its 13th cell; some cells were stopped early or failed."""
+    folder = tmp_path_factory.mktemp("linked")
+    return build(synthetic.write(folder / "run", sampler="grid", rounds=4, cells=13), folder / "page.html")
+
+
+def of_cell(column: int, row: int) -> int:
+    return column * len(synthetic.LAMBDA) + row
+
+
+class TestInABrowser:
+    pytestmark = BROWSER
+
+    @pytest.fixture(autouse=True)
+    def _without_problems(self, page: Path, browser: Shown) -> Iterator[None]:
+        browser.open(page)
+        browser.until(DRAWN)
+        yield
+        assert browser.value("JSON.stringify(problems)") == "[]"
+
+    @pytest.mark.parametrize(
+        ("column", "row"),
+        [(0, 0), (1, 1), (2, 1), (0, 3), (1, 3), (2, 2)],
+        ids=["first", "middle", "last", "stopped", "failed", "running"],
     )
-    assert found[:4] == ["Trial 12", 3, True, "Trial 13"]
-    assert found[5] == "" and found[7] == "Trial 4#trial=4"
-    assert found[10] == f"Trial {found[9]}" and found[11] == 1
-    assert found[-1] == "[]"
+    @pytest.mark.parametrize("panel", ["", "2"], ids=["first panel", "second panel"])
+    def test_a_cell_of_a_heat_map_opens_its_trial(self, column: int, row: int, panel: str, browser: Shown) -> None:
+        browser.click(browser.value(CELL % (panel, panel, column, row)))
+        number = of_cell(column, row)
+        assert (browser.value(SHOWN), browser.value(HASH)) == (f"Trial {number}", f"#trial={number}")
+
+    def test_a_cell_that_has_not_been_run_opens_nothing(self, browser: Shown) -> None:
+        browser.click(browser.value(CELL % ("", "", 5, 4)))
+        assert (browser.value(SHOWN), browser.value(HASH)) == ("", "")
+
+    @pytest.mark.parametrize("figure", ["curves", "parallel"])
+    def test_a_line_opens_its_trial_between_its_points_as_well(self, figure: str, browser: Shown) -> None:
+        lines = json.loads(browser.value(LINES % figure))
+        assert len(lines) >= 7
+        for trial in ("0", "6", "10"):
+            browser.click(alone(lines, trial))
+            assert (browser.value(SHOWN), browser.value(HASH)) == (f"Trial {trial}", f"#trial={trial}")
+
+    def test_beside_every_line_nothing_is_opened(self, browser: Shown) -> None:
+        lines = json.loads(browser.value(LINES % "parallel"))
+        x, y = np.array(lines["0"]).T
+        browser.click((float(x[0] + x[1]) / 2, float(y.min()) - 500))
+        assert browser.value(SHOWN) == ""
+
+    def test_a_dot_opens_its_trial(self, browser: Shown) -> None:
+        script = """(() => {
+            const div = document.querySelector("[data-figure=history]"), box = div.getBoundingClientRect();
+            const [across, up] = [div._fullLayout.xaxis, div._fullLayout.yaxis], dots = div._fullData[0];
+            const [x, y] = [dots.x[4], dots.y[4]];
+            return [x, box.left + across._offset + across.d2p(x), box.top + up._offset + up.d2p(y)];
+        })()"""
+        number, *place = browser.value(script)
+        browser.click((place[0], place[1]))
+        assert (browser.value(SHOWN), browser.value(HASH)) == (f"Trial {number}", f"#trial={number}")
+
+    @pytest.mark.parametrize("figure", ["heatmap", "curves", "parallel", "history"])
+    def test_the_keyboard_goes_through_the_trials_of_a_figure(self, figure: str, browser: Shown) -> None:
+        browser.value(f"document.querySelector('[data-figure={figure}]').focus()")
+        for key in ("Home", "ArrowRight", "ArrowRight", "ArrowLeft"):
+            browser.press(key)
+        told = browser.value("document.activeElement.getAttribute('aria-valuetext')")
+        assert re.fullmatch(r"Trial 1, Global accuracy, validation \[%\]: \d+\.\d+", told)
+        assert browser.value("document.querySelectorAll('.hoverlayer .hovertext').length") == 1, "it is shown as well"
+        browser.press("Enter")
+        assert (browser.value(SHOWN), browser.value(HASH)) == ("Trial 1", "#trial=1")
+        browser.press("Escape")
+        assert browser.value(SHOWN) == "" and browser.value(HASH) == ""
+        assert browser.value("document.activeElement.dataset.figure") == figure, "the focus is where it was"
+
+    def test_figures_are_reached_by_the_tabulator_in_the_order_of_the_page(self, browser: Shown) -> None:
+        browser.value("document.querySelector('[data-figure=heatmap]').focus()")
+        there = browser.value("[...document.querySelectorAll('.plot[role=slider]')].map((div) => div.dataset.figure)")
+        found: list[str] = []
+        for _ in range(40 * len(there)):
+            browser.press("Tab")
+            if name := browser.value("document.activeElement.dataset.figure || ''"):
+                found.append(name)
+            if name == there[-1]:
+                break
+        assert found == there[1:]
+        assert {"heatmap", "curves", "parallel", "history"} <= set(there)
+
+    def test_a_line_is_opened_on_a_small_screen(self, page: Path, browser: Shown) -> None:
+        browser.look(page, 420, dark=False, paper=False)
+        browser.click(browser.value(CELL % ("", "", 1, 1)))
+        assert browser.value(SHOWN) == f"Trial {of_cell(1, 1)}"
+
+    def test_a_row_is_opened_by_its_button_which_gets_the_focus_back(self, browser: Shown) -> None:
+        script = """(() => { const b = document.querySelector("[data-table=trials] button.open"); b.focus();
+            return b.textContent; })()"""
+        number = browser.value(script)
+        browser.press("Enter")
+        assert (browser.value(SHOWN), browser.value(HASH)) == (f"Trial {number}", f"#trial={number}")
+        assert browser.value("document.querySelectorAll('tr.chosen').length") == 1
+        browser.press("ArrowLeft")
+        assert browser.value(SHOWN) == f"Trial {int(number) - 1}", "the arrows go on from the open trial"
+        browser.press("Escape")
+        assert browser.value("document.activeElement.className") == "open"
+
+    def test_the_address_opens_a_trial_and_an_unknown_one_none(self, page: Path, browser: Shown) -> None:
+        browser.open(page, "#trial=6")
+        browser.until(DRAWN)
+        assert (
+            browser.value(SHOWN) == "Trial 6" and browser.value("document.querySelectorAll('#trial svg').length") == 3
+        )
+        browser.value("location.hash = '#trial=9999'")
+        browser.until(f"({SHOWN}) === ''", 10)
+        assert browser.value(SHOWN) == ""

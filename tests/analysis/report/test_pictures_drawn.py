@@ -1,4 +1,5 @@
-"""Pictures on the page as a browser draws them: no text is clipped or overlaps, wide, at 420 px, dark, and on paper."""
+"""Pictures on the page as a browser draws them: no text is clipped or overlaps, wide and at 420 px, bright and dark,
+and on paper."""
 
 from __future__ import annotations
 
@@ -9,11 +10,12 @@ import pytest
 
 from analysis.report import build
 from search_spaces import kept_images
+from tests.analysis.browser import BROWSER, Shown
 from tests.analysis.figures import kept
 from tests.analysis.figures.test_attack import attacked
-from tests.analysis.report.test_drawn import VIEWS, faults, pytestmark
+from tests.analysis.report.test_drawn import VIEWS, faults
 
-__all__ = ["pytestmark"]
+pytestmark = BROWSER
 
 CLASSES, SEED = 12, 7
 
@@ -44,8 +46,8 @@ def page(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @VIEWS
-def test_nothing_is_clipped_or_overlaps(width: int, dark: bool, paper: bool, page: Path) -> None:
+def test_nothing_is_clipped_or_overlaps(width: int, dark: bool, paper: bool, page: Path, browser: Shown) -> None:
     text = page.read_text()
     for name in ("images", "averages", "boundary", "features", "attack", "partition"):
         assert f'data-figure="{name}"' in text
-    assert faults(page, width, dark, paper) == []
+    assert faults(browser, page, width, dark, paper) == []

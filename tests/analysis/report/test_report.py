@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import csv
 import hashlib
@@ -12,11 +11,9 @@ import json
 import re
 import shutil
 import sqlite3
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-import choreographer
 import numpy as np
 import pytest
 import yaml
@@ -37,6 +34,7 @@ from fedtune.cli import app
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from tests.analysis import synthetic
+from tests.analysis.browser import BROWSER, Shown
 
 
 @pytest.fixture(scope="session")
@@ -270,79 +268,45 @@ def test_the_functions_of_the_package(root: Path, tmp_path: Path) -> None:
     assert fedtune.compare([root / "other", root / "tpe"]).metrics == ["global_accuracy", "local_accuracy"]
 
 
-def _chromium() -> str | None:
-    return next(
-        (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+class TestInABrowser:
+    pytestmark = BROWSER
+
+    def test_it_draws_every_figure_and_the_table_without_an_error(
+        self, root: Path, tmp_path: Path, loaded: dict[str, Run], browser: Shown
+    ) -> None:
+        path = build([root / "tpe", root / "other"], tmp_path / "page.html")
+        plots = len(re.findall(r"data-figure=", path.read_text().split('id="page-data"')[0]))
+        browser.open(path)
+        browser.until(f"document.querySelectorAll('.js-plotly-plot:has(.main-svg)').length === {plots}")
+        dom = browser.value("document.documentElement.outerHTML")
+        assert browser.value("JSON.stringify(problems)") == "[]" and len(dom) > 1e5
+        assert plots == 1 + sum(
+            f.needs([loaded[n]]) is None for n in ("tpe", "other") for f in figures().values() if not f.many
+        )
+        assert len(re.findall(r'class="plot js-plotly-plot"', dom)) == plots
+        assert re.findall(r'role="status">([^<]+)<', dom) == ["1–24 of 24", "1–8 of 8"]
+        assert dom.count('aria-sort="descending"') == 2
+
+    @pytest.mark.parametrize(
+        "injected",
+        [
+            "<script>document.body.dataset.hacked = 1</script>",
+            '<img src="x" onerror="document.body.dataset.hacked = 1">',
+            '<img src="https://example.com/x.png">',
+            '<iframe srcdoc="<p>inside</p>"></iframe><object data="data:text/html,x"></object>',
+        ],
+        ids=["script", "handler", "picture", "frame"],
     )
-
-
-#: Runs before the page's own scripts; not part of the page, so its policy does not forbid it.
-PROBE = """
-addEventListener("error", (e) => { document.title = "BROKEN " + e.message; });
-document.addEventListener("securitypolicyviolation", (e) => { document.title = "REFUSED " + e.violatedDirective; });
-"""
-
-
-async def _rendered(path: Path, done: str, seconds: float = 120.0) -> str:
-    """The page's document once the script `done` holds in a browser (or as it is after `seconds`): figures are drawn as
-    they come into sight, which a loaded machine does when it can."""
-    async with choreographer.Browser(_chromium(), proxy_server="127.0.0.1:9") as browser:
-        tab = await browser.create_tab()
-        size = {"width": 1200, "height": 20000, "deviceScaleFactor": 1, "mobile": False}
-        await tab.send_command("Emulation.setDeviceMetricsOverride", size)
-        await tab.send_command("Page.enable")
-        await tab.send_command("Page.addScriptToEvaluateOnNewDocument", {"source": PROBE})
-        await tab.send_command("Page.navigate", {"url": path.as_uri()})
-
-        async def value(script: str) -> object:
-            found = await tab.send_command("Runtime.evaluate", {"expression": script, "returnByValue": True})
-            return found.get("result", {}).get("result", {}).get("value")
-
-        until = time.monotonic() + seconds
-        while not await value(done) and time.monotonic() < until:
-            await asyncio.sleep(0.2)
-        return str(await value("document.documentElement.outerHTML"))
-
-
-@pytest.mark.browser
-@pytest.mark.slow
-@pytest.mark.skipif(_chromium() is None, reason="no Chromium here")
-def test_a_browser_draws_every_figure_and_the_table_without_an_error(
-    root: Path, tmp_path: Path, loaded: dict[str, Run]
-) -> None:
-    path = build([root / "tpe", root / "other"], tmp_path / "page.html")
-    plots = len(re.findall(r"data-figure=", path.read_text().split('id="page-data"')[0]))
-    dom = asyncio.run(
-        _rendered(path, f"document.querySelectorAll('.js-plotly-plot:has(.main-svg)').length === {plots}")
-    )
-    assert "<title>BROKEN" not in dom and "<title>REFUSED" not in dom and len(dom) > 1e5
-    assert plots == 1 + sum(
-        f.needs([loaded[n]]) is None for n in ("tpe", "other") for f in figures().values() if not f.many
-    )
-    assert len(re.findall(r'class="plot js-plotly-plot"', dom)) == plots
-    assert re.findall(r'role="status">([^<]+)<', dom) == ["1–24 of 24", "1–8 of 8"]
-    assert dom.count('aria-sort="descending"') == 2
-
-
-@pytest.mark.browser
-@pytest.mark.slow
-@pytest.mark.skipif(_chromium() is None, reason="no Chromium here")
-@pytest.mark.parametrize(
-    "injected",
-    [
-        "<script>document.body.dataset.hacked = 1</script>",
-        '<img src="x" onerror="document.body.dataset.hacked = 1">',
-        '<img src="https://example.com/x.png">',
-        '<iframe srcdoc="<p>inside</p>"></iframe><object data="data:text/html,x"></object>',
-    ],
-    ids=["script", "handler", "picture", "frame"],
-)
-def test_a_browser_refuses_what_is_not_of_the_page(root: Path, tmp_path: Path, injected: str) -> None:
-    """As if something had got past the escaping."""
-    path = build(root / "other", tmp_path / "page.html")
-    path.write_text(path.read_text().replace('<main id="main" class="wide">', f'<main id="main">{injected}', 1))
-    dom = asyncio.run(_rendered(path, "document.title.startsWith('REFUSED')", 60.0))
-    assert "<title>REFUSED" in dom and "data-hacked" not in dom
+    def test_it_refuses_what_is_not_of_the_page(
+        self, root: Path, tmp_path: Path, injected: str, browser: Shown
+    ) -> None:
+        """As if something had got past the escaping."""
+        path = build(root / "other", tmp_path / "page.html")
+        path.write_text(path.read_text().replace('<main id="main" class="wide">', f'<main id="main">{injected}', 1))
+        browser.open(path)
+        browser.until("document.readyState === 'complete' && problems.length > 0", 60)
+        assert "-src" in browser.value("JSON.stringify(problems)")
+        assert browser.value("document.body.dataset.hacked") is None
 
 
 def test_every_page_has_a_policy(page: Callable[[str], str]) -> None:

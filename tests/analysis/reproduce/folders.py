@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from analysis.reproduce.declaration import declared
+from analysis.reproduce.declaration import Place, Reproduction, Row, declared
 from analysis.reproduce.made import Made, Record, Setting, cell_name, load_made
 from search_spaces import run_folder
 from tests.analysis import synthetic
@@ -29,19 +29,7 @@ def table(folder: Path) -> Made:
     for number, row in enumerate(one.rows):
         for place in one.places:
             if (number, place) != (len(one.rows) - 1, one.places[-1]):
-                synthetic.write(
-                    folder / run_folder.CELLS / cell_name(one, row, place),
-                    keys=(),
-                    trials=1,
-                    seeds=(1000, 1001, 1002),
-                    kind="run",
-                    rounds=5,
-                    method=row.method,
-                    shift=0.01 * number,
-                    failures=False,
-                    published=None,
-                    fixed={"omega": place[0]},
-                )
+                _final(folder, one, row, place, rounds=5, shift=0.01 * number)
     theirs = Setting("emnist_letters32", "resnet8", 20, 100, 3)
     return _recorded(folder, Record(one.name, "small", HERE, theirs, {"omega": "ω"}))
 
@@ -51,20 +39,25 @@ def brackets(folder: Path, rounds: int = 20) -> Made:
     one = declared("dfrd-table1")
     for row in (row for row in one.rows if row.name in ("FedAvg", "+ DFRD")):
         for place in one.places:
-            synthetic.write(
-                folder / run_folder.CELLS / cell_name(one, row, place),
-                keys=(),
-                trials=1,
-                seeds=(1000, 1001, 1002),
-                kind="run",
-                rounds=rounds,
-                method=row.method,
-                shift=0.1 * (row.method == "dfrd"),
-                failures=False,
-                published=None,
-                fixed={"omega": place[0]},
-            )
+            _final(folder, one, row, place, rounds, shift=0.1 * (row.method == "dfrd"))
     return _recorded(folder, Record(one.name, "small", HERE, PAPER, {"omega": "ω"}))
+
+
+def _final(folder: Path, one: Reproduction, row: Row, place: Place, rounds: int, shift: float) -> None:
+    """The cell of one row and ω, run with three seeds."""
+    synthetic.write(
+        folder / run_folder.CELLS / cell_name(one, row, place),
+        keys=(),
+        trials=1,
+        seeds=(1000, 1001, 1002),
+        kind="run",
+        rounds=rounds,
+        method=row.method,
+        shift=shift,
+        failures=False,
+        published=None,
+        fixed={"omega": place[0]},
+    )
 
 
 def _recorded(folder: Path, record: Record) -> Made:

@@ -8,9 +8,11 @@ import pytest
 
 from analysis.reproduce.claims import decide
 from analysis.reproduce.page import write_all
+from tests.analysis.browser import BROWSER, Shown
 from tests.analysis.report.test_drawn import VIEWS, faults
-from tests.analysis.report.test_drawn import pytestmark as pytestmark
 from tests.analysis.reproduce import folders
+
+pytestmark = BROWSER
 
 
 @pytest.fixture(scope="module")
@@ -23,9 +25,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
 
 
-@pytest.mark.parametrize("name", ["heatmap", "table"])
 @VIEWS
+@pytest.mark.parametrize("name", ["heatmap", "table"])
 def test_nothing_is_clipped_overlaps_or_is_hard_to_read(
-    name: str, width: int, dark: bool, paper: bool, pages: dict[str, Path]
+    name: str, width: int, dark: bool, paper: bool, pages: dict[str, Path], browser: Shown
 ) -> None:
-    assert faults(pages[name], width, dark, paper) == []
+    assert faults(browser, pages[name], width, dark, paper) == []
