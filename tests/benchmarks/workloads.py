@@ -115,20 +115,23 @@ def beside(values: Mapping[str, Any]) -> Unit:
 
 class ClientPhases:
     """A round of every trial in turn within one process, see `Beside`. `trials` has a method and its values by name;
-    `describe` the seconds of their client phases."""
+    `describe` the seconds of their client phases and of their servers' part."""
 
     def __init__(self, trials: Mapping[str, Sequence[Any]]) -> None:
         from trainables.simulation.replicates import Replicates
 
         self.trials = {name: Replicates(method, values, (0,)) for name, (method, values) in trials.items()}
         self.seconds: dict[str, list[float]] = {name: [] for name in trials}
+        self.server: dict[str, list[float]] = {name: [] for name in trials}
 
     def run(self) -> None:
         for name, trial in self.trials.items():
-            self.seconds[name].append(trial.step()[0]["seconds_client"])
+            row = trial.step()[0]
+            self.seconds[name].append(row["seconds_client"])
+            self.server[name].append(row["seconds_server"])
 
     def describe(self) -> dict[str, Any]:
-        return {"seconds": self.seconds}
+        return {"seconds": self.seconds, "server": self.server}
 
 
 def client_phases(trials: Mapping[str, Sequence[Any]]) -> Unit:

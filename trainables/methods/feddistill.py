@@ -13,9 +13,9 @@ Augmentation under Non-IID Private Data, 2018.
 One vector of C logits per class that a client holds goes up; there is no global model. Clients may have two
 architectures, see `trainables.building_blocks.mixed_architectures`.
 
-Differs from the paper: F_i^j is of the trained model over all of the client's samples, the paper sums along the steps;
-a client that was not drawn counts with its last report. With exclude_own off a client's own logits are in its mean, as
-in HtFLlib.
+Differs from the paper: F_i^j is of the trained model over all of the client's samples, the paper sums along the steps,
+as HtFLlib does; a client that was not drawn counts with its last report, where HtFLlib's mean is over the reports of
+one round alone. With exclude_own off a client's own logits are in its mean, as in HtFLlib.
 """
 
 from __future__ import annotations

@@ -33,8 +33,10 @@ p(y) weighs every client's counts by n_i once more, and its generator ends in a 
 FedMD-CG: share head, gen_alpha and gen_beta 1 without decay, kd_temperature 10, label_draw counts; its generator also
 minimises minus a KL between the clients' and the global classifier, and has two hidden layers, neither of which is
 here. HtFLlib: share head, gen_alpha 1, gen_beta and div_weight 0, no decay, teacher logits, label_weighting static,
-label_draw counts over all clients, noise uniform; there the generator guides from round 1 on, and its Adam
-begins anew every round, neither of which is here.
+label_draw counts over all clients, noise uniform, and all local steps guided by as many features as the batch has
+samples; there the generator guides from round 1 on and in training mode, by the statistics of the batch it makes, and
+counts leave out each client's last incomplete batch; Adam begins anew every round, from the first generator again, as
+the trained one is not saved. None of these is here.
 """
 
 from __future__ import annotations

@@ -15,7 +15,8 @@ Prototypes go up, the header comes down; there is no complete global model. Loca
 [φ_i, h_i]. Clients may have two architectures, see `trainables.building_blocks.mixed_architectures`.
 
 Differs from the paper: the server passes over the prototypes E_s times in batches, as in HtFLlib; the first h is that
-of the federation's initial model. No setting makes it another method: with E_s = 0 every client begins each round with
+of the federation's initial model. HtFLlib leaves the last incomplete batch of a client's samples out of its prototypes,
+where here they are of all samples. No setting makes it another method: with E_s = 0 every client begins each round with
 the first h again, which none does.
 """
 

@@ -20,9 +20,12 @@ sent the truncated Δ, any other one the whole g; all then hold the same g. Loca
 shared_local_accuracy that of g_i; training loss is f_i's. Clients may have two architectures, see
 `trainables.building_blocks.mixed_architectures`.
 
-Differs from the paper: what teaches in a term, and c, are constants, so that each loss moves its own model alone
-(HtFLlib lets both losses move both models, divides the KL by the number of classes as well, clips gradients, and
-truncates g itself); c is at least 1e-8; Δ is of the round, not of one step. weight_decay acts at the rate η on g, too.
+Differs from the paper: what teaches in a term, and c, are constants, so that each loss moves its own model alone; c is
+at least 1e-8; Δ is of the round, not of one step. weight_decay acts at the rate η on g, too. HtFLlib differs in more:
+both of its losses move both models, through c as well; it divides the KL by the number of classes, too, and clips
+gradients at a norm of 10; mentee_lr is lr. It truncates g itself, a convolution kernel by kernel, also where the
+factors are more numbers than the tensor; and a tensor that keeps the share only with all of its singular values is sent
+as zeros.
 """
 
 from __future__ import annotations

@@ -15,7 +15,9 @@ model's own logits decide. Clients may have two architectures, see `trainables.b
 
 Differs from the paper: the distance to the prototype is of every sample, and a mean square, as in the authors' code
 (proto_norm l2: Euclidean); that code also averages prototypes with equal weights (weighting owners, which sends no
-counts). A class that nobody reports in a round keeps its prototype.
+counts). A class that nobody reports in a round keeps its prototype, where HtFLlib's clients have none for it then.
+HtFLlib averages a client's features along its training steps, where here they are of the trained model, and measures a
+client at the start of a round, with the prototypes of the last one.
 """
 
 from __future__ import annotations

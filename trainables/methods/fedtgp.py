@@ -16,7 +16,9 @@ and Model Heterogeneity in Federated Learning, AAAI 2024.
 Prototypes go up, those of all classes come down; there is no global model. Clients may have two architectures, see
 `trainables.building_blocks.mixed_architectures`.
 
-Differs from the paper: δ is m where the round's clients hold one class alone, as in the authors' code.
+Differs from the paper: δ is m where the round's clients hold one class alone, as in the authors' code. HtFLlib's
+prototypes are of the model as it was before the round's training, because the trained one is saved only afterwards, and
+leave the last incomplete batch out; here they are of the trained model and all samples. Its server_lr is lr.
 """
 
 from __future__ import annotations

@@ -14,8 +14,9 @@ Only g crosses the wire. The teacher's side of every KL is a constant. Local acc
 shared_local_accuracy that of g_i; training loss is f_i's. Clients may have two architectures, see
 `trainables.building_blocks.mixed_architectures`.
 
-Differs from the paper: nothing. HtFLlib divides the KL by the number of classes as well, clips gradients, and lets each
-of the two losses move both models: no teacher is held constant, and both losses are propagated back.
+Differs from the paper: nothing. HtFLlib divides the KL by the number of classes C as well, clips gradients at a norm of
+10, and lets each of the two losses move both models: no teacher is held constant, and both losses are propagated back.
+Where α = β its division is a setting: α/s in place of both and a rate of s η, with s = α + (1-α)/C.
 """
 
 from __future__ import annotations
