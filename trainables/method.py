@@ -215,7 +215,7 @@ def executor_problems(executor: str, method: Method, config: Any) -> list[str]:
     why = (
         "whose clients do more than train one model by SGD"
         if method.job is None
-        else "whose clients follow statistics step by step in this configuration"
+        else "whose clients do more than one run of SGD steps in this configuration"
     )
     return [sentence("executor", f"loop or auto for {method.name}, {why}", executor)]
 

@@ -97,6 +97,7 @@ LENGTHS = (
     "noise_dim",
     "batch_size",
     "finetune_epochs",
+    "personal_epochs",
 )
 
 

@@ -28,7 +28,7 @@ LIMITS = {
     "dense": ON_A_BASE,
     "dfrd": ON_A_BASE | {"dfrd"},
     "dhf": {"local"},
-    "ditto": {"local"},
+    "ditto": {"ditto", "local"},
     "fedadam": set[str](),  # FedAvg up to rounding only: its step is added to w, where FedAvg's mean replaces w
     "fedamp": {"local"},
     "fedavg": {"fedavg"},

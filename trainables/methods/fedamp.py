@@ -14,9 +14,10 @@ everybody draws it from the seed, and without the second term. There is no globa
 
 Differs from the paper: where Σ_j ξ_ij is above 1, the ξ_ij are scaled to sum to 1 (the paper asks for an α that is
 small enough); distances are of trained parameters, running statistics are averaged with the same weights. A client that
-was not drawn keeps its cloud model. PFLlib's penalty is the norm, not its square; there u_i is the anchor alone and
-training starts from the client's own w_i, so that λ = 0 is Local Training there. Here it starts from u_i; the paper
-asks for the minimum, whatever it is started from.
+was not drawn keeps its cloud model, which PFLlib makes anew of its w_i and the last round's. Training starts from u_i;
+the paper asks for the minimum, whatever it is started from. In PFLlib it starts from the client's own w_i, u_i is the
+anchor alone, and the penalty is a norm (not its square) of tensors that carry no gradient, so that it changes the loss
+and no step: whatever λ is, its FedAMP trains as Local Training does.
 """
 
 from __future__ import annotations

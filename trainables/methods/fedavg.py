@@ -12,7 +12,9 @@ Data, AISTATS 2017.
 FedAvg(OCA) of FedKF is readout oca: the average over every client's latest model, see
 `trainables.building_blocks.model_cache`.
 
-Differs from the paper: nothing (its E local epochs are local_epochs).
+Differs from the paper: nothing (its E local epochs are local_epochs). In PFLlib every epoch begins anew and leaves out
+what fills no batch, and a client with fewer samples than a batch trains nothing; here, whatever the method, batches run
+on from one epoch into the next, and such a client has one batch of all its samples.
 """
 
 from __future__ import annotations

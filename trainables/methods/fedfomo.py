@@ -5,20 +5,24 @@ Zhang, Sapra, Fidler, Yeung, Alvarez: Personalized Federated Learning with First
     server   sends client i the models w_m of M other clients m: with probability ε_t a random one, else that of the
              highest affinity p_im of those left;    p_im ← p_im + ρ_im of the clients' uploads
              ε_t = max(0, ε - ε_d (t-1)) in round t, from which those of round t+1 are chosen
-    client   ρ_im = (L_i(w_i) - L_i(w_m)) / (‖w_m - w_i‖ + 1e-5),    r_im = max(0, ρ_im) / Σ_m max(0, ρ_im)
-             w_i ← w_i + Σ_m r_im (w_m - w_i);   I_c times:  w_i ← w_i - η ∇ CE(f(x; w_i), y)
+    client   ρ_im = (L_i(v_i) - L_i(w_m)) / (‖w_m - v_i‖ + 1e-5),    r_im = max(0, ρ_im) / Σ_m max(0, ρ_im)   (3)
+             w_i ← v_i + Σ_m r_im (w_m - v_i);   v_i ← w_i;   I_c times:  w_i ← w_i - η ∇ CE(f(x; w_i), y)     (2)
 
     w_i   client i's own model, kept from round to round       M   peers         ε, ε_d   epsilon, epsilon_decay
+    v_i   baseline: start     the model that i's last training began from; m is i itself as well, not only the M others
+                    trained   w_i, what that training made of it
     L_i   mean cross-entropy on the client's validation share, val_ratio of its training samples, always the same ones,
           that it does not train on
 
 The other clients' models are counted as what they cost, apart as well: bytes_down_peers. The client's model and its ρ
-go up. In round 1 nothing is sent, everybody starts from the common initial model. There is no global model.
+of others go up. In round 1 nothing is sent, everybody starts from the common initial model; where a client is sent no
+model it goes on from its own. There is no global model.
 
-Differs from the paper: ε falls by a fixed amount per round and places are drawn one by one, as in the authors' code;
-where no other model is better (all ρ ≤ 0) the client goes on from its own; with val_ratio 0, or of a client with one
-sample, L_i is of the samples that are trained on. PFLlib draws nobody at random (no ε), and its affinities begin as the
-identity, so that a client's own model can take one of the M places; here the M places are of other clients.
+Differs from the paper: ε falls by a fixed amount per round and places are drawn one by one, and beside the M others'
+the client's own model is always among those it chooses from, as in the authors' code; with val_ratio 0, or of a client
+with one sample, L_i is of the samples that are trained on. PFLlib draws nobody at random (no ε), its affinities begin
+as the identity, so that a client's own model takes one of the M places, and with baseline start a client for which no
+model is better (all ρ ≤ 0) goes on from w_i, where the paper's (2) is back at v_i; its L_i is a mean over batches.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from search_spaces.parameter import integer, real
+from search_spaces.parameter import choice, integer, real
 from trainables.federation import ClientData, Federation
 from trainables.local import LocalJob, LocalResult, LocalTraining, client_of
 from trainables.method import Limit, Method, no_global_model
@@ -77,6 +81,13 @@ class Config(LocalTraining):
     epsilon_decay: float = real(
         0.05, low=0.0, high=1.0, symbol="ε_d", doc="What that probability falls by per round.", source="FedFomo code"
     )
+    baseline: str = choice(
+        "start",
+        ("start", "trained"),
+        symbol="v",
+        doc="What models are judged against and moved to from: where the client's last training began, or its result.",
+        source="FedFomo Eqs. 2, 3; its code",
+    )
 
 
 @dataclass(frozen=True)
@@ -92,9 +103,10 @@ class State:
 
 @dataclass(frozen=True)
 class ClientState:
-    """A client's own model w_i."""
+    """A client's own model w_i, and the one that its training began from; empty where the baseline is w_i."""
 
     model: Params
+    start: Params
 
 
 def init(config: Config, fed: Federation, rng: Rng) -> State:
@@ -115,19 +127,21 @@ def job(
 ) -> LocalJob:
     """Moves the client's own model towards those that serve it better, and trains it; uploads it, and how well the
     others serve."""
-    own = client_state.model if client_state is not None else fed.initial_params()
+    known = client_state if client_state is not None else ClientState(fed.initial_params(), {})
     training, validation = split(config, fed, data)
     numbers = sorted({int(key.partition("/")[0].removeprefix("peer")) for key in payload})
     peers = [unpack(f"peer{number}", payload) for number in numbers]
-    served = affinities(fed, own, peers, validation) if peers else None
+    start, served = moved_from(fed, known, peers, validation)
 
     def finish(model: Params, trained: LocalResult) -> ClientResult:
-        told = {} if served is None else {f"affinity/{m}": served[k].clone() for k, m in enumerate(numbers)}
+        told = {f"affinity/{m}": served[k].clone() for k, m in enumerate(numbers)}
         return ClientResult(
-            upload=pack("model", model) | told, client_state=ClientState(model), model=model, loss=trained.loss
+            upload=pack("model", model) | told,
+            client_state=ClientState(model, start if config.baseline == "start" else {}),
+            model=model,
+            loss=trained.loss,
         )
 
-    start = own if served is None else moved(own, peers, weights(served))
     return LocalJob(fed.network(), start, finish, data=training)
 
 
@@ -145,11 +159,22 @@ def split(config: Config, fed: Federation, data: ClientData) -> tuple[ClientData
     return tuple(replace(data, indices=data.indices[at], y=data.y[at]) for at in (kept, held))  # type: ignore[return-value]
 
 
-def affinities(fed: Federation, own: Params, peers: Sequence[Params], validation: ClientData) -> Tensor:
-    """ρ of the peers, `(M,)`."""
+def moved_from(
+    fed: Federation, known: ClientState, peers: Sequence[Params], validation: ClientData
+) -> tuple[Params, Tensor]:
+    """What the client trains next, and ρ of the peers, `(M,)`: Eqs. (2) and (3)."""
+    if not peers:
+        return known.model, torch.zeros(0)
+    baseline, judged = (known.start, [*peers, known.model]) if known.start else (known.model, list(peers))
+    served = affinities(fed, baseline, judged, validation)
+    return moved(baseline, judged, weights(served)), served[: len(peers)]
+
+
+def affinities(fed: Federation, baseline: Params, judged: Sequence[Params], validation: ClientData) -> Tensor:
+    """ρ of the judged models, `(M,)`."""
     module = fed.network()
-    before = loss_of(module, own, validation)
-    return torch.stack([(before - loss_of(module, peer, validation)) / (distance(own, peer) + NEAR) for peer in peers])
+    before = loss_of(module, baseline, validation)
+    return torch.stack([(before - loss_of(module, w, validation)) / (distance(baseline, w) + NEAR) for w in judged])
 
 
 @torch.no_grad()

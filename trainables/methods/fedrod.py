@@ -16,7 +16,8 @@ model. The loss that is recorded is L_bsm.
 
 Differs from the paper: the personal head is linear and trained like the rest (the paper also makes it by a
 hypernetwork, which is not built; PFLlib, whose conventions DHF's tables follow, has none either). There is no rate of
-the personal head's own: it has the η of the rest, as in PFLlib. Both losses are minimised in one step, which is the
+the personal head's own: it has the η of the rest, as in PFLlib. n_i^y counts all samples; PFLlib counts those of one
+pass in whole batches, without what a shuffle leaves for the end. Both losses are minimised in one step, which is the
 paper's as neither reaches what the other moves.
 """
 

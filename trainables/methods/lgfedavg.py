@@ -15,7 +15,7 @@ have two architectures, see `trainables.building_blocks.mixed_architectures`: D 
 both, so that the equations stay as they are, and there is nothing to average but φ.
 
 Differs from the paper: the rounds of FedAvg it starts from are left out, as in FedMD-CG's comparison, and as in
-HtFLlib, where clients of any architecture share the last layer alone and which has the same rounds as here.
+PFLlib and HtFLlib, where clients of any architecture share the last layer alone; the rounds of HtFLlib are those here.
 """
 
 from __future__ import annotations

@@ -18,7 +18,9 @@ fewer samples than parts is used whole for each. The loss that is recorded is L(
 batches.
 
 Differs from the paper: clients are weighed by size (the paper: equally); their local accuracy is that of the server's
-new model after its step, as in PFLlib. Running statistics follow every pass.
+new model after its step, as in PFLlib, whose batch for that step is one part and not all of them. Running statistics
+follow every pass. PFLlib's α is its β, and its clients make their local epochs twice in every round, so that one of its
+epochs is local_epochs: 2 here.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ Karimireddy, Kale, Mohri, Reddi, Stich, Suresh: SCAFFOLD: Stochastic Controlled 
 
 w and c go down, w_i and Δc_i go up: twice FedAvg's bytes. The loss that is recorded is the cross-entropy alone.
 
-Differs from the paper: nothing with plain SGD (PFLlib's K is the batches of one epoch, however many are made, and it
-weighs uploads by their clients' samples, where the paper and this file weigh them equally). With momentum or weight
+Differs from the paper: nothing with plain SGD, and PFLlib does the same (in older versions of it K is the batches of
+one epoch, however many are made, and uploads are weighed by their clients' samples). With momentum or weight
 decay c_i is still (w - w_i)/(K η), which then is more than a mean gradient. Running statistics have no control and are
 averaged. With controls off only models are sent, and averaged equally.
 """

@@ -68,7 +68,8 @@ def passes(name: str) -> float:
     own = STEPS * BATCH  # images of a client
     forward = float(own) if method in AFTERWARDS else 0.0
     if method == "fedfomo":
-        forward = own * declared(method)["val_ratio"].default * (1 + values["peers"])
+        # The baseline, the client's own model and its peers'.
+        forward = own * declared(method)["val_ratio"].default * (2 + values["peers"])
     return METHODS[name][1] + forward / (3 * BATCH * STEPS)
 
 

@@ -61,11 +61,17 @@ def test_auto_is_the_loop_on_a_cpu_and_stacks_on_cuda_what_can_be_stacked() -> N
 def test_dense_is_stacked_only_without_batch_statistics(toy: Path) -> None:
     with pytest.raises(
         UserError,
-        match="executor must be loop or auto for dense, whose clients follow statistics step by step in this "
+        match="executor must be loop or auto for dense, whose clients do more than one run of SGD steps in this "
         "configuration",
     ):
         registry.resolve("dense", values_for("dense", toy, executor="vmap"))
     registry.resolve("dense", values_for("dense", toy, executor="vmap", beta_bn=0))
+
+
+def test_ditto_is_stacked_only_where_both_tracks_are_equally_long(toy: Path) -> None:
+    with pytest.raises(UserError, match="for ditto, whose clients do more than one run of SGD steps"):
+        registry.resolve("ditto", values_for("ditto", toy, executor="vmap", personal_epochs=1))
+    registry.resolve("ditto", values_for("ditto", toy, executor="vmap", personal_epochs=0))
 
 
 @pytest.mark.parametrize("executor", ["loop", "vmap"])

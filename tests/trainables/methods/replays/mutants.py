@@ -34,7 +34,7 @@ REPLAYS = {
     "fedcg": "fedcg::test_fedcg[kd]",
     "feddistill": "prototypes::test_feddistill[True]",
     "feddropout": "submodels::test_methods_with_submodels[feddropout]",
-    "fedfomo": "models::test_fedfomo",
+    "fedfomo": "models::test_fedfomo[start]",
     "fedftg": "fedftg::test_fedftg[fedavg]",
     "fedgen": "fedgen::test_fedgen[full]",
     "fedgh": "prototypes::test_fedgh",
@@ -338,7 +338,9 @@ _TABLE = {
     ("models::test_fedphp[kd]", "fedphp.py"): [
         ("soft labels are not softened", "said / config.kd_temperature", "said"),
     ],
-    ("models::test_fedfomo", "fedfomo.py"): [
+    ("models::test_fedfomo[start]", "fedfomo.py"): [
+        ("a client's own model is not among those it chooses from", "[*peers, known.model])", "list(peers))"),
+        ("the baseline is the model before", "ClientState(model, start if", "ClientState(model, known.model if"),
         ("models are judged by what is trained on", "training, validation = split(", "validation, training = split("),
         ("worse models push the own one away", "served.clamp(min=0.0)", "served.abs()"),
         ("affinities are forgotten", "known.get(int(m), 0.0) + value", "value"),
@@ -444,9 +446,9 @@ _TABLE = {
     ],
     ("adapted::test_ditto", "ditto.py"): [
         ("the personal model starts anew every round", "client_state.model if client_state is not None else ", ""),
-        ("the distance is not halved", "lambda_ / 2 *", "lambda_ *"),
+        ("the distance is not halved", "cross_entropy(lambda_, held)", "cross_entropy(2 * lambda_, held)"),
         ("the personal model is sent", 'pack("model", shared)', 'pack("model", own)'),
-        ("the personal model is held near itself", "anchor = [received[name]", "anchor = [own[name]"),
+        ("the personal model is held near itself", "(anchor(module, received),)", "(anchor(module, own),)"),
     ],
     ("adapted::test_fedrod", "fedrod.py"): [
         ("the personal head starts anew every round", "client_state.head if client_state is not None else ", ""),
