@@ -108,7 +108,7 @@ def _reports(connection: sqlite3.Connection) -> dict[int, dict[int, float]]:
     each such row, of which a search has a hundred times as many as trials: that took most of the time of reading it."""
     columns = "trial_id, step, intermediate_value, intermediate_value_type"
     found: dict[int, dict[int, float]] = {}
-    for trial, step, value, kind in connection.execute(f"SELECT {columns} FROM {REPORTS}"):
+    for trial, step, value, kind in connection.execute(f"SELECT {columns} FROM {REPORTS} ORDER BY trial_id, step"):
         if kind == "FINITE":
             if type(value) is not float:
                 raise sqlite3.DatabaseError(f"a trial's report of round {step} is no number")

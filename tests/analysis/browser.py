@@ -37,10 +37,11 @@ DRAWN = """document.readyState === 'complete' && [...document.querySelectorAll('
 })"""
 #: Two frames have been drawn since: what a change or a click asked for is on the screen.
 _SETTLED = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))"
+#: The same, and what the page had put off is done: Plotly looks for what is under the pointer every 50 ms at most, and
+#: draws anew 100 ms after a window changed its size. The page's own clock counts, however slow the machine is.
+_RESTED = f"{_SETTLED}.then(() => new Promise((done) => setTimeout(() => done(true), 200))).then(() => {_SETTLED})"
 #: High enough for all figures of a page: they are drawn as they come into sight.
 HEIGHT = 30000
-#: Plotly looks for what is under the pointer every 50 ms at most, and draws anew 100 ms after a window changed size.
-_PAUSE = 0.15
 _CODES = {"Enter": 13, "Escape": 27, " ": 32, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowRight": 39, "Tab": 9}
 
 
@@ -86,9 +87,10 @@ class Shown:
         if self._view and self._view[2]:
             self.value("dispatchEvent(new Event('afterprint'))")
         self._emulate(width, dark, paper)
+        self.value(_RESTED)
         if paper:
             self.value("dispatchEvent(new Event('beforeprint'))")
-        self._rest(_PAUSE)
+            self.value(_RESTED)
         self.until(DRAWN)
         self.value(_SETTLED)
 
@@ -104,11 +106,10 @@ class Shown:
         at = {"x": place[0], "y": place[1]}
         for x, kind in ((at["x"] - 1, "mouseMoved"), (at["x"], "mouseMoved")):
             self._send("Input.dispatchMouseEvent", type=kind, x=x, y=at["y"])
-            self._rest(_PAUSE)
+            self.value(_RESTED)
         for kind in ("mousePressed", "mouseReleased"):
             self._send("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **at)
-        self._rest(_PAUSE)
-        self.value(_SETTLED)
+        self.value(_RESTED)
 
     def press(self, key: str) -> None:
         """One key, pressed and let go of where the focus is."""

@@ -27,6 +27,8 @@ def study(tmp_path: Path) -> Path:
 def test_trials_are_those_that_optuna_reads(study: Path) -> None:
     directions, trials = read_study(study)
     theirs = optuna.load_study(study_name=None, storage=f"sqlite:///{study}").trials
+    for trial in theirs:
+        trial.intermediate_values = dict(sorted(trial.intermediate_values.items()))
     assert directions == ("maximize",)
     assert [repr(trial) for trial in trials] == [repr(trial) for trial in theirs]
     assert [len(trial.intermediate_values) for trial in trials] == [2, 0, 3, 1]
