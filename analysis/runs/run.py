@@ -75,8 +75,8 @@ class Run(Measured):
     @cached_property
     def kept(self) -> list[Kept]:
         """Of the winner, every requirement: whether it is kept, and how likely."""
-        if self.best is None or self.kind == "run":
-            return []
+        if not self.requirements or self.best is None or self.kind == "run":
+            return []  # without the rounds of all trials, which take seconds to read of a large run
         finals, rounds = self.finals, int(self.experiment.get("rounds") or 0)
         best = next(trial for trial in self.frozen if trial.number == self.best)
         found = []

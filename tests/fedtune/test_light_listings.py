@@ -69,7 +69,7 @@ def test_a_listing_imports_nothing_heavy(words: list[str], tmp_path: Path) -> No
 def test_reading_a_run_neither_computes_nor_draws(command: str, tmp_path: Path, small_run: Path) -> None:
     words = ["runs", str(small_run.parent)] if command == "runs" else ["status", str(small_run)]
     found = imported(words, tmp_path)
-    assert not {"torch", "ray", "plotly", "sklearn", "matplotlib"} & found
+    assert not {"torch", "ray", "plotly", "scipy.stats", "sklearn", "matplotlib"} & found
     assert "fedtune.planning.plan" not in found and "analysis.report" not in found
 
 
