@@ -49,13 +49,20 @@ ORDER = (
 
 
 class Explained(TyperCommand):
-    """A command whose `--help` ends with its examples, line by line as they are written."""
+    """A command whose `--help` ends with its examples, line by line as they are written, and whose line in the list of
+    commands is a whole sentence."""
 
     def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
         # The epilog of typer would be filled like a paragraph, which breaks commands in two.
         with formatter.section("Examples"):
             for line in (self.epilog or "").splitlines():
                 formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """The first sentence, whole: typer would cut it where the terminal ends, and a list goes on in the next line
+        instead."""
+        first = " ".join((self.help or "").split("\n\n")[0].split())
+        return first.partition(". ")[0].removesuffix(".") + "."
 
 
 class Lazy(TyperGroup):

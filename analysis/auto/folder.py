@@ -7,19 +7,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-import plotly.graph_objects as go
 
 from analysis.auto import leaderboard, request
-from analysis.auto.figures import FIGURES, AutoFigure
 from analysis.auto.leaderboard import Row
 from analysis.runs import Paths, Run
 from analysis.runs import load as load_run
 from analysis.runs.plain import check_plain_parts
 from analysis.tables import Table
 from search_spaces import files, run_folder
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from analysis.auto.figures import AutoFigure
 
 #: A method whose p is above this is not told from the leader.
 RISK = 0.05
@@ -97,6 +100,8 @@ class Auto:
 
     def drawable(self) -> dict[str, AutoFigure]:
         """The figures that can be drawn by now."""
+        from analysis.auto.figures import FIGURES
+
         ready = {
             "leaderboard": any(row.fresh for row in self.rows),
             "budget": any(row.seed_rounds for row in self.rows),

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -170,12 +171,11 @@ def _settled_by(belief: Posterior, best: int, others: Sequence[int]) -> int | No
     one-sided risk of `RISK`, if their difference is what is estimated."""
     if not others:
         return None
-    from scipy.stats import norm
-
     apart = float(belief.mean[best] - belief.mean[others[0]])
     if apart <= 0 or belief.own <= 0:
         return None
-    return max(2, math.ceil(2 * belief.own * float(norm.ppf(1 - RISK) + norm.ppf(0.8)) ** 2 / apart**2))
+    normal = NormalDist()
+    return max(2, math.ceil(2 * belief.own * (normal.inv_cdf(1 - RISK) + normal.inv_cdf(0.8)) ** 2 / apart**2))
 
 
 def _measured(trials: Sequence[FrozenTrial], sign: float, by_seed: Mapping[int, Mapping[int, float]]) -> list[Measured]:

@@ -20,13 +20,15 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from analysis.labels import PERCENT
-from analysis.runs import Run
 from analysis.stats import summarise, welch
+
+if TYPE_CHECKING:
+    from analysis.runs import Run
 
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "<=": operator.le,

@@ -9,270 +9,34 @@ A run whose space varies conditions of the experiment has a best configuration u
 from __future__ import annotations
 
 import dataclasses
-import math
-import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from analysis.estimate import Estimate, Standing, configuration, estimate, missed_target, standing
-from analysis.runs import pareto, race
-from analysis.runs.conditions import conditions, holds, show
+from analysis.runs import pareto
+from analysis.runs.conditions import show
 from analysis.runs.kept import Kept, kept
-from analysis.runs.mappings import read_json, read_yaml
-from analysis.runs.rounds import at_best_of, by_seed, last_values, read_rounds, readout
-from analysis.runs.shapes import each, is_plain, is_whole
+from analysis.runs.measured import Measured
+from analysis.runs.rounds import at_best_of, readout
 from analysis.runs.study import in_memory
-from analysis.stopping import AUDITED, Audit, Grace, audit, grace
+from analysis.stopping import Audit, Grace, audit, grace
 from search_spaces import run_folder
-from search_spaces.metrics import METRICS, SHARES, is_unreached, twin
+from search_spaces.metrics import METRICS, SHARES
 from search_spaces.requirements import Requirement, read_all, violation
 
 if TYPE_CHECKING:
     from optuna.study import Study
-    from optuna.trial import FrozenTrial
-
-
-#: Of `Run.trials`, before the searched parameters.
-COLUMNS = ["number", "state", "value", "values", "stop_reason", "rounds", "seconds", "error", "origin", "taken"]
-COLUMNS += ["audited", "start", "end"]
 
 
 @dataclass(frozen=True)
-class Run:
-    """One run directory in memory; the larger tables are read when first asked for."""
-
-    path: Path
-    experiment: Mapping[str, Any]
-    space: Mapping[str, Any]
-    provenance: Mapping[str, Any]
-    #: Optuna's direction per objective: "maximize" or "minimize".
-    directions: tuple[str, ...]
-    #: Names of the metrics trials were selected on, one per objective.
-    metrics: tuple[str, ...]
-    frozen: Sequence[FrozenTrial] = field(repr=False)
-    #: A sentence for every file that is left out, as it is damaged.
-    damaged: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """The folder's name now (a copied run may be renamed)."""
-        return self.path.name
-
-    @property
-    def shown(self) -> str:
-        """The folder as a reader would type it: relative where it lies below the current one."""
-        try:
-            relative = os.path.relpath(self.path)
-        except ValueError:  # another drive
-            return str(self.path)
-        return str(self.path) if relative.startswith("..") else relative
-
-    @property
-    def title(self) -> str:
-        """The space's title, else the request's, else the folder's name."""
-        return str(self.space.get("title") or self.experiment.get("title") or self.name)
-
-    @property
-    def method(self) -> str:
-        return str(self.experiment.get("method") or self.space.get("method") or "")
-
-    @property
-    def method_title(self) -> str:
-        """The method as people write it, such as FedMD-CG; its key where that was not recorded."""
-        return str(self.provenance.get("method_title") or self.method)
-
-    @property
-    def kind(self) -> str:
-        """`search` (trials are configurations) or `run` (final runs: trials are seeds of one configuration)."""
-        return str(self.experiment.get("kind") or "search")
-
-    @property
-    def sampler(self) -> str:
-        return str(self.experiment.get("sampler") or "")
-
-    @property
-    def raced(self) -> bool:
-        """Whether trials are single federations, some of them further seeds of a configuration."""
-        return race.races(self.experiment)
-
-    def federations(self, number: int) -> list[int]:
-        """In a race the completed trials of the configuration of a trial; else the trial itself."""
-        return race.federations(self.experiment, self.frozen, number)
-
-    @property
-    def taken(self) -> int:
-        """How many of the first trials were not run here: their results were taken from earlier runs."""
-        found = self.experiment.get("taken")
-        return found if isinstance(found, int) else 0
-
-    def origin(self, trial: FrozenTrial) -> str:
-        """Where a trial's values come from, such as `the paper's values`; empty where the sampler proposed them."""
-        return " ".join(str(trial.user_attrs.get("from") or "").split())[:200]
-
-    def computed(self, number: int) -> Mapping[str, Any]:
-        """With what a trial was computed (`created`, `versions`, `git`, `machine`): the run's own provenance, or that
-        of the earlier run whose result it is."""
-        if number < self.taken:
-            for part in self.provenance.get("taken") or []:
-                if isinstance(part, Mapping) and number in (part.get("trials") or []):
-                    return part
-        return self.provenance
-
-    @cached_property
-    def varied(self) -> Sequence[Mapping[str, Any]]:
-        """The conditions of the experiment as space.json describes them (keys, symbols, values)."""
-        return [dict(item) for item in self.space.get("vary") or []]
-
-    @cached_property
-    def conditions(self) -> Sequence[Mapping[str, Any]]:
-        """The conditions that trials were begun under, in the order of the space; one empty condition where nothing is
-        varied."""
-        return conditions(self.varied, self.frozen)
-
-    @property
-    def crossed(self) -> bool:
-        """Whether there are trials under more than one condition."""
-        return len(self.conditions) > 1
-
-    def within(self, condition: Mapping[str, Any]) -> Run:
-        """The part of the run that is under a condition: its trials, with the numbers they have."""
-        kept = [trial for trial in self.frozen if holds(condition, trial.params)]
-        return dataclasses.replace(self, frozen=kept)
-
-    def trial(self, number: int) -> FrozenTrial:
-        """The trial of that number."""
-        return self._by_number[number]
-
-    @cached_property
-    def _by_number(self) -> Mapping[int, FrozenTrial]:
-        return {trial.number: trial for trial in self.frozen}
-
-    @cached_property
-    def searched(self) -> Sequence[Mapping[str, Any]]:
-        """The searched parameters as space.json describes them (keys, symbols, bounds, grids)."""
-        listed = [dict(item) for item in self.space.get("search") or []]
-        known = {item["key"] for item in (*listed, *self.varied)}
-        # Children of a choice, or a study without its space.json: only the trials tell of these.
-        for trial in self.frozen:
-            for key, distribution in trial.distributions.items():
-                if key not in known:
-                    known.add(key)
-                    listed.append(
-                        {
-                            "key": key,
-                            "kind": "choice" if hasattr(distribution, "choices") else "real",
-                            "log": getattr(distribution, "log", False),
-                        }
-                    )
-        return listed
-
-    @cached_property
-    def keys(self) -> Sequence[str]:
-        """Keys of the searched parameters that occur in at least one trial, in the space's order."""
-        present = {key for trial in self.frozen for key in trial.params}
-        return [item["key"] for item in self.searched if item["key"] in present]
-
-    @property
-    def fixed(self) -> dict[str, Any]:
-        return dict(self.space.get("fixed") or self.space.get("fix") or {})
-
-    @property
-    def selects_on_test(self) -> bool:
-        """True where trials were chosen by a metric of the test data."""
-        return self.kind != "run" and any(not m.startswith("val_") and twin(m) != m for m in self.metrics)
-
-    @property
-    def maximise(self) -> bool:
-        """Whether the first objective is better when larger."""
-        return self.directions[0] == "maximize"
-
-    @cached_property
-    def trials(self) -> pd.DataFrame:
-        """One row per trial, sorted by `number`.
-
-        number, state (COMPLETE, PRUNED, FAIL, RUNNING, WAITING), value (first objective; nan for a target that was not
-        reached), values (tuple), stop_reason, rounds, seconds, error, origin (see `origin`), taken (whether the result
-        is an earlier run's), audited (of an audited trial, the round after which it would have been stopped; nan for
-        others), start, end (datetimes), and each searched parameter under its key."""
-        rows = []
-        for t in self.frozen:
-            attributes = t.user_attrs
-            values = tuple(t.values) if t.values else ()
-            row = {
-                "number": t.number,
-                "state": t.state.name,
-                "value": float(values[0]) if values and not is_unreached(values[0]) else math.nan,
-                "values": values,
-                "stop_reason": attributes.get("stop_reason") or "",
-                "rounds": attributes.get("rounds"),
-                "seconds": attributes.get("seconds"),
-                "error": attributes.get("error") or "",
-                "origin": self.origin(t),
-                "taken": t.number < self.taken,
-                "audited": attributes.get(AUDITED),
-                "start": t.datetime_start,
-                "end": t.datetime_complete,
-            }
-            row |= t.params
-            rows.append(row)
-        frame = pd.DataFrame(rows, columns=None if rows else COLUMNS)
-        for name in ("rounds", "seconds", "audited"):
-            frame[name] = pd.to_numeric(frame[name], errors="coerce")
-        unfinished = frame["rounds"].isna()
-        if unfinished.any() and not self.rounds.empty:
-            # A live trial has not told the study yet how far it is; its file has.
-            frame.loc[unfinished, "rounds"] = frame.loc[unfinished, "number"].map(
-                self.rounds.groupby("trial")["round"].max()
-            )
-        return frame
-
-    @cached_property
-    def rounds(self) -> pd.DataFrame:
-        """Tidy: one row per trial, round and seed, one column per metric (nan where not measured or not finite)."""
-        return read_rounds(self.path, [t.number for t in self.frozen])
-
-    @cached_property
-    def finals(self) -> pd.DataFrame:
-        """Every metric's last value, mean over seeds, by trial number, for trials that measured any (`last_values`).
-
-        Of a trial whose folder was lost only the objectives are known, which the study holds."""
-        found = last_values(self.rounds)
-        lost = {
-            t.number: dict(zip(self.metrics, t.values, strict=False))
-            for t in self.frozen
-            if t.values and t.number not in found.index
-        }
-        return found if not lost else pd.concat([found, pd.DataFrame.from_dict(lost, orient="index")]).sort_index()
-
-    def measured(self, *numbers: int) -> dict[str, float]:
-        """The mean of these trials' rows of `finals` by metric, as far as all are finite; reads their rounds alone."""
-        found = last_values(read_rounds(self.path, numbers))
-        if not len(found):
-            return {}
-        return {str(name): float(value) for name, value in found.mean(skipna=False).dropna().items()}
-
-    def completed(self, number: int) -> int:
-        """Rounds that a trial has on record; reads that trial's rounds alone."""
-        found = read_rounds(self.path, [number])
-        return 0 if found.empty else int(found["round"].max())
-
-    @cached_property
-    def curves(self) -> pd.DataFrame:
-        """`rounds` averaged over seeds: trial, round, seeds (count), every metric, and `<metric>:std`."""
-        if self.rounds.empty:
-            return pd.DataFrame(columns=["trial", "round", "seeds"])
-        names = [c for c in self.rounds.columns if c not in ("trial", "round", "seed")]
-        groups = self.rounds.groupby(["trial", "round"], sort=True)
-        mean = groups[names].mean()
-        spread = groups[names].std().add_suffix(":std")
-        return pd.concat([groups.size().rename("seeds"), mean, spread], axis=1).reset_index()
+class Run(Measured):
+    """One run directory in memory: what it describes, what its trials measured, and which of them is the best."""
 
     @cached_property
     def standing(self) -> Standing | None:
@@ -309,17 +73,10 @@ class Run:
         return violation(self.requirements, values, int(self.experiment.get("rounds") or 0))
 
     @cached_property
-    def _by_seed(self) -> Mapping[int, Mapping[int, float]] | None:
-        """The last values of the objective by trial and seed, of a search whose trials have several seeds each."""
-        seeds = self.experiment.get("seeds")
-        several = isinstance(seeds, list) and len(seeds) > 1 and not self.raced
-        return by_seed(self.rounds, self.metrics[0]) if several else None
-
-    @cached_property
     def kept(self) -> list[Kept]:
         """Of the winner, every requirement: whether it is kept, and how likely."""
-        if self.best is None or self.kind == "run":
-            return []
+        if not self.requirements or self.best is None or self.kind == "run":
+            return []  # without the rounds of all trials, which take seconds to read of a large run
         finals, rounds = self.finals, int(self.experiment.get("rounds") or 0)
         best = next(trial for trial in self.frozen if trial.number == self.best)
         found = []
@@ -431,26 +188,6 @@ class Run:
         values = [self.trial(number).values or () for number in self.front]
         return self.front[pareto.knee(pareto.signed(values, self.directions))]
 
-    def parameters(self, number: int) -> dict[str, Any]:
-        """The searched values of a trial, and its condition, by key."""
-        return dict(self.trial(number).params)
-
-    def config(self, number: int) -> dict[str, Any]:
-        """Every parameter of a trial, searched and fixed; from its config.yaml, the request and the study, of which the
-        last two are believed, as a part of a config.yaml looks like a whole one."""
-        stored = read_yaml(self.path / run_folder.trial_folder(number) / run_folder.CONFIG, missing={})
-        inner = stored.get("values", stored) if isinstance(stored.get("values", stored), dict) else stored
-        known = {key: value for key, value in inner.items() if isinstance(key, str) and is_plain(value)}
-        searched = {name.rsplit(".", 1)[-1]: value for name, value in self.parameters(number).items()}
-        values = self.experiment.get("values") or {}
-        return self.fixed | known | {key: values[key] for key in values if key not in searched} | searched
-
-    def partition(self, number: int) -> dict[int, np.ndarray]:
-        """Samples of every class at every client, (clients, classes), by seed; empty where it was not recorded."""
-        stored = read_json(self.path / run_folder.trial_folder(number) / run_folder.PARTITION, missing={})
-        counts = {int(k): v for k, v in stored.items() if k.isascii() and k.lstrip("-").isdigit() and _is_table(v)}
-        return {seed: np.asarray(rows, dtype=np.int64) for seed, rows in counts.items()}
-
     def value(self, key: str, default: Any = None) -> Any:
         """A setting such as `dataset` or `rounds`: of the best trial, else of the fixed values, else of the request. Of
         a condition that trials differ in, all its values, joined by commas."""
@@ -464,22 +201,6 @@ class Run:
     def study(self) -> Study:
         """The finished trials' parameters and values in memory, for Optuna's own evaluators."""
         return in_memory(self.directions, [t for t in self.frozen if t.state.is_finished()])
-
-    def last(self, number: int, metric: str) -> dict[int, float]:
-        """A trial's last measured value of the metric by seed."""
-        return readout(self.rounds, number, metric, "last")
-
-    def peak(self, number: int, metric: str, direction: str = "maximize") -> dict[int, float]:
-        """A trial's best value of the metric over rounds by seed."""
-        return readout(self.rounds, number, metric, direction)
-
-
-#: Rows of equal length, of numbers of samples.
-_rows = each(each(is_whole(0), 1), 1)
-
-
-def _is_table(value: object) -> bool:
-    return _rows(value) and isinstance(value, list) and len({len(row) for row in value}) == 1
 
 
 def when(value: object) -> str:

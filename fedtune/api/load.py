@@ -8,7 +8,7 @@ from typing import overload
 
 from analysis import auto, loaded, runs
 from analysis.loaded import Loaded
-from fedtune.api.auto import AutoResult, read_auto
+from fedtune.api.auto_result import AutoResult, read_auto
 from fedtune.api.run import Final, report
 from fedtune.api.search import Result, result_of
 from fedtune.record.experiment import Experiment

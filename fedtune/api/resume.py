@@ -8,7 +8,8 @@ from typing import Any
 from analysis.auto import is_auto
 from analysis.reproduce.made import is_made
 from fedtune.api import search
-from fedtune.api.auto import AutoResult, resume_auto
+from fedtune.api.auto import resume_auto
+from fedtune.api.auto_result import AutoResult
 from fedtune.api.search import Result
 from search_spaces.errors import UserError
 from search_spaces.files import given

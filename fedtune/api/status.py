@@ -35,7 +35,7 @@ def status(run: str | Path) -> dict[str, Any]:
     Of a search over several methods (`fedtune auto`): run, kind, metric, state, the outcome of its trials, leader, and
     the leaderboard's rows."""
     if (several := load_one(run)) is not None:
-        return _of_auto(several)
+        return of_auto(several)
     found = load(run)
     folder, experiment, trials = found.path, Experiment.of(found), found.frozen
     counts = Counter(trial.state.name for trial in trials)
@@ -74,7 +74,8 @@ def status(run: str | Path) -> dict[str, Any]:
     }
 
 
-def _of_auto(found: Auto) -> dict[str, Any]:
+def of_auto(found: Auto) -> dict[str, Any]:
+    """What `status` says of a search over several methods."""
     outcomes = {name: sum(getattr(row, name) for row in found.rows) for name in ("trials", "done", "stopped", "failed")}
     return {
         "run": str(found.path),

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from shlex import quote
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from analysis.again import run_command
 from analysis.auto import Auto, explained
-from fedtune.api.auto import AutoResult
-from fedtune.api.status import status as api_status
-from fedtune.commands._output import INTERRUPTED, models, shown
+from fedtune.commands._output import INTERRUPTED, models
 from fedtune.console import tables
 from fedtune.console.progress import duration
+from fedtune.console.tables import shown
 from search_spaces import run_folder
+
+if TYPE_CHECKING:
+    from fedtune.api.auto_result import AutoResult
 
 
 def result(found: AutoResult, as_json: bool) -> None:
@@ -34,9 +38,8 @@ def result(found: AutoResult, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def status(auto: Auto, as_json: bool) -> None:
-    """Prints how far a search over several methods has come."""
-    found = api_status(auto.path)
+def status(auto: Auto, found: Mapping[str, Any], as_json: bool) -> None:
+    """Prints how far a search over several methods has come; `found` is what `fedtune.status` says of it."""
     if as_json:
         tables.print_json(found)
         return

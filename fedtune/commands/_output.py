@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -12,15 +11,14 @@ import typer
 import yaml
 
 from analysis.again import run_command
-from analysis.estimate import Estimate as Estimated
-from analysis.estimate import sentences
 from analysis.labels import size, told
-from analysis.runs.conditions import named, show
-from analysis.stopping import Audit, Correlation, Grace, audit_sentences, grace_sentences
+from analysis.runs.conditions import show
 from fedtune.api.run import Final, report
 from fedtune.api.search import Result
+from fedtune.commands._status_output import params_text, say_estimate, say_stopping, say_under
 from fedtune.console import tables
 from fedtune.console.progress import duration
+from fedtune.console.tables import shown
 from fedtune.planning.estimate import Estimate
 from fedtune.record.experiment import Experiment
 from search_spaces.errors import visible
@@ -28,15 +26,6 @@ from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value
 
 INTERRUPTED = 130
-
-
-def shown(path: Path) -> str:
-    """The path as it is shown: relative to the current directory, if it lies below it, and that is still there."""
-    try:
-        relative = os.path.relpath(path)
-    except FileNotFoundError:
-        return str(path)
-    return str(path) if relative.startswith("..") else relative
 
 
 def result(found: Result, as_json: bool) -> None:
@@ -67,17 +56,17 @@ def result(found: Result, as_json: bool) -> None:
                 f"Best: trial {best.number}{f' ({best.origin})' if best.origin else ''}, "
                 + ", ".join(f"{name} {told(name, value)}" for name, value in best.values.items())
                 + _test(best.metrics, best.values)
-                + (f", with {_params(best.params)}" if best.params else "")
+                + (f", with {params_text(best.params)}" if best.params else "")
                 + "."
             )
-            _estimated(best.estimate, experiment.metric[0])
+            say_estimate(best.estimate, experiment.metric[0])
             for one in best.kept:
                 tables.say(f"  {one.sentence()}")
         for under in found.by_condition:
-            _under(under.condition, under.number, under.values, under.params, under.estimate, experiment.metric[0])
+            say_under(under.condition, under.number, under.values, under.params, under.estimate, experiment.metric[0])
             for one in under.kept:
                 tables.say(f"  {one.sentence()}")
-        _stopped(found.audit, found.grace, experiment.metric[0])
+        say_stopping(found.audit, found.grace, experiment.metric[0])
         if found.best is None and not found.by_condition and found.finished:
             tables.say(
                 f"No trial ran to its end, so there is no best one. `fedtune status {quote(folder)}` says why each "
@@ -100,29 +89,6 @@ def _go_on(found: Result, folder: str) -> None:
     )
 
 
-def _estimated(found: Estimated | None, metric: str) -> None:
-    """What a search says of its winner beyond the value of one trial."""
-    if found is not None:
-        for line in sentences(found, lambda value: told(metric, value)):
-            tables.say(f"  {line}")
-
-
-def _under(condition: Any, number: int, values: Any, params: Any, said: Estimated | None, metric: str) -> None:
-    """The best under one condition of the experiment; where nothing was searched, its result."""
-    measured = ", ".join(f"{name} {told(name, value)}" for name, value in values.items())
-    best = f"best: trial {number}, {measured}, with {_params(params)}" if params else f"trial {number}, {measured}"
-    tables.say(f"Under {named(condition)}: {best}.")
-    if params:
-        _estimated(said, metric)
-
-
-def _stopped(audit: Audit | None, grace: Grace | None, metric: str) -> None:
-    """What a search says of its early stopping."""
-    said = audit_sentences(audit, lambda value: told(metric, value)) if audit else ()
-    for line in (*(grace_sentences(grace) if grace else ()), *said):
-        tables.say(line)
-
-
 def _leave(found: Result) -> None:
     if found.interrupted:
         raise typer.Exit(INTERRUPTED)
@@ -135,12 +101,6 @@ def _test(metrics: Any, values: Any) -> str:
     name = next(iter(values))
     twin = name.removeprefix("val_")
     return f" (test {told(twin, metrics[twin])})" if twin != name and twin in metrics else ""
-
-
-def _params(params: Any) -> str:
-    return ", ".join(
-        f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}" for key, value in params.items()
-    )
 
 
 def estimate(found: Estimate, as_json: bool) -> None:
@@ -223,7 +183,7 @@ def exported(data: dict[str, Any], output: str | None, as_json: bool) -> None:
         found = {key: data["parameters"][key] for key in data["searched"]}
         tables.say(
             f"{output}: trial {data['provenance']['trial']} of {data['provenance']['run']}, {values}"
-            + (f", {_params(found)}" if found else "")
+            + (f", {params_text(found)}" if found else "")
             + "."
         )
         tables.say(f"Next: {run_command(output)}")
@@ -267,38 +227,3 @@ def models(found: Final) -> None:
     if found.client_models:
         total = size(sum(path.stat().st_size for path in found.client_models))
         tables.say(f"Clients' own models: {', '.join(shown(path) for path in found.client_models)} ({total})")
-
-
-def status(found: dict[str, Any], as_json: bool) -> None:
-    """Prints how far a run has come."""
-    if as_json:
-        tables.print_json(found)
-        return
-    folder = shown(Path(found["run"]))
-    race = found["seed_rounds"]
-    done = f"{found['done']}" if race else f"{found['done']} of {found['trials']}"
-    tables.say(
-        f"{folder}: {found['state']}. {done} trials done, {found['pruned']} stopped early, {found['failed']} failed, "
-        f"{len(found['running'])} {'running' if found['state'] == 'running' else 'to be resumed'}"
-        + (f"; {race['spent']} of {race['budget']} seed-rounds" if race else "")
-        + "."
-    )
-    for trial in found["running"]:
-        tables.say(f"  trial {trial['trial']}: round {trial['round']} of {trial['rounds']}, {_params(trial['params'])}")
-    for error in found["errors"]:
-        tables.say(f"  trial {error['trial']} failed: {error['error']}")
-    if found["best"] is not None:
-        values = ", ".join(f"{name} {told(name, value)}" for name, value in found["best"]["values"].items())
-        tables.say(f"Best: trial {found['best']['trial']}, {values}, {_params(found['best']['params'])}")
-        _estimated(found["best"]["estimate"] and Estimated(**found["best"]["estimate"]), found["metric"][0])
-    for one in found["by_condition"]:
-        said = one["estimate"] and Estimated(**one["estimate"])
-        _under(one["condition"], one["trial"], one["values"], one["params"], said, found["metric"][0])
-    grace = found["grace"]
-    _stopped(
-        found["audit"] and Audit(**found["audit"]),
-        grace and Grace(grace["round"], grace["trials"], tuple(Correlation(**c) for c in grace["correlations"])),
-        found["metric"][0],
-    )
-    if found["state"] == "resumable":
-        tables.say(f"Go on with: fedtune resume {quote(folder)}")

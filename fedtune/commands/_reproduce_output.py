@@ -17,10 +17,10 @@ from analysis.reproduce.declaration import Place
 from analysis.reproduce.made import Made
 from analysis.reproduce.tables import HeatCell, Number, every_number, heat, pivots, theirs
 from fedtune.api.reproduce import Reproduced
-from fedtune.api.reproductions import reproductions
-from fedtune.commands._output import INTERRUPTED, shown
+from fedtune.commands._output import INTERRUPTED
 from fedtune.console import tables
 from fedtune.console.progress import duration
+from fedtune.console.tables import shown
 from search_spaces import run_folder
 from search_spaces.errors import visible
 
@@ -28,27 +28,6 @@ from search_spaces.errors import visible
 WIDTH = 80
 #: Of a number with its deviation, and of a row's name.
 _CELL, _NAME = 18, 22
-
-
-def listing(as_json: bool) -> None:
-    """A line for each reproduction."""
-    rows = reproductions()
-    if as_json:
-        tables.print_json(rows)
-        return
-    print(f"{'name':<15} {'published in':<24} {'--small':>9} {'minutes':>8} {'paper':>10}")
-    print("─" * (WIDTH - 10))
-    for row in rows:
-        minutes = max(1, round(row["seconds"] / 60))
-        print(
-            f"{row['name']:<15} {row['source']:<24} {row['small_seed_rounds']:>9,} {minutes:>8} "
-            f"{row['paper_seed_rounds']:>10,}"
-        )
-    print()
-    print("--small and paper count rounds of single federations. Minutes are those of")
-    print(f"--small on the {rows[0]['cores']} cores of this machine, estimated from rounds measured once.")
-    print("fedtune reproduce NAME --small makes one of them again on the embedded digits,")
-    print("without --small on the paper's data, model, rounds and seeds.")
 
 
 def result(found: Reproduced, as_json: bool) -> None:

@@ -71,8 +71,8 @@ def command(
 ) -> None:
     """Attack what clients upload, and show how much of their images can be rebuilt from it."""
     from fedtune.api.attack import attack, facts
-    from fedtune.commands._output import shown
     from fedtune.console import tables
+    from fedtune.console.tables import shown
 
     made = attack(
         target,

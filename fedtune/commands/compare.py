@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedtune.commands import _complete
 from fedtune.commands._options import Brackets, By, Variant
+
+if TYPE_CHECKING:
+    from analysis.runs import Run
 
 EXAMPLES = """\
 # Two methods, tested seed by seed:
@@ -101,7 +104,7 @@ def command(
         return
     if markdown is not None:
         raise UserError("--markdown writes the table that --by makes. Give --by, or use --csv or --latex.")
-    _side_by_side(runs, metric or [], readout, figure, csv, latex, as_json)
+    _side_by_side(loaded, metric or [], readout, figure, csv, latex, as_json)
 
 
 def _check_places(asked: dict[str, str | None]) -> None:
@@ -124,7 +127,7 @@ def _check_places(asked: dict[str, str | None]) -> None:
 
 
 def _side_by_side(
-    runs: list[str],
+    loaded: list[Run],
     metric: list[str],
     readout: str,
     figure: str | None,
@@ -141,7 +144,7 @@ def _side_by_side(
         from analysis.compare import compare
         from analysis.report.comparison import write_figure
 
-        found = compare(runs, metrics=metric, readout=readout)
+        found = compare(loaded, metrics=metric, readout=readout)
         made = _texts(
             {"CSV": (csv, found.records().csv), "LaTeX": (latex, lambda: "\n".join(t.latex() for t in found.tables()))}
         )
@@ -218,7 +221,7 @@ def _files(made: dict[str, tuple[str, str]]) -> bool:
 
 def _written(what: str, path: Any) -> None:
     """Tells of a file, on stderr: what is printed may be for a program."""
-    from fedtune.commands._output import shown
+    from fedtune.console.tables import shown
     from search_spaces.errors import visible
 
     typer.echo(visible(f"{what}: {shown(path)}"), err=True)

@@ -52,10 +52,14 @@ def command(
     ] = False,
 ) -> None:
     """Write the best configuration of a search to a file, with a record of where it came from."""
-    from fedtune.api.export import export
-    from fedtune.commands import _output
+    from fedtune.console.busy import reading
 
+    with reading("reading the run"):
+        from fedtune.api.export import export
+        from fedtune.commands import _output
+
+        found = export(run, output, trial=trial, where=where or (), table=table)
     if table:
-        _output.table_exported(export(run, output, trial=trial, where=where or (), table=True), str(output), as_json)
-        return
-    _output.exported(export(run, output, trial=trial, where=where or ()), output, as_json)
+        _output.table_exported(found, str(output), as_json)
+    else:
+        _output.exported(found, output, as_json)

@@ -97,8 +97,8 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the paths as JSON.")] = False,
 ) -> None:
     """Write a run's report: one HTML page that needs no network."""
-    from fedtune.commands._output import shown
     from fedtune.console import tables
+    from fedtune.console.tables import shown
 
     if watch:
         _watch(run, port, show, given=bool(output or csv or latex or images or anonymous or as_json or only))
@@ -140,10 +140,10 @@ def _one(
     run: list[str], only: str, kind: str | None, output: str | None, options: dict[str, Any], as_json: bool
 ) -> None:
     """Writes one figure or table; `options` are those of `analysis.loaded.Loaded.save`."""
-    from fedtune.commands._output import shown
     from fedtune.console import tables
     from fedtune.console.busy import busy
     from fedtune.console.progress import style
+    from fedtune.console.tables import shown
     from search_spaces.errors import UserError, sentence, short
 
     if output is None and kind is None:

@@ -58,12 +58,11 @@ def command(
     """Make a figure or table of a paper again, and say which of the paper's sentences hold.
 
     Runs what is missing and takes what is there. After Ctrl-C the same command goes on."""
-    from fedtune.commands import _reproduce_output
-
     if name is None:
-        _reproduce_output.listing(as_json)
+        _listing(as_json)
         return
     from fedtune.api.reproduce import reproduce
+    from fedtune.commands import _reproduce_output
 
     _reproduce_output.result(
         reproduce(
@@ -80,3 +79,27 @@ def command(
         ),
         as_json,
     )
+
+
+def _listing(as_json: bool) -> None:
+    """A line for each reproduction."""
+    from fedtune.api.reproductions import reproductions
+    from fedtune.console import tables
+
+    rows = reproductions()
+    if as_json:
+        tables.print_json(rows)
+        return
+    print(f"{'name':<15} {'published in':<24} {'--small':>9} {'minutes':>8} {'paper':>10}")
+    print("─" * 70)
+    for row in rows:
+        minutes = max(1, round(row["seconds"] / 60))
+        print(
+            f"{row['name']:<15} {row['source']:<24} {row['small_seed_rounds']:>9,} {minutes:>8} "
+            f"{row['paper_seed_rounds']:>10,}"
+        )
+    print()
+    print("--small and paper count rounds of single federations. Minutes are those of")
+    print(f"--small on the {rows[0]['cores']} cores of this machine, estimated from rounds measured once.")
+    print("fedtune reproduce NAME --small makes one of them again on the embedded digits,")
+    print("without --small on the paper's data, model, rounds and seeds.")

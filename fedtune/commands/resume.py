@@ -41,7 +41,7 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Go on with an interrupted run; every trial continues from its last checkpoint."""
-    from fedtune.api.auto import AutoResult
+    from fedtune.api.auto_result import AutoResult
     from fedtune.api.resume import resume
     from fedtune.commands import _auto_output, _output
 

@@ -22,11 +22,14 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """List the runs of a folder, a line each. This reads the folder only, so it also works while runs go on."""
-    from fedtune.api.runs import runs
-    from fedtune.commands._output import shown
     from fedtune.console import tables
+    from fedtune.console.busy import reading
+    from fedtune.console.tables import shown
 
-    rows = runs(folder)
+    with reading("reading the runs"):
+        from fedtune.api.runs import runs
+
+        rows = runs(folder)
     if as_json:
         tables.print_json(rows)
         return

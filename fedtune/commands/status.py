@@ -21,14 +21,19 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show how far a run has come. This reads the run directory only, so it also works while the run goes on."""
-    from analysis import auto
+    from fedtune.console.busy import reading
 
-    if auto.is_auto(run):
+    with reading("reading the run"):
+        from analysis import auto
+        from fedtune.api.status import of_auto, status
+
+        several = auto.load_one(run)
+        found = status(run) if several is None else of_auto(several)
+    if several is not None:
         from fedtune.commands import _auto_output
 
-        _auto_output.status(auto.load(run), as_json)
+        _auto_output.status(several, found, as_json)
         return
-    from fedtune.api.status import status
-    from fedtune.commands import _output
+    from fedtune.commands import _status_output
 
-    _output.status(status(run), as_json)
+    _status_output.status(found, as_json)

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from fedtune.console import progress
@@ -69,6 +69,11 @@ def busy(style: Style, doing: str = "starting") -> Iterator[Callable[..., None]]
             cell.stop()
         if thread is not None:
             thread.join()
+
+
+def reading(doing: str) -> AbstractContextManager[Callable[..., None]]:
+    """As `busy`, on a terminal alone: a program that asks for a result gets no line but the result."""
+    return busy("live" if progress.style() == "live" else "quiet", doing)
 
 
 def _text(line: str) -> Text:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from analysis.tables import Table
@@ -87,6 +89,15 @@ def say(text: str) -> None:
     _console().print(visible(text), markup=False, highlight=False, soft_wrap=True)
 
 
+def shown(path: Path) -> str:
+    """The path as it is shown: relative to the current directory, if it lies below it, and that is still there."""
+    try:
+        relative = os.path.relpath(path)
+    except FileNotFoundError:
+        return str(path)
+    return str(path) if relative.startswith("..") else relative
+
+
 def print_json(data: Any) -> None:
     """`data` as indented JSON on stdout."""
     print(visible(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)))  # JSON writes escapes that way too
@@ -110,7 +121,6 @@ def cell(value: Any) -> str:
 def _console(otherwise: int = 160) -> Any:
     """A console as wide as the terminal; `otherwise` columns where there is none, so that a pipe or a log is not cut to
     80."""
-    import os
     import sys
 
     from rich.console import Console

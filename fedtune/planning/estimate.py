@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from fedtune.planning.plan import Plan
 from fedtune.planning.timed_federations import typical
+
+if TYPE_CHECKING:
+    from fedtune.planning.plan import Plan
 
 #: How many seconds an estimate counts for starting Ray and the first workers.
 START_UP = 10.0

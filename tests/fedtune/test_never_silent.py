@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -79,3 +80,37 @@ def test_the_first_page_that_is_watched(run: Path, seen: Seen, monkeypatch: pyte
     monkeypatch.setattr(watch, "serve", seen.noting("serve", lambda made: made.server_close()))
     assert "Report: http://127.0.0.1:" in call("report", run, "--watch")
     assert seen.calls == [("document", True), ("serve", False)] and seen.told[-1] == "drawing"
+
+
+@pytest.mark.parametrize(
+    ("words", "module", "name", "doing"),
+    [
+        (("status", "{run}"), "fedtune.api.status", "status", "reading the run"),
+        (("runs", "{folder}"), "fedtune.api.runs", "runs", "reading the runs"),
+        (("export", "{run}", "--where", "omega=0.1"), "fedtune.api.export", "export", "reading the run"),
+    ],
+    ids=("status", "runs", "export"),
+)
+def test_reading_a_run(
+    words: tuple[str, ...],
+    module: str,
+    name: str,
+    doing: str,
+    run: Path,
+    seen: Seen,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loaded = importlib.import_module(module)
+    monkeypatch.setattr(loaded, name, seen.noting(name, getattr(loaded, name)))
+    call(*(word.format(run=run, folder=run.parent) for word in words))
+    assert (name, True) in seen.calls and seen.told == [doing]
+
+
+@pytest.mark.parametrize(("terminal", "style"), [(True, "live"), (False, "quiet")])
+def test_reading_is_told_on_a_terminal_alone(terminal: bool, style: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that waits for a result gets nothing else on stderr."""
+    used: list[str] = []
+    monkeypatch.setattr(busy, "busy", lambda style, doing: used.append(style))
+    monkeypatch.setattr(busy.progress, "style", lambda: "live" if terminal else "plain")
+    busy.reading("reading the run")
+    assert used == [style]

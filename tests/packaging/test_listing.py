@@ -218,3 +218,9 @@ def test_doctor_notes_packages_that_are_compiled_at_every_import(
 @pytest.mark.parametrize("name", ["methods", "spaces", "datasets", "doctor"])
 def test_every_command_is_a_function(name: str) -> None:
     assert callable(getattr(fedtune, name)) and name in fedtune.__all__
+
+
+def test_the_list_of_commands_has_whole_sentences(cli: Cli) -> None:
+    shown = cli("--help", columns=80).stdout
+    assert "..." not in shown.partition("Commands:")[2] and max(map(len, shown.splitlines())) <= 80
+    assert "Find the method, its hyper-parameters and the model, within a budget." in " ".join(shown.split())

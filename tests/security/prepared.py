@@ -12,7 +12,7 @@ import yaml
 
 import fedtune
 from analysis.reproduce import declaration
-from fedtune.api.auto import auto_queue
+from fedtune.api.auto_driven import auto_queue
 from fedtune.machine import cluster
 from fedtune.record import provenance, run_directory
 from fedtune.record.auto_record import AutoRecord, Candidate, Part, create_auto

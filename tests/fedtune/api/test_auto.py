@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import fedtune
 from analysis.stats import holm, paired
-from fedtune.api.auto import AutoResult
+from fedtune.api.auto_result import AutoResult
 from fedtune.cli import app
 from fedtune.planning import auto_costs
 from fedtune.trials.tune_session import TuneSession

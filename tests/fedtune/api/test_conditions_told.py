@@ -10,7 +10,7 @@ import yaml
 
 import fedtune
 from fedtune.api.search import result_of
-from fedtune.commands import _output
+from fedtune.commands import _output, _status_output
 from fedtune.trials.driver import Outcome
 from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError
@@ -41,7 +41,7 @@ def test_status_has_the_best_of_each_condition_and_none_in_all(run: Path, capsys
     assert [one["params"] for one in found["by_condition"]] == [{"alpha": 0.0, "lambda": 0.5}] * 2, (
         "nearest to the optimum"
     )
-    _output.status(found, as_json=False)
+    _status_output.status(found, as_json=False)
     said = capsys.readouterr().out
     assert (
         "Under omega=10: best: trial 2, " in said and "Under omega=0.1: best: trial 3, " in said and "Best:" not in said

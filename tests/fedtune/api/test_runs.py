@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 import fedtune
+from analysis.runs import measured
+from analysis.runs.rounds import read_rounds
 from fedtune.cli import app
 from search_spaces import run_folder
 from search_spaces.errors import UserError
@@ -33,6 +37,20 @@ def test_every_run_has_a_row(folder: Path) -> None:
     assert rows["a-search"] == fedtune.status(folder / "a-search") | {"problem": None}
     assert (rows["begun"]["state"], rows["begun"]["trials"], rows["begun"]["done"]) == ("resumable", 7, 0)
     assert rows["torn"].keys() == {"run", "problem"} and "experiment.yaml" in rows["torn"]["problem"]
+
+
+def test_only_the_winners_rounds_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of all trials take seconds of a large run, and only several seeds or a requirement need them."""
+    searched(tmp_path / "one-seed", seeds=(0,))
+    read: list[list[int]] = []
+
+    def noting(path: Path, numbers: Sequence[int]) -> pd.DataFrame:
+        read.append(list(numbers))
+        return read_rounds(path, numbers)
+
+    monkeypatch.setattr(measured, "read_rounds", noting)
+    best = fedtune.status(tmp_path / "one-seed")["best"]
+    assert read == [[best["trial"]]]
 
 
 def test_they_are_shown_a_line_each(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

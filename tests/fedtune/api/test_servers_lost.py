@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fedtune.api import auto
+from fedtune.api import auto_driven
 from fedtune.api.resume import resume
 from fedtune.machine import cluster
 from fedtune.machine.servers import ServersLost
@@ -72,7 +72,7 @@ def test_a_search_over_methods_is_resumed(
         assert when == "in a session", "a session began without Ray"
         dies(session, scratch)
 
-    monkeypatch.setattr(auto, "Watch", watch)
+    monkeypatch.setattr(auto_driven, "Watch", watch)
     monkeypatch.setattr(TuneSession, "fit", fit)
     with pytest.raises(ServersLost, match=DIED) as told:
         resume(folder, quiet=True)

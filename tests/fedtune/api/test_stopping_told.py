@@ -13,7 +13,7 @@ from analysis.runs import Run
 from analysis.stopping import audit_sentences, grace_sentences
 from fedtune.api.search import result_of
 from fedtune.api.status import status
-from fedtune.commands import _output
+from fedtune.commands import _output, _status_output
 from fedtune.trials.driver import Outcome
 from tests.fedtune.played import searched
 
@@ -60,10 +60,10 @@ def test_a_result_tells_them(run: Run, capsys: pytest.CaptureFixture[str]) -> No
 
 def test_status_tells_them(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     found = status(run.path)
-    _output.status(found, as_json=False)
+    _status_output.status(found, as_json=False)
     printed = capsys.readouterr().out
     assert all(line in printed for line in told(run))
-    _output.status(found, as_json=True)
+    _status_output.status(found, as_json=True)
     data = json.loads(capsys.readouterr().out)
     assert (data["audit"]["winner"], data["audit"]["regret"]) == (run.audit.winner, run.audit.regret)  # type: ignore[union-attr]
     first = data["grace"]["correlations"][0]
@@ -83,6 +83,6 @@ def test_the_report_tells_them(run: Run) -> None:
 
 def test_before_anything_has_ended_nothing_is_claimed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     early = searched(tmp_path / "early", scheduler="asha", trials=3, grace="auto", audit=0.5)
-    _output.status(status(early.path), as_json=False)
+    _status_output.status(status(early.path), as_json=False)
     printed = capsys.readouterr().out
     assert "Grace: not chosen yet" in printed and "what stopping costs is not known" in printed
