@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from fedtune.api.search import resume
+from fedtune.api.search import Result, resume
 from fedtune.trials.damaged import damaged, is_compared
 from fedtune.trials.queue import TrialQueue
 from search_spaces import run_folder
-from tests.fedtune import played
 from tests.fedtune.conftest import experiment, frozen, space, start
 from tests.fedtune.fake import Fake
 from trainables.tune import Ending
@@ -35,9 +34,9 @@ def damage(path: Path, how: str) -> None:
 
 
 def test_they_are_computed_again_to_the_same_numbers(
-    ray_cluster: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    conduct: Callable[..., Result], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    played.asked(tmp_path / "run")
+    conduct("run")
     before = frozen(tmp_path / "run")
     assert {"COMPLETE", "PRUNED"} <= {trial["state"] for trial in before}
     for number, how in zip((0, 3, 5, 8, 11), DAMAGES, strict=True):
@@ -98,9 +97,9 @@ def other_digit(folder: Path, number: int) -> None:
 
 
 def test_another_number_is_damage_where_the_study_knows_it(
-    ray_cluster: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    conduct: Callable[..., Result], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    played.asked(tmp_path / "run", trials=3, scheduler="none", sampler="random", rounds=4)
+    conduct("run", trials=3, scheduler="none", sampler="random", rounds=4)
     before = frozen(tmp_path / "run")
     other_digit(tmp_path / "run", 1)
     assert frozen(tmp_path / "run") != before
