@@ -261,13 +261,14 @@ def test_the_search_for_raw_samples_finds_one() -> None:
     )
 
 
-#: A distance that is in the loss from the second round on only: by its default it would outweigh what falls.
-FALLING: dict[str, dict[str, Any]] = {"fedtgp": {"lambda": 1.0}}
+#: A distance that is in the loss from the second round on only: by its default it would outweigh what falls. FedGen's
+#: generator teaches too little in four rounds for the small model: 1.02 becomes 0.85.
+FALLING: dict[str, dict[str, Any]] = {"fedtgp": {"lambda": 1.0}, "fedgen": {"model": "auto"}}
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_training_loss_falls_on_the_separable_toy(name: str, toy: Path) -> None:
-    _, rows = simulate(name, toy, 4, local_steps=10, lr=0.1, omega=100.0, **light(name), **FALLING.get(name, {}))
+    _, rows = simulate(name, toy, 4, local_steps=10, lr=0.1, omega=100.0, **light(name) | FALLING.get(name, {}))
     assert rows[-1]["train_loss"] < 0.5 * rows[0]["train_loss"]
 
 
