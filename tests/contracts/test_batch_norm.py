@@ -16,11 +16,13 @@ from trainables.models import is_statistic
 from trainables.simulation import attack, evaluation
 from trainables.simulation.rounds import Simulation
 
-#: DHF's clients, and those of methods in its federation, have models without normalisation by default.
+#: A small model with normalisation. DHF's clients, and those of methods in its federation, have models without it by
+#: default, and only this one of theirs has it.
 NORMALISED: dict[str, dict[str, Any]] = {
     name: {key: "cnn" for key in ("model", "deep_model", "shared_model") if key in registry.declared(name)}
-    for name in METHODS
     if "deep_model" in registry.declared(name)
+    else {"model": "lenet_code"}
+    for name in METHODS
 }
 
 
@@ -40,7 +42,7 @@ TWO = [("lgfedavg", {"nu": 0.5}), ("fedgen", {"nu": 0.5, "share": "head"})]
     ("name", "two"), [*((name, {}) for name in METHODS), *TWO], ids=lambda v: v if isinstance(v, str) else "-".join(v)
 )
 def test_two_rounds_saved_and_loaded_between_are_two_rounds(name: str, two: dict[str, Any], toy: Path) -> None:
-    more = {"batch_norm": "running"} | NORMALISED.get(name, {}) | widths_of(name) | two
+    more = {"batch_norm": "running"} | NORMALISED[name] | widths_of(name) | two
     whole, rows = simulate(name, toy, 2, **more)
     first, begun = simulate(name, toy, 1, **more)
     second, _ = simulate(name, toy, 0, **more)
@@ -68,7 +70,7 @@ def test_clients_train_as_without_and_are_measured_by_what_they_kept(
         return local_metrics(fed, data, models)
 
     monkeypatch.setattr(evaluation, "local_metrics", watched)
-    more = {"stragglers": 0.0, "local_steps": 5} | NORMALISED.get(name, {})
+    more = {"stragglers": 0.0, "local_steps": 5} | NORMALISED[name]
     if "predict" in registry.declared(name):
         more["predict"] = "head"  # by prototypes the toy is as well as solved either way
     if name == "fedphp":
@@ -87,7 +89,7 @@ def test_statistics_go_where_the_extractor_goes_and_are_counted(name: str, toy: 
     sent: dict[str, set[str]] = {}
     bytes_up: dict[str, int] = {}
     for batch_norm in ("batch", "running"):
-        more = NORMALISED.get(name, {}) | {"batch_norm": batch_norm}
+        more = NORMALISED[name] | {"batch_norm": batch_norm}
         s = Simulation(name, values_for(name, toy, **more), 3, CPU)
         row, results = s.exchange()
         uploads = [result.upload for result in results.values()]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import trainables
-from tests.contracts.test_methods import METHODS, same, simulate
+from tests.contracts.test_methods import METHODS, light, same, simulate
 from trainables import registry
 from trainables.simulation.rounds import Row
 
@@ -33,7 +33,7 @@ SCHEDULES: list[tuple[str, dict[str, Any], bool]] = [
 
 def four_rounds(name: str, toy: Path, planned: int, values: dict[str, Any]) -> tuple[list[Row], Any, bool]:
     """The first four rounds of so many planned ones: rows, state, and whether the method says that the plan matters."""
-    simulation, rows = simulate(name, toy, 4, rounds=planned, **values)
+    simulation, rows = simulate(name, toy, 4, rounds=planned, **light(name) | values)
     follows = simulation.method.follows_plan(simulation.config, 4)
     return rows, simulation.save(), follows
 

@@ -129,7 +129,7 @@ def test_every_option(name: str, key: str, value: Any, toy: Path, tmp_path: Path
     narrow = value in ("heterofl", "feddropout", "fedrolex") or "base" not in registry.declared(name)
     rho = 5 if registry.method(name).widths == "any" and narrow else 0
     pfl = {"client_test_fraction": 0.25} if value == "dir_pfl" else {}
-    models_ = NORMALISED.get(name, {}) if key == "batch_norm" else {}
+    models_ = NORMALISED[name] if key == "batch_norm" else {}
     assert_as_on_a_cpu(name, values_for(name, toy, **SMALL | {"rho": rho, key: value} | pfl | models_), tmp_path)
 
 

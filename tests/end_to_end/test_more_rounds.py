@@ -25,18 +25,35 @@ search:
 """
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """With a space of two cells for a method without a schedule over the rounds, and for one with it."""
-    (tmp_path / "plain.yaml").write_text(SPACE.format(method="fedprox", key="mu", low=0.001, high=0.1))
-    (tmp_path / "planned.yaml").write_text(SPACE.format(method="fedphp", key="mu", low=0.0, high=0.9))
-    return tmp_path
+    made = tmp_path_factory.mktemp("more")
+    (made / "plain.yaml").write_text(SPACE.format(method="fedprox", key="mu", low=0.001, high=0.1))
+    (made / "planned.yaml").write_text(SPACE.format(method="fedphp", key="mu", low=0.0, high=0.9))
+    return made
 
 
-def grid(folder: Path, toy: Path, method: str, space: str, name: str, rounds: int) -> None:
+def grid(folder: Path, toy: Path, method: str, space: str, name: str, rounds: int) -> Path:
     words = ("--dataset", toy, *SMALL, "--sampler", "grid", "--seeds", 2, "--rounds", rounds, "--name", name, "--quiet")
     done = fedtune("search", method, "--space", space, *words, cwd=folder)
     assert done.returncode == 0, done.stderr
+    return folder / "runs" / name
+
+
+@pytest.fixture(scope="module")
+def short(folder: Path, toy: Path) -> Path:
+    """Two trials of two rounds over two seeds."""
+    return grid(folder, toy, "fedprox", "plain.yaml", "short", 2)
+
+
+@pytest.fixture(scope="module")
+def extended(short: Path, folder: Path) -> tuple[Path, str, str]:
+    """A copy of it that was given forty rounds more, and what was then said on standard output and error."""
+    run = Path(shutil.copytree(short, folder / "runs" / "extended"))
+    done = fedtune("extend", run, "--rounds", 40, "--plain", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return run, done.stdout, done.stderr
 
 
 def checkpoint(run: Path, number: int) -> object:
@@ -44,27 +61,21 @@ def checkpoint(run: Path, number: int) -> object:
 
 
 @pytest.mark.numeric
-def test_four_rounds_and_two_more_are_six(folder: Path, toy: Path) -> None:
-    for name, rounds in (("long", 6), ("short", 4)):
-        grid(folder, toy, "fedprox", "plain.yaml", name, rounds)
-    long, short = folder / "runs" / "long", folder / "runs" / "short"
-    done = fedtune("extend", short, "--rounds", 2, "--plain", cwd=folder)
-    assert done.returncode == 0 and "Trials of 4 rounds get 2 more, which makes 6" in done.stderr, done.stderr
-    assert "2 trials done" in done.stdout
-    found = frozen(short)
-    assert [trial["attributes"].pop(run_folder.WENT_ON) for trial in found] == [4, 4]
-    assert found == frozen(long) and all(len(trial["rows"]) == 2 * 6 for trial in found)
-    assert all(same(checkpoint(short, number), checkpoint(long, number)) for number in (0, 1))
-    told = [json.loads(fedtune("export", run, "--json", cwd=folder).stdout) for run in (short, long)]
-    assert told[0]["parameters"] == told[1]["parameters"] and told[0]["parameters"]["rounds"] == 6
+def test_two_rounds_and_forty_more_are_forty_two(folder: Path, toy: Path, extended: tuple[Path, str, str]) -> None:
+    run, printed, told = extended
+    long = grid(folder, toy, "fedprox", "plain.yaml", "long", 42)
+    assert "Trials of 2 rounds get 40 more, which makes 42" in told and "2 trials done" in printed
+    found = frozen(run)
+    assert [trial["attributes"].pop(run_folder.WENT_ON) for trial in found] == [2, 2]
+    assert found == frozen(long) and all(len(trial["rows"]) == 2 * 42 for trial in found)
+    assert all(same(checkpoint(run, number), checkpoint(long, number)) for number in (0, 1))
+    exported = [json.loads(fedtune("export", one, "--json", cwd=folder).stdout) for one in (run, long)]
+    assert exported[0]["parameters"] == exported[1]["parameters"] and exported[0]["parameters"]["rounds"] == 42
 
 
 @pytest.mark.numeric
-def test_killed_in_the_midst_it_ends_the_same(folder: Path, toy: Path) -> None:
-    grid(folder, toy, "fedprox", "plain.yaml", "calm", 2)
-    calm, killed = folder / "runs" / "calm", folder / "runs" / "killed"
-    shutil.copytree(calm, killed)
-    assert fedtune("extend", calm, "--rounds", 40, "--quiet", cwd=folder).returncode == 0
+def test_killed_in_the_midst_it_ends_the_same(folder: Path, short: Path, extended: tuple[Path, str, str]) -> None:
+    killed = Path(shutil.copytree(short, folder / "runs" / "killed"))
     process = started("extend", killed, "--rounds", 40, "--quiet", cwd=folder)
     # Two trials of two seeds have two rounds each; then some more.
     wait_for_rounds(killed, 2 * 2 * 2 + 10, process)
@@ -72,12 +83,11 @@ def test_killed_in_the_midst_it_ends_the_same(folder: Path, toy: Path) -> None:
     process.communicate()
     assert "resumable" in fedtune("status", killed, cwd=folder).stdout
     done = fedtune("resume", killed, "--quiet", cwd=folder)
-    assert done.returncode == 0 and frozen(killed) == frozen(calm), done.stderr
+    assert done.returncode == 0 and frozen(killed) == frozen(extended[0]), done.stderr
 
 
 def test_a_schedule_over_the_planned_rounds_is_one_sentence(folder: Path, toy: Path) -> None:
-    grid(folder, toy, "fedphp", "planned.yaml", "planned", 2)
-    run = folder / "runs" / "planned"
+    run = grid(folder, toy, "fedphp", "planned.yaml", "planned", 2)
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     done = fedtune("extend", run, "--rounds", 2, cwd=folder)
     assert (done.returncode, done.stdout) == (2, "")

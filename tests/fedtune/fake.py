@@ -91,6 +91,14 @@ class Fake:
         return {}
 
 
+class Troubled(Fake):
+    """Misbehaves as values["troubles"] says of its cell, "alpha lambda"; soundly where it says nothing."""
+
+    def __init__(self, method: str, values: Mapping[str, Any], seeds: Sequence[int], **rest: Any) -> None:
+        trouble = values["troubles"].get(f"{values['alpha']} {values['lambda']}")
+        super().__init__(method, {**values, "trouble": trouble}, seeds, **rest)
+
+
 class Gone(Fake):
     """Its data, the file values["data"], vanish with the end of a trial."""
 

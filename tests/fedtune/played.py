@@ -8,6 +8,7 @@ from typing import Any
 
 from analysis.runs import Run, load
 from fedtune.planning.known import Known, known
+from fedtune.record import provenance
 from fedtune.record.experiment import Experiment
 from fedtune.record.run_directory import create
 from fedtune.trials.queue import Proposal, TrialQueue
@@ -74,4 +75,12 @@ def begin(folder: Path, *earlier: Run, where: Space | None = None, facts: Any = 
 def searched(folder: Path, **changes: Any) -> Run:
     """A finished run of six random trials, none of them stopped early, unless told otherwise."""
     begin(folder, **{"sampler": "random", "scheduler": "none", "trials": 6, **changes})
+    return play(folder)
+
+
+def asked(folder: Path, **changes: Any) -> Run:
+    """The run that `conduct` makes of the same words, without Ray and one trial after the other: what a search on Ray,
+    or one that was interrupted or extended, must come to. It has no checkpoints."""
+    made = experiment(folder, **changes)
+    create(folder, made.to_yaml(), space().to_json(), provenance.provenance(device="cpu"), made.directions)
     return play(folder)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from fedtune import cli
 from search_spaces import presets
@@ -115,19 +116,14 @@ def test_an_example_that_is_wrong_is_found(wrong: list[str], named: str) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", examples("search"), ids=" ".join)
-def test_every_search_can_be_planned(words: list[str], tmp_path: Path) -> None:
+def test_every_search_can_be_planned(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process: that a process of its own plans, too, is shown by the tests of the command line."""
     rng = np.random.default_rng(0)
     (tmp_path / "runs").mkdir()
     np.savez(tmp_path / "mydata.npz", x=rng.integers(0, 255, (400, 8, 8), dtype=np.uint8), y=np.arange(400) % 4)
     if "--warm-start" in words:
         searched(tmp_path / words[words.index("--warm-start") + 1], method=words[1])
-    done = subprocess.run(
-        [sys.executable, "-m", "fedtune", *words, "--dry-run"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "Nothing was created." in done.stdout
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(cli.app, [*words, "--dry-run"])
+    assert done.exit_code == 0, done.exception
+    assert "Nothing was created." in done.output

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from typer.testing import CliRunner
@@ -21,12 +22,11 @@ METHODS = ("fedavg", "fedprox", "scaffold")
 BUDGET = 3 * 3 * 6 + 2 * 6 + 12 * 6  # fresh seeds, final seeds, search
 
 
-@pytest.fixture
-def auto(ray_cluster: None, tmp_path: Path, toy: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+@pytest.fixture(scope="module")
+def auto(ray_cluster: None, toy: Path) -> Iterator[Any]:
     costs = {"seconds": 1.0, "seed-rounds": 1.0, "bytes": 3.0, "bytes_up": 1.0}
-    monkeypatch.setattr(auto_costs, "measured", lambda *_, **__: dict(costs))
 
-    def call(name: str, **changes: Any) -> AutoResult:
+    def call(folder: Path, **changes: Any) -> AutoResult:
         given: dict[str, Any] = {
             "budget": f"{BUDGET}rounds",
             "methods": METHODS,
@@ -35,15 +35,23 @@ def auto(ray_cluster: None, tmp_path: Path, toy: Path, monkeypatch: pytest.Monke
             "final_seeds": 2,
             "least": 2,
             "set": {"clients": 3, "omega": 100, "min_samples": 2},
-            "runs_dir": str(tmp_path),
+            "runs_dir": str(folder.parent),
             "concurrency": 2,
             "cpus_per_trial": 0.5,
             "quiet": True,
             "simulate": OfMethod,
         }
-        return fedtune.auto(toy, name=name, **given | changes)
+        return fedtune.auto(toy, name=folder.name, **given | changes)
 
-    return call
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(auto_costs, "measured", lambda *_, **__: dict(costs))
+        yield call
+
+
+@pytest.fixture(scope="module")
+def whole(auto: Any, tmp_path_factory: pytest.TempPathFactory) -> AutoResult:
+    """A search that nothing interrupted."""
+    return cast(AutoResult, auto(tmp_path_factory.mktemp("auto") / "whole"))
 
 
 def interrupted_after(rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,27 +67,31 @@ def interrupted_after(rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TuneSession, "result", result)
 
 
-def test_it_finds_the_best_method(auto: Any, tmp_path: Path) -> None:
-    whole = auto("whole")
+def test_it_finds_the_best_method(whole: AutoResult) -> None:
     assert whole.finished and whole.leader == "fedprox"
-    _read(tmp_path / "whole", whole)
+    _read(whole.folder, whole)
 
 
-def test_it_goes_on_where_it_was_interrupted(auto: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = auto("whole")
-    for rounds in (7, 40):
-        name = f"cut{rounds}"
-        with monkeypatch.context() as patch:
-            interrupted_after(rounds, patch)
-            cut = auto(name)
-        assert cut.interrupted and not cut.finished
-        resumed = fedtune.resume(tmp_path / name, quiet=True, simulate=OfMethod)
-        assert resumed.finished
-        left, right = (found.auto.leaderboard.drop(columns="seconds") for found in (whole, resumed))
-        assert left.equals(right)
-        assert whole.final is not None and resumed.final is not None
-        assert whole.final.metrics["global_accuracy"] == resumed.final.metrics["global_accuracy"]
-    again = fedtune.resume(tmp_path / "whole", quiet=True, simulate=OfMethod)
+def test_it_goes_on_where_it_was_interrupted(
+    auto: Any, whole: AutoResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twice: after seven rounds, and after forty more."""
+    folder = tmp_path / "cut"
+    with monkeypatch.context() as patch:
+        interrupted_after(7, patch)
+        cut = auto(folder)
+    assert cut.interrupted and not cut.finished
+    with monkeypatch.context() as patch:
+        interrupted_after(40, patch)
+        cut = fedtune.resume(folder, quiet=True, simulate=OfMethod)
+    assert cut.interrupted and not cut.finished
+    resumed = fedtune.resume(folder, quiet=True, simulate=OfMethod)
+    assert resumed.finished
+    left, right = (found.auto.leaderboard.drop(columns="seconds") for found in (whole, resumed))
+    assert left.equals(right)
+    assert whole.final is not None and resumed.final is not None
+    assert whole.final.metrics["global_accuracy"] == resumed.final.metrics["global_accuracy"]
+    again = fedtune.resume(whole.folder, quiet=True, simulate=OfMethod)
     assert again.finished and again.auto.leaderboard.equals(whole.auto.leaderboard)
 
 

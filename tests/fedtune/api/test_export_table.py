@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
@@ -14,15 +13,15 @@ import pytest
 import fedtune
 from analysis.curve_table import STEPS, load
 from fedtune import cli
-from fedtune.api.search import Result
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from tests.fedtune.conftest import start
+from tests.fedtune.played import asked
 
 
 @pytest.fixture
-def searched(conduct: Callable[..., Result]) -> Path:
-    return conduct("searched", trials=8, scheduler="asha").folder
+def searched(tmp_path: Path) -> Path:
+    return asked(tmp_path / "searched", trials=8, scheduler="asha").path
 
 
 def test_a_table_holds_what_the_rounds_say(searched: Path, tmp_path: Path) -> None:

@@ -27,25 +27,25 @@ from fedtune.trials.died import EndedFromOutside
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from tests.fedtune.conftest import experiment, frozen, space
-from tests.fedtune.fake import Fake, Full, Gone
+from tests.fedtune.fake import Fake, Full, Gone, Troubled
+from tests.fedtune.played import asked
 
 Conduct = Callable[..., Result]
 
 
 def test_concurrency_changes_nothing(conduct: Conduct, tmp_path: Path) -> None:
-    alone = conduct("alone", concurrency=1)
+    asked(tmp_path / "alone")
     together = conduct("together", concurrency=4)
-    assert alone.finished and together.finished
-    assert alone.counts == together.counts and alone.counts["PRUNED"] > 0
+    assert together.finished and together.counts["PRUNED"] > 0
     assert frozen(tmp_path / "alone") == frozen(tmp_path / "together")
-    assert optuna.load_study(study_name=None, storage=f"sqlite:///{tmp_path}/alone/study.db").best_value == next(
-        iter(alone.best.values.values())
+    assert optuna.load_study(study_name=None, storage=f"sqlite:///{tmp_path}/together/study.db").best_value == next(
+        iter(together.best.values.values())
     )  # type: ignore[union-attr]
 
 
 @pytest.mark.slow
 def test_a_longer_search_is_an_extended_one(conduct: Conduct, tmp_path: Path) -> None:
-    conduct("long", trials=10)
+    asked(tmp_path / "long", trials=10)
     conduct("short", trials=6)
     result = extend(tmp_path / "short", trials=4, quiet=True, simulate=Fake)
     assert result.finished and sum(result.counts.values()) == 10
@@ -99,7 +99,7 @@ def test_an_extension_that_ends_too_early_is_resumed(
 ) -> None:
     """Before a trial was put back, and in the midst of their further rounds."""
     values = {"flag": str(tmp_path / "full")}
-    conduct("long", **ALL_ROUNDS, rounds=4, values=values)
+    asked(tmp_path / "long", **ALL_ROUNDS, rounds=4, values=values)
     conduct("short", **ALL_ROUNDS, rounds=2, values=values)
     with monkeypatch.context() as patched:
         patched.setattr(driver, "go_on", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
@@ -130,18 +130,18 @@ def test_a_race_is_the_same_whatever_runs_side_by_side(
             shown.append(self)
 
     monkeypatch.setattr(progress, "ProgressDisplay", Kept)
-    conduct("alone", concurrency=1, **RACE)
+    asked(tmp_path / "alone", **RACE)
     result = conduct("together", concurrency=4, **RACE)
     assert result.finished and frozen(tmp_path / "alone") == frozen(tmp_path / "together")
     trials = StudyFile(tmp_path / "alone").study.trials
     assert any("of" in trial.user_attrs for trial in trials)
     spent = sum(trial.user_attrs["rounds"] for trial in trials)
-    assert 55 < spent <= 60 and [display.spent for display in shown] == [spent, spent]
+    assert 55 < spent <= 60 and [display.spent for display in shown] == [spent]
 
 
 @pytest.mark.slow
 def test_a_longer_race_is_an_extended_one(conduct: Conduct, tmp_path: Path) -> None:
-    conduct("long", **RACE)
+    asked(tmp_path / "long", **RACE)
     conduct("short", **RACE | {"budget": 40, "trials": 8})
     result = extend(tmp_path / "short", trials=4, quiet=True, simulate=Fake)
     assert result.finished and frozen(tmp_path / "short") == frozen(tmp_path / "long")
@@ -154,26 +154,33 @@ def test_a_finished_run_is_left_alone(conduct: Conduct, tmp_path: Path) -> None:
     assert result.finished and frozen(tmp_path / "run") == before
 
 
-@pytest.mark.parametrize(
-    ("trouble", "state", "reason"),
-    [
-        ("setup", "FAIL", "error"),
-        ("raise", "FAIL", "error"),
-        ("nan", "FAIL", "diverged"),
-        ("unmeasured", "FAIL", "error"),
-    ],
-)
-def test_trouble_ends_trials_not_the_search(
-    conduct: Conduct, tmp_path: Path, trouble: str, state: str, reason: str
-) -> None:
-    result = conduct("run", trials=3, scheduler="none", sampler="random", rounds=3, values={"trouble": trouble})
-    assert result.finished and result.counts == {state: 3} and result.best is None
-    for trial in StudyFile(tmp_path / "run").study.trials:
-        assert trial.user_attrs["stop_reason"] == reason and trial.user_attrs["error"]
+#: What ends a trial of a grid, by its cell (`Troubled`), and what is then recorded; the other cells are sound.
+TROUBLES = {
+    "0.0 0.0": ("setup", "error"),
+    "0.0 0.5": ("raise", "error"),
+    "1.0 0.5": ("nan", "diverged"),
+    "2.0 0.0": ("unmeasured", "error"),
+}
+
+
+def test_trouble_ends_trials_not_the_search(conduct: Conduct, tmp_path: Path) -> None:
+    troubles = {cell: trouble for cell, (trouble, _) in TROUBLES.items()}
+    result = conduct("run", **ALL_ROUNDS, rounds=3, values={"troubles": troubles}, simulate=Troubled)
+    assert result.finished and result.counts == {"FAIL": 4, "COMPLETE": 2}
+    ended = {f"{t.params['alpha']} {t.params['lambda']}": t for t in StudyFile(tmp_path / "run").study.trials}
+    assert {cell for cell, trial in ended.items() if trial.state.name == "FAIL"} == TROUBLES.keys()
+    for cell, (_, reason) in TROUBLES.items():
+        assert ended[cell].user_attrs["stop_reason"] == reason and ended[cell].user_attrs["error"]
+    assert result.best is not None and result.best.params["alpha"] == 1.0 and result.best.params["lambda"] == 0.0
+
+
+def test_a_search_of_which_every_trial_fails_has_no_best(conduct: Conduct) -> None:
+    result = conduct("run", trials=2, scheduler="none", sampler="random", rounds=2, values={"trouble": "raise"})
+    assert result.finished and result.counts == {"FAIL": 2} and result.best is None
 
 
 def test_a_process_that_dies_is_replaced_and_goes_on(conduct: Conduct, tmp_path: Path) -> None:
-    conduct("calm", trials=2, scheduler="none", sampler="random", rounds=5)
+    asked(tmp_path / "calm", trials=2, scheduler="none", sampler="random", rounds=5)
     result = conduct(
         "run",
         trials=2,
@@ -194,10 +201,10 @@ def test_a_process_that_dies_is_told_with_the_round_it_reached(
 ) -> None:
     """It dies in round 3, before that is written."""
     values = {"trouble": "die", "flag": str(tmp_path / "flag")}
-    asked = experiment(
+    made = experiment(
         tmp_path / "run", trials=1, scheduler="none", sampler="random", rounds=4, concurrency=1, values=values
     )
-    carry_out(Plan(tmp_path / "run", asked, space(), {}, (), {}), plain=True, simulate=Fake)
+    carry_out(Plan(tmp_path / "run", made, space(), {}, (), {}), plain=True, simulate=Fake)
     told = [line for line in capsys.readouterr().err.splitlines() if "process died" in line]
     assert told == [
         "Trial 0 stopped after round 2, as the process died; it goes on from its last checkpoint as before."
@@ -228,10 +235,10 @@ def test_a_process_that_is_killed_at_the_same_round_is_no_failed_trial(conduct: 
 @pytest.mark.slow
 def test_a_process_that_is_ended_from_outside_is_no_failed_trial(conduct: Conduct, tmp_path: Path) -> None:
     """It dies in another round each time."""
-    asked = {"trials": 1, "scheduler": "none", "sampler": "random", "rounds": 5}
-    conduct("calm", **asked)
+    rest = {"trials": 1, "scheduler": "none", "sampler": "random", "rounds": 5}
+    asked(tmp_path / "calm", **rest)
     with pytest.raises(EndedFromOutside, match="died 3 times, after the rounds 1, 2 and 3, so it was ended from out"):
-        conduct("run", **asked, values={"trouble": "die later", "flag": str(tmp_path / "flag")})
+        conduct("run", **rest, values={"trouble": "die later", "flag": str(tmp_path / "flag")})
     [trial] = load(tmp_path / "run").frozen
     assert trial.state.name == "RUNNING" and trial.user_attrs["stop_reason"] == "interrupted"
     assert "error" not in trial.user_attrs
@@ -241,11 +248,11 @@ def test_a_process_that_is_ended_from_outside_is_no_failed_trial(conduct: Conduc
 
 @pytest.mark.slow
 def test_out_of_time_leaves_trials_to_be_resumed(conduct: Conduct, tmp_path: Path) -> None:
-    calm = conduct("calm", trials=4, rounds=20, scheduler="none", values={"sleep": 0.2})
+    asked(tmp_path / "calm", trials=4, rounds=20, scheduler="none")
     result = conduct("run", trials=4, rounds=20, scheduler="none", time=4.0, concurrency=2, values={"sleep": 0.2})
     assert result.out_of_time and not result.finished and result.counts["RUNNING"] > 0
     resumed = resume(tmp_path / "run", time=600, quiet=True, simulate=Fake)
-    assert resumed.finished and resumed.counts == calm.counts
+    assert resumed.finished and resumed.counts == {"COMPLETE": 4}
     assert frozen(tmp_path / "run") == frozen(tmp_path / "calm")
 
 
@@ -335,7 +342,7 @@ def test_a_resumption_with_other_libraries_says_so(
 def test_data_that_are_gone_end_the_search_and_score_no_trial(conduct: Conduct, tmp_path: Path) -> None:
     """They vanish in the middle of a search: the second trial cannot start."""
     rest = {"trials": 3, "scheduler": "none", "sampler": "random", "rounds": 2, "concurrency": 1}
-    conduct("calm", **rest)
+    asked(tmp_path / "calm", **rest)
     data = tmp_path / "data"
     data.touch()
     with pytest.raises(UserError) as told:
@@ -355,7 +362,7 @@ def test_a_damaged_trial_starts_again_with_a_note(
     conduct: Conduct, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rest = {"trials": 2, "scheduler": "none", "sampler": "random", "rounds": 4, "concurrency": 1}
-    conduct("calm", **rest)
+    asked(tmp_path / "calm", **rest)
     flag = tmp_path / "flag"
     flag.touch()
     with pytest.raises(UserError, match="No space left on device"):
@@ -379,7 +386,7 @@ def test_a_machine_that_does_not_see_the_run_ends_the_search(
         yield folder / ".session-unseen", "random"
 
     rest = {"trials": 3, "scheduler": "none", "sampler": "random", "rounds": 2, "concurrency": 2}
-    conduct("calm", **rest)
+    asked(tmp_path / "calm", **rest)
     with monkeypatch.context() as changed, pytest.raises(UserError) as told:
         changed.setattr(tune_session, "token", elsewhere)
         conduct("run", **rest)
