@@ -119,8 +119,8 @@ class Sheet:
         lines.append(r"\midrule")
         bold, under = (lambda t: rf"\textbf{{{t}}}"), (lambda t: rf"\underline{{{t}}}")
         for before, cells in zip(self.before(), self._marked(bold, under, latex), strict=True):
-            labels = [latex(label) if span else "" for label, span in before]
-            lines.append(" & ".join([*labels, *cells]) + r" \\")
+            named = [latex(label) if span else "" for label, span in before]
+            lines.append(" & ".join([*named, *cells]) + r" \\")
         return "\n".join([*comments, r"% needs \usepackage{booktabs}", *lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
     def markdown(self) -> str:
@@ -140,16 +140,16 @@ class Sheet:
         lines = []
         for level, labels in enumerate(head):
             first = [f'<th scope="col" rowspan="{len(head)}">{html.escape(s)}</th>' for s in self.sides if level == 0]
-            cells = [
+            first += [
                 f'<th scope="colgroup" class="n" colspan="{span}">{html.escape(label)}</th>' for label, span in labels
             ]
-            lines.append(f"<tr>{''.join([*first, *cells])}</tr>")
+            lines.append(f"<tr>{''.join(first)}</tr>")
         rows = []
         marked = self._marked(lambda t: f"<b>{t}</b>", lambda t: f"<u>{t}</u>", _together)
         for before, cells in zip(self.before(), marked, strict=True):
-            labels = [_row_label(label, span) for label, span in before if span]
-            labels += [f'<td class="n">{cell}</td>' for cell in cells]
-            rows.append(f"<tr>{''.join(labels)}</tr>")
+            line = [_row_label(label, span) for label, span in before if span]
+            line += [f'<td class="n">{cell}</td>' for cell in cells]
+            rows.append(f"<tr>{''.join(line)}</tr>")
         notes = "".join(f'<p class="small">{html.escape(note)}</p>' for note in self.notes)
         table = f'<table class="pivot"><thead>{"".join(lines)}</thead><tbody>{"".join(rows)}</tbody></table>'
         label = html.escape(self.title)

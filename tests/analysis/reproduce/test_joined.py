@@ -11,6 +11,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+import fedtune
 from analysis.loaded import load
 from analysis.report import static
 from analysis.report.drawn_sheet import drawn
@@ -134,6 +135,13 @@ def test_the_command_writes_it(root: Path, tmp_path: Path) -> None:
         assert json.loads(done.stdout)["file"].endswith(f"t.{kind}")
     assert r"\multicolumn{3}{c}{digits} & \multicolumn{3}{c}{rotated\_digits}" in (tmp_path / "t.tex").read_text()
     assert len((tmp_path / "t.csv").read_text().splitlines()) == 13
+
+
+def test_python_loads_it_by_its_folder(root: Path) -> None:
+    found = fedtune.load(root / "table5")
+    assert isinstance(found, Joined) and len(found.table("pivot")) == 3 * (9 * 3 - 1)
+    both = fedtune.load([root / "table1", root / "rotated"])
+    assert isinstance(both, Joined) and len(both.made) == 2
 
 
 def test_the_files_of_a_reproduction_have_that_layout(root: Path) -> None:
