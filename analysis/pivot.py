@@ -97,11 +97,11 @@ class Pivot:
         entry = self.entries.get((row, condition))
         return Shown(value, bracket, bool(entry and entry.best), bool(entry and entry.tied))
 
-    def notes(self) -> list[str]:
-        """What a reader has to know."""
+    def notes(self, group: str = "the column") -> list[str]:
+        """What a reader has to know. `group`: where the methods stand that are set against each other."""
         notes = [
-            "Bold: the best mean of the column. Underlined: not told from it at 0.05 by a paired t test over the seeds "
-            "both have, with Holm's correction within the column."
+            f"Bold: the best mean of {group}. Underlined: not told from it at 0.05 by a paired t test over the seeds "
+            f"both have, with Holm's correction within {group}."
         ]
         others = [entry for entry in self.entries.values() if not entry.best]
         if any(entry.pairs < 2 for entry in others):
@@ -250,6 +250,7 @@ def sheet(
     rows = sorted({row for row, _ in found}, key=lambda place: _rank(place, down, orders))
     columns = sorted({column for _, column in found}, key=lambda place: _rank(place, across, orders))
     sides = [first.head(key) for key in down]
+    group = "the column" if tuple(down) == (METHOD,) else "the methods under one condition"
     labels = {row: tuple(first.label(k, v, bare=True) for k, v in zip(down, row, strict=True)) for row in rows}
     above = {c: tuple(first.label(k, v) for k, v in zip(across, c, strict=True)) or (RESULT,) for c in columns}
     return Sheet(
@@ -258,7 +259,7 @@ def sheet(
         rows=[labels[row] for row in rows],
         columns=[above[column] for column in columns],
         cells={(labels[row], above[column]): shown for (row, column), shown in found.items()},
-        notes=list(dict.fromkeys([*notes, *(note for table in tables for note in table.notes())])),
+        notes=list(dict.fromkeys([*notes, *(note for table in tables for note in table.notes(group))])),
     )
 
 

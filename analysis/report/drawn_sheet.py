@@ -22,7 +22,7 @@ LINE, NOTE, PAD, MARGIN = 20, 17, 11, 14
 #: A picture broader than this has what is in brackets below the value.
 BROAD = 1000
 #: And it is at least so broad, so that its title and notes can be read.
-LEAST = 560
+LEAST = 720
 
 
 @dataclass(frozen=True)

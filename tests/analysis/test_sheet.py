@@ -72,6 +72,8 @@ def test_what_is_down_is_not_across(tables: list[Pivot]) -> None:
     assert list(made.sides) == ["data set", "metric"] and made.rows[:2] == [("digits", "AMP [%]"), ("digits", "FM")]
     assert [column[0] for column in made.columns] == ["ω = 10", "ω = 1", "ω = 0.1"]
     assert made.at(("svhn", "FM"), made.columns[2]).value == tables[1].parts("dfrd", ("svhn", 0.1))[0]
+    assert "best mean of the methods under one condition" in made.notes[0]
+    assert "best mean of the column" in sheet(tables).notes[0]
     below = sheet(tables, ("omega",))
     assert below.rows == [("10",), ("1",), ("0.1",)] and list(below.sides) == ["ω"]
 

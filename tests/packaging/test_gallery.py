@@ -28,6 +28,7 @@ SHOWN = {"rounds", "factor", "pivot", "box", "images", "averages", "attack", "pa
 #: captions say.
 CLAIMS: dict[str, tuple[str, str, set[str], set[str]]] = {
     "curves.png": ("Figs. 3 and 8 to 12 of DFRD", "rounds", {"global_accuracy"}, {"round"}),
+    "fedkf_table12.png": ("Table XII of FedKF", "pivot", {"amp", "fm", "wlp"}, set()),
     "cache_rounds.png": ("Fig. 6 of FedKF", "rounds", {"amp"}, {"round"}),
     "selection.png": ("Fig. 8 of FedKF", "factor", {"amp"}, {"active_clients"}),
     "datasets.png": ("Fig. 3 of FedMD-CG", "factor", {"local_accuracy"}, {"omega"}),
