@@ -35,12 +35,17 @@ from analysis.labels import Labels
 from analysis.pivots import Pivots, of_runs
 from analysis.report import static
 from analysis.report.conditions import by_condition, conditions_recorded
+from analysis.report.drawn_sheet import drawn
 from analysis.report.page import escape, html_table, write
 from analysis.report.trials import trials
+from analysis.reproduce.joined import Joined, joined
+from analysis.reproduce.made import is_made, load_made
 from analysis.runs import Paths, Run, load_all
 from analysis.runs.conditions import means, named, show
+from analysis.sheet import Sheet
 from analysis.tables import Table
 from search_spaces.errors import UserError, sentence, unknown
+from search_spaces.files import given
 from search_spaces.metrics import METRICS, twin
 
 if TYPE_CHECKING:
@@ -103,20 +108,21 @@ class Loaded:
         if wanted not in allowed:
             raise UserError(sentence("format", f"one of {', '.join(allowed)}", wanted, "--format"))
         if not is_table:
-            drawn = self.figure(name, **options)
+            picture = self.figure(name, **options)
             if wanted == "html":
-                return write(target, static.page(drawn, figure_named(name).title, figure_named(name).read))
-            return static.image(drawn, target, wanted)
-        found = self._table(name, options)
+                return write(target, static.page(picture, figure_named(name).title, figure_named(name).read))
+            return static.image(picture, target, wanted)
+        found, down = self._table(name, options), options.get("down") or ()
         if wanted in static.KINDS:
-            return static.image(static.drawn_table(*_cells(found)), target, wanted)
+            table = drawn(found.sheet(down)) if isinstance(found, Pivots) else static.drawn_table(*_cells(found))
+            return static.image(table, target, wanted)
         if wanted == "csv":
             return write(target, found.csv() if isinstance(found, Pivots) else self._recorded(name, found).csv())
-        return write(target, _text(found, wanted))
+        return write(target, _text(found, wanted, down))
 
     def _table(self, name: str, options: Mapping[str, Any]) -> Table | Pivots:
         if name == "pivot":
-            return of_runs(self.runs, **options)
+            return of_runs(self.runs, **{key: value for key, value in options.items() if key != "down"})
         if name not in TABLES:
             raise UserError(unknown("table", name, TABLES))
         if options:
@@ -139,9 +145,16 @@ class Loaded:
         return effects_recorded(run, twin(run.metrics[0])) if name == "effects" else shown
 
 
-def load(run: Paths) -> Loaded:
-    """A run directory, or several, by figures and tables. Raises `UserError` where a path is no run directory."""
-    return Loaded(load_all(run))
+def load(run: Paths) -> Loaded | Joined:
+    """A run directory, or several, by figures and tables. A table of a paper that `fedtune reproduce` made again, or
+    the same one on several data sets, is read as one table. Raises `UserError` where a path is neither."""
+    listed = [run] if isinstance(run, (str, os.PathLike)) else list(run)
+    remade = [one for one in listed if not isinstance(one, Run) and is_made(given(one))]
+    if not remade:
+        return Loaded(load_all(run))
+    if len(remade) < len(listed):
+        raise UserError(f"{remade[0]} is a table of a paper made again. Give such tables alone, or runs alone.")
+    return joined([load_made(one) for one in remade])
 
 
 def _check_metrics(name: str, found: Figure[Any], asked: Sequence[str], runs: Sequence[Run]) -> None:
@@ -172,24 +185,25 @@ def _one_condition(run: Run, where: Mapping[str, Any] | None, name: str) -> Run:
     )
 
 
-def _cells(found: Table | Pivots) -> tuple[list[str], list[list[str]]]:
+def _cells(found: Table) -> tuple[list[str], list[list[str]]]:
     """The head and the rows of a table as text."""
-    if isinstance(found, Table):
-        return [column.title for column in found.columns], found.cells()
-    head: list[str] = []
-    rows: list[list[str]] = []
-    for table in found.tables:
-        head = head or ["metric", "method", *table.names()]
-        rows += [[table.labels.metric(table.metric, split=True), *line] for line in table.marked()]
-    return head, rows
+    return [column.title for column in found.columns], found.cells()
 
 
-def _text(found: Table | Pivots, kind: str) -> str:
+def _text(found: Table | Pivots, kind: str, down: Sequence[str]) -> str:
+    """The table as LaTeX, Markdown or a page; with `down` several metrics are one table."""
+    if isinstance(found, Pivots) and down:
+        sheet = found.sheet(down)
+        return {"tex": sheet.latex, "md": sheet.markdown}[kind]() if kind != "html" else _page([sheet])
     if kind == "tex":
         return found.latex()
     if kind == "md":
         return found.markdown()
     if isinstance(found, Table):
         return static.bare(found.title, html_table(found))
-    inner = "\n".join(f"<h2>{escape(table.title)}</h2>{table.html()}" for table in found.tables)
+    return _page([table.sheet() for table in found.tables])
+
+
+def _page(sheets: Sequence[Sheet]) -> str:
+    inner = "\n".join(f"<h2>{escape(sheet.title)}</h2>{sheet.html()}" for sheet in sheets)
     return static.bare("Table", inner)

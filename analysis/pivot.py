@@ -8,20 +8,20 @@ underlined, and so is what no test was possible of: fewer than two seeds are com
 from __future__ import annotations
 
 import csv
-import html
 import io
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from analysis.cells import Cells, Condition, condition_label
-from analysis.labels import PERCENT, Labels, unit_in_files
+from analysis.labels import PERCENT, Labels, number, unit_in_files
+from analysis.sheet import EMPTY, Sheet, Shown
 from analysis.stats import Summary, holm, paired, summarise
-from analysis.tables import finite, latex, markdown, plain
-from search_spaces.errors import visible
+from analysis.tables import finite, plain
+from search_spaces.errors import UserError, unknown
 from search_spaces.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 LEVEL = 0.05
 #: What stands above the only column of a table without conditions.
 RESULT = "result"
+#: Names of what is no condition, among the keys of a sheet's labels.
+METHOD, METRIC = "method", "metric"
 
 
 @dataclass(frozen=True)
@@ -66,15 +68,40 @@ class Pivot:
     @property
     def title(self) -> str:
         """The metric, with its unit, and that in brackets."""
-        inside = f" ({self.labels.metric(self.bracket)} in brackets)" if self.bracket else ""
-        which = "best round" if self.readout == "best" else "last round"
-        return f"{self.labels.metric(self.metric, split=True)}{inside}, {which}, mean ± std over seeds"
+        return f"{self.labels.metric(self.metric, split=True)}{self.inside}, {self.readings}"
 
-    def notes(self) -> list[str]:
-        """What a reader has to know."""
+    @property
+    def readings(self) -> str:
+        """Which round, and what a cell holds."""
+        return f"{'best' if self.readout == 'best' else 'last'} round, mean ± std over seeds"
+
+    @property
+    def inside(self) -> str:
+        return f" ({self.labels.metric(self.bracket)} in brackets)" if self.bracket else ""
+
+    def head(self, key: str) -> str:
+        """What stands above labels of a key that are before the rows."""
+        return key if key in (METHOD, METRIC) else "data set" if key == "dataset" else self.labels.symbol(key)
+
+    def label(self, key: str, value: Any, *, bare: bool = False) -> str:
+        """`ω = 0.1`, `FedAvg` or `AMP [%]`; `bare`: below a head that names the key."""
+        if key == METHOD:
+            return str(value)
+        if key == METRIC:
+            return self.labels.metric(value)
+        return number(value) if bare else condition_label(self.labels, key, value)
+
+    def shown(self, row: str, condition: Condition) -> Shown:
+        """What stands in the cell, and its marks."""
+        value, bracket = self.parts(row, condition)
+        entry = self.entries.get((row, condition))
+        return Shown(value, bracket, bool(entry and entry.best), bool(entry and entry.tied))
+
+    def notes(self, group: str = "the column") -> list[str]:
+        """What a reader has to know. `group`: where the methods stand that are set against each other."""
         notes = [
-            "Bold: the best mean of the column. Underlined: not told from it at 0.05 by a paired t test over the seeds "
-            "both have, with Holm's correction within the column."
+            f"Bold: the best mean of {group}. Underlined: not told from it at 0.05 by a paired t test over the seeds "
+            f"both have, with Holm's correction within {group}."
         ]
         others = [entry for entry in self.entries.values() if not entry.best]
         if any(entry.pairs < 2 for entry in others):
@@ -82,17 +109,6 @@ class Pivot:
         if self.readout == "best":
             notes.append("The best round was picked on the test data itself, as many papers do: it is optimistic.")
         return notes
-
-    def header(self) -> list[list[tuple[str, int]]]:
-        """For each key of `by` a line of the head: labels, and over how many columns each reaches; one where there are
-        no conditions."""
-        if not self.by:
-            return [[(RESULT, 1)]]
-        lines = []
-        for level, key in enumerate(self.by):
-            groups = itertools.groupby(self.conditions, key=lambda condition: condition[: level + 1])
-            lines.append([(condition_label(self.labels, key, p[-1]), len(list(group))) for p, group in groups])
-        return lines
 
     def text(self, row: str, condition: Condition) -> str:
         """`87.31 ± 0.42 (61.20 ± 1.03)`; `–` where nothing was measured."""
@@ -102,106 +118,29 @@ class Pivot:
         """The same in two: the value, and what stands in brackets, with them; empty where there is nothing."""
         entry = self.entries.get((row, condition))
         if entry is None:
-            return "–", ""
+            return EMPTY, ""
         shown = _shown(entry.summary, self.metric)
         return shown, f"({_shown(entry.bracket, self.bracket)})" if entry.bracket and self.bracket else ""
 
-    def _lines(
-        self, bold: Callable[[str], str], under: Callable[[str], str], text: Callable[[str], str]
-    ) -> list[list[str]]:
-        """Every row: its name, then its cells."""
-        found = []
-        for row in self.rows:
-            line = [text(row)]
-            for condition in self.conditions:
-                shown, entry = text(self.text(row, condition)), self.entries.get((row, condition))
-                line.append(bold(shown) if entry and entry.best else under(shown) if entry and entry.tied else shown)
-            found.append(line)
-        return found
-
-    def names(self) -> list[str]:
-        """Every column's condition in one line."""
-        return [
-            ", ".join(condition_label(self.labels, key, value) for key, value in zip(self.by, condition, strict=True))
-            or RESULT
-            for condition in self.conditions
-        ]
-
-    def marked(self) -> list[list[str]]:
-        """Every row with the markup of HTML that Plotly reads too."""
-        return self._lines(lambda t: f"<b>{t}</b>", lambda t: f"<u>{t}</u>", lambda t: html.escape(t, quote=False))
-
-    def rich(self) -> RichTable:
-        """For a terminal, without the notes: the best bold with `*`, what is not told from it underlined with `=`."""
-        from rich.box import SIMPLE_HEAD
-        from rich.table import Table as RichTable
-        from rich.text import Text
-
-        table = RichTable(
-            title=Text(self.title), title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False
-        )
-        table.add_column(Text("method"), overflow="fold")
-        for name in self.names():
-            table.add_column(Text(visible(name)), justify="right")
-        for row in self.rows:
-            cells = [Text(visible(row))]
-            for condition in self.conditions:
-                entry = self.entries.get((row, condition))
-                # A terminal or a file without these looks still shows the marks.
-                look, mark = (
-                    ("bold", " *")
-                    if entry and entry.best
-                    else ("underline", " =")
-                    if entry and entry.tied
-                    else ("", "  ")
-                )
-                cells.append(Text.assemble((self.text(row, condition), look), mark))
-            table.add_row(*cells)
-        return table
+    def sheet(self) -> Sheet:
+        """Its rows and columns as they are written."""
+        return sheet([self])
 
     def latex(self) -> str:
         """A `tabular` for the booktabs package, captioned by comments."""
-        head = [f"% {visible(line)}" for line in (self.title, *self.notes())]
-        lines = [rf"\begin{{tabular}}{{l{'c' * len(self.conditions)}}}", r"\toprule"]
-        for level, labels in enumerate(self.header()):
-            last = level >= len(self.by) - 1
-            start, rules = 2, []
-            for _, span in labels:
-                rules.append(rf"\cmidrule(lr){{{start}-{start + span - 1}}}")
-                start += span
-            cells = [latex(t) if span == 1 else rf"\multicolumn{{{span}}}{{c}}{{{latex(t)}}}" for t, span in labels]
-            lines.append(" & ".join(["method" if last else "", *cells]) + r" \\")
-            lines += [] if last else ["".join(rules)]
-        lines.append(r"\midrule")
-        bold, under = (lambda t: rf"\textbf{{{t}}}"), (lambda t: rf"\underline{{{t}}}")
-        lines += [" & ".join(line) + r" \\" for line in self._lines(bold, under, latex)]
-        return "\n".join([*head, r"% needs \usepackage{booktabs}", *lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+        return self.sheet().latex()
+
+    def rich(self) -> RichTable:
+        """For a terminal, without the notes."""
+        return self.sheet().rich()
 
     def markdown(self) -> str:
         """A table of GitHub's Markdown, headed by the metric."""
-        lines = [["method", *map(markdown, self.names())], ["---", *["---:"] * len(self.conditions)]]
-        lines += self._lines(lambda t: f"**{t}**", lambda t: f"<u>{t}</u>", markdown)
-        table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-        return f"{markdown(self.title)}\n\n{table}\n\n{markdown(' '.join(self.notes()))}\n"
+        return self.sheet().markdown()
 
     def html(self) -> str:
         """A table of a page, with its notes."""
-        head = []
-        for level, labels in enumerate(self.header()):
-            first = f'<th scope="col" rowspan="{len(self.by)}">method</th>' if level == 0 else ""
-            cells = "".join(
-                f'<th scope="colgroup" class="n" colspan="{span}">{html.escape(t)}</th>' for t, span in labels
-            )
-            head.append(f"<tr>{first}{cells}</tr>")
-        rows = self._lines(lambda t: f"<b>{t}</b>", lambda t: f"<u>{t}</u>", _together)
-        body = "".join(
-            f'<tr><th scope="row">{line[0]}</th>' + "".join(f'<td class="n">{cell}</td>' for cell in line[1:]) + "</tr>"
-            for line in rows
-        )
-        notes = "".join(f'<p class="small">{html.escape(note)}</p>' for note in self.notes())
-        table = f'<table class="pivot"><thead>{"".join(head)}</thead><tbody>{body}</tbody></table>'
-        label = html.escape(self.title)
-        return f'<div class="scroll" tabindex="0" role="region" aria-label="{label}">{table}</div>{notes}'
+        return self.sheet().html()
 
     def frame(self) -> pd.DataFrame:
         """Tidy, a row per cell: metric, unit, row, the condition's keys, mean, std, low, high (95 % t interval), n,
@@ -288,6 +227,55 @@ def _how(metric: str, readout: str) -> str:
     return "last" if readout == "last" else _direction(metric)
 
 
+def sheet(
+    tables: Sequence[Pivot], down: Sequence[str] = (METHOD,), title: str = "", notes: Sequence[str] = ()
+) -> Sheet:
+    """Tables of the same cells as one. `down`: what stands before the rows, of `method`, `metric` and the conditions'
+    keys; the others stand above the columns: conditions in their order, then the method, then, of several tables, the
+    metric. `title` and `notes` of their own come before those of the tables."""
+    first = tables[0]
+    keys = [*first.by, METHOD, *([METRIC] if len(tables) > 1 or METRIC in down else [])]
+    wrong = [unknown("label of rows", key, keys, "--down") for key in down if key not in keys]
+    if wrong:
+        raise UserError(*wrong)
+    across = [key for key in keys if key not in down]
+    orders = _orders(tables)
+    found: dict[tuple[Condition, Condition], Shown] = {}
+    for table in tables:
+        for row, condition in itertools.product(table.rows, table.conditions):
+            if (row, condition) in table.entries:
+                values = {**dict(zip(table.by, condition, strict=True)), METHOD: row, METRIC: table.metric}
+                place = tuple(values[key] for key in down), tuple(values[key] for key in across)
+                found[place] = table.shown(row, condition)
+    rows = sorted({row for row, _ in found}, key=lambda place: _rank(place, down, orders))
+    columns = sorted({column for _, column in found}, key=lambda place: _rank(place, across, orders))
+    sides = [first.head(key) for key in down]
+    group = "the column" if tuple(down) == (METHOD,) else "the methods under one condition"
+    labels = {row: tuple(first.label(k, v, bare=True) for k, v in zip(down, row, strict=True)) for row in rows}
+    above = {c: tuple(first.label(k, v) for k, v in zip(across, c, strict=True)) or (RESULT,) for c in columns}
+    return Sheet(
+        title=": ".join(filter(None, (title, first.title if len(tables) == 1 else first.readings + first.inside))),
+        sides=sides,
+        rows=[labels[row] for row in rows],
+        columns=[above[column] for column in columns],
+        cells={(labels[row], above[column]): shown for (row, column), shown in found.items()},
+        notes=list(dict.fromkeys([*notes, *(note for table in tables for note in table.notes(group))])),
+    )
+
+
+def _orders(tables: Sequence[Pivot]) -> dict[str, list[Any]]:
+    """Of each key its values in the order in which they stand."""
+    by = tables[0].by
+    places = list(dict.fromkeys(condition for table in tables for condition in table.conditions))
+    orders: dict[str, list[Any]] = {key: list(dict.fromkeys(p[i] for p in places)) for i, key in enumerate(by)}
+    orders[METHOD] = list(dict.fromkeys(row for table in tables for row in table.rows))
+    return orders | {METRIC: [table.metric for table in tables]}
+
+
+def _rank(place: Condition, keys: Sequence[str], orders: Mapping[str, Sequence[Any]]) -> tuple[int, ...]:
+    return tuple(orders[key].index(value) for key, value in zip(keys, place, strict=True))
+
+
 def to_csv(tables: Sequence[Pivot]) -> str:
     """All tables as one, a row per cell and metric, unrounded, accuracies as fractions."""
     rows = [row for table in tables for row in table.records()]
@@ -310,8 +298,3 @@ def _shown(summary: Summary, metric: str) -> str:
 
 def _unit(metric: str) -> float:
     return 100.0 if metric in PERCENT else 1.0
-
-
-def _together(text: str) -> str:
-    """`text` for a page, whose lines do not break around ±."""
-    return html.escape(text).replace(" ± ", "\u00a0±\u00a0")

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from analysis.cells import Cells, cells
-from analysis.pivot import Pivot, pivot, to_csv
+from analysis.pivot import METHOD, METRIC, Pivot, pivot, sheet, to_csv
 from analysis.runs import Paths, Run, load_all, names
+from analysis.sheet import Sheet
 from search_spaces.errors import UserError, unknown
 from search_spaces.metrics import METRICS, twin
+from search_spaces.parameter import canonical
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -57,6 +59,12 @@ class Pivots:
     def markdown(self) -> str:
         """All tables, one below the other."""
         return "\n".join(table.markdown() for table in self.tables)
+
+    def sheet(self, down: Sequence[str] = ()) -> Sheet:
+        """All tables as one. `down`: what stands before the rows, of `method`, `metric` and the conditions' keys; by
+        default the method, after the metric where there are several."""
+        default = (METRIC, METHOD) if len(self.tables) > 1 else (METHOD,)
+        return sheet(self.tables, tuple(map(canonical, down)) or default)
 
     def figure(self) -> go.Figure:
         """The metrics against a condition, a line per row."""

@@ -40,7 +40,9 @@ class Command:
 
     @property
     def makes(self) -> str | None:
-        """The run that it makes; None for a command that makes none."""
+        """The run, or the folder of a paper's table, that it makes; None for a command that makes none."""
+        if self.words[0] == "reproduce":
+            return "-".join(filter(None, (self.words[1], "small", self._after("--dataset"))))
         return self._after("--name") if self.words[0] in ("run", "search") else None
 
     @property
@@ -81,7 +83,8 @@ def ready(command: Command, work: Path) -> tuple[str, ...]:
         return command.words
     folder, begun = work / "runs" / command.makes, work / "begun" / command.makes
     if folder.exists() and begun.exists() and begun.read_text(encoding="utf-8") == command.line:
-        return ("resume", f"runs/{command.makes}")
+        # A table of a paper goes on by the command that began it.
+        return command.words if command.words[0] == "reproduce" else ("resume", f"runs/{command.makes}")
     if folder.exists():
         shutil.rmtree(folder)
     begun.parent.mkdir(parents=True, exist_ok=True)

@@ -94,14 +94,14 @@ def listed(runs: Sequence[Run]) -> list[str]:
     return variants(runs) if all(run.sampler == "grid" for run in runs) else []
 
 
-def drawing(found: Cells, metrics: Sequence[str], note: str = "") -> Drawing:
-    """The drawing of these cells; what `data` says of the table holds."""
+def drawing(found: Cells, metrics: Sequence[str], note: str = "", labels: Labels | None = None) -> Drawing:
+    """The drawing of these cells; what `data` says of the table holds. `labels`: by default those of the runs."""
     key = _axis(found)
     place = found.by.index(key)
     values = list(dict.fromkeys(condition[place] for condition in found.conditions))
     numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
     values = sorted(values) if numeric else values
-    labels = Labels.of(found.runs)
+    labels = labels or Labels.of(found.runs)
     others = list(dict.fromkeys(_rest(condition, place) for condition in found.conditions))
     panels: list[tuple[str, str]] = []
     rows = []

@@ -57,9 +57,9 @@ def data(runs: Sequence[Run], metrics: Sequence[str] = ()) -> Drawing:
     return found
 
 
-def drawing(found: Cells, metrics: Sequence[str], note: str = "") -> Drawing:
-    """The drawing of these cells; what `data` says of the table holds."""
-    labels = Labels.of(found.runs)
+def drawing(found: Cells, metrics: Sequence[str], note: str = "", labels: Labels | None = None) -> Drawing:
+    """The drawing of these cells; what `data` says of the table holds. `labels`: by default those of the runs."""
+    labels = labels or Labels.of(found.runs)
     several = [key for i, key in enumerate(found.by) if len({condition[i] for condition in found.conditions}) > 1]
     curves = {(cell.row, cell.condition): _rounds(cell) for cell in found.cells}
     trials = {(cell.row, cell.condition): cell.trial for cell in found.cells}
@@ -111,7 +111,7 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
     return style.panels(
         figure,
         titles,
-        columns=across if across in (2, 3) else min(2, len(titles)),
+        columns=across if across in (2, 3) else len(titles) if len(titles) == 3 else min(2, len(titles)),
         height=280,
         legend=2 * len(drawing.rows) if len(drawing.rows) > 1 else 0,
         left=52,

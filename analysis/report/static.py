@@ -30,7 +30,7 @@ _NO_BROWSER = (
 
 def image(figure: go.Figure, path: Path, kind: str) -> Path:
     """Writes a figure as a picture, whole or not at all. Raises `UserError` where that is not possible."""
-    figure.update_layout(width=WIDTH, paper_bgcolor=style.PAPER)
+    figure.update_layout(width=figure.layout.width or WIDTH, paper_bgcolor=style.PAPER)
     with temporary_folder("fedtune-figure") as (folder, _):
         made = folder / f"figure.{kind}"
         images([figure], [made], kind)

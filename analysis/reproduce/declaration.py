@@ -11,6 +11,9 @@
     readout     `last`, or `best` where the paper reports the best round
     space, set  the named space and the values of every row
     columns     the conditions: keys and their values, crossed
+    down        what the paper has before its rows, of `method`, `metric`, `dataset` and the columns' keys; by default
+                the method; the rest stands above the columns
+    by          their order, where the data set is not the first of them
     rows        {row: name in the table, method, space, set, metrics: {a metric of the table: the one this row has}}
     grid        instead of rows and columns, for a heat map: {method, space}, whose grid is walked cell by cell
     small       the small form: {rounds, seeds, set}
@@ -110,6 +113,9 @@ class Reproduction:
     seconds: float
     claims: tuple[Claim, ...]
 
+    down: tuple[str, ...]
+    by: tuple[str, ...]
+
     @property
     def places(self) -> list[Place]:
         """Every condition, in the order of the paper; one empty one where there are no columns."""
@@ -147,11 +153,20 @@ def declared(name: str) -> Reproduction:
     wrong = problems(data, _SHAPE, str(path))
     wrong += [f"{path} lacks {key!r}." for key in _NEEDED if key not in data]
     wrong += [unknown("key", key, _SHAPE, str(path)) for key in data if key not in _SHAPE]
-    if not wrong and ("grid" in data) == ("rows" in data):
-        wrong.append(f"{path} must have either rows or a grid.")
-    if wrong:
+    if wrong := wrong or _misplaced(data, str(path)):
         raise UserError(*wrong)
     return _built(name, data)
+
+
+def _misplaced(data: Mapping[str, Any], path: str) -> list[str]:
+    """What is wrong with how it is laid out."""
+    keys = ["dataset", *(data.get("columns") or {})]
+    wrong = [f"{path} must have either rows or a grid."] if ("grid" in data) == ("rows" in data) else []
+    known = ["method", "metric", *keys]
+    wrong += [unknown("label", key, known, f"{path}, down") for key in data.get("down") or [] if key not in known]
+    if "by" in data and sorted(data["by"]) != sorted(keys):
+        wrong.append(f"{path}: by must name {' and '.join(keys)} once each, got {', '.join(data['by'])}.")
+    return wrong
 
 
 def _read(name: str) -> tuple[dict[str, Any], Path]:
@@ -200,6 +215,8 @@ def _built(name: str, data: Mapping[str, Any]) -> Reproduction:
         small_values=small.get("set") or {},
         seconds=data["seconds"],
         claims=tuple(_claim(claim, [row.name for row in rows], data["metrics"]) for claim in data["claims"]),
+        down=tuple(data.get("down") or ("method",)),
+        by=tuple(data.get("by") or ("dataset", *(data.get("columns") or {}))),
     )
 
 
@@ -276,6 +293,7 @@ _SHAPE: Shape = {
     "readout": ("last or best", one_of("last", "best")),
     "set": _VALUES,
     "columns": ("lists of values by key", mapping(each(is_plain, 1))),
+    **dict.fromkeys(("down", "by"), ("a list of keys", each(is_text, 1))),
     "rows": ("a list of rows", each(shaped(_ROW, "row", "method"), 1)),
     "grid": ("a method and its space", shaped(_ROW, "method", "space")),
     "small": ("rounds, seeds and values", shaped(_SMALL, "rounds", "seeds")),

@@ -6,6 +6,7 @@ been run yet, or has no finished seed, is simply not there.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -207,7 +208,7 @@ def read_record(folder: Path) -> Record:
     return Record(data["reproduction"], data["profile"], here, paper, data["symbols"])
 
 
-def load_made(folder: str | Path) -> Made:
+def load_made(folder: str | os.PathLike[str]) -> Made:
     """The reproduction in `folder`. Raises `UserError` where there is none, it holds a symbolic link, or one of its
     runs cannot be read."""
     path = files.given(folder)

@@ -15,6 +15,7 @@ from analysis.published.papers import AGREES, DIFFERS
 from analysis.report.page import Page, command, escape, html_table, write
 from analysis.report.terms import explained
 from analysis.reproduce.claims import Decided, region
+from analysis.reproduce.joined import joined
 from analysis.reproduce.made import Made
 from analysis.reproduce.tables import Number, comparisons, every_number, numbers, pivots, theirs, verdicts
 from search_spaces import run_folder
@@ -44,11 +45,8 @@ def table_files(made: Made) -> dict[str, str]:
     drawn = [] if made.reproduction.heatmap else pivots(made)
     if not drawn:
         return {}
-    return {
-        "tex": "\n".join(table.latex() for table in drawn),
-        "md": "\n".join(table.markdown() for table in drawn),
-        "csv": to_csv(drawn),
-    }
+    sheet = joined([made]).sheet()
+    return {"tex": sheet.latex(), "md": sheet.markdown(), "csv": to_csv(drawn)}
 
 
 def page(made: Made, decided: Sequence[Decided], again: str, *, finished: bool) -> Page:

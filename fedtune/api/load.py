@@ -8,27 +8,35 @@ from typing import overload
 
 from analysis import auto, loaded, runs
 from analysis.loaded import Loaded
+from analysis.reproduce.joined import Joined, joined
+from analysis.reproduce.made import is_made, load_made
 from fedtune.api.auto_result import AutoResult, read_auto
 from fedtune.api.run import Final, report
 from fedtune.api.search import Result, result_of
 from fedtune.record.experiment import Experiment
 from fedtune.trials.driver import Outcome
 from fedtune.trials.racing import is_over
+from search_spaces.files import given
 
 
 @overload
-def load(path: str | Path) -> Result | Final | AutoResult: ...
+def load(path: str | Path) -> Result | Final | AutoResult | Joined: ...
 @overload
-def load(path: list[str] | list[Path] | tuple[str | Path, ...]) -> Loaded: ...
+def load(path: list[str] | list[Path] | tuple[str | Path, ...]) -> Loaded | Joined: ...
 
 
-def load(path: str | Path | list[str] | list[Path] | tuple[str | Path, ...]) -> Result | Final | AutoResult | Loaded:
+def load(
+    path: str | Path | list[str] | list[Path] | tuple[str | Path, ...],
+) -> Result | Final | AutoResult | Loaded | Joined:
     """What `fedtune.search`, `fedtune.run` or `fedtune.auto` returned when it made the run at `path`. Of several runs
     their figures and tables by name, see `analysis.loaded.Loaded`; those of a single one are had in the same way.
+    Of a table that `fedtune.reproduce` made, alone or on several data sets, see `analysis.reproduce.joined.Joined`.
 
     Raises `UserError` where it is no such run."""
     if not isinstance(path, (str, os.PathLike)):
         return loaded.load(path)
+    if is_made(given(path)):
+        return joined([load_made(path)])
     if auto.is_auto(path):
         return read_auto(path)
     run = runs.load(path)

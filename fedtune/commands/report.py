@@ -23,6 +23,9 @@ fedtune report runs/fedavg-final runs/dfrd-final \\
     --only rounds --metric amp --metric wlp -o rounds.png
 # One table alone, as Markdown:
 fedtune report runs/dfrd-alpha_lambda --only trials -o trials.md
+# A table of a paper made again on two data sets, in the paper's layout:
+fedtune report runs/dfrd-table3-small runs/dfrd-table3-small-rotated_digits \\
+    --only pivot -o table3.tex
 # Follow a running search in the browser:
 fedtune report runs/dfrd-alpha_lambda --watch --open
 # Two runs on one page, also side by side:
@@ -78,6 +81,14 @@ def command(
     ] = None,
     by: By = None,
     variant: Variant = None,
+    down: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Of --only pivot: what stands before the rows, of method, metric and the conditions; may be given "
+            "more than once. All else stands above the columns of one table.  [default: method, a table per metric]",
+            show_default=False,
+        ),
+    ] = None,
     brackets: Brackets = None,
     anonymous: Annotated[
         bool,
@@ -109,10 +120,11 @@ def command(
 
     if only is not None:
         asked = {"where": where, "metrics": metric, "by": by, "variants": variant, "brackets": brackets}
+        asked["down"] = down
         _one(run, only, kind, output, {name: value for name, value in asked.items() if value}, as_json)
         return
-    if kind is not None or where or metric or by or variant or brackets:
-        options = "--format, --where, --metric, --by, --variant and --brackets"
+    if kind is not None or where or metric or by or variant or down or brackets:
+        options = "--format, --where, --metric, --by, --variant, --down and --brackets"
         raise UserError(f"{options} belong to --only. Give the name of a figure or a table with --only.")
     with busy(style(), "loading what draws figures") as tell:
         from analysis.report import build
@@ -148,8 +160,8 @@ def _one(
 
     if output is None and kind is None:
         raise UserError("--only writes one file. Name it with -o, such as -o fig5.png.")
-    if only != "pivot" and options.keys() & {"by", "variants", "brackets"}:
-        raise UserError(f"--by, --variant and --brackets belong to --only pivot, got --only {short(only)}.")
+    if only != "pivot" and options.keys() & {"by", "variants", "down", "brackets"}:
+        raise UserError(f"--by, --variant, --down and --brackets belong to --only pivot, got --only {short(only)}.")
     if where := options.get("where"):
         options["where"] = dict(text.partition("=")[::2] for text in where)
         if not all(options["where"].values()):

@@ -13,6 +13,7 @@ import pytest
 import typer
 from PIL import Image
 
+from analysis.reproduce.declaration import declared
 from fedtune.cli import app
 from search_spaces import presets
 from search_spaces.space import Space
@@ -22,13 +23,16 @@ PAGE = gallery.PAGE.read_text(encoding="utf-8")
 COMMANDS = gallery.commands(PAGE)
 #: The part of issue lists and papers that the gallery is to show.
 SHOWN = {"rounds", "factor", "pivot", "box", "images", "averages", "attack", "partition", "boundary", "features"}
-#: Which figures of the papers the page says that its pictures are like: by picture the claim in the page's words, the
-#: kind of figure and, of curves, the metrics and what stands along the axis, as the papers' captions say.
+#: Which figures and tables of the papers the page says that its pictures are like: by picture the claim in the page's
+#: words, its kind, the metrics of curves and tables, and what stands along an axis or above columns, as the papers'
+#: captions say.
 CLAIMS: dict[str, tuple[str, str, set[str], set[str]]] = {
     "curves.png": ("Figs. 3 and 8 to 12 of DFRD", "rounds", {"global_accuracy"}, {"round"}),
+    "fedkf_table12.png": ("Table XII of FedKF", "pivot", {"amp", "fm", "wlp"}, set()),
     "cache_rounds.png": ("Fig. 6 of FedKF", "rounds", {"amp"}, {"round"}),
     "selection.png": ("Fig. 8 of FedKF", "factor", {"amp"}, {"active_clients"}),
     "datasets.png": ("Fig. 3 of FedMD-CG", "factor", {"local_accuracy"}, {"omega"}),
+    "fedmdcg_table1.png": ("Table 1 of FedMD-CG", "pivot", {"local_accuracy", "g_acc_virtual"}, {"omega"}),
     "gd_loss.png": ("Figs. 5 and 10 to 12 of FedMD-CG", "rounds", {"gd_loss"}, {"round"}),
     "images.png": ("Figs. 14 to 18 of DFRD", "images", set(), set()),
     "features.png": ("Fig. 2 of FedMD-CG", "features", set(), set()),
@@ -37,7 +41,7 @@ CLAIMS: dict[str, tuple[str, str, set[str], set[str]]] = {
     "partition.png": ("Figs. 6 and 7 of DFRD", "partition", set(), set()),
     "boundary.png": ("Fig. 2 of DFRD", "boundary", set(), set()),
 }
-_CLAIM = re.compile(r"as in (Figs?\. \d+(?:(?:,| and| to) \d+)* of [\w-]+)")
+_CLAIM = re.compile(r"as in ((?:Figs?\. \d+(?:(?:,| and| to) \d+)*|Table [\dIVX]+) of [\w-]+)")
 
 
 def sections() -> list[str]:
@@ -54,9 +58,13 @@ def space_of(command: gallery.Command) -> Space:
 
 
 def drawn_of(command: gallery.Command) -> tuple[str, set[str], set[str]]:
-    """The kind of figure that a command draws and, of curves, its metrics and what stands along its axis."""
+    """The kind of what a command draws and, of curves and of a paper's table, its metrics and its conditions."""
     (kind,) = options(command, "--only")
     runs = {word.removeprefix("runs/") for word in command.words if word.startswith("runs/")}
+    made_again = [declared(made.words[1]) for made in COMMANDS if made.makes in runs and made.words[0] == "reproduce"]
+    if made_again:
+        metrics = set(options(command, "--metric")) or {metric for one in made_again for metric in one.metrics}
+        return kind, metrics, {"round"} if kind == "rounds" else {key for one in made_again for key in one.columns}
     spaces = [space_of(made) for made in COMMANDS if made.makes in runs and options(made, "--space")]
     if kind == "rounds":
         return kind, set(options(command, "--metric")), {"round"}
@@ -67,13 +75,15 @@ def drawn_of(command: gallery.Command) -> tuple[str, set[str], set[str]]:
 
 
 def test_what_is_said_to_be_as_in_a_paper_is_declared() -> None:
-    """A sentence of the page that names a figure of a paper stands in `CLAIMS`, and no other does."""
+    """A sentence of the page that names a figure or table that it is like stands in `CLAIMS`, and no other does."""
     found: dict[str | None, str] = {}
     for section in sections():
         (drawn,) = (command for command in gallery.commands(section) if command.picture)
         words = " ".join(section.split())
         said = _CLAIM.findall(words)
-        assert len(said) == len(re.findall(r"\bFigs?\.", words)), f"{drawn.picture}: a figure is named otherwise"
+        assert len(said) == len(re.findall(r"\bFigs?\.|as in Tables? ", words)), (
+            f"{drawn.picture}: it is named otherwise"
+        )
         for claim in said:
             found[drawn.picture] = claim
     assert found == {picture: claim[0] for picture, claim in CLAIMS.items()}
@@ -133,6 +143,11 @@ def test_a_run_is_made_once_resumed_and_made_anew_when_its_command_changes(tmp_p
     assert gallery.ready(command, tmp_path) == ("resume", "runs/one") and (folder / "something").exists()
     changed = gallery.Command(("run", "fedavg", "--name", "one", "--rounds", "3"))
     assert gallery.ready(changed, tmp_path) == changed.words and not folder.exists()
+    table = gallery.Command(("reproduce", "dfrd-table3", "--small", "--dataset", "rotated_digits"))
+    assert table.makes == "dfrd-table3-small-rotated_digits" and gallery.ready(table, tmp_path) == table.words
+    (tmp_path / "runs" / table.makes).mkdir()
+    assert gallery.ready(table, tmp_path) == table.words, "the same command goes on"
+    assert (tmp_path / "runs" / table.makes).exists()
     drawing = gallery.Command(("report", "runs/one", "--only", "images", "-o", "x.png"))
     assert gallery.ready(drawing, tmp_path) == drawing.words
 

@@ -257,11 +257,14 @@ def test_a_table_is_written_as_the_paper_lays_it_out(tmp_path: Path) -> None:
     write_all(one, decide(one), "fedtune reproduce x", finished=True)
     tex, text, plain = ((tmp_path / run_folder.TABLES[kind]).read_text() for kind in ("tex", "md", "csv"))
     low, high = (f"{100 * sum(v) / 4:.2f} ± {100 * float(np.std(v, ddof=1)):.2f}" for v in (LOW, HIGH))
-    assert tex.count(r"\toprule") == text.count("| --- |") == 2, "a table for each metric"
-    assert r"method & $\omega$ = 1 & $\omega$ = 0.1 \\" in tex
+    assert tex.count(r"\toprule") == text.count("| --- |") == 1, "one table of all metrics"
+    assert r" & \multicolumn{2}{c}{$\omega$ = 1} & \multicolumn{2}{c}{$\omega$ = 0.1} \\" in tex
+    assert r"method & AMP [\%] & WLP [\%] & AMP [\%] & WLP [\%] \\" in tex
     marked = high.replace("±", r"$\pm$")
     assert rf"FedKF & \textbf{{{marked}}}" in tex and tex.index("FedAvg &") < tex.index("FedKF &")
-    assert "| method | ω = 1 | ω = 0.1 |" in text and f"| FedAvg | {low} |" in text and f"**{high}**" in text
+    data = one.here.data
+    assert rf"| method | {data}, ω = 1, AMP \[%\] | {data}, ω = 1, WLP \[%\] | {data}, ω = 0.1, AMP \[%\] |" in text
+    assert f"| FedAvg | {low} |" in text and f"**{high}**" in text
     rows = list(csv.DictReader(plain.splitlines()))
     assert [(row["metric"], row["row"], row["omega"]) for row in rows[:3]] == [
         ("amp", "FedAvg", "1"),
@@ -274,9 +277,9 @@ def test_a_table_is_written_as_the_paper_lays_it_out(tmp_path: Path) -> None:
 def test_a_table_without_columns_has_a_head(tmp_path: Path) -> None:
     plain = made({("FedAvg", 1): {"amp": LOW}, ("FedKF", 1): {"amp": HIGH}}, ahead("FedKF", "FedAvg"))
     runs = {(row, ()): run for (row, _), run in plain.runs.items()}
-    bare = dataclasses.replace(plain.reproduction, columns={})
+    bare = dataclasses.replace(plain.reproduction, columns={}, by=("dataset",))
     files = table_files(dataclasses.replace(plain, reproduction=bare, runs=runs))
-    assert r"method & result \\" in files["tex"] and "| method | result |" in files["md"]
+    assert rf"method & {plain.here.data} \\" in files["tex"] and f"| method | {plain.here.data} |" in files["md"]
 
 
 def test_a_heat_map_or_an_empty_table_has_no_table_files(tmp_path: Path) -> None:

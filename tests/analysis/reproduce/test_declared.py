@@ -146,6 +146,8 @@ def test_a_file_is_all_that_it_takes(folder: Path) -> None:
         ({"grid": {"method": "dfrd", "space": "alpha_lambda"}}, "either rows or a grid"),
         ({"claims": [GOOD["claims"][0] | {"ahead": "C"}]}, "Unknown row 'C'"),
         ({"like": "nobody"}, "Unknown reproduction 'nobody'"),
+        ({"down": ["omga"]}, r"Unknown label 'omga' \(.*, down\)"),
+        ({"columns": {"omega": [1]}, "by": ["omega"]}, "by must name dataset and omega once each, got omega"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_said(folder: Path, change: dict[str, Any], said: str) -> None:

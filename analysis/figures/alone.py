@@ -1,0 +1,157 @@
+"""A metric against the values of each parameter that was varied alone, the others at their defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from analysis import style
+from analysis.figure import Figure
+from analysis.figures import factor
+from analysis.figures._common import check_measured, legend_once
+from analysis.labels import Labels, number
+from analysis.runs import Run, names
+from analysis.stats import summarise
+
+#: Lines in one panel at most.
+LIMIT = 6
+COLUMNS = ["panel", "metric", "key", "x", "mean", "std", "n", "trial"]
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What `plot` needs to know; `data` says what the columns of `table` are."""
+
+    table: pd.DataFrame
+    #: Of every panel the metric, what else it is of, as a data set, and the parameters, which have the same values.
+    panels: Sequence[tuple[str, str, tuple[str, ...]]]
+    #: Every parameter, in the order in which they were searched.
+    keys: Sequence[str]
+
+
+def needs(runs: Sequence[Run]) -> str | None:
+    if not all(_lines(run) for run in runs):
+        return (
+            "Parameters alone need completed trials that differ in one number only, all others being at their "
+            "defaults, as a grid through the defaults has, or a space that goes one at a time."
+        )
+    return None if factor.shared_metrics(runs) else "Parameters alone need a metric that every run measured."
+
+
+def data(runs: Sequence[Run], metrics: Sequence[str] = ()) -> Drawing:
+    """One row per panel, parameter and value: panel (0, 1, …), metric, key, x (the value), mean, std (over seeds, as
+    recorded; nan below two), n (seeds), trial. `metrics`: by default what was selected on and a local accuracy.
+
+    Raises `UserError` where one of the `metrics` was not measured."""
+    several = [str(run.value("dataset")) for run in runs]
+    of = [""] if len(runs) == 1 else several if len(set(several)) == len(runs) else names(runs)
+    panels: list[tuple[str, str, tuple[str, ...]]] = []
+    rows = []
+    for metric in metrics or factor.shared_metrics(runs):
+        for name, run in zip(of, runs, strict=True):
+            for keys, lines in _groups(run):
+                found = [
+                    {"panel": len(panels), "metric": metric, "key": key, "x": x, "trial": trial}
+                    | {"mean": (s := summarise(list(by_seed.values()))).mean, "std": s.std, "n": s.n}
+                    for key in keys
+                    for x, trial in lines[key].items()
+                    if (by_seed := run.last(trial, metric))
+                ]
+                if found:
+                    rows += found
+                    panels.append((metric, name, keys))
+    check_measured(metrics, [(metric, name) for metric, name, _ in panels], runs)
+    every = dict.fromkeys(key for run in runs for key in _lines(run))
+    return Drawing(pd.DataFrame(rows, columns=COLUMNS), panels, list(every))
+
+
+def plot(drawing: Drawing, labels: Labels) -> go.Figure:
+    figure = go.Figure()
+    titles = []
+    for panel, (metric, of, keys) in enumerate(drawing.panels, start=1):
+        titles.append(f"{labels.metric(metric, split=True)}{f' · {of}' if of else ''}")
+        part = drawing.table[drawing.table["panel"] == panel - 1]
+        for key in keys:
+            line = part[part["key"] == key].sort_values("x")
+            figure.add_traces(_drawn(line, key, drawing.keys.index(key), panel, labels))
+        values = sorted(part["x"].unique())
+        axis = {"tickvals": values, "ticktext": [number(value) for value in values], "showgrid": False}
+        kind = {"type": "log"} if all(labels.log(key) for key in keys) and values[0] > 0 else {}
+        named = labels.parameter(keys[0]) if len(keys) == 1 else ", ".join(labels.symbol(key) for key in keys)
+        style.title_axes(figure, panel, named, "", xaxis=axis | kind)
+    legend_once(figure)
+    legend = 2 * len(drawing.keys) if len(drawing.keys) > 1 else 0
+    return style.panels(figure, titles, columns=min(2, len(titles)), height=300, legend=legend, left=52)
+
+
+def _drawn(part: pd.DataFrame, key: str, position: int, panel: int, labels: Labels) -> list[go.Scatter]:
+    """One line and, where it has several seeds, the band around it."""
+    colour = style.CYCLE[position % len(style.CYCLE)]
+    scale = labels.scale(str(part["metric"].iloc[0]))
+    at, mean, spread = part["x"].tolist(), scale * part["mean"].to_numpy(), scale * part["std"].to_numpy(dtype=float)
+    symbol = labels.symbol(key)
+    line = go.Scatter(
+        x=at,
+        y=mean,
+        mode="lines+markers",
+        name=symbol,
+        legendgroup=key,
+        customdata=np.column_stack([part["trial"], np.nan_to_num(spread), part["n"]]),
+        line={"width": 2.5, "color": colour, "dash": style.DASHES[position % len(style.DASHES)]},
+        marker={"size": 8, "color": colour, "symbol": style.SYMBOLS[position % len(style.SYMBOLS)]},
+        hovertemplate=f"trial %{{customdata[0]:d}}<br>{symbol} = %{{x}}: %{{y:.2f}} ± %{{customdata[1]:.2f}} "
+        "(%{customdata[2]} seeds)<extra></extra>",
+        **style.axes(panel),
+    )
+    if not np.isfinite(spread).any():
+        return [line]
+    return [style.band(at, mean, np.nan_to_num(spread), style.faded(colour, 0.13), panel, key), line]
+
+
+def _lines(run: Run) -> dict[str, dict[float, int]]:
+    """By parameter, of the first `LIMIT` that have several values with all others at their defaults: its values, and
+    the trial that has it. Nothing of a run under several conditions."""
+    if run.crossed:
+        return {}
+    start = {item["key"]: item.get("declared", {}).get("default") for item in run.searched}
+    numeric = [item["key"] for item in run.searched if item.get("kind") in ("real", "integer")]
+    done = [trial for trial in run.frozen if trial.state.name == "COMPLETE"]
+    found: dict[str, dict[float, int]] = {}
+    for key in numeric:
+        alone = {
+            float(trial.params[key]): trial.number
+            for trial in done
+            if key in trial.params and all(value == start.get(k) for k, value in trial.params.items() if k != key)
+        }
+        if len(alone) > 1:
+            found[key] = alone
+    return dict(list(found.items())[:LIMIT])
+
+
+def _groups(run: Run) -> list[tuple[tuple[str, ...], dict[str, dict[float, int]]]]:
+    """Parameters that share an axis, as they have the same values, and the lines of all."""
+    lines = _lines(run)
+    shared: dict[tuple[float, ...], list[str]] = {}
+    for key, values in lines.items():
+        shared.setdefault(tuple(sorted(values)), []).append(key)
+    return [(tuple(keys), lines) for keys in shared.values()]
+
+
+FIGURE = Figure(
+    title="Each parameter alone",
+    read=(
+        "A line is one parameter with the others at their defaults, the mean of its seeds in the last round; the band "
+        "is one standard deviation to either side.",
+        "A line that stays within its band is a parameter that hardly matters over these values.",
+    ),
+    needs=needs,
+    data=data,
+    of=data,
+    plot=plot,
+    order=66,
+    across=True,
+)

@@ -1,0 +1,110 @@
+"""Tables with labels on several levels: what stands where, over how much a label reaches, and the three formats."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from analysis.pivot import Pivot, sheet
+from analysis.pivots import pivots
+from analysis.report.drawn_sheet import BROAD, drawn
+from analysis.sheet import Sheet, Shown
+from fedtune.cli import app
+from search_spaces.errors import UserError
+from tests.analysis import varied
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """crossed: two data sets under three ω, of two methods."""
+    folder = tmp_path_factory.mktemp("sheets")
+    varied.crossed(folder / "crossed")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tables(root: Path) -> list[Pivot]:
+    return list(pivots(root / "crossed", metrics=["amp", "fm"]).tables)
+
+
+def small(**changes: object) -> Sheet:
+    rows, columns = [("a", "x"), ("a", "y"), ("b", "x")], [("d", "1"), ("d", "2"), ("e", "1")]
+    cells = {(row, column): Shown(f"{row[0]}{row[1]}{column[0]}{column[1]}") for row in rows for column in columns}
+    cells[rows[0], columns[0]] = Shown("best", "(1)", best=True)
+    cells[rows[1], columns[0]] = Shown("t<d", tied=True)
+    del cells[rows[2], columns[2]]
+    values = {"title": "T", "sides": ["s", "t"], "rows": rows, "columns": columns, "cells": cells, "notes": ["N."]}
+    return Sheet(**values | changes)  # type: ignore[arg-type]
+
+
+def test_a_label_reaches_over_its_neighbours() -> None:
+    assert small().head() == [[("d", 2), ("e", 1)], [("1", 1), ("2", 1), ("1", 1)]]
+    assert small().before() == [[("a", 2), ("x", 1)], [("a", 0), ("y", 1)], [("b", 1), ("x", 1)]]
+
+
+def test_the_formats_have_the_same_cells() -> None:
+    page, tex, text = small().html(), small().latex(), small().markdown()
+    assert '<th scope="rowgroup" rowspan="2">a</th>' in page and page.count('rowspan="2"') == 3
+    assert 'colspan="2">d<' in page and "<b>best (1)</b>" in page and "<u>t&lt;d</u>" in page
+    assert r" &  & \multicolumn{2}{c}{d} & e \\" in tex and r"\cmidrule(lr){3-4}\cmidrule(lr){5-5}" in tex
+    assert r"s & t & 1 & 2 & 1 \\" in tex and r" & y & \underline{t\textless{}d} & ayd2 & aye1 \\" in tex
+    assert "| s | t | d, 1 | d, 2 | e, 1 |" in text and "| b | x | bxd1 | bxd2 | – |" in text
+    assert "| a | x | **best (1)** |" in text
+
+
+def test_the_same_label_below_another_group_is_written_again() -> None:
+    columns = [("d", "1"), ("e", "1"), ("e", "1b")]
+    assert small(columns=columns, cells={}).head()[1] == [("1", 1), ("1", 1), ("1b", 1)]
+
+
+def test_what_is_down_is_not_across(tables: list[Pivot]) -> None:
+    """Every cell of every table is there once, wherever its labels stand."""
+    for down in (("method",), ("metric", "method"), ("omega",), ("dataset", "metric")):
+        made = sheet(tables, down)
+        assert len(made.cells) == sum(len(table.entries) for table in tables)
+        assert sorted(s.value for s in made.cells.values()) == sorted(
+            table.parts(*place)[0] for table in tables for place in table.entries
+        )
+    made = sheet(tables, ("dataset", "metric"))
+    assert list(made.sides) == ["data set", "metric"] and made.rows[:2] == [("digits", "AMP [%]"), ("digits", "FM")]
+    assert [column[0] for column in made.columns] == ["ω = 10", "ω = 1", "ω = 0.1"]
+    assert made.at(("svhn", "FM"), made.columns[2]).value == tables[1].parts("dfrd", ("svhn", 0.1))[0]
+    assert "best mean of the methods under one condition" in made.notes[0]
+    assert "best mean of the column" in sheet(tables).notes[0]
+    below = sheet(tables, ("omega",))
+    assert below.rows == [("10",), ("1",), ("0.1",)] and list(below.sides) == ["ω"]
+
+
+def test_labels_that_are_not_there(tables: list[Pivot]) -> None:
+    with pytest.raises(UserError, match=r"Unknown label of rows 'omga' \(--down\)"):
+        sheet(tables, ("omga",))
+
+
+def test_the_command_writes_one_table_of_several_metrics(root: Path, tmp_path: Path) -> None:
+    words = [str(root / "crossed"), "--only", "pivot", "--metric", "amp", "--metric", "fm", "--down", "method"]
+    for kind in ("md", "tex", "html", "csv"):
+        done = CliRunner().invoke(app, ["report", *words, "-o", str(tmp_path / f"t.{kind}")])
+        assert done.exit_code == 0, done.output
+    assert "digits, ω = 10, AMP \\[%\\] | digits, ω = 10, FM" in (tmp_path / "t.md").read_text()
+    assert (tmp_path / "t.html").read_text().count('class="pivot"') == 1
+    assert (tmp_path / "t.tex").read_text().count(r"\begin{tabular}") == 1
+    assert len((tmp_path / "t.csv").read_text().splitlines()) == 1 + 12
+
+
+def test_a_picture_has_every_text_and_brackets_below_where_it_would_be_broad(root: Path) -> None:
+    made = pivots(root / "crossed", metrics=["amp"], brackets="wlp").sheet()
+    figure = drawn(made)
+    written = [re.sub("<.*?>", "", str(note.text)) for note in figure.layout.annotations]
+    for shown in made.cells.values():
+        assert shown.value in written and shown.bracket in written
+    assert all(line in " ".join(written) for line in ("digits", "svhn", "ω = 10", "method"))
+    narrow = drawn(sheet([pivots(root / "crossed", where={"dataset": "svhn"}, brackets="wlp").tables[0]]))
+    assert narrow.layout.width <= BROAD
+    one = [note.text for note in narrow.layout.annotations]
+    assert any(" (" in line and "±" in line for line in one), "there is room for both in one line"
+    assert all(
+        0 <= note.x <= figure.layout.width and 0 <= note.y <= figure.layout.height for note in figure.layout.annotations
+    )
