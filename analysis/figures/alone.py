@@ -11,8 +11,7 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.figures import factor
-from analysis.figures._common import check_measured, legend_once
+from analysis.figures._common import check_measured, legend_once, shared_metrics
 from analysis.labels import Labels, number
 from analysis.runs import Run, names
 from analysis.stats import summarise
@@ -39,7 +38,7 @@ def needs(runs: Sequence[Run]) -> str | None:
             "Parameters alone need completed trials that differ in one number only, all others being at their "
             "defaults, as a grid through the defaults has, or a space that goes one at a time."
         )
-    return None if factor.shared_metrics(runs) else "Parameters alone need a metric that every run measured."
+    return None if shared_metrics(runs) else "Parameters alone need a metric that every run measured."
 
 
 def data(runs: Sequence[Run], metrics: Sequence[str] = ()) -> Drawing:
@@ -51,7 +50,7 @@ def data(runs: Sequence[Run], metrics: Sequence[str] = ()) -> Drawing:
     of = [""] if len(runs) == 1 else several if len(set(several)) == len(runs) else names(runs)
     panels: list[tuple[str, str, tuple[str, ...]]] = []
     rows = []
-    for metric in metrics or factor.shared_metrics(runs):
+    for metric in metrics or shared_metrics(runs):
         for name, run in zip(of, runs, strict=True):
             for keys, lines in _groups(run):
                 found = [

@@ -63,7 +63,7 @@ class InOrder(FIFOScheduler):
     before the searcher does."""
 
     def __init__(self, session: Session) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._session = session
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:

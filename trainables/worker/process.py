@@ -8,6 +8,7 @@ import faulthandler
 import gc
 import os
 import sys
+from io import TextIOBase
 from typing import TextIO
 
 import torch
@@ -27,7 +28,7 @@ def set_threads(threads: int) -> None:
             torch.set_num_interop_threads(1)
 
 
-def tell_crashes(log: TextIO | None) -> None:
+def tell_crashes(log: TextIO | TextIOBase | None) -> None:
     """A crash in native code, which ends this process, first writes where Python had got to, to `log` or, with None, to
     stderr. (`fedtune.machine.deaths` looks for it there.)"""
     if (to := sys.__stderr__ if log is None else log) is None:
