@@ -22,6 +22,7 @@ import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,8 @@ from search_spaces.errors import UserError, sentence, unknown
 
 DRAWS = 10_000
 RELAXED_MINIMUM = 2
+#: So many tables are remembered.
+REMEMBERED = 64
 #: B / (1 − 0.75) for DHF's batch of 10: every client can fill a test batch from its quarter (PFLlib).
 PFL_MINIMUM = 40
 
@@ -88,7 +91,41 @@ def partition(
 
 
 def _draw(recipe: str, task: Task, min_size: int, rng: np.random.Generator) -> Counts:
-    """A table of the recipe that passes the size guard."""
+    """A table of the recipe that passes the size guard; it and what it leaves of the generator are remembered, as
+    thousands of draws take many seconds and the trials of a search have the same few federations."""
+    state = repr(rng.bit_generator.state)
+    asked = (
+        RECIPES[recipe],
+        task.sizes.tobytes(),
+        *(task.clients, task.omega, task.classes_per_client),
+        min_size,
+        state,
+    )
+    if asked not in _drawn:
+        counts, minimum = _first_allowed(recipe, task, min_size, rng)
+        counts.flags.writeable = False
+        if len(_drawn) >= REMEMBERED:
+            _drawn.pop(next(iter(_drawn)))
+        _drawn[asked] = counts, minimum, rng.bit_generator.state
+    counts, minimum, rng.bit_generator.state = _drawn[asked]
+    if minimum < min_size:
+        logger.warning(
+            "partition %s (omega %g, %d clients): no draw gives every client %d samples, accepted %d",
+            recipe,
+            task.omega,
+            task.clients,
+            min_size,
+            minimum,
+        )
+    return counts
+
+
+#: The table, the minimum it keeps and the generator's state after it, by all that they depend on.
+_drawn: dict[tuple[Any, ...], tuple[Counts, int, Any]] = {}
+
+
+def _first_allowed(recipe: str, task: Task, min_size: int, rng: np.random.Generator) -> tuple[Counts, int]:
+    """The first table drawn that passes the size guard, and the minimum that it was held against."""
     relaxed = min(RELAXED_MINIMUM, min_size)
     for minimum in dict.fromkeys((min_size, relaxed)):
         if task.total < minimum * task.clients:
@@ -96,16 +133,7 @@ def _draw(recipe: str, task: Task, min_size: int, rng: np.random.Generator) -> C
         for _ in range(DRAWS):
             counts = RECIPES[recipe](task, rng)
             if counts is not None and counts.sum(axis=1).min() >= minimum:
-                if minimum < min_size:
-                    logger.warning(
-                        "partition %s (omega %g, %d clients): no draw gives every client %d samples, accepted %d",
-                        recipe,
-                        task.omega,
-                        task.clients,
-                        min_size,
-                        minimum,
-                    )
-                return counts
+                return counts, minimum
     raise UserError(
         sentence(
             "clients",
@@ -181,14 +209,14 @@ def dir_dominant(task: Task, rng: np.random.Generator) -> Counts:
     rows = []
     for members, sizes in zip(blocks, per_block, strict=True):
         counts = np.zeros((members, classes), dtype=np.int64)
-        had_turn = np.zeros(members, dtype=bool)
+        concentration, had_turn = np.full(members, task.omega), set[int]()
         for label, size in enumerate(sizes):
-            shares = rng.dirichlet(np.full(members, task.omega))
-            while had_turn[shares.argmax()]:
-                shares = rng.dirichlet(np.full(members, task.omega))
-            had_turn[shares.argmax()] = True
-            if had_turn.all():
-                had_turn[:] = False
+            shares = rng.dirichlet(concentration)
+            while (largest := int(shares.argmax())) in had_turn:
+                shares = rng.dirichlet(concentration)
+            had_turn.add(largest)
+            if len(had_turn) == members:
+                had_turn.clear()
             counts[:, label] = _rounded(shares, int(size), rng)
         rows.append(counts)
     return np.concatenate(rows)

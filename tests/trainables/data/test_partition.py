@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from search_spaces.errors import UserError
 from trainables.data import partition as module
-from trainables.data.partition import RECIPES, Task, partition
+from trainables.data.partition import RECIPES, Task, dir_class, partition
 
 RECIPE_NAMES = ["iid", "pathological", "dir_class", "dir_client", "dir_dominant", "dir_pfl"]
 
@@ -240,6 +240,31 @@ def test_size_guard_relaxes_to_two_and_says_so(
         parts = partition("dir_class", y, 10, classes=10, rng=np.random.default_rng(0), omega=0.3, min_size=59)
     assert 2 <= min(map(len, parts)) < 59
     assert "no draw gives every client 59 samples, accepted 2" in caplog.text
+
+
+def test_a_table_is_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same generator state gives the same samples and is left in the same state, without drawing the table again;
+    another state, and another minimum, are drawn."""
+    drawn: list[int] = []
+
+    def noting(task: Task, rng: np.random.Generator) -> np.ndarray:
+        drawn.append(1)
+        return dir_class(task, rng)
+
+    monkeypatch.setitem(RECIPES, "dir_class", noting)
+    first, again = np.random.default_rng(5), np.random.default_rng(5)
+    dealt = [partition("dir_class", labels(), 10, classes=10, rng=rng, omega=1.0) for rng in (first, again)]
+    once = len(drawn)
+    assert once > 0 and all(np.array_equal(*parts) for parts in zip(*dealt, strict=True))
+    assert first.bit_generator.state == again.bit_generator.state
+    monkeypatch.setitem(RECIPES, "dir_class", dir_class)
+    fresh = partition("dir_class", labels(), 10, classes=10, rng=np.random.default_rng(5), omega=1.0)
+    assert all(np.array_equal(*parts) for parts in zip(fresh, dealt[0], strict=True))
+    monkeypatch.setitem(RECIPES, "dir_class", noting)
+    partition("dir_class", labels(), 10, classes=10, rng=np.random.default_rng(5), omega=1.0)
+    assert len(drawn) == once
+    partition("dir_class", labels(), 10, classes=10, rng=np.random.default_rng(6), omega=1.0)
+    assert len(drawn) > once
 
 
 def test_ten_thousand_draws_at_each_minimum_then_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
