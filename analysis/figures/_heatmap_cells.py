@@ -114,7 +114,7 @@ def _numbers(panel: Panel, values: np.ndarray) -> go.Scatter:
 
 
 def _numbered(values: np.ndarray) -> bool:
-    return values.shape[1] <= NUMBERED[0] and values.shape[0] <= NUMBERED[1]
+    return bool(values.shape[1] <= NUMBERED[0] and values.shape[0] <= NUMBERED[1])
 
 
 def _lines(numbered: bool) -> list[tuple[float, float, float]]:
