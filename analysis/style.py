@@ -317,6 +317,12 @@ def rounds_axis(last: float) -> dict[str, Any]:
     return {"showgrid": False, "tickformat": "d", "dtick": 1 if last <= 12 else None}
 
 
+def trials_axis(numbers: Sequence[int]) -> dict[str, Any]:
+    """An axis of these trials: whole numbers only."""
+    few = not len(numbers) or max(numbers) - min(numbers) <= 12
+    return {"showgrid": False, "tickformat": "d", "dtick": 1 if few else None}
+
+
 def log_axis(low: float, high: float) -> dict[str, Any]:
     """A logarithmic axis from `low` to `high` (above 0) with ticks that can be read: powers of ten where it spans two
     of them, else 1, 2 and 5 times these, else round numbers between its ends."""

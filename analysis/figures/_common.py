@@ -69,6 +69,11 @@ def box(dots: pd.DataFrame, place: object, name: str, colour: str, panel: int, t
     )
 
 
+def faint(lines: int) -> float:
+    """How opaque each of so many lines is that are drawn behind a chosen one."""
+    return float(np.clip(12 / max(1, lines), 0.38, 0.75))
+
+
 def check_measured(asked: Sequence[str], drawn: Sequence[tuple[str, str]], runs: Sequence[Run]) -> None:
     """Raises `UserError` where a metric that was asked for has none of the panels `drawn`, each a metric and what else
     it is of."""

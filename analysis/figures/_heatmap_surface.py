@@ -37,7 +37,7 @@ def draw_surface(figure: go.Figure, panel: Panel, *, interpolated: bool) -> tupl
     figure.add_trace(_stopped(panel))
     figure.add_trace(_completed(panel, done))
     if done["tied"].any():
-        figure.add_trace(_tied(panel, done[done["tied"]]))
+        figure.add_traces(_tied(panel, done[done["tied"]]))
     figure.add_trace(_chosen(panel, done))
     return _axis(labels, panel.x, panel.part["x"]), _axis(labels, panel.y, panel.part["y"])
 
@@ -78,17 +78,21 @@ def _completed(panel: Panel, done: pd.DataFrame) -> go.Scatter:
     )
 
 
-def _tied(panel: Panel, tied: pd.DataFrame) -> go.Scatter:
-    """A square around every trial that cannot be told from the chosen one."""
-    return go.Scatter(
-        x=_plain(tied["x"]),
-        y=_plain(tied["y"]),
-        marker={"symbol": "square-open", "size": 16, "color": style.ON_BRIGHT, "line": {"width": 2}},
-        hoverinfo="skip",
-        mode="markers",
-        showlegend=False,
-        **panel.axes,
-    )
+def _tied(panel: Panel, tied: pd.DataFrame) -> list[go.Scatter]:
+    """A square around every trial that cannot be told from the chosen one, with a bright rim: it may stand on any
+    colour of the surface, or beside it on a dark page."""
+    return [
+        go.Scatter(
+            x=_plain(tied["x"]),
+            y=_plain(tied["y"]),
+            marker={"symbol": "square-open", "size": 16, "color": colour, "line": {"width": width}},
+            hoverinfo="skip",
+            mode="markers",
+            showlegend=False,
+            **panel.axes,
+        )
+        for colour, width in ((style.ON_DARK, 5), (style.ON_BRIGHT, 2))
+    ]
 
 
 def _chosen(panel: Panel, done: pd.DataFrame) -> go.Scatter:

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.figures._common import metric_rows, sample
+from analysis.figures._common import faint, metric_rows, sample
 from analysis.labels import Labels
 from analysis.runs import Run
 
@@ -80,7 +80,7 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
     df = drawing.table
     figure = go.Figure()
     titles: list[str] = []
-    opacity = float(np.clip(12 / max(1, df["trial"].nunique()), 0.38, 0.75))
+    opacity = faint(df["trial"].nunique())
     for panel, (metric, part) in enumerate(df.groupby("metric", sort=False), start=1):
         name = str(metric)
         part = part.assign(mean=part["mean"] * labels.scale(name), std=part["std"].fillna(0) * labels.scale(name))

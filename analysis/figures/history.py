@@ -84,7 +84,7 @@ def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
             hovertemplate="best so far %{y:.2f} (trial %{customdata})<extra></extra>",
         )
     )
-    style.title_axes(figure, 1, "trial", labels.metric(metric), xaxis={"showgrid": False})
+    style.title_axes(figure, 1, "trial", labels.metric(metric), xaxis=style.trials_axis(df["number"].tolist()))
     return style.panels(figure, [""], columns=1, height=320, legend=3)
 
 

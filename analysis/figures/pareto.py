@@ -89,7 +89,12 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
         )
     )
     style.title_axes(
-        figure, last, "trial", "hypervolume so far [%]", xaxis={"showgrid": False}, yaxis={"rangemode": "tozero"}
+        figure,
+        last,
+        "trial",
+        "hypervolume so far [%]",
+        xaxis=style.trials_axis(df["trial"].tolist()),
+        yaxis={"rangemode": "tozero"},
     )
     # The axes say it all, so the panels have no titles.
     return style.panels(figure, [""] * last, columns=2, height=300, legend=3, note=drawing.note)

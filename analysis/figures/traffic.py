@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.figures._common import metric_rows, sample
+from analysis.figures._common import faint, metric_rows, sample
 from analysis.labels import Labels
 from analysis.runs import Run
 
@@ -84,7 +84,7 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
                         y=y,
                         mode="lines",
                         line={"color": style.ORANGE if best else style.BLUE, "width": 3 if best else 1},
-                        opacity=1 if best else 0.4,
+                        opacity=1 if best else faint(df["trial"].nunique()),
                         name="chosen" if best else "other trials",
                         legendgroup=str(best),
                         showlegend=panel == 1,

@@ -128,3 +128,9 @@ def test_what_is_drawn_on_a_colour_of_the_scale_can_be_read(ends: tuple[float, f
         (behind,) = sample_colorscale(style.SEQUENTIAL, [min(1.0, place)])
         dark, bright = sorted((light(unlabel_rgb(behind)), light(hex_to_rgb(colour))))
         assert (bright + 0.05) / (dark + 0.05) >= 4.5, f"{colour} on {behind}"
+
+
+@pytest.mark.parametrize(("numbers", "every"), [([0, 3], 1), ([], 1), ([0, 300], None)])
+def test_trials_are_numbered_in_whole_numbers(numbers: list[int], every: int | None) -> None:
+    axis = style.trials_axis(numbers)
+    assert (axis["tickformat"], axis["dtick"]) == ("d", every)

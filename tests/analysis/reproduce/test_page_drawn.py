@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -31,3 +32,17 @@ def test_nothing_is_clipped_overlaps_or_is_hard_to_read(
     name: str, width: int, dark: bool, paper: bool, pages: dict[str, Path], browser: Shown
 ) -> None:
     assert faults(browser, pages[name], width, dark, paper) == []
+
+
+def test_on_paper_heads_stand_over_their_columns_and_the_papers_numbers_are_no_larger(
+    pages: dict[str, Path], browser: Shown
+) -> None:
+    browser.look(pages["table"], 703, dark=False, paper=True)
+    script = """JSON.stringify([...document.querySelectorAll("table.pivot")].map((table) => {
+        const style = (e) => getComputedStyle(e), cell = table.querySelector("tbody td");
+        return [style([...table.querySelectorAll("thead th")].at(-1)).textAlign, style(cell).textAlign,
+            [...table.querySelectorAll("td .small")].length > 0,
+            [...table.querySelectorAll("td .small")].every((e) => parseFloat(style(e).fontSize) < 11.6)];
+    }))"""
+    found = json.loads(browser.value(script))
+    assert found and all(one == ["right", "right", True, True] for one in found), found
