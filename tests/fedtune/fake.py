@@ -92,10 +92,17 @@ class Fake:
 
 
 class Troubled(Fake):
-    """Misbehaves as values["troubles"] says of its cell, "alpha lambda"; soundly where it says nothing."""
+    """Misbehaves at some cells (alpha, lambda) of a grid, each time in another way; soundly at the others."""
+
+    TROUBLES: Mapping[tuple[float, float], str] = {
+        (0.0, 0.0): "setup",
+        (0.0, 0.5): "raise",
+        (1.0, 0.5): "nan",
+        (2.0, 0.0): "unmeasured",
+    }
 
     def __init__(self, method: str, values: Mapping[str, Any], seeds: Sequence[int], **rest: Any) -> None:
-        trouble = values["troubles"].get(f"{values['alpha']} {values['lambda']}")
+        trouble = self.TROUBLES.get((values["alpha"], values["lambda"]))
         super().__init__(method, {**values, "trouble": trouble}, seeds, **rest)
 
 

@@ -154,24 +154,19 @@ def test_a_finished_run_is_left_alone(conduct: Conduct, tmp_path: Path) -> None:
     assert result.finished and frozen(tmp_path / "run") == before
 
 
-#: What ends a trial of a grid, by its cell (`Troubled`), and what is then recorded; the other cells are sound.
-TROUBLES = {
-    "0.0 0.0": ("setup", "error"),
-    "0.0 0.5": ("raise", "error"),
-    "1.0 0.5": ("nan", "diverged"),
-    "2.0 0.0": ("unmeasured", "error"),
-}
-
-
 def test_trouble_ends_trials_not_the_search(conduct: Conduct, tmp_path: Path) -> None:
-    troubles = {cell: trouble for cell, (trouble, _) in TROUBLES.items()}
-    result = conduct("run", **ALL_ROUNDS, rounds=3, values={"troubles": troubles}, simulate=Troubled)
+    """Four trials of a grid have four troubles, and the other two run to their end."""
+    result = conduct("run", **ALL_ROUNDS, rounds=3, simulate=Troubled)
     assert result.finished and result.counts == {"FAIL": 4, "COMPLETE": 2}
-    ended = {f"{t.params['alpha']} {t.params['lambda']}": t for t in StudyFile(tmp_path / "run").study.trials}
-    assert {cell for cell, trial in ended.items() if trial.state.name == "FAIL"} == TROUBLES.keys()
-    for cell, (_, reason) in TROUBLES.items():
-        assert ended[cell].user_attrs["stop_reason"] == reason and ended[cell].user_attrs["error"]
-    assert result.best is not None and result.best.params["alpha"] == 1.0 and result.best.params["lambda"] == 0.0
+    trials = {(t.params["alpha"], t.params["lambda"]): t for t in StudyFile(tmp_path / "run").study.trials}
+    failed = {cell: trial for cell, trial in trials.items() if trial.state.name == "FAIL"}
+    assert {cell: trial.user_attrs["stop_reason"] for cell, trial in failed.items()} == {
+        cell: "diverged" if trouble == "nan" else "error" for cell, trouble in Troubled.TROUBLES.items()
+    }
+    assert all(trial.user_attrs["error"] for trial in failed.values())
+    assert result.best is not None and result.best.number in {
+        trial.number for cell, trial in trials.items() if cell not in failed
+    }
 
 
 def test_a_search_of_which_every_trial_fails_has_no_best(conduct: Conduct) -> None:
