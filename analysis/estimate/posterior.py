@@ -189,6 +189,6 @@ def matern(points: Floats, length: float) -> Floats:
     if length == 0:
         return np.eye(len(points))
     apart = np.sqrt(np.maximum(((points[:, None] - points) ** 2).sum(-1), 0.0))
-    z = np.sqrt(5.0) * apart / (length * np.sqrt(points.shape[1]))
+    z = np.sqrt(5.0) * apart / (length * np.sqrt(max(points.shape[1], 1)))  # without a parameter all are one point
     found: Floats = (1 + z + z * z / 3) * np.exp(-z)
     return found

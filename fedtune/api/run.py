@@ -191,7 +191,7 @@ def _configuration(request: Request, problems: list[str]) -> tuple[str, dict[str
 
     if request.method in registry.methods():
         return request.method, configuration(request, problems), {}
-    is_folder = Path(request.method).expanduser().is_dir()
+    is_folder = given(request.method).is_dir()
     method, values, data = winner_of(request.method) if is_folder else load(request.method)
     if request.paper or request.space != "default":
         problems.append(

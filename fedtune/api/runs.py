@@ -8,6 +8,7 @@ from typing import Any
 from fedtune.api.status import status
 from search_spaces import run_folder
 from search_spaces.errors import UserError, short
+from search_spaces.files import given
 
 
 def runs(folder: str | Path = "runs") -> list[dict[str, Any]]:
@@ -15,7 +16,7 @@ def runs(folder: str | Path = "runs") -> list[dict[str, Any]]:
     (None: it can be read; else only run and problem are there).
 
     A folder without an experiment of ours is left out. Raises `UserError` where `folder` is no directory."""
-    where = Path(folder).expanduser()
+    where = given(folder)
     if not where.is_dir():
         raise UserError(
             f"There is no folder {short(repr(str(folder)))} with runs. The first search makes runs/; --help says more."

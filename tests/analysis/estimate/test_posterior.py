@@ -97,6 +97,14 @@ def test_a_mixture_of_parts_says_what_sampling_it_says():
     np.testing.assert_allclose(belief.interval(2, 0.9), np.quantile(samples[:, 2], [0.05, 0.95]), atol=0.01)
 
 
+def test_without_a_parameter_all_federations_are_of_one_point() -> None:
+    """Its mean is that of the values."""
+    found = posterior(
+        Federations(np.zeros((1, 0)), np.array([0, 0]), np.array([1, 2]), np.array([0.2, 0.4]), np.zeros(2))
+    )
+    assert found.mean == pytest.approx([0.3], abs=1e-9) and found.variance[0] > 0
+
+
 def test_equal_values_are_believed():
     belief = posterior(federations([0.5, 0.5, 0.5], [0, 1, 2], [0, 0, 0]))
     np.testing.assert_array_equal(belief.mean, [0.5] * 4)

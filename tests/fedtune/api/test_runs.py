@@ -31,6 +31,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return where
 
 
+def test_a_folder_of_an_unknown_user_is_refused() -> None:
+    with pytest.raises(UserError, match="The path '~nobody-of-that-name/runs' cannot be used"):
+        fedtune.runs("~nobody-of-that-name/runs")
+
+
 def test_every_run_has_a_row(folder: Path) -> None:
     rows = {Path(row["run"]).name: row for row in fedtune.runs(folder)}
     assert list(rows) == ["a-search", "begun", "torn"]

@@ -56,6 +56,16 @@ def test_the_best_configuration_is_written_again(fresh: Path, damage: Callable[[
     assert best.read_bytes() == whole
 
 
+def test_a_folder_in_the_place_of_the_best_configuration_is_refused_before_anything_is_written(fresh: Path) -> None:
+    best = fresh / run_folder.BEST / "fedavg.yaml"
+    best.unlink()
+    best.mkdir()
+    before = state(fresh)
+    with pytest.raises(UserError, match="The best configuration must be a file, got a folder"):
+        resume(fresh, quiet=True, simulate=Fake)
+    assert state(fresh) == before
+
+
 def test_fresh_seeds_begun_with_other_data_do_not_go_on(fresh: Path) -> None:
     other_data(fresh / run_folder.FRESH / "fedavg")
     before = state(fresh)
