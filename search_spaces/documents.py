@@ -64,6 +64,8 @@ def read(path: Path | str, what: str = "file") -> Document:
     path = Path(path)
     shown = short(repr(str(path)))
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():  # nobody may ever write to it, or for ever
+            raise UserError(f"{shown} is a pipe or a device, not a {what}.")
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise UserError(f"There is no {what} {shown}.") from None

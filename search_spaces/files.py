@@ -14,12 +14,12 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from search_spaces import leftovers
-from search_spaces.errors import UserError, short
+from search_spaces.errors import Shown, UserError, sentence, short
 
 
 def given(path: str | os.PathLike[str], where: str = "") -> Path:
@@ -69,6 +69,22 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[Path]:
         raise
     finally:
         os.close(held)
+
+
+def check_replaceable(paths: Iterable[Path]) -> None:
+    """Raises `UserError` where a folder, a pipe or a device stands in the place of a file that is to be written."""
+    wrong = [
+        sentence(
+            str(path),
+            "a file",
+            Shown("a folder, a pipe or a device"),
+            fix="Move it away; the file is written again.",
+        )
+        for path in paths
+        if path.exists() and not path.is_symlink() and not path.is_file()
+    ]
+    if wrong:
+        raise UserError(*wrong)
 
 
 def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:

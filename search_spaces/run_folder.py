@@ -128,6 +128,8 @@ VERDICTS = "verdicts.csv"
 NUMBERS = "numbers.csv"
 #: The table of a reproduction, by the format of its file.
 TABLES = {"tex": "table.tex", "md": "table.md", "csv": "table.csv"}
+#: What a reproduction writes anew whenever it is decided.
+WRITTEN = (REPORT, VERDICTS, NUMBERS, *TABLES.values())
 
 #: completed: ran all its rounds. scheduler: early-stopped. diverged: a metric or
 #: loss stopped being finite. error: raised. interrupted: to be resumed.

@@ -188,8 +188,7 @@ def is_made(folder: Path) -> bool:
 
 def check_plain_made(folder: Path) -> None:
     """Raises `UserError` where something that `fedtune reproduce` uses in `folder` is a symbolic link or a device."""
-    written = (run_folder.REPORT, run_folder.VERDICTS, run_folder.NUMBERS, *run_folder.TABLES.values())
-    check_plain_parts(folder, (run_folder.REPRODUCTION, run_folder.LOCK, *written), (run_folder.CELLS,))
+    check_plain_parts(folder, (run_folder.REPRODUCTION, run_folder.LOCK, *run_folder.WRITTEN), (run_folder.CELLS,))
 
 
 def read_record(folder: Path) -> Record:

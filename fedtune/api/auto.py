@@ -34,7 +34,8 @@ from fedtune.record.run_directory import lock
 from fedtune.trials.damaged import damaged
 from fedtune.trials.racing import is_over
 from search_spaces import run_folder
-from search_spaces.errors import Shown, UserError, sentence
+from search_spaces.errors import UserError
+from search_spaces.files import check_replaceable
 from search_spaces.space import Space
 
 
@@ -114,29 +115,12 @@ def resume_auto(
     for name, run in found.searches.items():
         says += check_unchanged(run, *complete(run.path, placed[name]), other_versions=other_versions)
     says += _unchanged_later(found, address, other_versions=other_versions)
-    _check_best(found.path / run_folder.BEST, list(searches))
+    check_replaceable(found.path / run_folder.BEST / f"{method}.yaml" for method in searches)
     style = progress.style(plain, quiet)
     for note in filter(None, dict.fromkeys(says)):
         progress.ProgressDisplay(lead, style).say(note)
     with lock(found.path):
         return Driven(found.path, record, address, style, simulate).result()
-
-
-def _check_best(folder: Path, methods: Sequence[str]) -> None:
-    """Raises `UserError` where something that is no file stands in the place of a best configuration."""
-    wrong = [
-        sentence(
-            "The best configuration",
-            "a file",
-            Shown("a folder, a pipe or a device"),
-            str(path),
-            "Move it away; the file is written again.",
-        )
-        for path in (folder / f"{method}.yaml" for method in methods)
-        if path.exists() and not path.is_symlink() and not path.is_file()
-    ]
-    if wrong:
-        raise UserError(*wrong)
 
 
 def _unchanged_later(found: Auto, address: str | None, *, other_versions: bool) -> list[str]:

@@ -40,7 +40,7 @@ from fedtune.trials.racing import is_over
 from fedtune.trials.together import Together
 from search_spaces import run_folder
 from search_spaces.errors import UserError
-from search_spaces.files import cannot_write
+from search_spaces.files import cannot_write, check_replaceable
 from search_spaces.space import Space
 
 #: A run directory with its experiment and its space.
@@ -107,6 +107,7 @@ def reproduce(
         planned = plan_reproduction(asked)
         plans = [_plan(part) for part in planned.parts if not part.exists]
         notes = _unchanged([part.folder for part in planned.parts if part.exists])
+        check_replaceable(planned.folder / name for name in run_folder.WRITTEN)
     _begin(planned)
     begun = time.monotonic()
     with lock(planned.folder):

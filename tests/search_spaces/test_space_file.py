@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -253,10 +254,12 @@ def test_malformed_files(tmp_path: Path, declared: Declared, text: str, said: st
 def test_files_that_cannot_be_read(tmp_path: Path, declared: Declared) -> None:
     (tmp_path / "latin.yaml").write_bytes("title: café".encode("latin-1"))
     (tmp_path / "folder.yaml").mkdir()
+    os.mkfifo(tmp_path / "pipe.yaml")
     for name, said in (
         ("gone.yaml", "There is no space"),
         ("latin.yaml", "is not UTF-8 text"),
         ("folder.yaml", "is a directory, not a space"),
+        ("pipe.yaml", "is a pipe or a device, not a space"),
     ):
         with pytest.raises(UserError, match=said) as caught:
             presets.load("m", str(tmp_path / name), declared)

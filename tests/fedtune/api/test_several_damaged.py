@@ -61,7 +61,7 @@ def test_a_folder_in_the_place_of_the_best_configuration_is_refused_before_anyth
     best.unlink()
     best.mkdir()
     before = state(fresh)
-    with pytest.raises(UserError, match="The best configuration must be a file, got a folder"):
+    with pytest.raises(UserError, match=r"best/fedavg.yaml must be a file, got a folder"):
         resume(fresh, quiet=True, simulate=Fake)
     assert state(fresh) == before
 
@@ -119,5 +119,13 @@ def test_a_torn_cell_is_refused_before_another_one_is_made(made: Path) -> None:
     (cells / CELLS[0] / run_folder.SPACE).write_text("{")
     before = state(made)
     with pytest.raises(UserError, match=r"space\.json"):
+        again(made)
+    assert state(made) == before
+
+
+def test_a_folder_in_the_place_of_a_table_is_refused_before_anything_is_written(made: Path) -> None:
+    (made / run_folder.VERDICTS).mkdir()
+    before = state(made)
+    with pytest.raises(UserError, match=r"verdicts\.csv must be a file, got a folder"):
         again(made)
     assert state(made) == before
