@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -92,7 +93,8 @@ class Joined:
 
     def _nothing(self, chosen: Mapping[str, str]) -> str:
         if not chosen:
-            return f"{self.made[0].path} has no finished cell yet. Go on with `fedtune resume {self.made[0].path}`."
+            folder = self.made[0].path
+            return f"{folder} has no finished cell yet. Go on with `fedtune resume {quote(str(folder))}`."
         asked = ", ".join(f"{key}={value}" for key, value in chosen.items())
         return f"No finished cell of {self.made[0].path} has {short(asked)}. A condition, or what a row sets, is meant."
 

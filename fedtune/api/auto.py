@@ -16,6 +16,7 @@ from typing import Any
 
 from analysis import auto as reading
 from analysis.auto import Auto
+from analysis.runs import load
 from fedtune.api.auto_driven import Driven
 from fedtune.api.auto_result import AutoResult
 from fedtune.api.search import complete
@@ -127,6 +128,9 @@ def _unchanged_later(found: Auto, address: str | None, *, other_versions: bool) 
     """Notes on the runs that came after the search and are to go on: half-finished ones, and finished ones with damaged
     rows, which are computed again. Raises `UserError` where one cannot go on as it was begun, or cannot be read."""
     says: list[str] = []
+    for folder in (found.path / top / name for top in (run_folder.FRESH, run_folder.FINAL) for name in found.searches):
+        if folder.exists() and not folder.is_dir():
+            load(folder)  # which says so
     for run in (*found.fresh.values(), *([] if found.final is None else [found.final])):
         begun = Experiment.of(run)
         here = complete(run.path, dataclasses.replace(begun, address=address))

@@ -81,6 +81,7 @@ def judged(code: int, out: str = "", err: str = "", case: Case | None = None, **
         (judged(0, "{", case=Case("x", ("status", "--json"))), "no JSON"),
         (judged(0, '{"a": NaN}', case=Case("x", ("status", "--json"))), "NaN is no JSON"),
         (judged(0, '{"a": 1, "b": 2}', case=Case("x", ("status", "--json"), truth={"b": 2})), ""),
+        (judged(0, '{"a": ["/x/auto/b"]}', case=Case("x", ("status", "--json"), truth={"a": ["/y/z/auto/b"]})), ""),
         (judged(0, '{"a": 1}', case=Case("x", ("status", "--json"), truth={"a": 2})), "not what the undamaged"),
     ],
 )

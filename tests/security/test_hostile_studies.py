@@ -65,7 +65,10 @@ def test_an_attribute_of_another_shape(copy: Path, name: str, value: str) -> Non
         ("UPDATE trial_values SET value = 'x' WHERE trial_id = 1", "values must be 1 finite number"),
         ("UPDATE trial_values SET value_type = 'INF_POS', value = NULL WHERE trial_id = 1", "values must be 1 finite"),
         ("DELETE FROM trial_values WHERE trial_id = 1", "values must be 1 finite number"),
-        ("UPDATE trial_intermediate_values SET intermediate_value = 'x' WHERE trial_id = 1", "value of a round must"),
+        (
+            "UPDATE trial_intermediate_values SET intermediate_value = 'x' WHERE trial_id = 1",
+            "report of round 1 is no number|value of a round must",
+        ),
         ("UPDATE trial_params SET param_value = 'x' WHERE trial_id = 1", "must be a value of its distribution|be read"),
         (
             "UPDATE trial_params SET param_value = 9e999 WHERE trial_id = 1",

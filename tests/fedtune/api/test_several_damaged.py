@@ -66,6 +66,16 @@ def test_a_folder_in_the_place_of_the_best_configuration_is_refused_before_anyth
     assert state(fresh) == before
 
 
+def test_a_file_in_the_place_of_fresh_seeds_is_refused_before_anything_is_written(fresh: Path) -> None:
+    folder = fresh / run_folder.FRESH / "fedavg"
+    shutil.rmtree(folder)
+    folder.write_text("x")
+    before = state(fresh)
+    with pytest.raises(UserError, match="that is not a directory"):
+        resume(fresh, quiet=True, simulate=Fake)
+    assert state(fresh) == before
+
+
 def test_fresh_seeds_begun_with_other_data_do_not_go_on(fresh: Path) -> None:
     other_data(fresh / run_folder.FRESH / "fedavg")
     before = state(fresh)
