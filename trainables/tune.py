@@ -125,6 +125,7 @@ class Trial(tune.Trainable):
         self._simulation = None
         process.release()
         if self._folder is not None:
+            process.tell_crashes(None)
             self._folder.close()
             self._folder = None
 
@@ -154,6 +155,7 @@ class Trial(tune.Trainable):
             job.environment.check_folder()
             job.environment.check_versions()
             self._folder = TrialFolder(Path(job.folder))
+            process.tell_crashes(self._folder.log)
             process.set_threads(job.threads)
             self._simulation = self._made(job)
             job.environment.check_data(job.values.get("dataset"), self._simulation.partition())

@@ -1,5 +1,5 @@
-"""What Ray Tune asks while it runs trials: a `Searcher` for the next one, a `Stopper` for whether to end. Both hand on
-to a session. A `ProgressReporter` keeps Tune silent."""
+"""What Ray Tune asks and tells while it runs trials: a `Searcher` for the next one, a `Stopper` for whether to end, a
+scheduler that is told why a process died. They hand on to a session. A `ProgressReporter` keeps Tune silent."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ray.tune import ProgressReporter
+from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 from ray.tune.stopper import Stopper
 
@@ -20,6 +21,9 @@ class Session(Protocol):
     def result(self, trial_id: str, result: Mapping[str, Any]) -> None: ...
 
     def complete(self, trial_id: str, result: Mapping[str, Any] | None, error: bool) -> None: ...
+
+    def failed(self, trial_id: str, said: str) -> None:
+        """Called before `complete`, with what Ray says of a process that died."""
 
     def must_end(self) -> bool:
         """May raise what is to end Tune at once; it lets no `Exception` out."""
@@ -52,6 +56,25 @@ class AskSession(Searcher):
 
     def __reduce__(self) -> Any:  # Ray pickles its configuration once at the start and never reads it back here
         return Searcher, ()
+
+
+class InOrder(FIFOScheduler):
+    """Trials start in their order, as without a scheduler; of all that Tune calls, only a scheduler hears of a death
+    before the searcher does."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._session = session
+
+    def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
+        try:
+            said = Path(trial.error_file).read_text(errors="replace")
+        except (OSError, TypeError):  # (None where Tune has written no such file)
+            said = ""
+        self._session.failed(trial.trial_id, said)
+
+    def __reduce__(self) -> Any:
+        return FIFOScheduler, ()
 
 
 class StopWithSession(Stopper):

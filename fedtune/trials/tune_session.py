@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from fedtune.record.provenance import begun_with
 from fedtune.record.run_directory import token, trial_folder, write_document
 from fedtune.record.study import NotWritten
 from fedtune.trials.damaged import curve, is_compared
+from fedtune.trials.died import Died
 from fedtune.trials.interrupts import Interrupts
 from fedtune.trials.lost import Lost
 from fedtune.trials.queue import Proposal, TrialQueue
@@ -32,12 +32,6 @@ from fedtune.trials.together import Together
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from search_spaces.files import cannot_write
-
-#: How often a trial whose process died (out of memory, a lost machine) goes on from its checkpoint. When it dies once
-#: more, the configuration is to blame only where it died after the same round each time: what a configuration does, it
-#: does again, as the same seed gives the same rounds. One that died elsewhere each time was ended from outside, by a
-#: person or for the memory that something else took; no trial is scored by that, and the search ends with a sentence.
-RETRIES = 2
 
 
 class _LeaveTune(BaseException):
@@ -69,8 +63,9 @@ class TuneSession:
         #: start.
         self._shares: dict[int, tuple[float, float]] = {}
         self._awaited: set[int] = set()
-        #: After which rounds the processes of a trial died.
-        self._deaths: dict[int, list[int]] = defaultdict(list)
+        #: Trials whose processes died, and what Ray said of the last one, by its name there.
+        self._died = Died()
+        self._said: dict[str, str] = {}
         self._largest = (experiment.cpus_per_trial, experiment.gpus_per_trial)
         #: What each of them is simulated over.
         self._seeds: dict[int, tuple[int, ...]] = {}
@@ -98,12 +93,14 @@ class TuneSession:
     def _call_tune(self, scratch: Path) -> None:
         from ray import tune
 
-        from fedtune.trials.tune_hooks import AskSession, SilentReporter, StopWithSession
+        from fedtune.trials.tune_hooks import AskSession, InOrder, SilentReporter, StopWithSession
         from trainables.tune import Trial, resources
 
         tune.Tuner(
             tune.with_resources(Trial, resources),
-            tune_config=tune.TuneConfig(search_alg=AskSession(self), num_samples=-1, reuse_actors=True),
+            tune_config=tune.TuneConfig(
+                search_alg=AskSession(self), scheduler=InOrder(self), num_samples=-1, reuse_actors=True
+            ),
             run_config=tune.RunConfig(
                 name="trials",
                 storage_path=str(scratch),
@@ -176,6 +173,7 @@ class TuneSession:
         folder = trial_folder(home.folder, home.number)
         write_document(folder / run_folder.CONFIG, complete)
         self._shares[number], self._seeds[number] = share, proposal.seeds
+        self._died.begin(number, folder)
         if share != self._share(None):
             self._awaited.add(number)
         return Job(
@@ -213,7 +211,6 @@ class TuneSession:
         if number is None:
             return
         from trainables.tune import Ending
-        from trainables.worker.rounds_jsonl import complete_rounds
 
         self._tell(result or {})
         ending = (result or {}).get("ending")
@@ -221,9 +218,8 @@ class TuneSession:
             return  # no process outlives its server: the trial stays to be resumed
         if error:
             home = self.queue.home(number)
-            rows = home.folder / run_folder.trial_folder(home.number) / run_folder.ROUNDS
-            round_ = complete_rounds(rows, len(self._seeds[number]))
-            self._deaths[number].append(round_)
+            folder = home.folder / run_folder.trial_folder(home.number)
+            round_ = self._died.note(number, folder, len(self._seeds[number]), self._said.pop(trial_id, ""))
             ending = Ending("interrupted", round_, "its process died", out_of_memory=True)
         if ending is None:
             return  # ended from here, by a deadline or Ctrl-C: it stays to be resumed
@@ -232,9 +228,9 @@ class TuneSession:
         with self._keeping_failures():
             if ending.out_of_memory and self._put_back(number, ending, died=error):
                 return
-            if error and len(set(self._deaths[number])) > 1:
+            if error and not self._died.is_own_doing(number):
                 self.queue.mark(number, "interrupted")
-                raise UserError(self._ended_from_outside(number))
+                raise self._died.from_outside(number, self.lost.again)
             self.queue.finish(number, self._given_up(number, ending, error) if ending.out_of_memory else ending)
             if ending.stop_reason == "interrupted" and not ending.out_of_memory:
                 raise UserError(
@@ -245,6 +241,10 @@ class TuneSession:
         # Ray tells of a trial's last round with its end only.
         self.watch.round(number, int(trial.user_attrs.get("rounds", 0)), None)
         self.watch.finished(number, trial.state.name, trial.values, trial.user_attrs.get("error"))
+
+    def failed(self, trial_id: str, said: str) -> None:
+        """Ray says this of a process that died; `complete` is called next."""
+        self._said[trial_id] = said
 
     def _tell(self, result: Mapping[str, Any]) -> None:
         """Prints what a trial has to say, such as that it starts again because its files are damaged."""
@@ -263,7 +263,7 @@ class TuneSession:
         share = self._shares[number]
         # Without a GPU a trial that ran alone had the whole machine already.
         more = resources.larger(share, self._largest[0]) if share[1] > 0 or self.experiment.concurrency > 1 else None
-        if len(self._deaths[number]) > RETRIES or (more is None and not died):
+        if self._died.too_often(number) or (more is None and not died):
             return False
         self.queue.again(number, more)
         self.watch.put_back(number)
@@ -278,24 +278,12 @@ class TuneSession:
 
     def _given_up(self, number: int, ending: Any, died: bool) -> Any:
         if died:
-            error = (
-                f"Its process died {len(self._deaths[number])} times, each time after round {ending.round}, as one "
-                f"does that needs more memory than there is."
-            )
+            error = self._died.error(number)
         else:
             had = f"{self._shares[number][1]:.3g} GPU" if self._shares[number][1] > 0 else "the whole machine"
             why = str(ending.error).rstrip(".")
             error = f"It ran out of memory with {had} to itself after round {ending.round} ({why})."
         return dataclasses.replace(ending, stop_reason="error", error=error)
-
-    def _ended_from_outside(self, number: int) -> str:
-        *earlier, last = self._deaths[number]
-        return (
-            f"The process of trial {number} died {len(earlier) + 1} times, after the rounds "
-            f"{', '.join(map(str, earlier))} and {last}, so it was ended from outside, or for memory that something "
-            f"else took. The search stopped and keeps what was written; no trial was scored by this. Then go on with "
-            f"`{self.lost.again}`."
-        )
 
     @contextlib.contextmanager
     def _keeping_failures(self) -> Iterator[None]:

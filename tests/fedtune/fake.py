@@ -46,6 +46,8 @@ class Fake:
             os.kill(os.getpid(), 9)
         if trouble == "die always":
             os.kill(os.getpid(), 9)
+        if trouble == "crash always":
+            os.abort()
         if trouble == "die later" and (deaths := _size(Path(self.values["flag"]))) < 3 and self.round == deaths + 2:
             Path(self.values["flag"]).write_bytes(bytes(deaths + 1))  # three times, each time a round later
             os.kill(os.getpid(), 9)

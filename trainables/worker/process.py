@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
 import gc
+import io
 import os
+import sys
+from typing import TextIO
 
 import torch
 
@@ -22,6 +26,16 @@ def set_threads(threads: int) -> None:
     if torch.get_num_interop_threads() != 1:
         with contextlib.suppress(RuntimeError):  # fixed once work has begun
             torch.set_num_interop_threads(1)
+
+
+def tell_crashes(log: io.TextIOBase | None) -> None:
+    """A crash in native code, which ends this process, first writes where Python had got to, to `log` or, with None, to
+    stderr. (`fedtune.machine.deaths` looks for it there.)"""
+    to: io.TextIOBase | TextIO | None = sys.__stderr__ if log is None else log
+    if to is None:
+        faulthandler.disable()
+    else:
+        faulthandler.enable(file=to, all_threads=False)
 
 
 def use_gpu(share: float = 1.0) -> None:

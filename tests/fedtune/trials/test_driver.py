@@ -23,6 +23,7 @@ from fedtune.planning.plan import Plan
 from fedtune.record import provenance, run_directory
 from fedtune.record.study import StudyFile
 from fedtune.trials import driver, tune_session
+from fedtune.trials.died import EndedFromOutside
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from tests.fedtune.conftest import experiment, frozen, space
@@ -204,14 +205,24 @@ def test_a_process_that_dies_is_told_with_the_round_it_reached(
 
 
 @pytest.mark.slow
-def test_a_process_that_keeps_dying_is_one_failed_trial(conduct: Conduct, tmp_path: Path) -> None:
-    result = conduct("run", trials=1, scheduler="none", sampler="random", rounds=5, values={"trouble": "die always"})
+def test_a_process_that_keeps_crashing_is_one_failed_trial(conduct: Conduct, tmp_path: Path) -> None:
+    result = conduct("run", trials=1, scheduler="none", sampler="random", rounds=5, values={"trouble": "crash always"})
     assert result.finished and result.counts == {"FAIL": 1}
     attributes = StudyFile(tmp_path / "run").study.trials[0].user_attrs
     assert attributes["rounds"] == 0
-    assert attributes["error"] == (
-        "Its process died 3 times, each time after round 0, as one does that needs more memory than there is."
-    )
+    assert attributes["error"] == "Its process died 3 times by a crash in native code, each time after round 0."
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_at_the_same_round_is_no_failed_trial(conduct: Conduct, tmp_path: Path) -> None:
+    """By SIGKILL, of which nothing says that the trial is to blame."""
+    asked = {"trials": 1, "scheduler": "none", "sampler": "random", "rounds": 5}
+    with pytest.raises(EndedFromOutside, match="died 3 times, each time after round 0, and nothing says") as told:
+        conduct("run", **asked, values={"trouble": "die always"})
+    assert told.value.exit_code == 3
+    [trial] = load(tmp_path / "run").frozen
+    assert trial.state.name == "RUNNING" and trial.user_attrs["stop_reason"] == "interrupted"
+    assert "error" not in trial.user_attrs
 
 
 @pytest.mark.slow
@@ -219,7 +230,7 @@ def test_a_process_that_is_ended_from_outside_is_no_failed_trial(conduct: Conduc
     """It dies in another round each time."""
     asked = {"trials": 1, "scheduler": "none", "sampler": "random", "rounds": 5}
     conduct("calm", **asked)
-    with pytest.raises(UserError, match="died 3 times, after the rounds 1, 2 and 3, so it was ended from outside"):
+    with pytest.raises(EndedFromOutside, match="died 3 times, after the rounds 1, 2 and 3, so it was ended from out"):
         conduct("run", **asked, values={"trouble": "die later", "flag": str(tmp_path / "flag")})
     [trial] = load(tmp_path / "run").frozen
     assert trial.state.name == "RUNNING" and trial.user_attrs["stop_reason"] == "interrupted"
