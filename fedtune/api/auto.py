@@ -35,7 +35,7 @@ from fedtune.record.run_directory import lock
 from fedtune.trials.damaged import damaged
 from fedtune.trials.racing import is_over
 from search_spaces import run_folder
-from search_spaces.errors import UserError
+from search_spaces.errors import Shown, UserError, sentence
 from search_spaces.files import check_replaceable
 from search_spaces.space import Space
 
@@ -116,7 +116,9 @@ def resume_auto(
     for name, run in found.searches.items():
         says += check_unchanged(run, *complete(run.path, placed[name]), other_versions=other_versions)
     says += _unchanged_later(found, address, other_versions=other_versions)
-    check_replaceable(found.path / run_folder.BEST / f"{method}.yaml" for method in searches)
+    if (best := found.path / run_folder.BEST).exists() and not best.is_dir():
+        raise UserError(sentence(str(best), "a folder", Shown("a file"), fix="Move it away; it is written again."))
+    check_replaceable(best / f"{method}.yaml" for method in searches)
     style = progress.style(plain, quiet)
     for note in filter(None, dict.fromkeys(says)):
         progress.ProgressDisplay(lead, style).say(note)

@@ -185,6 +185,7 @@ def _write_again(best: Path, source: Mapping[str, Any]) -> None:
     except UserError:
         found = {}
     if source and found != source:
+        best.parent.mkdir(exist_ok=True)
         write_document(best, source)
 
 

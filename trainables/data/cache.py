@@ -54,7 +54,7 @@ def content(paths: Iterable[Path]) -> str:
     digest = hashlib.blake2b(digest_size=12)
     root = os.path.commonpath([p.parent for p in ordered])
     for path in ordered:
-        digest.update(f"{path.relative_to(root)}\0{path.stat().st_size}\0".encode())
+        digest.update(os.fsencode(path.relative_to(root)) + f"\0{path.stat().st_size}\0".encode())  # any name
         with path.open("rb") as stream:
             while block := stream.read(1 << 20):
                 digest.update(block)

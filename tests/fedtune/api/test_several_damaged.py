@@ -44,8 +44,13 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(
     "damage",
-    [Path.unlink, lambda path: path.write_text(""), lambda path: path.write_text("method: fedprox\n")],
-    ids=["gone", "empty", "another"],
+    [
+        Path.unlink,
+        lambda path: shutil.rmtree(path.parent),
+        lambda path: path.write_text(""),
+        lambda path: path.write_text("method: fedprox\n"),
+    ],
+    ids=["gone", "gone with its folder", "empty", "another"],
 )
 def test_the_best_configuration_is_written_again(fresh: Path, damage: Callable[[Path], object]) -> None:
     best = fresh / run_folder.BEST / "fedavg.yaml"
@@ -54,6 +59,15 @@ def test_the_best_configuration_is_written_again(fresh: Path, damage: Callable[[
     with pytest.raises(Stopped):
         resume(fresh, quiet=True, simulate=Fake)
     assert best.read_bytes() == whole
+
+
+def test_a_file_in_the_place_of_the_folder_of_best_configurations_is_refused(fresh: Path) -> None:
+    shutil.rmtree(fresh / run_folder.BEST)
+    (fresh / run_folder.BEST).write_text("x")
+    before = state(fresh)
+    with pytest.raises(UserError, match="best must be a folder, got a file"):
+        resume(fresh, quiet=True, simulate=Fake)
+    assert state(fresh) == before
 
 
 def test_a_folder_in_the_place_of_the_best_configuration_is_refused_before_anything_is_written(fresh: Path) -> None:

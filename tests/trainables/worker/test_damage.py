@@ -148,7 +148,9 @@ def test_rows_must_agree_with_the_study(tmp_path: Path, round_: int) -> None:
     interrupted(job(tmp_path / "t"), 2)
     recorded = dict(whole.curve)
     again = dataclasses.replace(job(tmp_path / "t"), recorded=recorded)
-    assert "note" not in Trial({"job": again}).step()
+    unharmed = Trial({"job": again})
+    assert "note" not in unharmed.step()
+    unharmed.cleanup()
 
     def other_digit(rows: list[str]) -> list[str]:
         found = [json.loads(row) for row in rows]
