@@ -63,6 +63,8 @@ def _load_folder(root: Path) -> Dataset:
     listed = [pictures.class_folders(part) for part in parts]
     for part, classes in zip(parts, listed, strict=True):
         for name, files in classes.items():
+            if not name.isprintable():  # a byte that is not UTF-8 stands for no character
+                raise UserError(sentence("The name of a class folder", "text that can be printed", name, str(part)))
             if not files:
                 raise UserError(
                     sentence(

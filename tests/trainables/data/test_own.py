@@ -256,6 +256,13 @@ def test_grey_pictures_become_colour_among_colour_and_transparency_is_dropped(tm
     assert {(*v[:, 0, 0].tolist(), int(k)) for v, k in zip(x, y, strict=True)} == {(50, 50, 50, 0), (1, 2, 3, 1)}
 
 
+def test_the_name_of_a_picture_may_be_any(tmp_path: Path) -> None:
+    for name in "ab":
+        for i in range(3):
+            picture(tmp_path / "p" / name / os.fsdecode(b"\xff%d.png" % i), (i, 0, 0))
+    assert len(data.load(str(tmp_path / "p")).train_y) > 0
+
+
 def test_a_changed_image_or_a_renamed_class_is_noticed(tmp_path: Path) -> None:
     for name in "ab":
         for i in range(3):
@@ -273,6 +280,10 @@ def test_a_changed_image_or_a_renamed_class_is_noticed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("build", "message"),
     [
+        (
+            lambda p: [picture(p / name / "0.png", 0, "L") for name in ("a", os.fsdecode(b"\xff"))],
+            "The name of a class folder must be text that can be printed, got '\\udcff'",
+        ),
         (lambda p: None, "A folder of images must be filled with one sub-folder per class, got none"),
         (
             lambda p: [picture(p / f"{i}.png", 0, "L") for i in range(3)],
