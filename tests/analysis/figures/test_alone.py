@@ -17,8 +17,8 @@ from analysis.runs import Run, load
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from tests.analysis import synthetic, varied
+from tests.analysis.browser import BROWSER, Shown
 from tests.analysis.report.test_drawn import VIEWS, faults
-from tests.analysis.report.test_drawn import pytestmark as browser
 
 
 def through(folder: Path, *defaults: float) -> Path:
@@ -87,11 +87,11 @@ def test_where_there_are_no_lines_it_says_so(loaded: dict[str, Run], grid: Path,
         alone.data([load(grid)], ["psnr"])
 
 
-@pytest.mark.parametrize("name", [pytest.param("alone", marks=browser)])
+@pytest.mark.parametrize("name", [pytest.param("alone", marks=BROWSER)])
 @VIEWS
 def test_on_a_page_nothing_is_clipped_or_overlaps(
-    name: str, width: int, dark: bool, paper: bool, grid: Path, tmp_path: Path
+    name: str, width: int, dark: bool, paper: bool, grid: Path, tmp_path: Path, browser: Shown
 ) -> None:
     page = build(grid, tmp_path / "page.html")
     assert f'data-figure="{name}"' in page.read_text()
-    assert faults(page, width, dark, paper) == []
+    assert faults(browser, page, width, dark, paper) == []

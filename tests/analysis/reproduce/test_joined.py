@@ -22,8 +22,8 @@ from analysis.reproduce.page import table_files
 from fedtune.cli import app
 from search_spaces import run_folder
 from search_spaces.errors import UserError
+from tests.analysis.browser import BROWSER, Shown
 from tests.analysis.report.test_drawn import VIEWS, faults
-from tests.analysis.report.test_drawn import pytestmark as browser
 from tests.analysis.reproduce import folders
 
 #: What stands before the rows and above the columns of the papers' tables, read off them.
@@ -184,14 +184,14 @@ def pages(two: Joined, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pa
     return {"page": two.save("pivot", folder / "t.html"), "picture": folder / "picture.html"}
 
 
-@pytest.mark.parametrize("mark", [pytest.param(mark, marks=browser) for mark in ("page",)])
+@pytest.mark.parametrize("mark", [pytest.param(mark, marks=BROWSER) for mark in ("page",)])
 @VIEWS
 def test_as_a_page_nothing_is_clipped_or_hard_to_read(
-    mark: str, width: int, dark: bool, paper: bool, pages: dict[str, Path]
+    mark: str, width: int, dark: bool, paper: bool, pages: dict[str, Path], browser: Shown
 ) -> None:
-    assert faults(pages[mark], width, dark, paper) == []
+    assert faults(browser, pages[mark], width, dark, paper) == []
 
 
-@pytest.mark.parametrize("mark", [pytest.param("picture", marks=browser)])
-def test_in_the_picture_no_text_overlaps(mark: str, pages: dict[str, Path]) -> None:
-    assert faults(pages[mark], 1200, False, False) == []
+@pytest.mark.parametrize("mark", [pytest.param("picture", marks=BROWSER)])
+def test_in_the_picture_no_text_overlaps(mark: str, pages: dict[str, Path], browser: Shown) -> None:
+    assert faults(browser, pages[mark], 1200, False, False) == []
