@@ -40,6 +40,8 @@ def test_the_short_form_is_as_the_table_says() -> None:
 def test_the_documents_have_the_registry_s_tables() -> None:
     text = page.PAGE.read_text(encoding="utf-8")
     assert page.made(text) == text, "`python -m tests.faults page` writes them"
+    shown = next(one for one in cases() if one.name == "experiment.yaml emptied")
+    assert table.line(Tried(shown, REFUSED, 2.0)).removesuffix("2").rstrip() in text.splitlines()
 
 
 def test_every_case_has_a_name_of_its_own_and_one_of_two_ends() -> None:

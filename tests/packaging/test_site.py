@@ -65,6 +65,12 @@ def test_a_name_from_another_file_is_shown_where_it_is_public(tmp_path: Path, mo
     assert re.findall("^::: (.+)$", made, re.MULTILINE) == ["facade", "facade_behind.Thing"]
 
 
+def test_a_name_that_is_imported_when_it_is_used_is_shown_too() -> None:
+    made = api.pages({"analysis.runs": ["Run", "load"]})["api/analysis.runs.md"]
+    shown = ["analysis.runs", "analysis.runs.run.Run", "analysis.runs.run_directory.load"]
+    assert re.findall("^::: (.+)$", made, re.MULTILINE) == shown
+
+
 @pytest.mark.parametrize(
     "text",
     [
