@@ -21,6 +21,9 @@ from pathlib import Path
 from search_spaces import leftovers
 from search_spaces.errors import Shown, UserError, sentence, short
 
+#: What stands at a path where `is_no_file` holds.
+NO_FILE = "a folder, a pipe or a device"
+
 
 def given(path: str | os.PathLike[str], where: str = "") -> Path:
     """A path as a user wrote it, with `~` expanded; nothing need be there. Raises `UserError` for one that no file can
@@ -40,6 +43,15 @@ def given(path: str | os.PathLike[str], where: str = "") -> Path:
     raise UserError(f"The path {short(repr(os.fspath(path)))} cannot be used{told}: {reason.rstrip('.')}.")
 
 
+def shown(path: Path) -> str:
+    """The path as a reader would type it: relative where it lies below the current directory, and that is there."""
+    try:
+        relative = os.path.relpath(path)
+    except (OSError, ValueError):  # the directory was removed, or is on another drive
+        return str(path)
+    return str(path) if relative.startswith("..") else relative
+
+
 def replace(path: Path, content: str | bytes, *, durable: bool = False) -> None:
     """Makes `content` (text as UTF-8) the content of `path`. Raises `OSError`; the old content then stands."""
     with replacing(path, durable=durable) as temporary:
@@ -54,8 +66,8 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[Path]:
     The file is there already and empty: its name cannot be guessed, and it is none that somebody else made. Where the
     block raises, `path` stays as it was and the file beside it is removed. One that was to become `path` and that a
     killed process left is removed too (`search_spaces.leftovers`)."""
-    if not path.name or (path.exists() and not path.is_symlink() and not path.is_file()):
-        raise OSError(errno.EISDIR, "it is a folder, a pipe or a device", str(path))
+    if not path.name or is_no_file(path):
+        raise OSError(errno.EISDIR, f"it is {NO_FILE}", str(path))
     leftovers.clear(path.parent, lambda name: name == path.name)
     held, temporary = leftovers.new_file(path)
     try:
@@ -71,17 +83,22 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[Path]:
         os.close(held)
 
 
+def is_no_file(path: Path) -> bool:
+    """Whether something stands there that `replacing` leaves as it is: neither a file nor a symbolic link."""
+    return path.exists() and not path.is_symlink() and not path.is_file()
+
+
 def check_replaceable(paths: Iterable[Path]) -> None:
     """Raises `UserError` where a folder, a pipe or a device stands in the place of a file that is to be written."""
     wrong = [
         sentence(
             str(path),
             "a file",
-            Shown("a folder, a pipe or a device"),
+            Shown(NO_FILE),
             fix="Move it away; the file is written again.",
         )
         for path in paths
-        if path.exists() and not path.is_symlink() and not path.is_file()
+        if is_no_file(path)
     ]
     if wrong:
         raise UserError(*wrong)

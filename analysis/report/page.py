@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis import style
 from search_spaces.errors import visible
-from search_spaces.files import cannot_write, replace
+from search_spaces.files import NO_FILE, cannot_write, is_no_file, replace
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -184,8 +184,8 @@ def check_place(path: Path) -> None:
     """Raises `UserError` where `write` could not write the file: something else is there, or its folder cannot be made
     or written to."""
     try:
-        if not path.name or (path.exists() and not path.is_symlink() and not path.is_file()):
-            raise OSError(errno.EISDIR, "it is a folder, a pipe or a device", str(path))
+        if not path.name or is_no_file(path):
+            raise OSError(errno.EISDIR, f"it is {NO_FILE}", str(path))
         folder = next(folder for folder in path.absolute().parents if folder.exists())
         if not folder.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,6 +16,7 @@ from analysis.runs.conditions import conditions, holds
 from analysis.runs.mappings import read_json, read_yaml
 from analysis.runs.shapes import each, is_plain, is_whole
 from search_spaces import run_folder
+from search_spaces.files import shown
 from search_spaces.metrics import twin
 
 if TYPE_CHECKING:
@@ -46,12 +46,8 @@ class Described:
 
     @property
     def shown(self) -> str:
-        """The folder as a reader would type it: relative where it lies below the current one."""
-        try:
-            relative = os.path.relpath(self.path)
-        except ValueError:  # another drive
-            return str(self.path)
-        return str(self.path) if relative.startswith("..") else relative
+        """The folder as a reader would type it."""
+        return shown(self.path)
 
     @property
     def title(self) -> str:

@@ -13,8 +13,8 @@ from analysis.auto import Auto, explained
 from fedtune.commands._output import INTERRUPTED, models
 from fedtune.console import tables
 from fedtune.console.progress import duration
-from fedtune.console.tables import shown
 from search_spaces import run_folder
+from search_spaces.files import shown
 
 if TYPE_CHECKING:
     from fedtune.api.auto_result import AutoResult

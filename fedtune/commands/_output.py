@@ -18,10 +18,10 @@ from fedtune.api.search import Result
 from fedtune.commands._status_output import params_text, say_estimate, say_stopping, say_under
 from fedtune.console import tables
 from fedtune.console.progress import duration
-from fedtune.console.tables import shown
 from fedtune.planning.estimate import Estimate
 from fedtune.record.experiment import Experiment
 from search_spaces.errors import visible
+from search_spaces.files import shown
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value
 

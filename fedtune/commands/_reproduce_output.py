@@ -20,9 +20,9 @@ from fedtune.api.reproduce import Reproduced
 from fedtune.commands._output import INTERRUPTED
 from fedtune.console import tables
 from fedtune.console.progress import duration
-from fedtune.console.tables import shown
 from search_spaces import run_folder
 from search_spaces.errors import visible
+from search_spaces.files import shown
 
 #: Columns that are written where there is no terminal.
 WIDTH = 80

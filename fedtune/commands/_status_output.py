@@ -11,7 +11,7 @@ from analysis.labels import told
 from analysis.runs.conditions import named
 from analysis.stopping import Audit, Correlation, Grace, audit_sentences, grace_sentences
 from fedtune.console import tables
-from fedtune.console.tables import shown
+from search_spaces.files import shown
 
 
 def status(found: dict[str, Any], as_json: bool) -> None:

@@ -72,7 +72,7 @@ def command(
     """Attack what clients upload, and show how much of their images can be rebuilt from it."""
     from fedtune.api.attack import attack, facts
     from fedtune.console import tables
-    from fedtune.console.tables import shown
+    from search_spaces.files import shown
 
     made = attack(
         target,

@@ -221,8 +221,8 @@ def _files(made: dict[str, tuple[str, str]]) -> bool:
 
 def _written(what: str, path: Any) -> None:
     """Tells of a file, on stderr: what is printed may be for a program."""
-    from fedtune.console.tables import shown
     from search_spaces.errors import visible
+    from search_spaces.files import shown
 
     typer.echo(visible(f"{what}: {shown(path)}"), err=True)
 

@@ -109,7 +109,7 @@ def command(
 ) -> None:
     """Write a run's report: one HTML page that needs no network."""
     from fedtune.console import tables
-    from fedtune.console.tables import shown
+    from search_spaces.files import shown
 
     if watch:
         _watch(run, port, show, given=bool(output or csv or latex or images or anonymous or as_json or only))
@@ -155,8 +155,8 @@ def _one(
     from fedtune.console import tables
     from fedtune.console.busy import busy
     from fedtune.console.progress import style
-    from fedtune.console.tables import shown
     from search_spaces.errors import UserError, sentence, short
+    from search_spaces.files import shown
 
     if output is None and kind is None:
         raise UserError("--only writes one file. Name it with -o, such as -o fig5.png.")

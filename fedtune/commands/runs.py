@@ -24,7 +24,7 @@ def command(
     """List the runs of a folder, a line each. This reads the folder only, so it also works while runs go on."""
     from fedtune.console import tables
     from fedtune.console.busy import reading
-    from fedtune.console.tables import shown
+    from search_spaces.files import shown
 
     with reading("reading the runs"):
         from fedtune.api.runs import runs

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from analysis.tables import Table
@@ -87,15 +86,6 @@ def _line(row: Mapping[str, Any], key: str) -> str:
 def say(text: str) -> None:
     """Prints one line on stdout, without wrapping or markup."""
     _console().print(visible(text), markup=False, highlight=False, soft_wrap=True)
-
-
-def shown(path: Path) -> str:
-    """The path as it is shown: relative to the current directory, if it lies below it, and that is still there."""
-    try:
-        relative = os.path.relpath(path)
-    except FileNotFoundError:
-        return str(path)
-    return str(path) if relative.startswith("..") else relative
 
 
 def print_json(data: Any) -> None:
