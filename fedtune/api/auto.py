@@ -19,6 +19,7 @@ from analysis.auto import Auto
 from analysis.runs import load
 from fedtune.api.auto_driven import Driven
 from fedtune.api.auto_result import AutoResult
+from fedtune.api.going_on import going_on
 from fedtune.api.search import complete
 from fedtune.console import progress
 from fedtune.console.busy import busy
@@ -32,8 +33,6 @@ from fedtune.record.auto_record import AutoRecord, Part, create_auto
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import provenance
 from fedtune.record.run_directory import lock
-from fedtune.trials.damaged import damaged
-from fedtune.trials.racing import is_over
 from search_spaces import run_folder
 from search_spaces.errors import Shown, UserError, sentence
 from search_spaces.files import check_replaceable
@@ -127,18 +126,13 @@ def resume_auto(
 
 
 def _unchanged_later(found: Auto, address: str | None, *, other_versions: bool) -> list[str]:
-    """Notes on the runs that came after the search and are to go on: half-finished ones, and finished ones with damaged
-    rows, which are computed again. Raises `UserError` where one cannot go on as it was begun, or cannot be read."""
-    says: list[str] = []
+    """Notes on the runs that came after the search and are to go on. Raises `UserError` where one cannot go on as it
+    was begun, or cannot be read."""
     for folder in (found.path / top / name for top in (run_folder.FRESH, run_folder.FINAL) for name in found.searches):
         if folder.exists() and not folder.is_dir():
             load(folder)  # which says so
-    for run in (*found.fresh.values(), *([] if found.final is None else [found.final])):
-        begun = Experiment.of(run)
-        here = complete(run.path, dataclasses.replace(begun, address=address))
-        if not is_over(run.frozen, begun) or damaged(run.path, begun, run.frozen):
-            says += check_unchanged(run, *here, other_versions=other_versions)
-    return says
+    later = going_on((*found.fresh.values(), *([] if found.final is None else [found.final])), address)
+    return [note for here in later for note in check_unchanged(*here, other_versions=other_versions)]
 
 
 def _placed(lead: Experiment, address: str | None) -> list[str]:

@@ -18,6 +18,7 @@ from analysis.reproduce import claims
 from analysis.reproduce.claims import Decided
 from analysis.reproduce.made import Made, load_made
 from analysis.runs import load
+from fedtune.api.going_on import going_on
 from fedtune.api.run import plan_run
 from fedtune.api.search import complete
 from fedtune.console import progress
@@ -33,10 +34,8 @@ from fedtune.record.provenance import provenance
 from fedtune.record.run_directory import create, lock, write_document
 from fedtune.record.study import ELSEWHERE
 from fedtune.trials import driver
-from fedtune.trials.damaged import damaged
 from fedtune.trials.lost import Lost
 from fedtune.trials.queue import TrialQueue
-from fedtune.trials.racing import is_over
 from fedtune.trials.together import Together
 from search_spaces import run_folder
 from search_spaces.errors import UserError
@@ -124,16 +123,12 @@ def _plan(part: Part) -> Plan:
 
 
 def _unchanged(folders: Sequence[Path]) -> list[str]:
-    """Notes on the runs that are to go on: half-finished ones, and finished ones with damaged rows, which are computed
-    again. Raises `UserError` where one cannot go on as it was begun, or cannot be read."""
+    """Notes on the runs that are to go on. Raises `UserError` where one cannot go on as it was begun, or cannot be
+    read."""
     notes: list[str] = []
-    for folder in folders:
-        run = load(folder)
-        experiment = Experiment.of(run)
-        here = complete(folder, dataclasses.replace(experiment, address=None))
-        if not is_over(run.frozen, experiment) or damaged(folder, experiment, run.frozen):
-            notes.append(left_cluster(experiment, None, option=False) or "")
-            notes += check_unchanged(run, *here)
+    for run, experiment, space in going_on(map(load, folders), address=None):
+        notes.append(left_cluster(Experiment.of(run), None, option=False) or "")
+        notes += check_unchanged(run, experiment, space)
     return list(dict.fromkeys(filter(None, notes)))
 
 
