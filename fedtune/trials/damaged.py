@@ -3,8 +3,9 @@
 `rounds.jsonl` is the truth of what a trial measured. The same configuration and seeds give the same rows, so such a
 trial is computed again when its run goes on; in the study it stays what it was. The study has the means over seeds of
 what trials are selected by, of every round, and of a trial that was not cut short those of every other metric in the
-last round that measured it; the rows must give both to the last bit. Of what else the rows hold nothing is compared,
-and a number there that was replaced by another one is not noticed.
+last round that measured it; the rows must give both to the last bit (but for those of a run that has gone on with other
+versions or on another kind of machine, which may have been computed again there). Of what else the rows hold nothing is
+compared, and a number there that was replaced by another one is not noticed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 #: How the study calls its copy of a metric.
-_COPY = "metric:"
+COPY = "metric:"
 
 
 def damaged(folder: Path, experiment: Experiment, trials: Sequence[FrozenTrial]) -> list[int]:
@@ -32,7 +33,7 @@ def damaged(folder: Path, experiment: Experiment, trials: Sequence[FrozenTrial])
     from trainables.worker.rounds_jsonl import Damaged, first_rows
     from trainables.worker.trial_values import check_curve, check_means
 
-    found, compared = [], is_compared(folder)
+    found, compared = [], is_of_one_kind(folder)
     for trial in trials:
         if not trial.state.is_finished() or trial.number < experiment.taken:
             continue
@@ -57,16 +58,10 @@ def curve(trial: FrozenTrial) -> dict[int, tuple[float, ...]]:
     return {r: (value,) for r, value in trial.intermediate_values.items()}
 
 
-def is_compared(folder: Path) -> bool:
-    """Whether rows must agree with the study. Rows that were computed again need not where the run has gone on with
-    other versions or on another kind of machine."""
-    return is_of_one_kind(folder)
-
-
 def _last_means(trial: FrozenTrial) -> dict[str, float]:
     """What the study has of every metric in its last round. (A trial that failed may have what an interrupted session
     left of an earlier round.)"""
     if trial.user_attrs.get("stop_reason") not in ("completed", "scheduler"):
         return {}
-    copies = {key.removeprefix(_COPY): value for key, value in trial.user_attrs.items() if key.startswith(_COPY)}
+    copies = {key.removeprefix(COPY): value for key, value in trial.user_attrs.items() if key.startswith(COPY)}
     return {name: value for name, value in copies.items() if name in METRICS}

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from analysis.stopping import as_stopped
 from fedtune.record.study import StudyFile, quiet_optuna
 from fedtune.trials.crossed import Crossed, merged
-from fedtune.trials.damaged import curve, damaged
+from fedtune.trials.damaged import COPY, curve, damaged
 from fedtune.trials.early_stopping import Later, Rule
 from fedtune.trials.known_points import KnownPoints
 from fedtune.trials.samplers import make_sampler
@@ -304,12 +304,11 @@ class TrialQueue:
         one metric only; those of several stand in an attribute, which is written anew.)"""
         if values is None or round_ in self._reported[number]:
             return
-        known = self._reported[number] | {round_: tuple(values)}
         if len(values) == 1:
             self._study.set_value(number, round_, float(values[0]))
         else:
-            self._study.set_attribute(number, "curve", _as_json(known))
-        self._reported[number] = known
+            self._study.set_attribute(number, "curve", _as_json(self._reported[number] | {round_: tuple(values)}))
+        self._reported[number][round_] = tuple(values)
 
     def finish(self, number: int, ending: Ending) -> None:
         """Writes what became of a trial. One that was interrupted stays to be resumed; one that has ended stays as it
@@ -337,7 +336,7 @@ class TrialQueue:
             attributes["error"] = error
         if len(self._signs) > 1:
             attributes["curve"] = _as_json(ending.curve)
-        attributes |= {f"metric:{name}": value for name, value in ending.means.items()}
+        attributes |= {f"{COPY}{name}": value for name, value in ending.means.items()}
         attributes |= self._stops(number).audited(number, ending)
         for key, value in attributes.items():
             self._study.set_attribute(number, key, value)

@@ -20,10 +20,10 @@ from fedtune.machine import cluster, resources
 from fedtune.machine.servers import Watch, patience
 from fedtune.machine.working_directory import elsewhere
 from fedtune.record.experiment import Experiment
-from fedtune.record.provenance import begun_with
+from fedtune.record.provenance import begun_with, is_of_one_kind
 from fedtune.record.run_directory import token, trial_folder, write_document
 from fedtune.record.study import NotWritten
-from fedtune.trials.damaged import curve, is_compared
+from fedtune.trials.damaged import curve
 from fedtune.trials.died import Died
 from fedtune.trials.interrupts import Interrupts
 from fedtune.trials.lost import Lost
@@ -192,7 +192,7 @@ class TuneSession:
             keep_models=e.kind == "run",
             keep_images=e.keep_images,
             environment=self._environment,
-            recorded=curve(self.queue.trials()[number]) if is_compared(home.folder) else {},
+            recorded=curve(self.queue.trials()[number]) if is_of_one_kind(home.folder) else {},
             simulate=self.simulate,
         )
 
