@@ -108,10 +108,7 @@ class Loaded:
         if wanted not in allowed:
             raise UserError(sentence("format", f"one of {', '.join(allowed)}", wanted, "--format"))
         if not is_table:
-            picture = self.figure(name, **options)
-            if wanted == "html":
-                return write(target, static.page(picture, figure_named(name).title, figure_named(name).read))
-            return static.image(picture, target, wanted)
+            return static.save(self.figure(name, **options), figure_named(name), target, wanted)
         found, down = self._table(name, options), options.get("down") or ()
         if wanted in static.KINDS:
             table = drawn(found.sheet(down)) if isinstance(found, Pivots) else static.drawn_table(*_cells(found))

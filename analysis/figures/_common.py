@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -67,6 +67,23 @@ def box(dots: pd.DataFrame, place: object, name: str, colour: str, panel: int, t
         hovertemplate="%{text}: %{y:.2f}<extra></extra>",
         **style.axes(panel),
     )
+
+
+def look(position: int) -> dict[str, Any]:
+    """The colour, dashes and dots of the line that is drawn at this position among several."""
+    colour = style.CYCLE[position % len(style.CYCLE)]
+    return {
+        "line": {"width": 2.5, "color": colour, "dash": style.DASHES[position % len(style.DASHES)]},
+        "marker": {"size": 8, "color": colour, "symbol": style.SYMBOLS[position % len(style.SYMBOLS)]},
+    }
+
+
+def banded(line: go.Scatter, spread: np.ndarray, panel: int) -> list[go.Scatter]:
+    """The line and, where any point has several seeds, the band of their spread behind it."""
+    if not np.isfinite(spread).any():
+        return [line]
+    colour = style.faded(line.line.color, 0.13)
+    return [style.band(list(line.x), np.asarray(line.y), np.nan_to_num(spread), colour, panel, line.legendgroup), line]
 
 
 def faint(lines: int) -> float:

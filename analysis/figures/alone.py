@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.figures._common import check_measured, legend_once, shared_metrics
+from analysis.figures._common import banded, check_measured, legend_once, look, shared_metrics
 from analysis.labels import Labels, number
 from analysis.runs import Run, names
 from analysis.stats import summarise
@@ -48,11 +48,12 @@ def data(runs: Sequence[Run], metrics: Sequence[str] = ()) -> Drawing:
     Raises `UserError` where one of the `metrics` was not measured."""
     several = [str(run.value("dataset")) for run in runs]
     of = [""] if len(runs) == 1 else several if len(set(several)) == len(runs) else names(runs)
+    lines_of = [_lines(run) for run in runs]
     panels: list[tuple[str, str, tuple[str, ...]]] = []
     rows = []
     for metric in metrics or shared_metrics(runs):
-        for name, run in zip(of, runs, strict=True):
-            for keys, lines in _groups(run):
+        for name, run, lines in zip(of, runs, lines_of, strict=True):
+            for keys in _groups(lines):
                 found = [
                     {"panel": len(panels), "metric": metric, "key": key, "x": x, "trial": trial}
                     | {"mean": (s := summarise(list(by_seed.values()))).mean, "std": s.std, "n": s.n}
@@ -64,7 +65,7 @@ def data(runs: Sequence[Run], metrics: Sequence[str] = ()) -> Drawing:
                     rows += found
                     panels.append((metric, name, keys))
     check_measured(metrics, [(metric, name) for metric, name, _ in panels], runs)
-    every = dict.fromkeys(key for run in runs for key in _lines(run))
+    every = dict.fromkeys(key for lines in lines_of for key in lines)
     return Drawing(pd.DataFrame(rows, columns=COLUMNS), panels, list(every))
 
 
@@ -89,26 +90,22 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
 
 def _drawn(part: pd.DataFrame, key: str, position: int, panel: int, labels: Labels) -> list[go.Scatter]:
     """One line and, where it has several seeds, the band around it."""
-    colour = style.CYCLE[position % len(style.CYCLE)]
     scale = labels.scale(str(part["metric"].iloc[0]))
-    at, mean, spread = part["x"].tolist(), scale * part["mean"].to_numpy(), scale * part["std"].to_numpy(dtype=float)
+    spread = scale * part["std"].to_numpy(dtype=float)
     symbol = labels.symbol(key)
     line = go.Scatter(
-        x=at,
-        y=mean,
+        x=part["x"].tolist(),
+        y=scale * part["mean"].to_numpy(),
         mode="lines+markers",
         name=symbol,
         legendgroup=key,
         customdata=np.column_stack([part["trial"], np.nan_to_num(spread), part["n"]]),
-        line={"width": 2.5, "color": colour, "dash": style.DASHES[position % len(style.DASHES)]},
-        marker={"size": 8, "color": colour, "symbol": style.SYMBOLS[position % len(style.SYMBOLS)]},
+        **look(position),
         hovertemplate=f"trial %{{customdata[0]:d}}<br>{symbol} = %{{x}}: %{{y:.2f}} ± %{{customdata[1]:.2f}} "
         "(%{customdata[2]} seeds)<extra></extra>",
         **style.axes(panel),
     )
-    if not np.isfinite(spread).any():
-        return [line]
-    return [style.band(at, mean, np.nan_to_num(spread), style.faded(colour, 0.13), panel, key), line]
+    return banded(line, spread, panel)
 
 
 def _lines(run: Run) -> dict[str, dict[float, int]]:
@@ -117,27 +114,25 @@ def _lines(run: Run) -> dict[str, dict[float, int]]:
     if run.crossed:
         return {}
     start = {item["key"]: item.get("declared", {}).get("default") for item in run.searched}
-    numeric = [item["key"] for item in run.searched if item.get("kind") in ("real", "integer")]
-    done = [trial for trial in run.frozen if trial.state.name == "COMPLETE"]
-    found: dict[str, dict[float, int]] = {}
-    for key in numeric:
-        alone = {
-            float(trial.params[key]): trial.number
-            for trial in done
-            if key in trial.params and all(value == start.get(k) for k, value in trial.params.items() if k != key)
-        }
-        if len(alone) > 1:
-            found[key] = alone
-    return dict(list(found.items())[:LIMIT])
+    found: dict[str, dict[float, int]] = {
+        item["key"]: {} for item in run.searched if item.get("kind") in ("real", "integer")
+    }
+    for trial in run.frozen:
+        if trial.state.name != "COMPLETE":
+            continue
+        off = [key for key, value in trial.params.items() if value != start.get(key)]
+        if len(off) < 2:
+            for key in found.keys() & (off or trial.params):
+                found[key][float(trial.params[key])] = trial.number
+    return dict([(key, values) for key, values in found.items() if len(values) > 1][:LIMIT])
 
 
-def _groups(run: Run) -> list[tuple[tuple[str, ...], dict[str, dict[float, int]]]]:
-    """Parameters that share an axis, as they have the same values, and the lines of all."""
-    lines = _lines(run)
+def _groups(lines: Mapping[str, Mapping[float, int]]) -> list[tuple[str, ...]]:
+    """Parameters that share an axis, as they have the same values."""
     shared: dict[tuple[float, ...], list[str]] = {}
     for key, values in lines.items():
         shared.setdefault(tuple(sorted(values)), []).append(key)
-    return [(tuple(keys), lines) for keys in shared.values()]
+    return [tuple(keys) for keys in shared.values()]
 
 
 FIGURE = Figure(

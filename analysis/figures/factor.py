@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 from analysis import style
 from analysis.cells import Cells, Condition, cells, condition_label, varied
 from analysis.figure import Figure
-from analysis.figures._common import check_measured, legend_once, shared_metrics
+from analysis.figures._common import banded, check_measured, legend_once, look, shared_metrics
 from analysis.labels import Labels, number, text
 from analysis.runs import Run
 from analysis.stats import summarise
@@ -157,13 +157,11 @@ def _line(
     part: pd.DataFrame, row: str, position: int, panel: int, drawing: Drawing, labels: Labels
 ) -> list[go.Scatter]:
     """One line with the band of its seeds; of names side by side, points with bars."""
-    colour = style.CYCLE[position % len(style.CYCLE)]
-    at, mean = part["at"].tolist(), part["mean"].to_numpy()
     spread = part["std"].to_numpy()
     name = f"{labels.symbol(drawing.key)} = "
     drawn = go.Scatter(
-        x=at,
-        y=mean,
+        x=part["at"].tolist(),
+        y=part["mean"].to_numpy(),
         mode="lines+markers" if drawing.numeric else "markers",
         name=text(row),
         legendgroup=row,
@@ -173,16 +171,13 @@ def _line(
         ],
         meta={"trial": "customdata"},
         text=[text(number(value)) for value in part["x"]],
-        line={"width": 2.5, "color": colour, "dash": style.DASHES[position % len(style.DASHES)]},
-        marker={"size": 8, "color": colour, "symbol": style.SYMBOLS[position % len(style.SYMBOLS)]},
+        **look(position),
         error_y=None if drawing.numeric else {"array": np.nan_to_num(spread), "thickness": 1.5, "width": 4},
         hovertemplate=f"{text(row)}<br>{name}%{{text}}: %{{y:.2f}} ± %{{customdata[1]:.2f}} "
         "(%{customdata[2]} seeds)<extra></extra>",
         **style.axes(panel),
     )
-    if not drawing.numeric or not np.isfinite(spread).any():
-        return [drawn]
-    return [style.band(at, mean, np.nan_to_num(spread), style.faded(colour, 0.13), panel, row), drawn]
+    return banded(drawn, spread, panel) if drawing.numeric else [drawn]
 
 
 def _horizontal(drawing: Drawing) -> dict[str, Any]:

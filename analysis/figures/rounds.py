@@ -13,7 +13,7 @@ from analysis import style
 from analysis.cells import Cell, Cells, condition_label, under
 from analysis.figure import Figure
 from analysis.figures import factor
-from analysis.figures._common import check_measured, legend_once, shared_metrics
+from analysis.figures._common import banded, check_measured, legend_once, look, shared_metrics
 from analysis.labels import Labels, text
 from analysis.runs import Run, names
 from analysis.runs.rounds import read_rounds
@@ -121,27 +121,22 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
 
 def _drawn(part: pd.DataFrame, row: str, position: int, panel: int, scale: float) -> list[go.Scatter]:
     """One line in one panel and, where it has several seeds, the band around it."""
-    colour = style.CYCLE[position % len(style.CYCLE)]
-    at, mean = part["round"].tolist(), scale * part["mean"].to_numpy()
     spread = scale * part["std"].to_numpy(dtype=float)
     digits = ".2f" if scale == 100.0 else ".4g"
     line = go.Scatter(
-        x=at,
-        y=mean,
+        x=part["round"].tolist(),
+        y=scale * part["mean"].to_numpy(),
         mode="lines" if len(part) > 1 else "lines+markers",
         name=text(row),
         legendgroup=row,
         customdata=np.column_stack([np.nan_to_num(spread), part["n"]]),
         meta={"trial": None if pd.isna(part["trial"].iloc[0]) else int(part["trial"].iloc[0])},
-        line={"width": 2.5, "color": colour, "dash": style.DASHES[position % len(style.DASHES)]},
-        marker={"size": 8, "color": colour, "symbol": style.SYMBOLS[position % len(style.SYMBOLS)]},
+        **look(position),
         hovertemplate=f"{text(row)}<br>round %{{x}}: %{{y:{digits}}} ± %{{customdata[0]:{digits}}} "
         "(%{customdata[1]} seeds)<extra></extra>",
         **style.axes(panel),
     )
-    if not np.isfinite(spread).any():
-        return [line]
-    return [style.band(at, mean, np.nan_to_num(spread), style.faded(colour, 0.13), panel, row), line]
+    return banded(line, spread, panel)
 
 
 FIGURE = Figure(

@@ -18,6 +18,8 @@ from search_spaces.leftovers import temporary_folder
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+    from analysis.figure import Figure
+
 #: Formats of pictures.
 KINDS = ("png", "svg", "pdf")
 #: Of a picture, in pixels.
@@ -35,6 +37,11 @@ def image(figure: go.Figure, path: Path, kind: str) -> Path:
         made = folder / f"figure.{kind}"
         images([figure], [made], kind)
         return write(path, made.read_bytes())
+
+
+def save(drawn: go.Figure, of: Figure[Any], path: Path, kind: str) -> Path:
+    """Writes what `of` drew: as a page that says how it is read, or as a picture. Raises as `image`."""
+    return write(path, page(drawn, of.title, of.read)) if kind == "html" else image(drawn, path, kind)
 
 
 def images(figures: Sequence[go.Figure], targets: Sequence[Path], kind: str) -> None:

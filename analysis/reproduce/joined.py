@@ -29,13 +29,14 @@ from analysis.report.page import write
 from analysis.reproduce.made import Made
 from analysis.runs.conditions import means, show
 from analysis.sheet import Sheet
+from search_spaces import run_folder
 from search_spaces.errors import UserError, sentence, short, unknown
 from search_spaces.metrics import METRICS
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-FIGURES = {"rounds": rounds.drawing, "factor": factor.drawing}
+FIGURES = {"rounds": rounds, "factor": factor}
 NAMES = ("pivot", *FIGURES)
 #: What files of the table can be beside pictures.
 TEXTS = ("csv", "tex", "md", "html")
@@ -151,15 +152,12 @@ class Joined:
         found = self.cells(where)
         asked = [metrics] if isinstance(metrics, str) else list(metrics)
         labels = dataclasses.replace(self.labels, markup=True)
-        if name == "factor":
-            if all(len({place[i] for place in found.conditions}) < 2 for i in range(len(found.by))):
-                raise UserError("A metric against a condition needs two conditions or data sets; there is one.")
-            lines = factor.drawing(found, asked or self.made[0].reproduction.metrics, labels=labels)
-            check_measured(asked, lines.panels, found.runs)
-            return factor.plot(lines, labels)
-        curves = rounds.drawing(found, asked or self.made[0].reproduction.metrics, labels=labels)
-        check_measured(asked, curves.panels, found.runs)
-        return rounds.plot(curves, labels)
+        if name == "factor" and all(len({place[i] for place in found.conditions}) < 2 for i in range(len(found.by))):
+            raise UserError("A metric against a condition needs two conditions or data sets; there is one.")
+        drawing = FIGURES[name].drawing(found, asked or self.made[0].reproduction.metrics, labels=labels)
+        check_measured(asked, drawing.panels, found.runs)
+        figure: go.Figure = FIGURES[name].plot(drawing, labels)
+        return figure
 
     def save(self, name: str, path: str | os.PathLike[str], *, kind: str | None = None, **options: Any) -> Path:
         """Writes a figure or the table to `path` and returns it, see `analysis.loaded.Loaded.save`."""
@@ -171,10 +169,7 @@ class Joined:
         if wanted not in allowed:
             raise UserError(sentence("format", f"one of {', '.join(allowed)}", wanted, "--format"))
         if name in FIGURES:
-            picture = self.figure(name, **options)
-            if wanted == "html":
-                return write(target, static.page(picture, figure(name).title, figure(name).read))
-            return static.image(picture, target, wanted)
+            return static.save(self.figure(name, **options), figure(name), target, wanted)
         if extra := options.keys() & {"by", "variants"}:
             named = " and ".join(sorted(extra))
             raise UserError(f"A table of a paper has its own rows and columns, got {named}. --down changes its layout.")
@@ -195,7 +190,7 @@ def joined(made: Sequence[Made]) -> Joined:
         names = ", ".join(dict.fromkeys(one.reproduction.name for one in made))
         raise UserError(f"Only one table of a paper can be read on several data sets, got several tables: {names}.")
     if first.heatmap:
-        cell = made[0].path / "cells"
+        cell = made[0].path / run_folder.CELLS
         raise UserError(f"{made[0].path} is a heat map made again, not a table. Give the run below {cell}.")
     data = [one.here.data for one in made]
     if len(set(data)) < len(data):
