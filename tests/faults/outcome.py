@@ -87,21 +87,26 @@ def refused(done: Done, folder: Path, before: dict[str, str]) -> str:
 
 def equal(done: Done, run: Path, whole: list[dict[str, Any]]) -> str:
     """`EQUAL` where a command ended well and the record of `run` is `whole`, with nothing beside it."""
-    if done.code is None:
-        return "hung"
-    if done.code != 0 or "Traceback" in done.err:
-        return told(done) or f"refused: {done.err.strip()}"
-    left = sorted(str(path.relative_to(run)) for path in run.rglob(".*"))
-    if left:
-        return f"left behind {', '.join(left)}"
+    if (other := _ended(done, run)) is not None:
+        return other
     try:
         found = record(run)
     except (OSError, ValueError) as error:
         return f"no record: {error}"
     if found == whole:
         return EQUAL
-    other = [str(a["number"]) for a, b in zip(found, whole, strict=False) if a != b]
-    return f"{len(found)} of {len(whole)} trials; another trial {', '.join(other)}"
+    others = [str(a["number"]) for a, b in zip(found, whole, strict=False) if a != b]
+    return f"{len(found)} of {len(whole)} trials; another trial {', '.join(others)}"
+
+
+def _ended(done: Done, folder: Path) -> str | None:
+    """None where a command ended well and left nothing behind in `folder`; else what it did instead."""
+    if done.code is None:
+        return "hung"
+    if done.code != 0 or "Traceback" in done.err:
+        return told(done) or f"refused: {done.err.strip()}"
+    left = sorted(str(path.relative_to(folder)) for path in folder.rglob(".*"))
+    return f"left behind {', '.join(left)}" if left else None
 
 
 def said(folder: Path) -> dict[str, Any]:
@@ -130,13 +135,8 @@ def _untimed(card: Path) -> Any:
 
 def same(done: Done, folder: Path, whole: dict[str, Any], *, but: Path | None = None) -> str:
     """`EQUAL` where a command ended well and `folder` says what it did when it was whole, `but` for one file in it."""
-    if done.code is None:
-        return "hung"
-    if done.code != 0 or "Traceback" in done.err:
-        return told(done) or f"refused: {done.err.strip()}"
-    left = sorted(str(path.relative_to(folder)) for path in folder.rglob(".*"))
-    if left:
-        return f"left behind {', '.join(left)}"
+    if (ended := _ended(done, folder)) is not None:
+        return ended
     try:
         found = said(folder)
     except (OSError, ValueError) as error:
