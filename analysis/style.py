@@ -152,7 +152,7 @@ def base(figure: go.Figure) -> go.Figure:
             "xanchor": "left",
             "font": {"size": 12, "color": INK},
             "bgcolor": "rgba(0,0,0,0)",
-            "itemsizing": "constant",
+            "itemsizing": "trace",
         },
         modebar={"bgcolor": "rgba(0,0,0,0)", "color": FAINT, "activecolor": MUTED},
     )

@@ -78,11 +78,12 @@ def look(position: int) -> dict[str, Any]:
     }
 
 
-def banded(line: go.Scatter, spread: np.ndarray, panel: int) -> list[go.Scatter]:
-    """The line and, where any point has several seeds, the band of their spread behind it."""
+def banded(line: go.Scatter, spread: np.ndarray, panel: int, lines: int) -> list[go.Scatter]:
+    """The line, one of so many, and, where any point has several seeds, the band of their spread behind it. Bands of
+    more than four lines are fainter, so that together they hide no line."""
     if not np.isfinite(spread).any():
         return [line]
-    colour = style.faded(line.line.color, 0.13)
+    colour = style.faded(line.line.color, 0.13 * min(1.0, 4 / lines))
     return [style.band(list(line.x), np.asarray(line.y), np.nan_to_num(spread), colour, panel, line.legendgroup), line]
 
 

@@ -77,7 +77,7 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
         part = drawing.table[drawing.table["panel"] == panel - 1]
         for key in keys:
             line = part[part["key"] == key].sort_values("x")
-            figure.add_traces(_drawn(line, key, drawing.keys.index(key), panel, labels))
+            figure.add_traces(_drawn(line, key, drawing.keys.index(key), panel, labels, len(drawing.keys)))
         values = sorted(part["x"].unique())
         axis = {"tickvals": values, "ticktext": [number(value) for value in values], "showgrid": False}
         kind = {"type": "log"} if all(labels.log(key) for key in keys) and values[0] > 0 else {}
@@ -88,7 +88,7 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
     return style.panels(figure, titles, columns=min(2, len(titles)), height=300, legend=legend, left=52)
 
 
-def _drawn(part: pd.DataFrame, key: str, position: int, panel: int, labels: Labels) -> list[go.Scatter]:
+def _drawn(part: pd.DataFrame, key: str, position: int, panel: int, labels: Labels, lines: int) -> list[go.Scatter]:
     """One line and, where it has several seeds, the band around it."""
     scale = labels.scale(str(part["metric"].iloc[0]))
     spread = scale * part["std"].to_numpy(dtype=float)
@@ -105,7 +105,7 @@ def _drawn(part: pd.DataFrame, key: str, position: int, panel: int, labels: Labe
         "(%{customdata[2]} seeds)<extra></extra>",
         **style.axes(panel),
     )
-    return banded(line, spread, panel)
+    return banded(line, spread, panel, lines)
 
 
 def _lines(run: Run) -> dict[str, dict[float, int]]:

@@ -132,7 +132,7 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
     titles = []
     for panel, (metric, of) in enumerate(drawing.panels, start=1):
         scale = labels.scale(metric)
-        titles.append(f"{labels.metric(metric, split=True)}{f', {of}' if of else ''}")
+        titles.append(f"{labels.metric(metric, split=True)}{f' · {of}' if of else ''}")
         part = drawing.table[drawing.table["panel"] == panel - 1]
         part = part.assign(mean=part["mean"] * scale, std=part["std"] * scale)
         for i, row in enumerate(drawing.rows):
@@ -177,7 +177,7 @@ def _line(
         "(%{customdata[2]} seeds)<extra></extra>",
         **style.axes(panel),
     )
-    return banded(drawn, spread, panel) if drawing.numeric else [drawn]
+    return banded(drawn, spread, panel, len(drawing.rows)) if drawing.numeric else [drawn]
 
 
 def _horizontal(drawing: Drawing) -> dict[str, Any]:

@@ -104,7 +104,7 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
         for i, row in enumerate(drawing.rows):
             line = part[part["row"] == row].sort_values("round")
             if len(line):
-                figure.add_traces(_drawn(line, row, i, panel, labels.scale(metric)))
+                figure.add_traces(_drawn(line, row, i, panel, labels.scale(metric), len(drawing.rows)))
         style.title_axes(figure, panel, "round", "", xaxis=style.rounds_axis(last))
     legend_once(figure)
     across = len({of for _, of in drawing.panels})
@@ -119,7 +119,7 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
     )
 
 
-def _drawn(part: pd.DataFrame, row: str, position: int, panel: int, scale: float) -> list[go.Scatter]:
+def _drawn(part: pd.DataFrame, row: str, position: int, panel: int, scale: float, lines: int) -> list[go.Scatter]:
     """One line in one panel and, where it has several seeds, the band around it."""
     spread = scale * part["std"].to_numpy(dtype=float)
     digits = ".2f" if scale == 100.0 else ".4g"
@@ -136,7 +136,7 @@ def _drawn(part: pd.DataFrame, row: str, position: int, panel: int, scale: float
         "(%{customdata[1]} seeds)<extra></extra>",
         **style.axes(panel),
     )
-    return banded(line, spread, panel)
+    return banded(line, spread, panel, lines)
 
 
 FIGURE = Figure(
