@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 #: In the environment of every process of the campaign: its own name, by which what is left of it is found again.
@@ -57,8 +58,25 @@ def named(root: int, kind: str) -> list[int]:
 
 def kill(pid: int) -> None:
     """Ends one process at once."""
+    _send(pid, signal.SIGKILL)
+
+
+def _send(pid: int, what: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, what)
+
+
+@contextlib.contextmanager
+def held(pids: Iterable[int]) -> Iterator[None]:
+    """While this lasts, the processes stand still."""
+    stopped = list(pids)
+    for pid in stopped:
+        _send(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in stopped:
+            _send(pid, signal.SIGCONT)
 
 
 def end_marked(mark: str) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from tests.faults import outcome
+from tests.faults import outcome, processes
 from tests.faults.registry import EQUAL, REFUSED, case
 from tests.faults.scene import Scene
 
 
 def second(scene: Scene, *words: object) -> str:
-    """While a search runs, somebody calls another command; and the search is what it would have been."""
+    """While a search runs, somebody calls another command; and the search is what it would have been. Its trials stand
+    still meanwhile: it is short, and on a busy machine it would end before the other command has begun."""
     session = scene.search()
     scene.at_rows(session, 0.0, 0.2)
-    done = scene.start(*words).wait()
+    with processes.held(processes.named(session.process.pid, "worker")):
+        done = scene.start(*words).wait()
     if (other := outcome.told(done)) is not None:
         return other
     first = outcome.equal(session.wait(), scene.run, scene.whole)
