@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from tests.fedtune.conftest import frozen, timing
 #: The files of a folder of several runs that say something, and how those begin that are kept beside rows.
 _OWN = (run_folder.AUTO, run_folder.REPRODUCTION, run_folder.VERDICTS, run_folder.NUMBERS, *run_folder.TABLES.values())
 _KEPT = ("model-", "clients-", "images-")
+#: How a line of progress begins.
+PROGRESS = re.compile(r" *\d+\.\d s  ")
 #: Exit codes of a command that could not do what it was asked for: the user can mend it, or Ray's servers died.
 TOLD = (2, 3)
 
@@ -58,7 +61,12 @@ def record(run: Path) -> list[dict[str, Any]]:
 def told(done: Done) -> str | None:
     """None where a command ended with one sentence; else what it did instead."""
     # Ray's own log may be what the disk refuses, and Ray's C++ then says so on stderr, past all that Python can catch.
-    lines = [line for line in done.err.strip().splitlines() if "[ray_log_sink] Failed" not in line]
+    # And on a busy machine a command may have told of its progress before it came to the fault.
+    lines = [
+        line
+        for line in done.err.rstrip().splitlines()
+        if "[ray_log_sink] Failed" not in line and not PROGRESS.match(line)
+    ]
     if done.code is None:
         return "hung"
     if "Traceback" in done.err:

@@ -131,6 +131,8 @@ SAID = "It cannot be written: the disk is full."
         (2, SAID, None),
         (3, SAID, None),
         (2, f"{SAID}\n{SAID}\n", None),
+        (2, f"   2.2 s  loading what draws figures\n{SAID}\n", None),
+        (2, "   2.2 s  loading what draws figures\n", "no sentence"),
         (2, "", "no sentence"),
         (2, f"{SAID}\n  File x", "no sentence"),
         (1, SAID, "exit code 1"),
