@@ -158,14 +158,16 @@ def _distinct(found: Sequence[Cell]) -> list[Cell]:
 
 
 def _order(runs: Sequence[Run], key: str, present: Sequence[Any]) -> list[Any]:
-    """Values of a key: as a run lists them; numbers that no run lists falling, as papers order ω."""
+    """Values of a key: as a run lists them; numbers that no run lists falling, as papers order ω, whole ones rising, as
+    they order numbers of clients."""
     listed: list[Any] = []
     for run in runs:
         item = next((item for item in (*run.varied, *run.searched) if item["key"] == key), {})
         listed += [v for v in item.get("grid") or item.get("options") or [] if v in present and v not in listed]
     rest = [value for value in dict.fromkeys(present) if value not in listed]
     if rest and all(isinstance(value, (int, float)) for value in [*rest, *listed]):
-        return sorted([*rest, *listed], reverse=True)
+        every = [*rest, *listed]
+        return sorted(every, reverse=any(isinstance(value, float) for value in every))
     return [*listed, *rest]
 
 

@@ -134,7 +134,7 @@ class Joined:
 
     def settings(self) -> list[str]:
         """On what each part was measured."""
-        return [f"Made again on {made.here.said()}." for made in self.made]
+        return [f"Made again on {made.here.said(made.reproduction.columns)}." for made in self.made]
 
     def table(self, name: str, **options: Any) -> pd.DataFrame:
         """Every cell of the table as a row, see `Pivot.frame`."""

@@ -7,7 +7,7 @@ been run yet, or has no finished seed, is simply not there.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -44,13 +44,12 @@ class Setting:
         """The data set's name, or that of its file."""
         return Path(self.dataset).name
 
-    def said(self) -> str:
-        """`digits, model cnn_small, 10 clients, 5 rounds, 3 seeds`."""
-        of = "s" * (self.seeds != 1)
-        return (
-            f"{self.data}, model {self.model}, {self.clients} clients, {self.rounds} "
-            f"round{'s' * (self.rounds != 1)}, {self.seeds} seed{of}"
-        )
+    def said(self, varied: Collection[str] = ()) -> str:
+        """`digits, model cnn_small, 10 clients, 5 rounds, 3 seeds`; without the clients where they are `varied`."""
+        rounds = f"{self.rounds} round{'s' * (self.rounds != 1)}"
+        clients = [] if "clients" in varied else [f"{self.clients} clients"]
+        seeds = f"{self.seeds} seed{'s' * (self.seeds != 1)}"
+        return ", ".join([self.data, f"model {self.model}", *clients, rounds, seeds])
 
 
 @dataclass(frozen=True)

@@ -187,7 +187,8 @@ def _both(made: Made, table: Pivot, known: dict[tuple[str, tuple[object, ...], s
 
 
 def _below(made: Made) -> str:
-    return f"In every cell, above: here, on {made.here.said()}. Below, in grey: the paper, on {made.paper.said()}."
+    here, paper = (setting.said(made.reproduction.columns) for setting in (made.here, made.paper))
+    return f"In every cell, above: here, on {here}. Below, in grey: the paper, on {paper}."
 
 
 def _cell(

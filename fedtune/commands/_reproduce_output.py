@@ -45,8 +45,8 @@ def result(found: Reproduced, as_json: bool) -> None:
 def _print(found: Reproduced) -> None:
     made, folder = found.made, shown(found.folder)
     _say(f"{made.reproduction.source}: {made.reproduction.title}", bold=True)
-    _say(f"here:  {made.here.said()}")
-    _say(f"paper: {made.paper.said()}")
+    _say(f"here:  {made.here.said(made.reproduction.columns)}")
+    _say(f"paper: {made.paper.said(made.reproduction.columns)}")
     if made.reproduction.heatmap:
         for table in _heatmaps(made):
             _console().print(table)

@@ -85,6 +85,18 @@ def test_runs_on_a_data_set_each_have_a_panel_each(root: Path, tmp_path: Path) -
     assert drawing.key == "omega" and len(drawing.rows) == 2, "lines have the same names in both"
 
 
+def test_numbers_of_clients_rise(root: Path, tmp_path: Path) -> None:
+    folders = []
+    for clients in (20, 10):
+        folders.append(tmp_path / str(clients))
+        shutil.copytree(root / "fairness", folders[-1])
+        request = yaml.safe_load((folders[-1] / run_folder.EXPERIMENT).read_text())
+        values = {**request["values"], "clients": clients}
+        (folders[-1] / run_folder.EXPERIMENT).write_text(yaml.safe_dump({**request, "values": values}))
+    panels = [of for _, of in factor.data(load_all(folders), ["amp"]).panels]
+    assert panels == ["clients = 10", "clients = 20"]
+
+
 def test_names_stand_side_by_side_and_no_line_joins_them(root: Path) -> None:
     found = cells(load_all(root / "crossed"), ["dataset"], where={"omega": "1"})
     drawing = factor.drawing(found, ["amp"])

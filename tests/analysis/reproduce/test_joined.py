@@ -17,7 +17,7 @@ from analysis.report import static
 from analysis.report.drawn_sheet import drawn
 from analysis.reproduce.declaration import declared, known
 from analysis.reproduce.joined import Joined, joined
-from analysis.reproduce.made import load_made
+from analysis.reproduce.made import Setting, load_made
 from analysis.reproduce.page import table_files
 from fedtune.cli import app
 from search_spaces import run_folder
@@ -95,6 +95,12 @@ def test_metrics_stand_below_their_condition(root: Path) -> None:
     assert sheet.at(("q-FFL",), ("digits", "ω = 0.1", "WLP [%]")).value.startswith(f"{100 * sum(values) / 3:.2f} ±")
     assert sheet.at(("FedKF (OCA)",), ("digits", "ω = 0.01", "FM")).value == "–", "that cell has not been run"
     assert "Made again on digits, model cnn_small, 10 clients, 5 rounds, 3 seeds." in sheet.notes
+
+
+def test_what_the_table_varies_is_not_said_to_be_one_number() -> None:
+    here = Setting("digits", "cnn_small", clients=10, rounds=1, seeds=2)
+    assert here.said(declared("dfrd-table11").columns) == "digits, model cnn_small, 1 round, 2 seeds"
+    assert here.said(declared("dfrd-table1").columns) == "digits, model cnn_small, 10 clients, 1 round, 2 seeds"
 
 
 def test_other_labels_down_the_rows(root: Path) -> None:
