@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from analysis.labels import PERCENT, unit_in_files
+from analysis.labels import PERCENT, decimals, unit_in_files
 from analysis.stats import Paired, Summary
 from analysis.tables import Column, Table
 
@@ -37,7 +37,7 @@ class Entry:
     @property
     def digits(self) -> int:
         """Digits after the point with which the metric is shown."""
-        return 2 if self.metric in PERCENT else 4
+        return decimals(self.metric)
 
     def row(self) -> dict[str, object]:
         """By column what is shown (`shown`, `best`, `shift`: accuracies in per cent), and every number as recorded, so

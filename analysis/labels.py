@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 
 #: What is shown in per cent.
 PERCENT = SHARES
+#: Digits after the point in tables, by unit; others have 4.
+_DECIMALS = {"rounds": 2, "dB": 2, "bytes": 0, "s": 2}
+
+
+def decimals(metric: str) -> int:
+    """Digits after the point with which a metric stands in tables: two of a per cent."""
+    known = METRICS.get(metric)
+    return 2 if metric in PERCENT else _DECIMALS.get(known.unit, 4) if known else 4
 
 
 def text(raw: object) -> str:

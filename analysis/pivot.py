@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from analysis.cells import Cells, Condition, condition_label
-from analysis.labels import PERCENT, Labels, number, unit_in_files
+from analysis.labels import PERCENT, Labels, decimals, number, unit_in_files
 from analysis.sheet import EMPTY, Sheet, Shown
 from analysis.stats import Summary, holm, paired, summarise
 from analysis.tables import finite, plain
@@ -106,6 +106,8 @@ class Pivot:
         others = [entry for entry in self.entries.values() if not entry.best]
         if any(entry.pairs < 2 for entry in others):
             notes.append("Where fewer than two seeds are common no test is possible, and nothing is told apart.")
+        if _waits(self.metric) and len(self.entries) < len(self.rows) * len(self.conditions):
+            notes.append(f"{EMPTY}: not run yet, or a seed did not reach the target in its rounds.")
         if self.readout == "best":
             notes.append("The best round was picked on the test data itself, as many papers do: it is optimistic.")
         return notes
@@ -177,8 +179,9 @@ def pivot(found: Cells, metric: str, bracket: str | None = None, readout: str = 
     for condition in found.conditions:
         values = {row: cell.values(metric, how) for row in found.rows if (cell := found.of(row, condition)) is not None}
         entries |= _column(found, condition, {row: v for row, v in values.items() if v}, direction, inside)
-    rows = [row for row in found.rows if any(place[0] == row for place in entries)]
-    conditions = [condition for condition in found.conditions if any(place[1] == condition for place in entries)]
+    every = _waits(metric) and bool(entries)  # that a target was not reached is a result too
+    rows = [row for row in found.rows if every or any(place[0] == row for place in entries)]
+    conditions = [place for place in found.conditions if every or any(place == there for _, there in entries)]
     labels = Labels.of(found.runs, markup=False)
     return Pivot(metric, bracket, readout, found.by, rows, conditions, entries, labels)
 
@@ -293,7 +296,11 @@ def to_json(tables: Sequence[Pivot]) -> list[dict[str, Any]]:
 
 
 def _shown(summary: Summary, metric: str) -> str:
-    return summary.shown(_unit(metric), 2 if metric in PERCENT else 4)
+    return summary.shown(_unit(metric), decimals(metric))
+
+
+def _waits(metric: str) -> bool:
+    return metric in METRICS and METRICS[metric].to_target
 
 
 def _unit(metric: str) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from scipy.stats import ttest_rel
 
 from analysis.cells import cells
 from analysis.effects import effects, effects_table
-from analysis.labels import Labels
+from analysis.labels import Labels, decimals
 from analysis.pivot import pivot, to_csv, to_json
 from analysis.runs import load_all
 from search_spaces.errors import UserError
@@ -49,6 +50,29 @@ def test_a_row_for_every_variant(root: Path) -> None:
     assert found.rows == ["dfrd, merge_op = mul", "dfrd, merge_op = add"]
     cell = found.of("dfrd, merge_op = add", (1.0,))
     assert cell is not None and cell.values("global_accuracy") == values(root, "fairness", 4)
+
+
+def test_a_target_that_was_not_reached_keeps_its_row(tmp_path: Path) -> None:
+    varied.fairness(tmp_path / "reaches")
+    varied.fairness(tmp_path / "waits", method="fedavg")
+    for path in tmp_path.glob("*/trials/*/rounds.jsonl"):
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        reached = 2 if "reaches" in path.parts else None
+        path.write_text("".join(json.dumps({**row, "rounds_to_target": reached}) + "\n" for row in rows))
+    table = pivot(cells(load_all([tmp_path / "reaches", tmp_path / "waits"])), "rounds_to_target")
+    assert list(table.rows) == ["dfrd", "fedavg"] and len(table.conditions) == 3
+    for condition in table.conditions:
+        assert table.text("dfrd", condition) == "2.00 ± 0.00" and table.text("fedavg", condition) == "–"
+    assert any("did not reach the target" in note for note in table.notes())
+    assert not any("target" in note for note in pivot(cells(load_all(tmp_path / "reaches")), "wlp").notes())
+
+
+@pytest.mark.parametrize(
+    ("metric", "expected"),
+    [("global_accuracy", 2), ("fm", 4), ("rounds_to_target", 2), ("psnr", 2), ("bytes_up", 0), ("a_users_own", 4)],
+)
+def test_numbers_have_the_digits_that_their_unit_needs(metric: str, expected: int) -> None:
+    assert decimals(metric) == expected
 
 
 def test_a_search_takes_part_with_the_best_of_each_condition(root: Path) -> None:
