@@ -15,6 +15,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from scipy.stats import norm
 
 from analysis.estimate.posterior import Federations, posterior
+from fedtune.planning.known import known
 from fedtune.record.study import StudyFile
 from fedtune.trials import per_cost
 from fedtune.trials.queue import Proposal, TrialQueue
@@ -25,6 +26,7 @@ from search_spaces.errors import UserError
 from search_spaces.parameter import Parameter
 from search_spaces.space import Space
 from tests.fedtune.conftest import experiment, space, start
+from tests.fedtune.played import FACTS
 from tests.fedtune.trials.test_queue import end
 from trainables.tune import Ending
 
@@ -194,6 +196,8 @@ def test_the_user_is_told(tmp_path: Path) -> None:
         "one metric."
     )
     assert per_cost.note(experiment(tmp_path), toy(None)) is None
+    assert note() in known(experiment(tmp_path), toy(), FACTS).notes
+    assert not any("cost" in told for told in known(experiment(tmp_path), toy(None), FACTS).notes)
 
 
 def test_marks_that_were_edited_into_nonsense_are_told(tmp_path: Path) -> None:
