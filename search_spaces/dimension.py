@@ -45,6 +45,8 @@ class Dimension:
     grid: tuple[float | int, ...] | None = None
     #: For a choice: what is searched while that option is chosen.
     children: Mapping[str, tuple[Dimension, ...]] = field(default_factory=dict)
+    #: For a number: the part of a round's cost that is in proportion to it (`search_spaces.cost`); None: not marked.
+    cost: float | None = None
 
     @property
     def key(self) -> str:
@@ -165,7 +167,7 @@ class Dimension:
         return {self.key: trial.suggest_float(name, self.low, self.high, log=self.log, step=self.step)}
 
     def describe(self) -> str:
-        """For a table: `[0.25, 1.5], grid of 6`, `mul, add`, `[0.001, 0.1] log`."""
+        """For a table: `[0.25, 1.5], grid of 6`, `mul, add`, `[0.001, 0.1] log`, `[5, 100], cost 0.8`."""
         if self.parameter.kind == "flag":
             return "true, false"
         if self.parameter.kind in ("choice", "text"):
@@ -175,7 +177,8 @@ class Dimension:
             + (" log" if self.log else "")
             + (f" step {self.step:g}" if self.step else "")
         )
-        return f"{text}, grid of {len(self.grid)}" if self.grid is not None else text
+        text += f", grid of {len(self.grid)}" if self.grid is not None else ""
+        return text + (f", cost {self.cost:g}" if self.cost is not None else "")
 
     def count(self, points: int) -> int:
         """How many values or, with children, combinations of values a grid search visits here."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from search_spaces import cost
 from search_spaces.dimension import Dimension, on_step, reachable
 from search_spaces.documents import Node
 from search_spaces.errors import Shown, nearest
@@ -13,7 +14,7 @@ from search_spaces.parameter import Parameter
 from search_spaces.reader import Reader
 
 #: What an entry about a number may say.
-NUMBER = ("low", "high", "log", "step", "grid")
+NUMBER = ("low", "high", "log", "step", "grid", "cost")
 
 Number = float | int
 
@@ -71,9 +72,20 @@ def _choice(reader: Reader, parameter: Parameter, node: Node) -> Dimension | Non
             owned = {child.key: child for child in parameter.children.get(option, ())}
             entered = reader.keyed(item, option, owned)
             found = [read_dimension(reader, owned[key], entry) for key, entry in entered.items()]
+            _complain_of_costs(reader, parameter, entered)
             if found:
                 children[option] = tuple(child for child in found if child is not None)
     return Dimension(parameter, options=tuple(chosen), children=children)
+
+
+def _complain_of_costs(reader: Reader, parameter: Parameter, entered: Mapping[str, Node]) -> None:
+    """Complains about costs of an option's own parameters: what a round of the other options costs is not said."""
+    for key, entry in entered.items():
+        if "cost" in entry.items:
+            reader.problems.append(
+                f"{key} belongs to an option of {parameter.key} and cannot be marked with a cost, as nothing says what "
+                f"the other options cost ({reader.document.at_key(entry.items['cost'])}). Leave its cost out."
+            )
 
 
 def _options(node: Node) -> list[tuple[Any, Node]]:
@@ -100,7 +112,9 @@ def _number(reader: Reader, parameter: Parameter, node: Node) -> Dimension | Non
     log = _log(reader, parameter, items, low)
     step = _step(reader, parameter, items, low, high, log, grid)
     top = high if "step" in items or grid else reachable(low, high, step)
-    return Dimension(parameter, low, top, log, step, grid=grid or None)
+    return Dimension(
+        parameter, low, top, log, step, grid=grid or None, cost=_cost(reader, parameter, items.get("cost"))
+    )
 
 
 def _interval(
@@ -209,3 +223,14 @@ def _step(
             reader.complain(node, what, f"a whole part of the way from {low:g} to {value:g}", step)
             return None
     return None if parameter.kind == "integer" and step == 1 else step
+
+
+def _cost(reader: Reader, parameter: Parameter, node: Node | None) -> float | None:
+    """The part of a round's cost that is in proportion to the parameter; None: not marked."""
+    if node is None:
+        return None
+    part = node.value
+    if isinstance(part, bool) or not isinstance(part, (int, float)) or not 0 < part <= 1:
+        reader.complain(node, f"cost of {parameter.key}", cost.MUST, part)
+        return None
+    return float(part)

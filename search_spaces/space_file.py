@@ -5,6 +5,7 @@
     source: DFRD, Fig. 5
     search:
       alpha:  {grid: [0.25, 0.5, 0.75, 1.0]}     # numbers: low, high, log, step or grid
+      local_steps: {low: 5, high: 50, cost: 0.8} # what it adds to the cost of a round (`search_spaces.cost`)
       merge_op: {options: [mul, add]}            # choices: options (a mapping where an option owns sub-parameters)
       use_ema: {}                                # as declared
     vary:                                        # conditions of the experiment, never optimised, each a list of values
@@ -30,6 +31,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from search_spaces import cost
 from search_spaces.dimension import Dimension
 from search_spaces.documents import Document, Node
 from search_spaces.errors import Shown, UserError, unknown
@@ -143,6 +145,9 @@ def _search(reader: Reader, node: Node | None) -> dict[str, Dimension]:
         dimension = read_dimension(reader, reader.declared[key], item)
         if dimension is not None:
             found[key] = dimension
+    problem = None if node is None else cost.problem(found, reader.document.at_key(node))
+    if problem is not None:
+        reader.problems.append(problem)
     return found
 
 

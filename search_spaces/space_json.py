@@ -27,6 +27,7 @@ def dimension_to_json(dimension: Dimension) -> dict[str, Any]:
         "step": dimension.step,
         "options": list(dimension.options),
         "grid": None if dimension.grid is None else list(dimension.grid),
+        "cost": dimension.cost,
         "children": {
             option: [dimension_to_json(child) for child in children] for option, children in dimension.children.items()
         },
@@ -48,6 +49,7 @@ def dimension_from_json(data: Mapping[str, Any]) -> Dimension:
             option: tuple(dimension_from_json(child) for child in children)
             for option, children in data["children"].items()
         },
+        data.get("cost"),  # a file of an earlier version has none
     )
 
 

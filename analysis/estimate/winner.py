@@ -60,6 +60,8 @@ class Standing:
     #: How many different seeds all federations have.
     all_seeds: int
     sign: float
+    #: Places in the belief of configurations that somebody asked about (`candidates` of `standing`).
+    candidates: tuple[int, ...] = ()
 
     @property
     def able(self) -> list[int]:
@@ -108,12 +110,14 @@ def standing(
     trials: Sequence[FrozenTrial],
     sign: float,
     by_seed: Mapping[int, Mapping[int, float]] | None = None,
+    candidates: Sequence[FrozenTrial] = (),
 ) -> Standing | None:
     """The standing after these trials of a search for one metric, or None where fewer than two federations ran to
     their end.
 
     sign: 1 where more is better, -1 where less is. by_seed: of trials over several seeds, the last values by seed;
-    without it a trial counts as one federation."""
+    without it a trial counts as one federation. candidates: configurations of which nothing has to be known; the belief
+    covers them too."""
     found = _measured(trials, sign, by_seed or {})
     if sum(m.complete for m in found) < 2:
         return None
@@ -123,9 +127,11 @@ def standing(
     first: dict[int, FrozenTrial] = {}
     for m in sorted(found, key=lambda m: (not m.complete, m.trial.number)):
         first.setdefault(place[m.configuration], m.trial)
+    for trial in candidates:
+        first.setdefault(place.setdefault(configuration(trial), len(place)), trial)
     value, extra = _completed(found, sign)
     federations = Federations(
-        coordinates([(first[i].params, first[i].distributions) for i in range(len(keys))]),
+        coordinates([(first[i].params, first[i].distributions) for i in range(len(place))]),
         np.array([place[m.configuration] for m in found]),
         np.array([m.seed for m in found]),
         value,
@@ -139,6 +145,7 @@ def standing(
         tuple(seeds),
         all_seeds,
         sign,
+        tuple(place[configuration(trial)] for trial in candidates),
     )
 
 

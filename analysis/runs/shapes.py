@@ -131,6 +131,7 @@ _DIMENSION: Shape = {
     "log": ("true or false", lambda value: isinstance(value, bool)),
     "options": _TEXTS,
     "grid": ("a list of numbers or null", none_or(each(is_number()))),
+    "cost": ("a number in [0, 1] or null", none_or(is_number(0, 1))),
     "children": ("a mapping of lists", mapping(each(_dimension))),
     "declared": ("a mapping", mapping(_anything)),
 }

@@ -30,11 +30,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from analysis.stopping import as_stopped
 from fedtune.record.study import StudyFile, quiet_optuna
+from fedtune.trials import per_cost
 from fedtune.trials.crossed import Crossed, merged
 from fedtune.trials.damaged import COPY, curve, damaged
 from fedtune.trials.early_stopping import Later, Rule
 from fedtune.trials.known_points import KnownPoints
-from fedtune.trials.samplers import make_sampler
+from fedtune.trials.samplers import STARTUP, make_sampler
 from fedtune.trials.stop_rules import StopRules
 from search_spaces import run_folder
 from search_spaces.metrics import METRICS, UNREACHED, is_unreached
@@ -86,6 +87,7 @@ class TrialQueue:
         self._signs = [1.0 if METRICS[name].direction == "maximize" else -1.0 for name in experiment.metric]
         self._points = KnownPoints(experiment, space)
         self._crossed = Crossed.of(experiment, space)
+        self._compares = per_cost.compares(experiment, space)
         #: By condition: early values and their order under one say nothing of another.
         self._stopping: dict[str, StopRules] = {}
         self._trials: dict[int, FrozenTrial] = {t.number: t for t in self._study.trials()}
@@ -218,11 +220,14 @@ class TrialQueue:
                 sampler=self._sampler(number, is_known=point is not None),
                 pruner=optuna.pruners.NopPruner(),
             )
-            view.add_trials([shown for shown in self._shown(known) if shown is not None])
+            shown = [trial for trial in self._shown(known) if trial is not None]
+            view.add_trials(shown)
+            if point is None and self._compares and len(shown) >= STARTUP:
+                seen = shown if self._crossed.several else known
+                return per_cost.proposed(view, self.space, seen, self._signs[0]), ""
             if point is not None:
                 view.enqueue_trial(self.space.params(point.values))
-            asked = view.ask()
-            self.space.suggest(asked)
+            self.space.suggest(view.ask())
             if point is not None and isinstance(view.sampler, optuna.samplers.BaseGASampler):
                 # Optuna leaves a trial whose values are given out of every generation, and so out of what is learnt.
                 view.sampler.get_trial_generation(view, _last(view))
@@ -252,6 +257,8 @@ class TrialQueue:
         e = self.experiment
         if is_known and e.sampler != "nsga2":
             return make_sampler("random", e.seed, number)
+        if self._compares:
+            return per_cost.make_sampler(e.seed, number)
         return make_sampler(e.sampler, e.seed, number, [self._trials[n] for n in range(min(number, e.taken))])
 
     def _shown(self, known: Sequence[FrozenTrial]) -> list[FrozenTrial | None]:

@@ -21,17 +21,26 @@ STARTUP = 6
 POPULATION = 12
 
 
-def make_sampler(name: str, seed: int, number: int, taken: Sequence[FrozenTrial] = ()) -> BaseSampler:
+#: Draws from its density of good trials among which TPE chooses a proposal, as Optuna has it.
+CANDIDATES = 24
+
+
+def make_sampler(
+    name: str, seed: int, number: int, taken: Sequence[FrozenTrial] = (), candidates: int = CANDIDATES
+) -> BaseSampler:
     """The sampler of trial `number`. (`grid` proposes by itself and needs one only to exist.)
 
     `taken`: trials with results of earlier runs. All samplers are shown them as trials of the study; CMA-ES, which
-    learns from trials of its own only, starts where they did well (Nomura et al. 2021, warm starting CMA-ES)."""
+    learns from trials of its own only, starts where they did well (Nomura et al. 2021, warm starting CMA-ES).
+    candidates: of TPE; with 1 a proposal is a draw and no choice."""
     import optuna
 
     digest = hashlib.blake2b(f"{seed}/{number}".encode(), digest_size=4).digest()
     own = int.from_bytes(digest, "big")
     if name == "tpe":
-        return optuna.samplers.TPESampler(seed=own, n_startup_trials=STARTUP, group=True, multivariate=True)
+        return optuna.samplers.TPESampler(
+            seed=own, n_startup_trials=STARTUP, group=True, multivariate=True, n_ei_candidates=candidates
+        )
     if name == "cmaes":
         return optuna.samplers.CmaEsSampler(
             seed=own,

@@ -113,7 +113,8 @@ metric: accuracy
         "Unknown key 'low' of use_ema (space.yaml, line 9). It is true or false; write {}.",
         "dataset is a text and cannot be searched (space.yaml, line 10). Put it under `fix`.",
         "steps must be written as {low: ..., high: ...} or {grid: [...]}, got [1, 2] (space.yaml, line 11).",
-        "Unknown key 'hihg' of even (space.yaml, line 12). It takes low, high, log, step, grid. Did you mean 'high'?",
+        "Unknown key 'hihg' of even (space.yaml, line 12). It takes low, high, log, step, grid, cost. Did you mean "
+        "'high'?",
         "lambda must be a number in [0, 0.99], got -1 (space.yaml, line 14).",
         "Unknown profile 'big' (space.yaml, line 18). Known: paper, small.",
         "select_on_test must be true or false, in the profile `paper`, got True (space.yaml, line 19).",

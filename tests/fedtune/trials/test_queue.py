@@ -94,7 +94,7 @@ def test_samplers_are_told_what_a_search_of_federations_needs(monkeypatch: pytes
     cmaes = {"n_startup_trials": 6, "consider_pruned_trials": True, "warn_independent_sampling": False}
     cmaes["source_trials"] = None
     assert made == [
-        ("TPESampler", {"n_startup_trials": 6, "group": True, "multivariate": True}),
+        ("TPESampler", {"n_startup_trials": 6, "group": True, "multivariate": True, "n_ei_candidates": 24}),
         ("CmaEsSampler", cmaes),
         ("GPSampler", {"n_startup_trials": 6, "deterministic_objective": False}),
         ("NSGAIISampler", {"population_size": 12}),
