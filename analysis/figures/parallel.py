@@ -79,8 +79,8 @@ def data(runs: Sequence[Run]) -> Drawing:
     keys, _ = most_important(run, len(run.keys) - 1) if len(run.keys) > FEW else (list(run.keys), "")
     keys += [key for key in run.keys if key not in keys]
     if len(keys) > FEW:
-        note = f"{note} The most important parameters come first; the figure goes on to the right.".strip()
-    return Drawing(table, metrics, keys, note)
+        note += " The most important parameters come first; the figure goes on to the right, on paper below."
+    return Drawing(table, metrics, keys, note.strip())
 
 
 def plot(drawing: Drawing, labels: Labels) -> go.Figure:
@@ -113,6 +113,7 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
     )
     least = 120 * len(axes)
     style.panels(figure, [""], columns=1, height=360, legend=1, left=20, below=20, note=drawing.note, least=least)
+    figure.layout.meta |= {"axes": len(axes)}  # on paper a page puts them into several rows
     figure.update_xaxes(showline=False, ticks="", tickfont={"color": style.INK, "size": 12})
     return figure
 

@@ -103,8 +103,8 @@ def trials_html(run: Run, name: str) -> str:
         f'<option value="{k}">{escape(style.OUTCOMES[k][2])}</option>' for k in style.OUTCOMES if k in kinds
     )
     return (
-        '<p class="small">Press a heading to sort. Values are from each trial\'s last round, so those of trials '
-        "stopped early are from an earlier one.</p>"
+        '<p class="small"><span class="screen">Press a heading to sort.</span> Values are from each trial\'s last '
+        "round, so those of trials stopped early are from an earlier one.</p>"
         f'<div class="trials" data-table="{escape(name)}"><div class="scroll" tabindex="0" role="region" '
         'aria-label="Trials">'
         "<table><thead><tr></tr></thead><tbody></tbody></table></div>"

@@ -10,6 +10,7 @@ import typer
 
 from analysis.again import run_command
 from analysis.auto import Auto, explained
+from analysis.labels import told
 from fedtune.commands._output import INTERRUPTED, models
 from fedtune.console import tables
 from fedtune.console.progress import duration
@@ -31,7 +32,7 @@ def result(found: AutoResult, as_json: bool) -> None:
         if found.finished:
             _final(found)
         else:
-            tables.say(f"Interrupted. Go on with: fedtune resume {quote(folder)}")
+            tables.say("Interrupted. Go on with:", f"fedtune resume {quote(folder)}")
     if found.interrupted:
         raise typer.Exit(INTERRUPTED)
     if found.finished and found.auto.leader is None:
@@ -47,7 +48,7 @@ def status(auto: Auto, found: Mapping[str, Any], as_json: bool) -> None:
     tables.say(f"{folder}: {found['state']}. {_trials(auto)}.")
     board(auto)
     if found["state"] == "resumable":
-        tables.say(f"Go on with: fedtune resume {quote(folder)}")
+        tables.say("Go on with:", f"fedtune resume {quote(folder)}")
 
 
 def _trials(auto: Auto) -> str:
@@ -78,11 +79,11 @@ def _final(found: AutoResult) -> None:
         spread = found.final.metrics[name]
         count = len(spread.values)
         tables.say(
-            f"Final run on {count} further seed{'s' * (count != 1)}: {name} {spread.mean:.4f}"
-            + (f" ± {spread.std:.4f}" if count > 1 else "")
+            f"Final run on {count} further seed{'s' * (count != 1)}: {name} {told(name, spread.mean)}"
+            + (f" ± {told(name, spread.std)}" if count > 1 else "")
             + " on test data."
         )
     models(found.final)
     best = found.folder / run_folder.BEST / f"{auto.leader}.yaml"
     steps = [f"fedtune report {quote(folder)}", run_command(shown(best))]
-    tables.say(f"Next: {'   '.join(steps)}")
+    tables.say("Next:", *steps)

@@ -73,9 +73,9 @@ def result(found: Result, as_json: bool) -> None:
                 f"failed."
             )
         if found.finished and found.best is not None:
-            tables.say(f"Next: fedtune report {quote(folder)}   fedtune export {quote(folder)} -o best.yaml")
+            tables.say("Next:", f"fedtune report {quote(folder)}", f"fedtune export {quote(folder)} -o best.yaml")
         elif found.finished and found.by_condition:
-            tables.say(f"Next: fedtune report {quote(folder)}")
+            tables.say("Next:", f"fedtune report {quote(folder)}")
         elif not found.finished:
             _go_on(found, folder)
     _leave(found)
@@ -83,10 +83,8 @@ def result(found: Result, as_json: bool) -> None:
 
 def _go_on(found: Result, folder: str) -> None:
     """How a run that was interrupted is continued."""
-    tables.say(
-        f"{'Out of time' if found.out_of_time else 'Interrupted'}. Go on with: fedtune resume {quote(folder)}"
-        + (" --time 10m" if found.out_of_time else "")
-    )
+    command = f"fedtune resume {quote(folder)}" + (" --time 10m" if found.out_of_time else "")
+    tables.say(f"{'Out of time' if found.out_of_time else 'Interrupted'}. Go on with:", command)
 
 
 def _leave(found: Result) -> None:
@@ -186,7 +184,7 @@ def exported(data: dict[str, Any], output: str | None, as_json: bool) -> None:
             + (f", {params_text(found)}" if found else "")
             + "."
         )
-        tables.say(f"Next: {run_command(output)}")
+        tables.say("Next:", run_command(output))
 
 
 def table_exported(card: dict[str, Any], output: str, as_json: bool) -> None:
@@ -223,7 +221,7 @@ def final(found: Final, as_json: bool) -> None:
 def models(found: Final) -> None:
     """Says where a final run's models are."""
     if found.models:
-        tables.say(f"Models: {', '.join(shown(path) for path in found.models)}")
+        tables.say("Models:", *(shown(path) for path in found.models))
     if found.client_models:
         total = size(sum(path.stat().st_size for path in found.client_models))
-        tables.say(f"Clients' own models: {', '.join(shown(path) for path in found.client_models)} ({total})")
+        tables.say(f"Clients' own models, {total}:", *(shown(path) for path in found.client_models))

@@ -68,7 +68,7 @@ def _print(found: Reproduced) -> None:
         if (found.folder / name).is_file():
             tables.say(f"{os.path.join(folder, name)}")
     if not found.finished:
-        tables.say(f"{'Interrupted. ' if found.interrupted else ''}Go on with: {found.command}")
+        tables.say(f"{'Interrupted. ' if found.interrupted else ''}Go on with:", found.command)
 
 
 def _key(made: Made) -> str:

@@ -47,7 +47,7 @@ def status(found: dict[str, Any], as_json: bool) -> None:
         found["metric"][0],
     )
     if found["state"] == "resumable":
-        tables.say(f"Go on with: fedtune resume {quote(folder)}")
+        tables.say("Go on with:", f"fedtune resume {quote(folder)}")
 
 
 def say_estimate(found: Estimate | None, metric: str) -> None:

@@ -114,4 +114,4 @@ def command(
         tables.say(f"{name}: {words}")
     if made.private == "random" and "features" in made.sent and "head" not in made.sent:
         tables.say("An attacker who also searches for the unknown head may see more; try it with --private searched.")
-    tables.say(f"Pictures: {shown(made.picture)}, {shown(made.page)}")
+    tables.say("Pictures:", shown(made.picture), shown(made.page))

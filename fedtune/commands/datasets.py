@@ -33,10 +33,10 @@ def command(
     shown = [row | {"image": "×".join(map(str, row["shape"])), "state": _state(row)} for row in rows]
     tables.brief("Data sets", shown, columns)
     if name is None:
-        tables.say("fedtune datasets NAME explains one and says where its files belong.")
+        tables.say("`fedtune datasets NAME` explains one and says where its files belong.")
         tables.say(
-            "For your own data, give --dataset FOLDER with one folder of images per class, or --dataset FILE.npz with "
-            "arrays x and y (docs/how-it-fits.md)."
+            "For your own data, give `--dataset FOLDER` with one folder of images per class, or `--dataset FILE.npz` "
+            "with arrays x and y (docs/how-it-fits.md)."
         )
         return
     row = rows[0]
@@ -49,12 +49,12 @@ def command(
     )
     for file in row["files"]:
         tables.say(f"  {file}")
-    tables.say(f"They are downloaded on first use into {row['folder']}. Without a network, put them there,")
+    tables.say("They are downloaded on first use into", row["folder"])
     named = f"fedtune search fedavg --dataset {quote(row['name'])} --data-dir FOLDER"
-    tables.say(f"or into any other folder and name it: {named}")
+    tables.say("Without a network, put them there, or into any other folder and name it:", named)
 
 
 def _state(row: dict[str, object]) -> str:
     if not row["files"]:
         return "embedded"
-    return "ready" if row["ready"] else "to be downloaded"
+    return "ready" if row["ready"] else "to fetch"

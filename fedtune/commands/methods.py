@@ -55,7 +55,7 @@ def command(
             tables.blocks("Methods", rows, {key: key for key in ("name", "title", *FACTS)}, whole=2)
         else:
             tables.brief("Methods", rows, {"name": "name", "title": "title", "family": "family"})
-        tables.say("fedtune methods NAME lists a method's parameters; fedtune spaces NAME lists its search spaces.")
+        tables.say("`fedtune methods NAME` lists a method's parameters, `fedtune spaces NAME` its search spaces.")
     else:
         for group, title in (
             ("method", f"{name}: the method's parameters"),
@@ -70,9 +70,7 @@ def command(
                 tables.blocks(title, found, PARAMETER)
             else:
                 tables.brief(title, found, {"name": "name", "default": "default", "doc": "meaning"}, whole=2)
-        tables.say(
-            f"Any of them can be changed with --set name=value, for example: "
-            f"fedtune search {quote(name)} --set rounds=20"
-        )
+        example = f"fedtune search {quote(name)} --set rounds=20"
+        tables.say("Any of them can be changed with --set name=value, for example:", example)
     if not (as_json or long):
         tables.say("--long prints everything.")

@@ -141,9 +141,9 @@ def command(
     if as_json:
         tables.print_json({"report": str(page), "files": [str(path) for path in further]})
     else:
-        tables.say(f"Report: {shown(page)}")
+        tables.say("Report:", shown(page))
         for folder in dict.fromkeys(path.parent for path in further):
-            tables.say(f"Also: {', '.join(shown(path) for path in further if path.parent == folder)}")
+            tables.say("Also:", *(shown(path) for path in further if path.parent == folder))
     if show:
         typer.launch(page.resolve().as_uri())
 
@@ -176,7 +176,7 @@ def _one(
     if as_json:
         tables.print_json({"file": str(path)})
     else:
-        tables.say(f"Written: {shown(path)}")
+        tables.say("Written:", shown(path))
 
 
 def _watch(run: list[str], port: int, show: bool, *, given: bool) -> None:

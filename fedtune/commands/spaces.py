@@ -47,9 +47,7 @@ def command(
     else:
         tables.brief("Search spaces", rows, named | {"title": "title"}, whole=2)
     example = rows[0] if rows else {"method": "METHOD", "name": "SPACE"}
-    tables.say(
-        f"fedtune search {quote(example['method'])} --space {quote(example['name'])} searches one of them. For a space "
-        f"of your own, give --space the path of a YAML file."
-    )
+    command = f"fedtune search {quote(example['method'])} --space {quote(example['name'])}"
+    tables.say(f"`{command}` searches one of them. For a space of your own, give --space the path of a YAML file.")
     if not long:
         tables.say("--long prints what they search and fix, and where they come from.")

@@ -223,11 +223,12 @@ class ProgressDisplay:
         return f"{done}: {e['COMPLETE']} done, {e['PRUNED']} pruned, {e['FAIL']} failed, {len(self.running)} running"
 
     def _short_best(self) -> str:
-        """`best 0.81 (trial 7)`; of a final run `mean 0.71 ± 0.02`, over the seeds that have ended."""
+        """`best 0.81 (trial 7)`; of a final run `mean val_global_accuracy 0.71 ± 0.02`, over the seeds that have ended.
+        In the end there are means on test data, so these are told apart."""
         if self._is_final and self.values:
             columns = dict(zip(self.experiment.metric, zip(*self.values, strict=True), strict=True))
             return "mean " + ", ".join(
-                told(name, statistics.fmean(column))
+                f"{name} {told(name, statistics.fmean(column))}"
                 + (f" ± {told(name, statistics.stdev(column))}" if column[1:] else "")
                 for name, column in columns.items()
             )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from analysis.tables import Table
@@ -42,7 +43,7 @@ def brief(title: str, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, s
     lines = [dict(columns), *({key: _line(row, key) for key in columns} for row in rows)]
     widths = {key: max(cell_len(line[key]) for line in lines) for key in columns}
     *first, last = columns
-    left = max(console.width - sum(widths[key] + 2 for key in first), 20)
+    left = max(console.width - sum(widths[key] + 2 for key in first), 12)
     console.print(Text(title, style="bold"))
     for place, line in enumerate(lines):
         cut = line[last] if cell_len(line[last]) <= left else set_cell_size(line[last], left - 1).rstrip() + "…"
@@ -83,9 +84,34 @@ def _line(row: Mapping[str, Any], key: str) -> str:
     return visible(" ".join(cell(row.get(key)).split()))
 
 
-def say(text: str) -> None:
-    """Prints one line on stdout, without wrapping or markup."""
-    _console().print(visible(text), markup=False, highlight=False, soft_wrap=True)
+def say(text: str, *copied: str) -> None:
+    """Prints a sentence on stdout, without markup. A terminal breaks it between words, and never inside `…`.
+
+    `copied` are commands, paths or addresses that stand behind it. None of them is broken: where the terminal is too
+    narrow for all of them on one line, each has a line of its own."""
+    from rich.cells import cell_len
+
+    console = _console(otherwise=10_000)
+    whole = [visible(one) for one in copied]
+    lines = [visible(text) + (f" {'   '.join(whole)}" if whole else "")]
+    if cell_len(lines[0]) > console.width:
+        lines = [*_between_words(visible(text), console.width), *(f"  {one}" for one in whole)]
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _between_words(text: str, width: int) -> Iterator[str]:
+    """The lines of a text in a terminal of this width; what begins with blanks goes on below itself. A word that is
+    wider has a line of its own."""
+    from rich.cells import cell_len
+
+    begin, line = text[: len(text) - len(text.lstrip())], ""
+    for word in re.findall(r"\s*(?:`[^`]*`\S*|\S+)", text):
+        if line.strip() and cell_len(line + word) > width:
+            yield line
+            line, word = begin, word.lstrip()
+        line += word
+    yield line
 
 
 def print_json(data: Any) -> None:

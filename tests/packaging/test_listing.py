@@ -13,6 +13,7 @@ import pytest
 
 import fedtune
 from fedtune.cli import main
+from fedtune.console import tables
 from search_spaces import presets
 from search_spaces.errors import UserError
 from search_spaces.metrics import METRICS
@@ -120,18 +121,18 @@ def test_metrics_lists_every_metric_but_twins(cli: Cli) -> None:
     ],
 )
 def test_at_80_columns_every_item_is_one_line(cli: Cli, arguments: tuple[str, ...], rows: Callable[[], list]) -> None:
-    """Names are whole, nothing is wider than the terminal but the hints below, and all of it stands in --long too."""
+    """Names are whole, nothing is wider than the terminal, hints below it included, and all of it stands in --long."""
     shown = cli(*arguments, columns=80).stdout.splitlines()
-    table = [line for line in shown if not line.startswith(("--long", "fedtune ", "Any of them", "Searches select"))]
-    assert max(map(len, table)) <= 80
+    assert max(map(len, shown)) <= 80
     names = [row.get("name") or row["key"] for row in rows()]
     titles = 6 if arguments == ("methods", "dfrd") else 3
-    assert len(table) == len(names) + titles
+    table, hints = shown[: len(names) + titles], shown[len(names) + titles :]
+    assert hints[0].startswith(("`fedtune ", "Any of them", "Searches select")) and 2 <= len(hints) <= 4
     words = [line.split() for line in table]
     assert all(any(name in line[:2] for line in words) for name in names)
     long = cli(*arguments, "--long", columns=80).stdout.splitlines()
     assert all(any(name in line.split() for line in long) for name in names)
-    assert max(len(line) for line in long if not line.startswith(("fedtune ", "Any of them", "Searches select"))) <= 80
+    assert max(map(len, long)) <= 80
 
 
 def test_without_a_terminal_nothing_is_cut(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,3 +225,38 @@ def test_the_list_of_commands_has_whole_sentences(cli: Cli) -> None:
     shown = cli("--help", columns=80).stdout
     assert "..." not in shown.partition("Commands:")[2] and max(map(len, shown.splitlines())) <= 80
     assert "Find the method, its hyper-parameters and the model, within a budget." in " ".join(shown.split())
+
+
+@pytest.mark.parametrize("listing", [("methods",), ("methods", "dfrd"), ("spaces",), ("metrics",), ("datasets",)])
+def test_nothing_is_wider_than_80_columns_or_broken_inside_a_word(cli: Cli, listing: tuple[str, ...]) -> None:
+    narrow, wide = (cli(*listing, columns=columns).stdout for columns in (80, 1000))
+    assert all(len(line) <= 80 for line in narrow.splitlines())
+    words = set(wide.split())
+    assert all(word in words or word.endswith("…") or set(word) == {"─"} for word in narrow.split())
+
+
+def test_what_is_copied_stands_whole(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A terminal breaks a sentence between words; a command, and a path with blanks, are never broken. Where there is
+    no terminal nothing is."""
+    first, second = "fedtune resume 'runs/a run with a long name'", "fedtune report runs/another"
+    sentence = "Some sentence of a few words, with `fedtune search dfrd` in it."
+    monkeypatch.setenv("COLUMNS", "30")
+    tables.say(sentence)
+    tables.say("  Further words that are indented.")
+    tables.say("Next:", first, second)
+    tables.say("Next:", "short", "shorter")
+    assert capsys.readouterr().out.splitlines() == [
+        "Some sentence of a few words,",
+        "with `fedtune search dfrd` in",
+        "it.",
+        "  Further words that are",
+        "  indented.",
+        "Next:",
+        f"  {first}",
+        f"  {second}",
+        "Next: short   shorter",
+    ]
+    monkeypatch.delenv("COLUMNS")
+    tables.say(sentence)
+    tables.say("Next:", first, second)
+    assert capsys.readouterr().out.splitlines() == [sentence, f"Next: {first}   {second}"]

@@ -208,18 +208,36 @@ def dir_dominant(task: Task, rng: np.random.Generator) -> Counts:
     per_block = np.stack([_rounded(np.array(blocks) / task.clients, int(size), rng) for size in task.sizes], axis=1)
     rows = []
     for members, sizes in zip(blocks, per_block, strict=True):
-        counts = np.zeros((members, classes), dtype=np.int64)
-        concentration, had_turn = np.full(members, task.omega), set[int]()
-        for label, size in enumerate(sizes):
-            shares = rng.dirichlet(concentration)
-            while (largest := int(shares.argmax())) in had_turn:
-                shares = rng.dirichlet(concentration)
-            had_turn.add(largest)
-            if len(had_turn) == members:
-                had_turn.clear()
-            counts[:, label] = _rounded(shares, int(size), rng)
-        rows.append(counts)
+        shares, places = _in_turn(members, classes, task.omega, rng)
+        # The rounding of `_rounded` for all classes at once: a table is drawn thousands of times.
+        counts = (shares * sizes[:, None]).astype(np.int64)
+        counts[np.arange(classes), places] += sizes - counts.sum(axis=1)
+        rows.append(counts.T)
     return np.concatenate(rows)
+
+
+def _in_turn(members: int, classes: int, omega: float, rng: np.random.Generator) -> tuple[NDArray[np.float64], Counts]:
+    """A block of `dir_dominant`: the shares of each class `(C, members)`, and who gets what rounding leaves over.
+
+    From ω = 0.1 on, numpy's Dirichlet draw is gamma draws divided by their sum. Drawing the gammas alone yields the
+    same shares bit for bit in a fifth of the time, as most draws are thrown away."""
+    shares, places, had_turn = np.empty((classes, members)), np.empty(classes, dtype=np.int64), set[int]()
+    concentration, by_gamma = np.full(members, omega), omega >= 0.1
+    for label in range(classes):
+        drawn = shares[label]
+        while True:
+            if by_gamma:
+                rng.standard_gamma(omega, out=drawn)
+            else:
+                drawn[:] = rng.dirichlet(concentration)
+            if (largest := int(drawn.argmax())) not in had_turn:
+                break
+        had_turn.add(largest)
+        if len(had_turn) == members:
+            had_turn.clear()
+        places[label] = rng.integers(members)
+    # Added up from left to right and multiplied by the inverse, as numpy does.
+    return (shares * (1.0 / shares.cumsum(axis=1)[:, -1:]) if by_gamma else shares), places
 
 
 def _rounded(shares: NDArray[np.float64], size: int, rng: np.random.Generator) -> Counts:

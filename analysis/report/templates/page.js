@@ -33,12 +33,22 @@
   const config = { responsive: true, displaylogo: false, modeBarButtons: [["toImage"], ["zoom2d", "pan2d"], ["zoomIn2d", "zoomOut2d", "resetScale2d"]], toImageButtonOptions: { format: "svg" } };
   const drawn = new Map(), tables = [];
   function draw(div) {
-    const least = ((page.figures[div.dataset.figure].layout.meta || {}).least) || 0;
-    // On paper nothing can be scrolled: what is wider is made smaller as a whole.
-    div.style.minWidth = `${least}px`;
-    div.style.zoom = printing && least > PAPER ? PAPER / least : "";
-    const source = page.figures[div.dataset.figure];
-    const figure = structuredClone(source);
+    const { least = 0, axes = 0 } = page.figures[div.dataset.figure].layout.meta || {};
+    for (const row of div.parentElement.querySelectorAll(".row")) { Plotly.purge(row); row.remove(); }
+    // On paper nothing can be scrolled: axes that stand side by side go on below, from the last one of the row above.
+    const rows = printing && least > PAPER && axes ? Math.ceil((axes - 1) / STEPS) : 1, steps = Math.ceil((axes - 1) / rows);
+    paint(div, least, rows > 1 ? [-0.5, steps + 0.55] : null);
+    for (let i = 1, above = div; i < rows; i++) {
+      const row = document.createElement("div");
+      row.className = "plot row"; row.dataset.figure = div.dataset.figure;
+      above.after(row); above = row;
+      paint(row, least, [i * steps - 0.5, (i + 1) * steps + 0.55]);
+    }
+    if (!drawn.has(div)) link(div);
+    drawn.set(div, sized(div));
+  }
+  function paint(div, least, part) {
+    const figure = structuredClone(page.figures[div.dataset.figure]);
     const layout = figure.layout;
     const small = narrow(div), size = sized(div);
     for (const [path, value] of Object.entries((layout.meta || {})[size] || {})) assign(layout, path, value);
@@ -46,18 +56,23 @@
     const dark = theme === "dark" && !printing;
     const shown = dark ? swapped(figure) : figure;
     shown.layout.hoverlabel = { ...shown.layout.hoverlabel, bgcolor: dark ? "#2b3138" : "#ffffff", bordercolor: dark ? "#59636f" : "#b4bcc5", font: { ...(shown.layout.hoverlabel || {}).font, color: dark ? "#e8ebef" : "#1c2127" } };
-    if (printing) shown.layout.width = Math.max(least, PAPER);
+    if (part) shown.layout.xaxis.range = part;
+    // What else is wider than paper, or higher than a sheet, is made smaller as a whole.
+    const wide = part ? PAPER : Math.max(least, PAPER * Math.max(1, shown.layout.height / SHEET));
+    div.style.minWidth = `${part ? 0 : least}px`;
+    div.style.zoom = printing && wide > PAPER ? PAPER / wide : "";
+    if (printing) shown.layout.width = wide;
     div.style.height = `${shown.layout.height}px`;
     Plotly.react(div, shown.data, shown.layout, { ...config, displayModeBar: small || printing ? false : "hover" });
-    if (!drawn.has(div)) link(div);
-    drawn.set(div, size);
   }
   const plots = [...document.querySelectorAll(".plot")];
   for (const div of plots) { const meta = page.figures[div.dataset.figure].layout.meta || {}; div.style.minWidth = `${meta.least || 0}px`; const patch = (page.figures[div.dataset.figure].layout.meta || {})[sized(div)]; if (patch) div.style.height = `${patch.height}px`; }
   const seen = new IntersectionObserver((entries) => { for (const e of entries) if (e.isIntersecting && !drawn.has(e.target)) { draw(e.target); seen.unobserve(e.target); } }, { rootMargin: "600px" });
   plots.forEach((div) => seen.observe(div));
   // A4 between its margins, in pixels of the page. Figures are drawn anew at this width, in the light palette.
-  const PAPER = 700;
+  const PAPER = 700, SHEET = 840;
+  // So many steps from axis to axis are as wide as paper with numbers that can be read.
+  const STEPS = 5;
   function onPaper(next) {
     printing = next;
     root.classList.toggle("paper", next);
@@ -81,6 +96,15 @@
   document.getElementById("theme").addEventListener("click", () => { setTheme(theme === "dark" ? "light" : "dark", true); keep.set("fedtune-theme", theme); });
   wantsDark.addEventListener("change", (e) => { if (!keep.get("fedtune-theme")) setTheme(e.matches ? "dark" : "light", true); });
 
+  // A browser would break `--seeds` behind its dashes. A long path has to be broken somewhere.
+  for (const code of document.querySelectorAll(".command code")) {
+    code.replaceChildren(...code.textContent.split(/(\s+)/).map((word) => {
+      if (!word.includes("-") || word.length > 24) return word;
+      const whole = document.createElement("span");
+      whole.textContent = word;
+      return whole;
+    }));
+  }
   for (const button of document.querySelectorAll("button.copy")) {
     button.addEventListener("click", async () => {
       const code = button.parentElement.querySelector("code");

@@ -3,6 +3,7 @@ drawn in and by the colours behind it."""
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,47 @@ def test_the_number_of_every_cell_of_a_heat_map_can_be_read(
     assert faults(browser, page, 1200, dark, paper=False) == []
     cells = len(synthetic.ALPHA) * len(synthetic.LAMBDA)
     assert browser.value("onPictures") == 4 * cells, "each number was measured on its cell"
+
+
+def test_outcomes_and_the_options_of_commands_are_not_broken(pages: dict[str, Path], browser: Shown) -> None:
+    """What is copied is the command as it was written, and every outcome of the trials table is one line, in a wide and
+    in a narrow window."""
+    for page, width in itertools.product(pages.values(), (420, 1200)):
+        browser.look(page, width, dark=False, paper=False)
+        script = """JSON.stringify([
+            [...document.querySelectorAll(".command code")].map((code) => code.textContent),
+            [...document.querySelectorAll(".command span")].map((s) => [s.textContent, s.getClientRects().length]),
+            [...document.querySelectorAll("[data-table] td:has(.dot)")].map((e) => {
+                const text = document.createRange();
+                text.selectNodeContents(e.lastChild);
+                return text.getClientRects().length;
+            }),
+        ])"""
+        commands, words, outcomes = json.loads(browser.value(script))
+        assert commands and all(command.startswith("fedtune ") and "  " not in command for command in commands)
+        assert {"--seeds"} <= {word for word, _ in words} and {lines for _, lines in words} == {1}
+        assert len(outcomes) > 5 and set(outcomes) == {1}
+
+
+def test_on_paper_every_axis_is_drawn_at_its_full_size(pages: dict[str, Path], browser: Shown) -> None:
+    """Sixteen parameters and two metrics do not fit side by side: the axes go on below, each row from the last axis of
+    the row above; on a screen they are one row again."""
+    browser.look(pages["many"], 703, dark=False, paper=True)
+    rows = """JSON.stringify([...document.querySelectorAll("#parallel .plot")].map((div) => [
+        Number(div.style.zoom || 1), [...div.querySelectorAll(".xtick")].map((tick) => tick.textContent)]))"""
+    found = json.loads(browser.value(rows))
+    assert len(found) == 4 and all(zoom == 1 for zoom, _ in found)
+    assert all(above[1][-1] == below[1][0] for above, below in itertools.pairwise(found))
+    assert len({title for _, titles in found for title in titles}) == 18
+    browser.look(pages["many"], 1200, dark=False, paper=False)
+    assert [len(titles) for _, titles in json.loads(browser.value(rows))] == [18]
+
+
+def test_on_paper_no_figure_is_higher_than_a_sheet(pages: dict[str, Path], browser: Shown) -> None:
+    for page in pages.values():
+        browser.look(page, 703, dark=False, paper=True)
+        heights = "[...document.querySelectorAll('.plot')].map((div) => div.getBoundingClientRect().height)"
+        assert all(0 < height <= 841 for height in browser.value(heights))
 
 
 def test_on_paper_the_trials_table_has_its_head_and_all_rows(pages: dict[str, Path], browser: Shown) -> None:

@@ -161,10 +161,10 @@ def test_a_final_run_is_told_by_its_seeds(capsys: pytest.CaptureFixture[str]) ->
     told = watch(kind="run", trials=3, seeds=(1000, 1001, 1002))
     told.started(0, {})
     told.finished(0, "COMPLETE", (0.6,), None)
-    assert "mean 60.00 %  1 of 3 seeds: 1 done, 0 failed, 0 running" in told.line()
+    assert "mean val_global_accuracy 60.00 %  1 of 3 seeds: 1 done, 0 failed, 0 running" in told.line()
     told.started(1, {})
     told.finished(1, "COMPLETE", (0.8,), None)
-    assert "mean 70.00 % ± 14.14 %  2 of 3 seeds" in told.line()
+    assert "mean val_global_accuracy 70.00 % ± 14.14 %  2 of 3 seeds" in told.line()[:80]
     told.started(2, {})
     told.finished(2, "FAIL", None, "it diverged.")
     assert "trial" not in told.line() and "best" not in told.line()

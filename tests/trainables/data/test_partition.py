@@ -91,6 +91,9 @@ class Replay:
         taken, self.draws = self.draws[:size], self.draws[size:]
         return np.stack(taken)
 
+    def standard_gamma(self, shape: float, out: np.ndarray) -> None:
+        out[:] = self.draws.pop(0)
+
     def integers(self, high: int) -> int:
         return self.last
 
@@ -166,6 +169,47 @@ def test_dir_dominant_by_hand() -> None:
     rng = Replay([0.7, 0.3], [0.9, 0.1], [0.25, 0.75], integers=0)
     counts = RECIPES["dir_dominant"](Task(np.array([10, 10]), 2, 0.1, 1), rng)  # type: ignore[arg-type]
     assert counts.tolist() == [[7, 3], [3, 7]]
+
+
+@pytest.mark.parametrize("omega", [0.05, 0.1, 0.5, 10.0])
+@pytest.mark.parametrize(("clients", "classes"), [(1, 3), (7, 10), (23, 10)])
+def test_dir_dominant_draws_what_numpys_dirichlet_draws(clients: int, classes: int, omega: float) -> None:
+    """Class after class by `Generator.dirichlet`, as the recipe is written down: the same table, and the generator is
+    left in the same state. A partition is part of a run's record, so that not one draw may differ."""
+
+    def rounded(shares: np.ndarray, size: int) -> np.ndarray:
+        counts = (shares * size).astype(np.int64)
+        counts[plain.integers(len(counts))] += size - counts.sum()
+        return counts
+
+    fast, plain = np.random.default_rng(11), np.random.default_rng(11)
+    task = Task(np.arange(900, 900 + classes), clients, omega, 1)
+    for _ in range(20):
+        blocks = [min(classes, clients - start) for start in range(0, clients, classes)]
+        per_block = np.stack([rounded(np.array(blocks) / clients, int(size)) for size in task.sizes], axis=1)
+        expected = []
+        for members, sizes in zip(blocks, per_block, strict=True):
+            counts, had = np.zeros((members, classes), dtype=np.int64), set[int]()
+            for label, size in enumerate(sizes):
+                shares = plain.dirichlet(np.full(members, omega))
+                while int(shares.argmax()) in had:
+                    shares = plain.dirichlet(np.full(members, omega))
+                had = had | {int(shares.argmax())} if len(had) + 1 < members else set()
+                counts[:, label] = rounded(shares, int(size))
+            expected.append(counts)
+        assert RECIPES["dir_dominant"](task, fast).tolist() == np.concatenate(expected).tolist()
+        assert fast.bit_generator.state == plain.bit_generator.state
+
+
+def test_dir_dominant_draws_no_more_than_gammas() -> None:
+    """Ten thousand tables of 100 clients are three million draws: those of ω = 0.1 are not numpy's slow ones."""
+    real = np.random.default_rng(0)
+
+    class Gammas:
+        standard_gamma, integers = staticmethod(real.standard_gamma), staticmethod(real.integers)
+
+    counts = RECIPES["dir_dominant"](Task(np.full(10, 129), 100, 0.1, 1), Gammas())  # type: ignore[arg-type]
+    assert counts.sum() == 1290
 
 
 @pytest.mark.parametrize(("clients", "classes"), [(10, 10), (5, 10), (20, 10), (13, 5)])
