@@ -22,17 +22,48 @@ from trainables import registry
 PAGE = gallery.PAGE.read_text(encoding="utf-8")
 COMMANDS = gallery.commands(PAGE)
 #: The part of issue lists and papers that the gallery is to show.
-SHOWN = {"rounds", "factor", "pivot", "box", "images", "averages", "attack", "partition", "boundary", "features"}
+SHOWN = {
+    "rounds",
+    "factor",
+    "pivot",
+    "box",
+    "images",
+    "averages",
+    "attack",
+    "partition",
+    "boundary",
+    "features",
+    "alone",
+}
 #: Which figures and tables of the papers the page says that its pictures are like: by picture the claim in the page's
 #: words, its kind, the metrics of curves and tables, and what stands along an axis or above columns, as the papers'
 #: captions say.
 CLAIMS: dict[str, tuple[str, str, set[str], set[str]]] = {
     "curves.png": ("Figs. 3 and 8 to 12 of DFRD", "rounds", {"global_accuracy"}, {"round"}),
+    "fedkf_table5.png": ("Table V of FedKF", "pivot", {"amp", "fm", "wlp"}, {"omega"}),
+    "fairness_rounds.png": ("Fig. 5 of FedKF", "rounds", {"amp", "fm", "wlp"}, {"round"}),
     "fedkf_table12.png": ("Table XII of FedKF", "pivot", {"amp", "fm", "wlp"}, set()),
     "cache_rounds.png": ("Fig. 6 of FedKF", "rounds", {"amp"}, {"round"}),
+    "cache_clients.png": ("Fig. 7 of FedKF", "factor", {"amp"}, {"omega"}),
     "selection.png": ("Fig. 8 of FedKF", "factor", {"amp"}, {"active_clients"}),
+    "fedmdcg_table1.png": ("Table 1 of FedMD-CG", "pivot", {"g_acc_virtual", "local_accuracy"}, {"omega"}),
     "datasets.png": ("Fig. 3 of FedMD-CG", "factor", {"local_accuracy"}, {"omega"}),
-    "fedmdcg_table1.png": ("Table 1 of FedMD-CG", "pivot", {"local_accuracy", "g_acc_virtual"}, {"omega"}),
+    "fedmdcg_table2.png": ("Table 2 of FedMD-CG", "pivot", {"psnr"}, set()),
+    "fedmdcg_table3.png": ("Table 3 of FedMD-CG", "pivot", {"g_acc_virtual", "local_accuracy"}, {"omega"}),
+    "box.png": ("Figs. 6 and 13 to 15 of FedMD-CG", "box", set(), set()),
+    "dfrd_table1.png": ("Table 1 of DFRD", "pivot", {"global_accuracy"}, {"omega"}),
+    "dfrd_table2.png": ("Table 2 of DFRD", "pivot", {"global_accuracy"}, {"rho"}),
+    "dfrd_table3.png": ("Table 3 of DFRD", "pivot", {"global_accuracy"}, set()),
+    "dfrd_table4.png": ("Table 4 of DFRD", "pivot", {"global_accuracy"}, set()),
+    "dfrd_table5.png": ("Table 5 of DFRD", "pivot", {"global_accuracy"}, set()),
+    "dfrd_table10.png": ("Table 10 of DFRD", "pivot", {"global_accuracy"}, set()),
+    "dfrd_table11.png": ("Table 11 of DFRD", "pivot", {"global_accuracy"}, {"clients"}),
+    "dfrd_table12.png": ("Table 12 of DFRD", "pivot", {"global_accuracy"}, {"active_clients"}),
+    "alone.png": ("Fig. 4 of DFRD", "alone", set(), set()),
+    "dhf_table1.png": ("Table 1 of DHF", "pivot", {"p_acc"}, {"partition"}),
+    "dhf_table2.png": ("Table 2 of DHF", "pivot", {"p_acc"}, {"partition"}),
+    "dhf_table3.png": ("Table 3 of DHF", "pivot", {"p_acc_global"}, {"partition"}),
+    "dhf_table4.png": ("Table 4 of DHF", "pivot", {"rounds_to_target"}, {"target"}),
     "gd_loss.png": ("Figs. 5 and 10 to 12 of FedMD-CG", "rounds", {"gd_loss"}, {"round"}),
     "images.png": ("Figs. 14 to 18 of DFRD", "images", set(), set()),
     "features.png": ("Fig. 2 of FedMD-CG", "features", set(), set()),
