@@ -246,7 +246,7 @@ def sheet(
     found: dict[tuple[Condition, Condition], Shown] = {}
     for table in tables:
         for row, condition in itertools.product(table.rows, table.conditions):
-            if (row, condition) in table.entries:
+            if (row, condition) in table.entries or _waits(table.metric):
                 values = {**dict(zip(table.by, condition, strict=True)), METHOD: row, METRIC: table.metric}
                 place = tuple(values[key] for key in down), tuple(values[key] for key in across)
                 found[place] = table.shown(row, condition)

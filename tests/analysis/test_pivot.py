@@ -63,6 +63,7 @@ def test_a_target_that_was_not_reached_keeps_its_row(tmp_path: Path) -> None:
     assert list(table.rows) == ["dfrd", "fedavg"] and len(table.conditions) == 3
     for condition in table.conditions:
         assert table.text("dfrd", condition) == "2.00 ± 0.00" and table.text("fedavg", condition) == "–"
+    assert table.sheet().rows == [("dfrd",), ("fedavg",)]
     assert any("did not reach the target" in note for note in table.notes())
     assert not any("target" in note for note in pivot(cells(load_all(tmp_path / "reaches")), "wlp").notes())
 
