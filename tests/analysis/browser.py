@@ -6,6 +6,8 @@ A page is loaded anew only where another one was shown before: what `look` chang
 from __future__ import annotations
 
 import asyncio
+import base64
+import re
 import shutil
 import time
 from pathlib import Path
@@ -100,6 +102,12 @@ class Shown:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._send("Emulation.setEmulatedMedia", features=[scheme], media="print" if paper else "")
         self._view = (width, dark, paper)
+
+    def sheets(self) -> list[tuple[float, float]]:
+        """Width and height, in points, of every sheet that the page is printed on."""
+        printed = self._send("Page.printToPDF", preferCSSPageSize=True)["result"]["data"]
+        boxes = re.findall(rb"/MediaBox ?\[0 0 ([\d.]+) ([\d.]+)\]", base64.b64decode(printed))
+        return [(float(width), float(height)) for width, height in boxes]
 
     def click(self, place: tuple[float, float]) -> None:
         """A click of the mouse, which is moved there first."""

@@ -70,16 +70,25 @@
   const seen = new IntersectionObserver((entries) => { for (const e of entries) if (e.isIntersecting && !drawn.has(e.target)) { draw(e.target); seen.unobserve(e.target); } }, { rootMargin: "600px" });
   plots.forEach((div) => seen.observe(div));
   // A4 between its margins, in pixels of the page. Figures are drawn anew at this width, in the light palette.
-  const PAPER = 700, SHEET = 840;
+  const PAPER = 700, SHEET = 840, BROAD = 1058, READABLE = 0.8;
   // So many steps from axis to axis are as wide as paper with numbers that can be read.
   const STEPS = 5;
+  // On paper a table that is too wide is made smaller; where it could not be read then, its section stands on sheets
+  // that lie on their side.
+  function fit(table) {
+    const section = table.closest("[data-table]")?.closest("section");
+    table.style.zoom = ""; section?.classList.remove("broad");
+    if (!printing || table.scrollWidth <= PAPER) return;
+    if (section && table.scrollWidth > PAPER / READABLE) section.classList.add("broad");
+    table.style.zoom = Math.min(1, (section?.classList.contains("broad") ? BROAD : PAPER) / table.scrollWidth);
+  }
   function onPaper(next) {
     printing = next;
     root.classList.toggle("paper", next);
     root.dataset.theme = next ? "light" : theme;
     plots.forEach((div) => (next || drawn.has(div)) && draw(div));
     for (const show of tables) show();
-    for (const table of document.querySelectorAll(".scroll table")) { table.style.zoom = ""; if (next && table.scrollWidth > PAPER) table.style.zoom = PAPER / table.scrollWidth; }
+    for (const table of document.querySelectorAll(".scroll table")) fit(table);
     for (const part of document.querySelectorAll("details")) { if (next && !part.open) { part.dataset.folded = "1"; part.open = true; } else if (!next && part.dataset.folded) { delete part.dataset.folded; part.open = false; } }
   }
   addEventListener("beforeprint", () => onPaper(true));

@@ -21,7 +21,9 @@ MEASURE = r"""
 (async () => {
   const found = problems.splice(0);
   const corners = (r) => [r.left, r.top, r.right, r.bottom].map(Math.round).join(" ");
-  if (document.documentElement.scrollWidth > innerWidth + 1) found.push("the page is wider than the window");
+  // A section on sheets that lie on their side has their width.
+  const across = document.querySelector(".broad") ? 1060 : innerWidth;
+  if (document.documentElement.scrollWidth > across + 1) found.push("the page is wider than the window");
   const isText = (t) => t.textContent.trim() && t.getClientRects().length && !t.closest(".hoverlayer");
   for (const div of document.querySelectorAll(".plot")) {
     const box = div.getBoundingClientRect(), name = div.dataset.figure;
@@ -199,6 +201,22 @@ def test_on_paper_the_trials_table_has_its_head_and_all_rows(pages: dict[str, Pa
         document.querySelectorAll("[data-table=trials] tbody tr").length,
         [...document.querySelectorAll("[data-table=trials] th button")].every((b) => b.getClientRects().length),
         [...document.querySelectorAll("main *")].filter((e) => !e.closest("svg"))
-            .filter((e) => e.getBoundingClientRect().right > 702).map((e) => `${e.tagName} ${e.className}`),
+            .filter((e) => e.getBoundingClientRect().right > (e.closest(".broad") ? 1060 : 702))
+            .map((e) => `${e.tagName} ${e.className}`),
     ])"""
     assert json.loads(browser.value(script)) == [40, True, []]
+
+
+def test_a_trials_table_too_wide_for_a_sheet_stands_on_sheets_on_their_side(
+    pages: dict[str, Path], browser: Shown
+) -> None:
+    """Its numbers would be four points high. The rest of the page, and a narrow table, stay upright."""
+    sizes = """[...document.querySelectorAll("[data-table=trials] td")].map((cell) =>
+        parseFloat(getComputedStyle(cell).fontSize) * Number(cell.closest("table").style.zoom || 1) * 0.75)"""
+    for name, lying in (("many", True), ("tpe", False)):
+        browser.look(pages[name], 703, dark=False, paper=True)
+        assert min(browser.value(sizes)) >= 6
+        upright = [width < height for width, height in browser.sheets()]
+        assert any(upright) and all(upright) is not lying
+        browser.look(pages[name], 1200, dark=False, paper=False)
+        assert browser.value("document.querySelectorAll('.broad').length") == 0
