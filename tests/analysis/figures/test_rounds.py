@@ -109,7 +109,7 @@ def test_a_panel_for_each_data_set_and_each_number_of_clients(root: Path, tmp_pa
     synthetic.write(tmp_path / "more", failures=False, fixed={"clients": 40})
     synthetic.write(tmp_path / "fewer", failures=False, fixed={"clients": 5})
     many = rounds.data(load_all([tmp_path / "fewer", tmp_path / "more"]), ["global_accuracy"])
-    assert [of for _, of in many.panels] == ["clients = 40", "clients = 5"] and list(many.rows) == ["dfrd"]
+    assert [of for _, of in many.panels] == ["clients = 5", "clients = 40"] and list(many.rows) == ["dfrd"]
 
 
 def test_a_metric_that_only_one_of_the_runs_measured_is_its_line_alone(root: Path, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_a_search_without_them_says_nothing(tmp_path: Path) -> None:
 def test_a_result_tells_them(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     found = result_of(run.path, Outcome(finished=True))
     _output.result(found, as_json=False)
-    printed = capsys.readouterr().out
+    printed = " ".join(capsys.readouterr().out.split())  # a terminal breaks lines
     assert all(line in printed for line in told(run))
     _output.result(found, as_json=True)
     data = json.loads(capsys.readouterr().out)
@@ -61,7 +61,7 @@ def test_a_result_tells_them(run: Run, capsys: pytest.CaptureFixture[str]) -> No
 def test_status_tells_them(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     found = status(run.path)
     _status_output.status(found, as_json=False)
-    printed = capsys.readouterr().out
+    printed = " ".join(capsys.readouterr().out.split())  # a terminal breaks lines
     assert all(line in printed for line in told(run))
     _status_output.status(found, as_json=True)
     data = json.loads(capsys.readouterr().out)
@@ -84,5 +84,5 @@ def test_the_report_tells_them(run: Run) -> None:
 def test_before_anything_has_ended_nothing_is_claimed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     early = searched(tmp_path / "early", scheduler="asha", trials=3, grace="auto", audit=0.5)
     _status_output.status(status(early.path), as_json=False)
-    printed = capsys.readouterr().out
+    printed = " ".join(capsys.readouterr().out.split())
     assert "Grace: not chosen yet" in printed and "what stopping costs is not known" in printed
