@@ -102,7 +102,8 @@ def known(experiment: Experiment, space: Space, facts: Mapping[str, Any], earlie
             f"Trials that would be random are drawn around the paper's values, with a width of {experiment.prior:g} of "
             f"each interval, and later ones with a falling probability."
         )
-    notes += [said for said in [per_cost.note(experiment, space)] if said is not None]
+    costs = per_cost.note(experiment.sampler, experiment.metric, space.search)
+    notes += [] if costs is None else [costs]
     best = _best_of_each(others, first) if grid is None else []
     notes += [_points_only(run, sum(owner is run for owner, _ in best), grid is not None) for run in others]
     taken = len(results.points)

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
     from optuna.trial import FrozenTrial
 
-    from fedtune.record.experiment import Experiment
     from search_spaces.dimension import Dimension
     from search_spaces.space import Space
 
@@ -49,29 +48,25 @@ def make_sampler(seed: int, number: int) -> BaseSampler:
     return samplers.make_sampler("tpe", seed, number, candidates=1)
 
 
-def compares(experiment: Experiment, space: Space) -> bool:
+def compares(sampler: str, metrics: Sequence[str], search: Mapping[str, Dimension]) -> bool:
     """Whether a search compares costs.
 
     Raises `UserError` where the marks say no costs (somebody edited the file)."""
-    problem = cost.problem(space.search, run_folder.SPACE)
+    problem = cost.problem(search, run_folder.SPACE)
     if problem is not None:
         raise UserError(problem)
-    return bool(cost.marked(space.search)) and experiment.sampler == "tpe" and len(experiment.metric) == 1
+    return bool(cost.marked(search)) and sampler == "tpe" and len(metrics) == 1
 
 
-def note(experiment: Experiment, space: Space) -> str | None:
+def note(sampler: str, metrics: Sequence[str], search: Mapping[str, Dimension]) -> str | None:
     """What the user is told of the marks of a space; None where there are none."""
-    found = cost.marked(space.search)
+    found = cost.marked(search)
     if not found:
         return None
     named = " and ".join(f"{key} ({dimension.cost:g} of a round)" for key, dimension in found.items())
-    if compares(experiment, space):
+    if compares(sampler, metrics, search):
         return f"Proposals are compared by what they promise per second of cost, which depends on {named}."
-    reason = (
-        f"with {len(experiment.metric)} metrics"
-        if experiment.sampler == "tpe"
-        else f"by the sampler {experiment.sampler}"
-    )
+    reason = f"with {len(metrics)} metrics" if sampler == "tpe" else f"by the sampler {sampler}"
     return f"The space marks the cost of {named}; costs are not compared {reason}, only by tpe for one metric."
 
 

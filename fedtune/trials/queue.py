@@ -87,7 +87,7 @@ class TrialQueue:
         self._signs = [1.0 if METRICS[name].direction == "maximize" else -1.0 for name in experiment.metric]
         self._points = KnownPoints(experiment, space)
         self._crossed = Crossed.of(experiment, space)
-        self._compares = per_cost.compares(experiment, space)
+        self._compares = per_cost.compares(experiment.sampler, experiment.metric, space.search)
         #: By condition: early values and their order under one say nothing of another.
         self._stopping: dict[str, StopRules] = {}
         self._trials: dict[int, FrozenTrial] = {t.number: t for t in self._study.trials()}

@@ -182,7 +182,8 @@ def test_other_samplers_propose_as_if_nothing_were_marked(tmp_path: Path, change
 
 def test_the_user_is_told(tmp_path: Path) -> None:
     def note(**changes: Any) -> str | None:
-        return per_cost.note(experiment(tmp_path, **changes), toy())
+        asked = experiment(tmp_path, **changes)
+        return per_cost.note(asked.sampler, asked.metric, toy().search)
 
     assert note() == (
         "Proposals are compared by what they promise per second of cost, which depends on steps (0.9 of a round)."
@@ -195,7 +196,7 @@ def test_the_user_is_told(tmp_path: Path) -> None:
         "The space marks the cost of steps (0.9 of a round); costs are not compared with 2 metrics, only by tpe for "
         "one metric."
     )
-    assert per_cost.note(experiment(tmp_path), toy(None)) is None
+    assert per_cost.note("tpe", ["global_accuracy"], toy(None).search) is None
     assert note() in known(experiment(tmp_path), toy(), FACTS).notes
     assert not any("cost" in told for told in known(experiment(tmp_path), toy(None), FACTS).notes)
 
