@@ -44,16 +44,13 @@ def _module(name: str, names: Collection[str]) -> str:
     """The module's own names, then those of `names` that it imports, for a type checker alone (they are imported when
     they are first used) or at once; where it has `__all__`, mkdocstrings adds them."""
     tree = ast.parse(inspect.getsource(importlib.import_module(name)))
-    typed = [below for node in tree.body if isinstance(node, ast.If) for below in node.body if _is_for_types(node)]
-    imports = [node for node in [*tree.body, *typed] if isinstance(node, ast.ImportFrom)]
+    typed = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    below = [node for block in typed for node in block.body]
+    imports = [node for node in [*tree.body, *below] if isinstance(node, ast.ImportFrom)]
     origin = {alias.asname or alias.name: f"{node.module}.{alias.name}" for node in imports for alias in node.names}
     own = f"::: {name}\n    options: {{show_root_heading: false, show_root_toc_entry: false}}"
     listed = any(isinstance(node, ast.Assign) and "__all__" in ast.unparse(node.targets[0]) for node in tree.body)
     return page(name, own, *([] if listed else [f"::: {origin[found]}" for found in names if found in origin]))
-
-
-def _is_for_types(node: ast.If) -> bool:
-    return ast.unparse(node.test) == "TYPE_CHECKING"
 
 
 def _functions() -> str:
