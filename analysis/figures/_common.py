@@ -11,6 +11,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from analysis import style
+from analysis.labels import Labels
 from analysis.runs import Run, names
 from analysis.runs.study import in_memory
 from search_spaces.errors import UserError
@@ -101,6 +102,11 @@ def check_measured(asked: Sequence[str], drawn: Sequence[tuple[str, str]], runs:
         raise UserError(
             f"{' and '.join(missing)} was not measured in {', '.join(names(runs))}. Choose another --metric."
         )
+
+
+def titled(labels: Labels, metric: str, of: str) -> str:
+    """The title of a panel: its metric and, where there is something, what else it is of."""
+    return f"{labels.metric(metric, split=True)}{f' · {of}' if of else ''}"
 
 
 def legend_once(figure: go.Figure) -> None:

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.figures._common import banded, check_measured, legend_once, look, shared_metrics
+from analysis.figures._common import banded, check_measured, legend_once, look, shared_metrics, titled
 from analysis.labels import Labels, number
 from analysis.runs import Run, names
 from analysis.stats import summarise
@@ -73,7 +73,7 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
     figure = go.Figure()
     titles = []
     for panel, (metric, of, keys) in enumerate(drawing.panels, start=1):
-        titles.append(f"{labels.metric(metric, split=True)}{f' · {of}' if of else ''}")
+        titles.append(titled(labels, metric, of))
         part = drawing.table[drawing.table["panel"] == panel - 1]
         for key in keys:
             line = part[part["key"] == key].sort_values("x")

@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 from analysis import style
 from analysis.cells import Cells, Condition, cells, condition_label, varied
 from analysis.figure import Figure
-from analysis.figures._common import banded, check_measured, legend_once, look, shared_metrics
+from analysis.figures._common import banded, check_measured, legend_once, look, shared_metrics, titled
 from analysis.labels import Labels, number, text
 from analysis.runs import Run
 from analysis.stats import summarise
@@ -132,7 +132,7 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
     titles = []
     for panel, (metric, of) in enumerate(drawing.panels, start=1):
         scale = labels.scale(metric)
-        titles.append(f"{labels.metric(metric, split=True)}{f' · {of}' if of else ''}")
+        titles.append(titled(labels, metric, of))
         part = drawing.table[drawing.table["panel"] == panel - 1]
         part = part.assign(mean=part["mean"] * scale, std=part["std"] * scale)
         for i, row in enumerate(drawing.rows):

@@ -13,7 +13,7 @@ from analysis import style
 from analysis.cells import Cell, Cells, condition_label, under
 from analysis.figure import Figure
 from analysis.figures import factor
-from analysis.figures._common import banded, check_measured, legend_once, look, shared_metrics
+from analysis.figures._common import banded, check_measured, legend_once, look, shared_metrics, titled
 from analysis.labels import Labels, text
 from analysis.runs import Run, names
 from analysis.runs.rounds import read_rounds
@@ -99,7 +99,7 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
     titles = []
     last = float(drawing.table["round"].max())
     for panel, (metric, of) in enumerate(drawing.panels, start=1):
-        titles.append(f"{labels.metric(metric, split=True)}{f' · {of}' if of else ''}")
+        titles.append(titled(labels, metric, of))
         part = drawing.table[drawing.table["panel"] == panel - 1]
         for i, row in enumerate(drawing.rows):
             line = part[part["row"] == row].sort_values("round")

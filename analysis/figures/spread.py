@@ -12,7 +12,7 @@ from analysis import style
 from analysis.cells import Cells, condition_label, under
 from analysis.figure import Figure
 from analysis.figures import factor
-from analysis.figures._common import box, check_measured, legend_once, shared_metrics
+from analysis.figures._common import box, check_measured, legend_once, shared_metrics, titled
 from analysis.labels import Labels, text
 from analysis.runs import Run
 
@@ -73,7 +73,7 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
     figure = go.Figure()
     titles = []
     for panel, (metric, of) in enumerate(drawing.panels, start=1):
-        titles.append(f"{labels.metric(metric, split=True)}{f', {of}' if of else ''}")
+        titles.append(titled(labels, metric, of))
         part = drawing.table[drawing.table["panel"] == panel - 1]
         for i, row in enumerate(drawing.rows):
             dots = part[part["row"] == row]
