@@ -22,7 +22,7 @@ from analysis.sheet import EMPTY, Sheet, Shown
 from analysis.stats import Summary, holm, paired, summarise
 from analysis.tables import finite, plain
 from search_spaces.errors import UserError, unknown
-from search_spaces.metrics import METRICS
+from search_spaces.metrics import METRICS, waits
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -106,7 +106,7 @@ class Pivot:
         others = [entry for entry in self.entries.values() if not entry.best]
         if any(entry.pairs < 2 for entry in others):
             notes.append("Where fewer than two seeds are common no test is possible, and nothing is told apart.")
-        if _waits(self.metric) and len(self.entries) < len(self.rows) * len(self.conditions):
+        if waits(self.metric) and len(self.entries) < len(self.rows) * len(self.conditions):
             notes.append(f"{EMPTY}: not run yet, or a seed did not reach the target in its rounds.")
         if self.readout == "best":
             notes.append("The best round was picked on the test data itself, as many papers do: it is optimistic.")
@@ -179,7 +179,7 @@ def pivot(found: Cells, metric: str, bracket: str | None = None, readout: str = 
     for condition in found.conditions:
         values = {row: cell.values(metric, how) for row in found.rows if (cell := found.of(row, condition)) is not None}
         entries |= _column(found, condition, {row: v for row, v in values.items() if v}, direction, inside)
-    every = _waits(metric) and bool(entries)  # that a target was not reached is a result too
+    every = waits(metric) and bool(entries)  # that a target was not reached is a result too
     rows = [row for row in found.rows if every or any(place[0] == row for place in entries)]
     conditions = [place for place in found.conditions if every or any(place == there for _, there in entries)]
     labels = Labels.of(found.runs, markup=False)
@@ -246,7 +246,7 @@ def sheet(
     found: dict[tuple[Condition, Condition], Shown] = {}
     for table in tables:
         for row, condition in itertools.product(table.rows, table.conditions):
-            if (row, condition) in table.entries or _waits(table.metric):
+            if (row, condition) in table.entries or waits(table.metric):
                 values = {**dict(zip(table.by, condition, strict=True)), METHOD: row, METRIC: table.metric}
                 place = tuple(values[key] for key in down), tuple(values[key] for key in across)
                 found[place] = table.shown(row, condition)
@@ -297,10 +297,6 @@ def to_json(tables: Sequence[Pivot]) -> list[dict[str, Any]]:
 
 def _shown(summary: Summary, metric: str) -> str:
     return summary.shown(_unit(metric), decimals(metric))
-
-
-def _waits(metric: str) -> bool:
-    return metric in METRICS and METRICS[metric].to_target
 
 
 def _unit(metric: str) -> float:

@@ -212,6 +212,11 @@ SHARES = frozenset(
 UNREACHED = 1e100
 
 
+def waits(name: str) -> bool:
+    """Whether null is no fault in this metric: a target was not reached yet."""
+    return name in METRICS and METRICS[name].to_target
+
+
 def is_unreached(value: float) -> bool:
     """Whether a value is that of a target that was not reached, or a mean over seeds of which one did not reach it."""
     return abs(value) >= UNREACHED / 1e6

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from analysis.estimate import configuration, standing
-from search_spaces.metrics import METRICS
+from search_spaces.metrics import waits
 from search_spaces.requirements import Requirement
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Kept:
         how = "keeps" if self.holds else "misses"
         told = f"is {self.value:.4g}, which {how} it"
         if math.isnan(self.value):
-            told = f"is none, as the target was not reached, which {how} it" if _waits(name) else "was not measured"
+            told = f"is none, as the target was not reached, which {how} it" if waits(name) else "was not measured"
         sure = "" if self.probability is None else f"; its mean over all seeds does so with {100 * self._sure:.0f} %"
         return f"Required {self.requirement}: {name} {told}{sure}."
 
@@ -60,14 +60,10 @@ def kept(
     return Kept(str(requirement), own, holds, _probability(requirement, trials, values, best))
 
 
-def _waits(metric: str) -> bool:
-    return metric in METRICS and METRICS[metric].to_target
-
-
 def _probability(
     requirement: Requirement, trials: Sequence[FrozenTrial], values: Mapping[int, float], best: FrozenTrial
 ) -> float | None:
-    if _waits(requirement.metric):
+    if waits(requirement.metric):
         return None  # what was not reached is no number, so there is no mean
     measured = []
     for trial in trials:

@@ -27,7 +27,7 @@ from analysis.runs.rounds import at_best_of, readout
 from analysis.runs.study import in_memory
 from analysis.stopping import Audit, Grace, audit, grace
 from search_spaces import run_folder
-from search_spaces.metrics import METRICS, SHARES
+from search_spaces.metrics import METRICS, SHARES, waits
 from search_spaces.requirements import Requirement, read_all, violation
 
 if TYPE_CHECKING:
@@ -145,10 +145,9 @@ class Run(Measured):
         (`maximize`, `minimize`). Nothing of a metric whose target was not reached on one of them: the others alone
         would flatter."""
         found: dict[int, float] = {}
-        waits = metric in METRICS and METRICS[metric].to_target
         for number in self.chosen:
             found |= (of_trial := readout(self.rounds, number, metric, how))
-            if waits and len(of_trial) < self.rounds.loc[self.rounds["trial"] == number, "seed"].nunique():
+            if waits(metric) and len(of_trial) < self.rounds.loc[self.rounds["trial"] == number, "seed"].nunique():
                 return {}
         return dict(sorted(found.items()))
 

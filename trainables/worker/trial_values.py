@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from search_spaces.metrics import METRICS, UNREACHED
+from search_spaces.metrics import METRICS, UNREACHED, waits
 from trainables.worker.rounds_jsonl import Damaged, Row
 
 
@@ -50,7 +50,7 @@ class TrialValues:
         if name not in (*self._metrics, "train_loss"):
             return False
         if value is None:  # what a row that was read back has for a number that is not finite
-            return not _waits(name)
+            return not waits(name)
         return isinstance(value, float) and not math.isfinite(value)
 
     def of_last_round(self, seed: int) -> Row:
@@ -90,14 +90,9 @@ def _is_time(name: str) -> bool:
     return name in METRICS and METRICS[name].timing
 
 
-def _waits(name: str) -> bool:
-    """Whether null is no fault in this metric: a target was not reached yet."""
-    return name in METRICS and METRICS[name].to_target
-
-
 def _value(row: Row, name: str) -> Any:
     """What a row says of a metric that trials are judged by."""
-    return UNREACHED if _waits(name) and name in row and row[name] is None else row.get(name)
+    return UNREACHED if waits(name) and name in row and row[name] is None else row.get(name)
 
 
 def means(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
