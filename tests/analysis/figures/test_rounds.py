@@ -70,6 +70,18 @@ def test_a_line_per_variant_a_panel_per_condition_and_the_band_of_its_seeds(root
     assert drawn.layout.xaxis3.domain[0] > drawn.layout.xaxis2.domain[1], "conditions stand side by side"
 
 
+def test_bands_of_many_lines_are_fainter(root: Path) -> None:
+    drawing = rounds.data(load_all(root / "fairness"), ["amp"])
+
+    def opacity(lines: int) -> float:
+        many = dataclasses.replace(drawing, rows=[*drawing.rows, *map(str, range(lines - 2))])
+        bands = [trace for trace in rounds.plot(many, Labels.of(load_all(root / "fairness"))).data if trace.fill]
+        (found,) = {float(band.fillcolor.rstrip(")").split(",")[-1]) for band in bands}
+        return found
+
+    assert opacity(2) == opacity(4) == 2 * opacity(8) > 0
+
+
 def test_runs_of_two_methods_have_the_lines_of_their_chosen_trials(root: Path) -> None:
     runs = load_all([root / "one", root / "other"])
     drawing = rounds.data(runs)
