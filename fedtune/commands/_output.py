@@ -128,6 +128,7 @@ def estimate(found: Estimate, as_json: bool) -> None:
         tables.print_json(
             {
                 **rows,
+                "timed_with_clients": list(found.timed_with) or None,
                 "search": {key: d.describe() for key, d in found.plan.space.search.items()},
                 "vary": {key: list(d.values()) for key, d in found.plan.space.vary.items()},
                 "fixed": dict(found.plan.space.fix),
@@ -145,9 +146,10 @@ def estimate(found: Estimate, as_json: bool) -> None:
     tables.say(
         f"{e.concurrency} at the same time with {e.cpus_per_trial:g} core{'s' * (e.cpus_per_trial != 1)}{share} each."
     )
+    fewer = f" with {' and '.join(map(str, found.timed_with))} clients" if found.timed_with else ""
     tables.say(
-        f"Measured here: a round of one configuration in the middle of the space takes {found.round_seconds:.2f} "
-        f"s for one seed. "
+        f"Measured here{fewer}: a round of one configuration in the middle of the space takes "
+        f"{'about ' if fewer else ''}{found.round_seconds:.2f} s for one seed. "
         f"At that pace the search takes {'about' if e.scheduler == 'none' else 'at most'} {duration(found.at_most)}."
     )
     tables.say(f"The search would create {shown(found.plan.folder)}. Nothing was created.")

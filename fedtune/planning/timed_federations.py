@@ -194,8 +194,9 @@ def typical(simulation: Any, values: Mapping[str, Value], patience: float | None
     round: the evaluation (`eval_every`) and what a method does at `intervals`. A trial does both every so many rounds
     and in its last round.
 
-    Where rounds are long, no further one begins after `patience` seconds of them. Then the last one that was run stands
-    for all: a round that warmed up or did all the extra work, so that the average is at most what is returned."""
+    Where rounds are long, no third one begins after `patience` seconds of them. Then the second stands for all, with
+    its evaluation counted as often as it is done; where it did work that is done at intervals, the first stands for
+    the rounds without it. As that one warmed up, the average is at most what is returned."""
     spent = 0.0
 
     def cost() -> tuple[float, float]:
@@ -205,23 +206,20 @@ def typical(simulation: Any, values: Mapping[str, Value], patience: float | None
         spent += whole
         return whole - measuring, measuring
 
-    def is_over() -> bool:
-        return patience is not None and spent > patience
-
     def share(every: Value | None) -> float:
         rounds = values["rounds"]
         assert isinstance(every, int) and isinstance(rounds, int)
         return -(-rounds // every) / rounds
 
     apart = intervals(values)
+    first, _ = cost()
     heavy, evaluation = cost()
-    if not is_over():
-        heavy, evaluation = cost()
-    if is_over():
-        return heavy + evaluation, heavy + evaluation
-    plain, _ = cost()
-    while _is_heavy(simulation.round, apart):
+    if patience is not None and spent > patience:
+        plain = min(first, heavy) if apart else heavy
+    else:
         plain, _ = cost()
+        while _is_heavy(simulation.round, apart):
+            plain, _ = cost()
     base = plain + evaluation * share(values.get("eval_every", 1))
     return base + (max(0.0, heavy - plain) * share(min(apart)) if apart else 0.0), base
 
