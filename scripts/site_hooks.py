@@ -15,7 +15,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
-from site_pages import api, catalogue, commands, links, methods
+from site_pages import api, catalogue, commands, links, methods, pictures
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -41,7 +41,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     path = page.file.src_uri
     sources = {page: source for source, page in links.TAKEN_IN.items()}
     return links.fit(
-        markdown,
+        pictures.sized(markdown, ROOT / "docs"),
         source=sources.get(path, f"docs/{path}"),
         page=path,
         pages={file.src_uri for file in files},

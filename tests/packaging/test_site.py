@@ -11,7 +11,8 @@ import pytest
 import site_hooks
 import yaml
 from mkdocs.exceptions import PluginError
-from site_pages import api, catalogue, commands, links, markup, methods
+from PIL import Image
+from site_pages import api, catalogue, commands, links, markup, methods, pictures
 
 import fedtune
 from trainables import registry
@@ -131,6 +132,16 @@ PAGES = {
 def test_documents_are_fitted_into_the_site(source: str, page: str, given: str, wanted: str) -> None:
     fitted = links.fit(given, source=source, page=page, pages=PAGES, exists=lambda name: (ROOT / name).exists())
     assert fitted == wanted
+
+
+def test_pictures_of_the_gallery_are_as_large_as_their_letters_need(tmp_path: Path) -> None:
+    (tmp_path / "gallery").mkdir()
+    Image.new("1", (5316, 746)).save(tmp_path / "gallery" / "wide_table.png")
+    text = "![A table](gallery/wide_table.png)\n\n    ![Code](gallery/wide_table.png)\n\n![A page](report.png)\n"
+    found = pictures.sized(text, tmp_path)
+    first, rest = found.split("\n", 1)
+    assert first == "![A table](gallery/wide_table.png){ width=2658 height=373 loading=lazy }"
+    assert rest == text.split("\n", 1)[1]
 
 
 def test_navigation_finds_pages_by_itself() -> None:
