@@ -1,6 +1,7 @@
 """Recorded learning curves of many configurations over the same seeds: an `.npz` of coded curves, and a card beside it.
 
     curves.npz     validation, test   uint16 (configurations, seeds, rounds), coded as below
+                   also_<metric>      the same of other metrics, where these were recorded as well
                    seconds            float32 (configurations, seeds), mean seconds of a round
     curves.json    the card: what was recorded, and how (see `CARD`)
 
@@ -19,7 +20,7 @@ import io
 import json
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,8 @@ MISSING = 65535
 STEPS = 65534
 #: Arrays that hold curves.
 CURVES = ("validation", "test")
+#: What the names of arrays begin with that hold another metric.
+ALSO = "also_"
 #: What a card says. `made` lists, for every time that something was recorded: revision, machine, date, federations.
 CARD = {
     "table": "version of this format",
@@ -50,7 +53,7 @@ CARD = {
     "configurations": "the searched values by key, in the order of the first axis",
     "seeds": "the seeds, in the order of the second axis",
     "rounds": "the length of the third axis; rounds are counted from 1",
-    "range": "low and high of both curves' codes",
+    "range": "low and high of the codes, by array",
     "seconds_per_round": "the median over all federations",
     "how": "how configurations were drawn and curves were made, in a sentence",
     "made": "when, where and at which revision",
@@ -63,7 +66,8 @@ Curves = NDArray[np.float64]
 @dataclass(frozen=True, eq=False)
 class CurveTable:
     """`validation` and `test`: (configurations, seeds, rounds), NaN where nothing was measured. `seconds`:
-    (configurations, seeds), mean seconds of a round. `card`: the entries of `CARD` that the arrays do not give."""
+    (configurations, seeds), mean seconds of a round. `card`: the entries of `CARD` that the arrays do not give. `also`:
+    curves of other metrics, by metric."""
 
     card: Mapping[str, Any]
     configurations: tuple[Mapping[str, Value], ...]
@@ -71,6 +75,7 @@ class CurveTable:
     validation: Curves
     test: Curves
     seconds: NDArray[np.float32]
+    also: Mapping[str, Curves] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raises ValueError where the arrays do not belong together."""
@@ -80,6 +85,9 @@ class CurveTable:
                 f"{shape[0]} configurations and {shape[1]} seeds with curves {self.validation.shape} and "
                 f"{self.test.shape} and seconds {self.seconds.shape}"
             )
+        for name, curves in self.also.items():
+            if curves.shape != shape:
+                raise ValueError(f"curves {shape} and those of {name} {curves.shape}")
 
     @property
     def rounds(self) -> int:
@@ -122,8 +130,10 @@ def decode(codes: NDArray[np.uint16], low: float, high: float) -> Curves:
 
 def save(table: CurveTable, path: Path) -> dict[str, Any]:
     """Writes `path`, which ends in .npz, and the card beside it, which is returned. Raises `OSError`."""
-    ranges = {name: value_range(getattr(table, name)) for name in CURVES}
-    arrays: dict[str, Any] = {name: encode(getattr(table, name), *ranges[name]) for name in CURVES}
+    curves = {name: getattr(table, name) for name in CURVES}
+    curves |= {ALSO + metric: values for metric, values in table.also.items()}
+    ranges = {name: value_range(values) for name, values in curves.items()}
+    arrays: dict[str, Any] = {name: encode(values, *ranges[name]) for name, values in curves.items()}
     content = io.BytesIO()
     np.savez_compressed(content, seconds=table.seconds.astype(np.float32), **arrays)
     seconds = table.seconds[np.isfinite(table.seconds)]
@@ -162,18 +172,22 @@ def load(path: str | Path) -> CurveTable:
     try:
         content = path.read_bytes()
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-            found = {name: archive[name] for name in (*CURVES, "seconds")}
+            others = [name for name in archive.files if name.startswith(ALSO)]
+            found = {name: archive[name] for name in (*CURVES, *others, "seconds")}
     except OSError as error:
         raise UserError(f"The table {path} cannot be read: {error.strerror or error}.") from error
     except (ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
         raise _no_table(path, "it is damaged, or was not written by fedtune") from error
     if hashlib.sha256(content).hexdigest() != card["sha256"]:
         raise _no_table(path, f"it is not the one that {card_path(path).name} describes")
-    if any(found[name].dtype != np.uint16 for name in CURVES) or found["seconds"].dtype != np.float32:
+    if any(found[name].dtype != np.uint16 for name in (*CURVES, *others)) or found["seconds"].dtype != np.float32:
         raise _no_table(path, "its arrays are not of the kinds that fedtune writes")
     try:
-        curves = {name: decode(found[name], *card["range"][name]) for name in CURVES}
-        return CurveTable(card, tuple(card["configurations"]), tuple(card["seeds"]), seconds=found["seconds"], **curves)
+        curves = {name: decode(found[name], *card["range"][name]) for name in (*CURVES, *others)}
+        also = {name.removeprefix(ALSO): curves.pop(name) for name in others}
+        return CurveTable(
+            card, tuple(card["configurations"]), tuple(card["seeds"]), seconds=found["seconds"], also=also, **curves
+        )
     except (ValueError, TypeError, KeyError, IndexError) as error:
         raise _no_table(path, f"its card does not fit it ({error})") from error
 

@@ -56,6 +56,21 @@ def test_a_table_is_read_back_to_half_a_step(tmp_path: Path) -> None:
     assert list(card) == list(curve_table.CARD), "a card says what its description says, in that order"
 
 
+def test_other_metrics_stand_beside_the_curves(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    others = {"val_wlp": rng.uniform(0, 1, (5, 3, 4)), "bytes_up": rng.uniform(1e5, 2e5, (5, 3, 4))}
+    made = dataclasses.replace(table(), also=others)
+    card = save(made, tmp_path / "toy.npz")
+    found = load(tmp_path / "toy.npz")
+    assert card["range"]["also_val_wlp"] == [0.0, 1.0] and [*found.also] == [*others]
+    for name, span in (("val_wlp", 1.0), ("bytes_up", 1e5)):
+        assert 0 < np.abs(found.also[name] - others[name]).max() <= 0.5 * span / STEPS * (1 + 1e-9)
+    save(found, tmp_path / "again.npz")
+    assert (tmp_path / "again.npz").read_bytes() == (tmp_path / "toy.npz").read_bytes()
+    with pytest.raises(ValueError, match="those of val_wlp"):
+        dataclasses.replace(made, also={"val_wlp": others["val_wlp"][:4]})
+
+
 def test_what_was_read_is_written_again_bit_for_bit(tmp_path: Path) -> None:
     save(table(-3.0, 40.0), tmp_path / "a.npz")
     save(load(tmp_path / "a.npz"), tmp_path / "b.npz")

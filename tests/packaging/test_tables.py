@@ -27,19 +27,20 @@ TOY = Spec("toy", "Toy", (("fedavg", "default"),), 4, 3, 2)
 #: told, and waits before each.
 PRETEND = """
 import json, sys, time
-dies, waits = json.loads(sys.argv[1])
+dies, waits, others = json.loads(sys.argv[1])
 for line in sys.stdin:
     place, seed = json.loads(line)
     if [place, seed] == dies:
         sys.exit(1)
     time.sleep(waits)
     curve = [0.1 * place + 0.01 * (seed % 7) + 0.001 * round_ for round_ in range(2)]
-    print(json.dumps([curve, [v / 2 for v in curve], 1.0]), flush=True)
+    also = {name: [n + v for v in curve] for n, name in enumerate(others)}
+    print(json.dumps([curve, [v / 2 for v in curve], 1.0, also]), flush=True)
 """
 
 
-def pretend(dies: tuple[int, int] | None = None, waits: float = 0.0) -> tuple[str, ...]:
-    return sys.executable, "-c", PRETEND, json.dumps([dies, waits])
+def pretend(dies: tuple[int, int] | None = None, waits: float = 0.0, others: tuple[str, ...] = ()) -> tuple[str, ...]:
+    return sys.executable, "-c", PRETEND, json.dumps([dies, waits, others])
 
 
 def keys(configurations: int = 4, seeds: int = 3) -> list[tuple[int, int]]:
@@ -113,6 +114,7 @@ def test_a_federation_of_a_table_is_that_of_the_engine(toy: Path) -> None:
         1,
         2,
         values={"dataset": str(toy), "clients": 2, "partition": "iid", "model": "lenet_code", "min_samples": 1},
+        also=("val_wlp",),
     )
     values = {"lr": 0.05, "local_steps": 5, "batch_size": 16, "momentum": 0.0}
     found = simulate(spec, values, 3)
@@ -120,8 +122,10 @@ def test_a_federation_of_a_table_is_that_of_the_engine(toy: Path) -> None:
     rows = [engine.step()[0] for _ in range(2)]
     assert found.validation == tuple(row["val_global_accuracy"] for row in rows)
     assert found.test == tuple(row["global_accuracy"] for row in rows) and found.seconds > 0
+    assert found.also == {name: tuple(row[name] for row in rows) for name in ("val_wlp", "wlp")}
     diverging = simulate(spec, values | {"lr": 1e30}, 3)
     assert np.isnan(diverging.validation[-1]) and len(diverging.validation) == 2
+    assert np.isnan([diverging.also["val_wlp"][-1], diverging.also["wlp"][-1]]).all()
 
 
 def test_whole_seeds_come_first_and_only_they_are_in_the_table(tmp_path: Path) -> None:
@@ -162,6 +166,22 @@ def test_an_interrupted_recording_is_the_whole_one(tmp_path: Path) -> None:
     assert (tmp_path / "b" / "toy.npz").read_bytes() == (tmp_path / "a" / "toy.npz").read_bytes()
     made = curve_table.load(last.table).card["made"]
     assert [entry["federations"] for entry in made] == [8, 4], "said once, whoever recorded it"
+
+
+def test_other_metrics_are_kept_beside_the_curves(tmp_path: Path) -> None:
+    spec = Spec("toy", "Toy", (("fedavg", "default"),), 4, 3, 2, also=("val_wlp",))
+    assert spec.others == ("val_wlp", "wlp") and declaration(spec) != declaration(TOY)
+    lines = Lines(spec, tmp_path, tmp_path)
+    run(lines, keys(4, 2), pretend(others=spec.others))
+    assert Lines(spec, tmp_path, tmp_path).curves == lines.curves, "read again from its lines"
+    made = lines.write(4)
+    assert made is not None and [*made.also] == [*spec.others]
+    for n, name in enumerate(spec.others):
+        assert np.array_equal(made.also[name], n + made.validation)
+    lines.path.unlink()
+    from_table = Lines(spec, tmp_path, tmp_path)
+    for key, curve in from_table.curves.items():
+        assert curve.also["wlp"] == pytest.approx(lines.curves[key].also["wlp"], abs=1e-4)
 
 
 DRIVER = """
@@ -226,6 +246,7 @@ def test_a_recorded_table_is_one_of_those_declared(path: Path) -> None:
     assert table.card["settings"]["declaration"] == declaration(spec)
     assert list(table.configurations) == spec.points(len(table.configurations))
     assert table.seeds == spec.seed_numbers[: len(table.seeds)] and table.rounds == spec.rounds
+    assert tuple(table.also) == spec.others
     assert sum(entry["federations"] for entry in table.card["made"]) == table.seconds.size
     assert np.isfinite(table.validation).mean() > 0.5 and np.isfinite(table.seconds).mean() > 0.5
     assert path.stat().st_size < 2**20

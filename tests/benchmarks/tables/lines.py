@@ -12,7 +12,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +42,15 @@ class Curve:
     seconds: float
     #: When, where and at which revision; None: taken over from the table.
     made: Mapping[str, str] | None = None
+    #: Other metrics, by name.
+    also: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
 
 def declaration(spec: Spec) -> str:
     """A digest of all that decides what a federation of this table computes, but for its place and its seed."""
     searched = [_bounds(dimension) for dimension in spec.space.search.values()]
     data = {"space": searched, "settings": spec.settings(), "rounds": spec.rounds}
-    data |= {"draw": spec.draw, "metric": spec.metric}
+    data |= {"draw": spec.draw, "metric": spec.metric} | ({"also": spec.also} if spec.also else {})
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -88,6 +90,7 @@ class Lines:
                 tuple(_number(v) for v in line["test"]),
                 _number(line["seconds"]),
                 line["made"],
+                {name: tuple(_number(v) for v in values) for name, values in line.get("also", {}).items()},
             )
 
     def _begin(self) -> None:
@@ -100,6 +103,7 @@ class Lines:
                     tuple(found.validation[c, s].tolist()),
                     tuple(found.test[c, s].tolist()),
                     float(found.seconds[c, s]),
+                    also={name: tuple(curves[c, s].tolist()) for name, curves in found.also.items()},
                 )
         head = {"declaration": declaration(self.spec), "before": self.before}
         lines = [json.dumps(head), *(self._line(key, curve) for key, curve in self.curves.items())]
@@ -118,8 +122,9 @@ class Lines:
             {
                 "configuration": key[0],
                 "seed": key[1],
-                "validation": [None if math.isnan(v) else v for v in curve.validation],
-                "test": [None if math.isnan(v) else v for v in curve.test],
+                "validation": _plain(curve.validation),
+                "test": _plain(curve.test),
+                "also": {name: _plain(values) for name, values in curve.also.items()},
                 "seconds": None if math.isnan(curve.seconds) else curve.seconds,
                 "made": curve.made,
             }
@@ -183,7 +188,13 @@ class Lines:
             np.array([[curve.validation for curve in row] for row in chosen], dtype=np.float64),
             np.array([[curve.test for curve in row] for row in chosen], dtype=np.float64),
             np.array([[curve.seconds for curve in row] for row in chosen], dtype=np.float32),
+            {name: np.array([[curve.also[name] for curve in row] for row in chosen]) for name in spec.others},
         )
+
+
+def _plain(values: Sequence[float]) -> list[float | None]:
+    """Numbers as JSON takes them."""
+    return [None if math.isnan(value) else value for value in values]
 
 
 def _number(value: float | None) -> float:

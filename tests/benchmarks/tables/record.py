@@ -38,13 +38,18 @@ def simulate(spec: Spec, values: Mapping[str, Value], seed: int) -> Curve:
     from trainables.worker.trial_values import TrialValues
 
     metrics = (spec.metric, twin(spec.metric))
-    found: dict[str, list[float]] = {name: [math.nan] * spec.rounds for name in metrics}
+    found: dict[str, list[float]] = {name: [math.nan] * spec.rounds for name in (*metrics, *spec.others)}
     seconds: list[float] = []
+
+    def curve(seconds: float) -> Curve:
+        own = {name: tuple(values) for name, values in found.items()}
+        return Curve(own.pop(metrics[0]), own.pop(metrics[1]), seconds, also=own)
+
     try:
         method, complete = spec.federation(values)
         federation = Replicates(method, complete, (seed,))
     except UserError:
-        return Curve(tuple(found[metrics[0]]), tuple(found[metrics[1]]), math.nan)
+        return curve(math.nan)
     judge = TrialValues((spec.metric,), (1,))
     for round_ in range(spec.rounds):
         rows = federation.step()
@@ -52,9 +57,9 @@ def simulate(spec: Spec, values: Mapping[str, Value], seed: int) -> Curve:
         judge.add(rows)
         if judge.broken(rows) is not None:
             break
-        for name in metrics:
-            found[name][round_] = float(rows[0][name])
-    return Curve(tuple(found[metrics[0]]), tuple(found[metrics[1]]), float(np.mean(seconds)))
+        for name, values in found.items():
+            values[round_] = float(rows[0][name])
+    return curve(float(np.mean(seconds)))
 
 
 def prepare() -> None:
@@ -77,7 +82,7 @@ def work(spec: Spec) -> None:
     for line in sys.stdin:
         place, seed = json.loads(line)
         curve = simulate(spec, points[place], seed)
-        answers.write(json.dumps([curve.validation, curve.test, curve.seconds]) + "\n")
+        answers.write(json.dumps([curve.validation, curve.test, curve.seconds, curve.also]) + "\n")
         answers.flush()
 
 
@@ -162,9 +167,10 @@ class Recording:
             process.wait()
 
     def _keep(self, key: Key, answer: Any) -> None:
-        validation, test, seconds = answer
+        validation, test, seconds, also = answer
+        others = {name: tuple(values) for name, values in also.items()}
         with self._lock:
-            self.lines.add(key, Curve(tuple(validation), tuple(test), seconds, self._made))
+            self.lines.add(key, Curve(tuple(validation), tuple(test), seconds, self._made, others))
             self.done += 1
 
 

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from search_spaces import presets
 from search_spaces.dimension import Dimension
+from search_spaces.metrics import twin
 from search_spaces.parameter import Parameter, Value, canonical
 from search_spaces.space import Space
 from tests.benchmarks.tables import points
@@ -40,6 +41,8 @@ class Spec:
     draw: Literal["sobol", "random", "grid"] = "sobol"
     values: Mapping[str, Value] = field(default_factory=dict)
     metric: str = "val_global_accuracy"
+    #: Metrics that are recorded beside it, each with its twin on test data: for searches of several objectives.
+    also: tuple[str, ...] = ()
     #: Keys that every method of a mixed space has, searched once for all of them.
     shared: tuple[str, ...] = ()
 
@@ -83,6 +86,11 @@ class Spec:
             return self.space.grid_points()[:count]
         return {"sobol": points.sobol, "random": points.random}[self.draw](self.space, count)
 
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The metrics of `also` and their twins."""
+        return tuple(name for metric in self.also for name in (metric, twin(metric)))
+
     def settings(self) -> dict[str, Value]:
         """Every parameter that is not searched: what the preset fixes, its small profile, and this table's values."""
         method, name = self.methods[0]
@@ -101,15 +109,27 @@ class Spec:
         return method, registry.resolve(method, self.settings() | rest)
 
 
+#: Accuracy of the clients' own models on their own data, and that of the global model where it is worst.
+_FAIRNESS = ("val_local_accuracy", "val_wlp")
+
 _SMALL: dict[str, Value] = {"dataset": "rotated_digits", "model": "lenet_code"}
 
 SPECS = {
     spec.name: spec
     for spec in (
-        Spec("fedavg", "FedAvg, local training", (("fedavg", "default"),), 150, 8, 12, values=_SMALL),
+        Spec("fedavg", "FedAvg, local training", (("fedavg", "default"),), 150, 8, 12, values=_SMALL, also=_FAIRNESS),
         Spec("dfrd_alpha_lambda", "DFRD, α × λ", (("dfrd", "alpha_lambda"),), 30, 12, 8, draw="grid"),
         Spec("dfrd_full", "DFRD, everything that is tuned", (("dfrd", "full"),), 60, 5, 8),
-        Spec("fedkf", "FedKF, loss weights and learning rates", (("fedkf", "default"),), 50, 4, 10, values=_SMALL),
+        Spec(
+            "fedkf",
+            "FedKF, loss weights and learning rates",
+            (("fedkf", "default"),),
+            50,
+            4,
+            10,
+            values=_SMALL,
+            also=_FAIRNESS,
+        ),
         Spec(
             "mixed",
             "FedAvg, FedProx, FedGKD or q-FFL",
@@ -118,6 +138,7 @@ SPECS = {
             5,
             12,
             values=_SMALL,
+            also=_FAIRNESS,
             shared=("lr",),
         ),
     )
