@@ -107,13 +107,16 @@ class Posterior:
         scale = np.sqrt(np.maximum([part.covariance[one, one] for part in self.parts], 1e-300))
         return float(self._weights @ stdtr(self.freedom, (centre - bound) / scale))
 
-    def interval(self, one: int, level: float) -> tuple[float, float]:
-        """The central interval that holds the mean of `one` with probability `level`."""
+    def interval(self, one: int, level: float, fresh: int | None = None) -> tuple[float, float]:
+        """The central interval that holds the mean of `one` over all seeds with probability `level`, or its mean over
+        so many `fresh` ones, which those seeds' own noise moves."""
         from scipy.optimize import brentq
         from scipy.special import stdtr
 
         centre = np.array([part.mean[one] for part in self.parts])
-        scale = np.sqrt(np.maximum([part.covariance[one, one] for part in self.parts], 1e-300))
+        moved = [0.0 if fresh is None else (part.own + part.shared) / fresh for part in self.parts]
+        squares = [part.covariance[one, one] + more for part, more in zip(self.parts, moved, strict=True)]
+        scale = np.sqrt(np.maximum(squares, 1e-300))
         least = max(1e-12, 8 * float(np.spacing(np.abs(centre).max())))  # values that are all equal have no scale
         reach = 1 / max(1 - level, 1e-9) * 10 * float(scale.max()) + float(np.ptp(centre)) + least
 

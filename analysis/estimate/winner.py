@@ -149,11 +149,16 @@ def standing(
     )
 
 
-def estimate(found: Standing, level: float = LEVEL, ends: tuple[float, float] = (-math.inf, math.inf)) -> Estimate:
+def estimate(
+    found: Standing,
+    level: float = LEVEL,
+    ends: tuple[float, float] = (-math.inf, math.inf),
+    fresh: int | None = None,
+) -> Estimate:
     """What is to be said of the winner. ends: the smallest and the largest value that the metric can have; no estimate
-    lies beyond."""
+    lies beyond. fresh: the interval is that of its mean over so many fresh seeds, in place of all there could be."""
     (best, *others), belief, sign = found.ranking, found.belief, found.sign
-    said = [sign * float(belief.mean[best]), *(sign * bound for bound in belief.interval(best, level))]
+    said = [sign * float(belief.mean[best]), *(sign * bound for bound in belief.interval(best, level, fresh))]
     mean, *bounds = (min(max(value, ends[0]), ends[1]) for value in said)
     tied = [best, *(i for i in others if belief.better(i, best) > RISK)]
     return Estimate(

@@ -97,6 +97,22 @@ def test_a_mixture_of_parts_says_what_sampling_it_says():
     np.testing.assert_allclose(belief.interval(2, 0.9), np.quantile(samples[:, 2], [0.05, 0.95]), atol=0.01)
 
 
+def test_the_interval_of_fresh_seeds_holds_what_their_noise_moves():
+    """A part's variances are multiples of one v, so the mean over three fresh seeds is drawn with the v of the rest."""
+    belief, rng, fresh, drawn = posterior(FOUND), np.random.default_rng(0), 3, []
+    for part in belief.parts:
+        count = int(400_000 * part.weight)
+        v = belief.freedom / rng.chisquare(belief.freedom, count)
+        true = part.mean[2] + np.sqrt(v * part.covariance[2, 2]) * rng.standard_normal(count)
+        noise = rng.standard_normal((fresh, count)) * np.sqrt(part.own)
+        noise += rng.standard_normal((fresh, count)) * np.sqrt(part.shared)
+        drawn.append(true + np.sqrt(v) * noise.mean(axis=0))
+    found = belief.interval(2, 0.9, fresh)
+    np.testing.assert_allclose(found, np.quantile(np.concatenate(drawn), [0.05, 0.95]), atol=0.01)
+    low, high = belief.interval(2, 0.9)
+    assert found[0] < low - 0.02 and high + 0.02 < found[1]
+
+
 def test_without_a_parameter_all_federations_are_of_one_point() -> None:
     """Its mean is that of the values."""
     found = posterior(

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from multiprocessing import get_context
@@ -24,7 +24,7 @@ from tests.benchmarks.replay.searcher import Impossible, Setting
 from tests.benchmarks.replay.searchers import SEARCHERS
 from tests.benchmarks.replay.simulator import Simulation
 from tests.benchmarks.replay.surrogate import Surrogate
-from tests.benchmarks.replay.table import Recorded, Shuffled, Table
+from tests.benchmarks.replay.table import Episode, Recorded, Shuffled, Table
 
 #: Budgets, in whole federations of one seed: each about one and a half times the one before.
 BUDGETS = (3, 5, 8, 12, 18, 27, 40)
@@ -76,7 +76,9 @@ def is_grid(table: CurveTable) -> bool:
 def replay(table: Table, task: Task) -> list[Judged]:
     """One repetition, judged at every budget. Raises `Impossible`."""
     episode = table.episode(task.repetition)
-    setting = Setting(table.space, table.rounds, episode.seeds, task.repetition, task.slots, episode.truth_curve)
+    setting = Setting(
+        table.space, table.rounds, episode.seeds, task.repetition, task.slots, episode.truth_curve, episode.fresh
+    )
     searcher = SEARCHERS[task.searcher](setting)
     budgets = [table.rounds * b for b in task.budgets]
     return [judge(episode, s) for s in Simulation(episode, searcher, slots=task.slots, budgets=budgets).run()]
@@ -136,7 +138,8 @@ def measure(
             name: {
                 "text": table.describe(),
                 "rounds": table.rounds,
-                "blind": float(np.median([_blind(table, r) for r in range(repetitions)])),
+                "blind": _median(episode.best - episode.blind for episode in episodes(table, repetitions)),
+                "floor": _median(episode.floor for episode in episodes(table, repetitions)),
                 "searchers": {
                     searcher: {"impossible": impossible[name, searcher]}
                     if (name, searcher) in impossible
@@ -157,9 +160,15 @@ def _tasks(given: Mapping[str, Table], searchers: Sequence[str], repetitions: in
                     yield Task(table, searcher, repetition, slots, BUDGETS)
 
 
-def _blind(table: Table, repetition: int) -> float:
-    episode = table.episode(repetition)
-    return episode.best - episode.blind
+def episodes(table: Table, repetitions: int) -> Iterator[Episode]:
+    """A table's first repetitions."""
+    return (table.episode(repetition) for repetition in range(repetitions))
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    """None where there is none."""
+    known = [value for value in values if value is not None]
+    return float(np.median(known)) if known else None
 
 
 def summary(rounds: int, found: Mapping[int, Sequence[Sequence[Judged]]]) -> dict[str, Any]:

@@ -40,7 +40,8 @@ class Result:
 @dataclass(frozen=True)
 class Verdict:
     """The winner as the searcher would tell it. `estimate`: what it says of the mean over seeds of the last round's
-    validation metric; `low` and `high` bound it with a probability of `LEVEL`, where an interval is stated."""
+    validation metric; `low` and `high` bound that over `Setting.fresh` seeds with a probability of `LEVEL`, where an
+    interval is stated."""
 
     values: Mapping[str, Value]
     estimate: float
@@ -68,6 +69,8 @@ class Setting:
     slots: int
     #: For oracles alone: the mean curve of a configuration over the held-out seeds.
     truth: Callable[[Mapping[str, Value]], Floats]
+    #: An interval is stated for the winner's mean over so many fresh seeds; None: over all there could be.
+    fresh: int | None = None
 
     def check_seeds(self, each: int) -> None:
         """Raises `Impossible` where a configuration cannot have `each` seeds."""

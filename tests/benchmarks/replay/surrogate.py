@@ -219,6 +219,9 @@ class Surrogate:
 class SurrogateEpisode:
     """Noise of its own for every repetition, seed and configuration."""
 
+    fresh: int | None = None
+    floor: float | None = None
+
     def __init__(self, world: Surrogate, repetition: int) -> None:
         self._world, self._repetition = world, repetition
         self.seeds, self.best, self.blind = SEEDS, world.best, world.blind

@@ -31,6 +31,11 @@ class Episode(Protocol):
     #: `truth` of the best configuration there is, and the mean over all of them: what a blind choice has.
     best: float
     blind: float
+    #: Over how many held-out seeds a configuration's mean is taken; None: it is known exactly.
+    fresh: int | None
+    #: Regret of the configuration whose mean over all the search's seeds is highest, as if every configuration had run
+    #: on all of them: no choice by what is seen can be expected to do better. None where a space has no end of them.
+    floor: float | None
 
     def curve(self, values: Mapping[str, Value], seed: int) -> Floats:
         """The validation metric of one federation, round by round; NaN from where it diverged."""
@@ -123,6 +128,9 @@ class RecordedEpisode:
         self._truth = world.test[:, self._held].mean(axis=1)
         self._expected = world.validation[:, self._held, -1].mean(axis=1)
         self.best, self.blind = float(self._truth[:, -1].max()), float(self._truth[:, -1].mean())
+        self.fresh: int | None = hidden
+        last = np.nan_to_num(seen[:, self._search, -1], nan=-np.inf).mean(axis=1)
+        self.floor: float | None = self.best - float(self._truth[last.argmax(), -1])
 
     def curve(self, values: Mapping[str, Value], seed: int) -> Floats:
         found: Floats = self._seen[self._world.place(values), self._search[seed]]

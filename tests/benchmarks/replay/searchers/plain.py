@@ -3,6 +3,7 @@ wins. The interval is that of Student's t over the winner's k seeds, as users co
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -44,7 +45,12 @@ class Fixed:
             return None
         values, last = max(self._ended, key=lambda trial: float(trial[1].mean()))
         found = summarise(last.tolist(), LEVEL)
-        return Verdict(values, found.mean, *((found.low, found.high) if self.each > 1 else (None, None)))
+        if self.each == 1:
+            return Verdict(values, found.mean)
+        # Over fresh seeds the mean differs from the true one as well: 1/k + 1/h in place of 1/k.
+        wider = math.sqrt(1 + (self.each / self.setting.fresh if self.setting.fresh else 0.0))
+        reach = wider * (found.high - found.mean)
+        return Verdict(values, found.mean, found.mean - reach, found.mean + reach)
 
 
 class Random(Fixed):

@@ -54,6 +54,7 @@ class Present(Trials):
         at_once = min(setting.slots, self.experiment.lag) if self.experiment.looks_back else setting.slots
         super().__init__(setting.rounds, tuple(range(each)), at_once)
         self.queue = TrialQueue(Path(), self.experiment, setting.space, StudyInMemory())
+        self._fresh = setting.fresh
         self._rules: dict[int, Rule] = {}
         self._measured: dict[int, TrialValues] = {}
         #: Last values by trial and seed.
@@ -97,7 +98,7 @@ class Present(Trials):
         trials = self.queue.trials()
         found = standing(trials, 1.0, self._by_seed if len(self.seeds) > 1 else None)
         if found is not None:
-            said = estimate(found, LEVEL)
+            said = estimate(found, LEVEL, fresh=self._fresh)
             return Verdict(self.queue.space.values(trials[said.trial].params), said.mean, said.low, said.high)
         done = [trial for trial in trials if trial.state.name == "COMPLETE"]
         if not done:
