@@ -182,11 +182,15 @@ def _optimism(run: Run, labels: Labels, final: FinalRun, metric: str) -> str:
         f"{title} of trial {final.trial}: {labels.shown(metric, searched)} in the search, "
         f"{spread(labels, metric, fresh)} on {several} ({final.run.name}). The search's value was {verdict}."
     )
-    estimate = run.estimate
+    estimate = run.estimate_for(len(fresh))
     if estimate is None or final.trial != estimate.trial or metric != run.metrics[0] or not math.isfinite(found.mean):
         return line
-    inside = estimate.low <= found.mean <= estimate.high
-    return f"{line} The mean on fresh seeds lies {'inside' if inside else 'outside'} the interval."
+    where = "inside" if estimate.low <= found.mean <= estimate.high else "outside"
+    what = "the mean over as many fresh seeds" if len(fresh) > 1 else "one fresh seed"
+    return (
+        f"{line} It lies {where} what the search expected of {what}, {100 * estimate.level:.0f} % interval "
+        f"{labels.shown(metric, estimate.low)} to {labels.shown(metric, estimate.high)}."
+    )
 
 
 def stops(run: Run) -> list[str]:

@@ -9,6 +9,7 @@ A run whose space varies conditions of the experiment has a best configuration u
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -102,9 +103,15 @@ class Run(Measured):
     @cached_property
     def estimate(self) -> Estimate | None:
         """What the search says of its winner, where it has a `standing`."""
+        return self.estimate_for(None)
+
+    def estimate_for(self, fresh: int | None) -> Estimate | None:
+        """The same, with the interval of the winner's mean over so many `fresh` seeds, which is wider than that over
+        all seeds (None)."""
         if self.standing is None:
             return None
-        return estimate(self.standing, ends=(0.0, 1.0)) if self.metrics[0] in SHARES else estimate(self.standing)
+        ends = (0.0, 1.0) if self.metrics[0] in SHARES else (-math.inf, math.inf)
+        return estimate(self.standing, ends=ends, fresh=fresh)
 
     @cached_property
     def ranked(self) -> Sequence[int]:

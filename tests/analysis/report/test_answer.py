@@ -103,6 +103,14 @@ def test_the_search_is_held_against_fresh_seeds(search: Path, final: Final) -> N
         f"{np.std(fresh, ddof=1):.2f} % on 3 fresh seeds (one-final). The search's value was "
         f"{abs(apart):.2f} points too {'good' if apart > 0 else 'bad'}."
     ) in text
+    assert run.standing is not None and run.estimate is not None
+    low, high = (min(max(bound, 0.0), 1.0) for bound in run.standing.belief.interval(run.standing.ranking[0], 0.9, 3))
+    assert low < run.estimate.low and run.estimate.high < high, "three seeds have noise that all of them have not"
+    where = "inside" if low <= np.mean(fresh) / 100 <= high else "outside"
+    assert (
+        f"It lies {where} what the search expected of the mean over as many fresh seeds, 90 % interval "
+        f"{100 * low:.2f} % to {100 * high:.2f} %."
+    ) in text
     assert "fedtune compare" in text
 
 
