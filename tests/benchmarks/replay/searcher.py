@@ -31,7 +31,7 @@ class Job:
 @dataclass(frozen=True)
 class Result:
     """`curves`: (seeds, until), the validation metric after rounds 1 … until, turned so that larger is better; NaN from
-    the round on in which a federation diverged."""
+    the round on in which a federation diverged. With several objectives (seeds, until, objectives)."""
 
     job: Job
     curves: Floats
@@ -46,6 +46,14 @@ class Verdict:
     estimate: float
     low: float | None = None
     high: float | None = None
+
+
+@dataclass(frozen=True)
+class Front:
+    """With several objectives, in place of one winner: the configurations that the searcher would name as not beaten by
+    any other."""
+
+    configurations: tuple[Mapping[str, Value], ...]
 
 
 #: The probability with which a stated interval is to hold.
@@ -68,6 +76,8 @@ class Setting:
     slots: int
     #: For oracles alone: the mean curve of a configuration over the held-out seeds.
     truth: Callable[[Mapping[str, Value]], Floats]
+    #: With several objectives their metrics, in the order of a curve's last axis.
+    metrics: tuple[str, ...] = ()
 
     def check_seeds(self, each: int) -> None:
         """Raises `Impossible` where a configuration cannot have `each` seeds."""
@@ -84,5 +94,6 @@ class Searcher(Protocol):
     def tell(self, result: Result) -> None:
         """What a job has measured."""
 
-    def winner(self) -> Verdict | None:
-        """The winner by what has been told so far; None where nothing could be chosen yet."""
+    def winner(self) -> Verdict | Front | None:
+        """The winner, or with several objectives the front, by what has been told so far; None where nothing could be
+        chosen yet."""
