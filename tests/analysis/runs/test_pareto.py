@@ -34,6 +34,7 @@ def test_the_front_has_what_no_other_point_beats() -> None:
 
 def test_a_front_of_trials_is_of_those_that_completed() -> None:
     """A trial that was stopped is on none, whatever its values; nor is one with a value that is no number."""
+
     def trial(number: int, values: list[float] | None, state: TrialState = TrialState.COMPLETE) -> FrozenTrial:
         made = create_trial(state=state, values=values)
         made.number = number
