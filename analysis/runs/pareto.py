@@ -6,10 +6,14 @@ Points are rows of objectives that are all to be maximised; one that is to be mi
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
 
 Points = NDArray[np.float64]
 
@@ -25,6 +29,13 @@ def front(points: Points) -> list[int]:
     """The rows that no other row beats: none is nowhere worse and somewhere better."""
     beaten = [((points >= own).all(axis=1) & (points > own).any(axis=1)).any() for own in points]
     return [row for row, is_beaten in enumerate(beaten) if not is_beaten]
+
+
+def front_of_trials(trials: Iterable[FrozenTrial], directions: Sequence[str]) -> list[int]:
+    """The numbers of those of the completed trials that no other of them beats. A trial that was stopped, or that has a
+    value which is not finite, is on no front."""
+    done = [t for t in trials if t.state.name == "COMPLETE" and t.values and np.isfinite(t.values).all()]
+    return [done[row].number for row in front(signed([t.values for t in done], directions))]
 
 
 def scaled(points: Points, among: Points) -> Points:
@@ -44,11 +55,15 @@ def knee(points: Points) -> int:
 def volumes(points: Points) -> list[float]:
     """After every row, the share of the box from the worst to the best of each objective over all rows that the front
     so far dominates (the hypervolume, from 0 to 1; with a front of the best of each objective alone 1). Never falls."""
+    return dominated(scaled(points, points))
+
+
+def dominated(box: Points) -> list[float]:
+    """The same of points in the unit cube, measured from its corner 0."""
     import optuna
 
     from analysis.runs.study import in_memory
 
-    box = scaled(points, points)
     names = [f"x{i}" for i in range(box.shape[1])]
     study = in_memory(
         ["maximize"] * len(names),

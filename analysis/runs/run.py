@@ -16,7 +16,6 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 
 from analysis.estimate import Estimate, Standing, configuration, estimate, missed_target, standing
@@ -173,17 +172,9 @@ class Run(Measured):
             return [] if self.best is None else [self.best]
         if self.crossed:
             return []
-        done = [
-            (t.number, t.values)
-            for t in self.frozen
-            if t.state.name == "COMPLETE"
-            and t.values
-            and np.isfinite(t.values).all()
-            and self.missed(t.number) == 0
-            and not missed_target(t)
-        ]
-        rows = pareto.front(pareto.signed([values for _, values in done], self.directions))
-        return [done[row][0] for row in rows]
+        done = [t for t in self.frozen if t.state.name == "COMPLETE"]
+        kept = [t for t in done if self.missed(t.number) == 0 and not missed_target(t)]
+        return pareto.front_of_trials(kept, self.directions)
 
     @property
     def knee(self) -> int | None:

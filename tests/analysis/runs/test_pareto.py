@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from analysis.runs import pareto
 
@@ -28,6 +30,23 @@ def test_the_front_has_what_no_other_point_beats() -> None:
     points = np.array([[1.0, 5.0], [2.0, 5.0], [3.0, 1.0], [2.0, 4.0], [3.0, 1.0], [0.0, 0.0]])
     assert pareto.front(points) == [1, 2, 4]
     assert pareto.front(pareto.signed([(1, 5), (2, 5), (3, 1)], ["maximize", "minimize"])) == [2]
+
+
+def test_a_front_of_trials_is_of_those_that_completed() -> None:
+    """A trial that was stopped is on none, whatever its values; nor is one with a value that is no number."""
+
+    def trial(number: int, values: list[float] | None, state: TrialState = TrialState.COMPLETE) -> FrozenTrial:
+        made = create_trial(state=state, values=values)
+        made.number = number
+        return made
+
+    trials = [trial(0, [1.0, 5.0]), trial(1, [3.0, 1.0]), trial(4, [9.0, math.inf]), trial(7, [0.5, 5.0])]
+    stopped = trial(2, None, TrialState.PRUNED)
+    assert pareto.front_of_trials([*trials, stopped], ["maximize", "maximize"]) == [0, 1]
+    assert pareto.front_of_trials([*trials, stopped], ["minimize", "maximize"]) == [7]
+    stopped.values = [9.0, 9.0]
+    assert pareto.front_of_trials([*trials, stopped], ["maximize", "maximize"]) == [0, 1]
+    assert pareto.front_of_trials([stopped], ["maximize", "maximize"]) == []
 
 
 def test_the_knee_gives_up_least_for_what_it_gains() -> None:

@@ -8,5 +8,5 @@ Nothing is trained. A `Table` (`table.py`) answers "configuration c, seed s, one
 from a model of them where any point of a continuous space may be asked for (`surrogate.py`). A `Searcher`
 (`searcher.py`) asks and is told; `simulator.py` gives it slots and a budget, `measures.py` judges the winner on seeds
 that the searcher never saw, `page.py` makes the page. Searchers are in `searchers/`, those of other packages run in a
-process of their own (`peer.py`, `arms/`).
+process of their own (`peer.py`, `arms/`). `objectives/` has searches with several objectives.
 """

@@ -13,6 +13,8 @@ from search_spaces import files
 from search_spaces.errors import UserError
 from tests.benchmarks.measure import OUT, ROOT
 from tests.benchmarks.replay import bench, page
+from tests.benchmarks.replay.objectives import bench as objectives
+from tests.benchmarks.replay.objectives import searchers as several
 from tests.benchmarks.replay.searchers import PEERS, SEARCHERS, SLOW
 from tests.benchmarks.results import machine
 from tests.benchmarks.tables.lines import RECORDED
@@ -20,6 +22,8 @@ from tests.benchmarks.tables.specs import SPECS
 
 RESULTS = OUT / "search-quality.json"
 DOCS = ROOT / "docs" / "search-quality.json"
+#: Searchers in environments of their own, with one objective and with several.
+ALL_PEERS = (*PEERS, *several.PEERS)
 
 
 def main() -> int:
@@ -29,7 +33,7 @@ def main() -> int:
     run.add_argument("--tables", nargs="+", default=[], metavar="NAME", help="these only; a shuffled one in quotes")
     run.add_argument("--searchers", nargs="+", default=[], metavar="NAME", help="these only")
     run.add_argument("--slow", action="store_true", help=f"also {', '.join(SLOW)}: a minute per repetition")
-    run.add_argument("--peers", action="store_true", help=f"also {', '.join(PEERS)}: up to a minute per repetition")
+    run.add_argument("--peers", action="store_true", help=f"also {', '.join(ALL_PEERS)}: up to a minute per repetition")
     run.add_argument("--repetitions", type=int, default=100)
     run.add_argument("--clocks", type=int, default=20, help="repetitions on 8 and 32 slots")
     run.add_argument("--processes", type=int, default=resources.cores())
@@ -54,19 +58,28 @@ def main() -> int:
 
 def measured(chosen: argparse.Namespace) -> int:
     """Replays what was asked for."""
-    left_out = (() if chosen.slow else SLOW) + (() if chosen.peers else PEERS)
-    searchers = chosen.searchers or [name for name in SEARCHERS if name not in left_out]
-    unknown = [name for name in searchers if name not in SEARCHERS]
+    left_out = (() if chosen.slow else SLOW) + (() if chosen.peers else ALL_PEERS)
+    known = [*dict.fromkeys([*SEARCHERS, *several.SEARCHERS])]
+    searchers = chosen.searchers or [name for name in known if name not in left_out]
+    unknown = [name for name in searchers if name not in known]
     if unknown:
-        raise UserError(f"{unknown[0]} is no searcher; there are {', '.join(SEARCHERS)}.")
+        raise UserError(f"{unknown[0]} is no searcher; there are {', '.join(known)}.")
     tables = bench.tables(chosen.folder, chosen.tables)
     if not tables:
         raise UserError(f"There is no such table in {chosen.folder}. Record one with `make tables`.")
+    with_one = [name for name in searchers if name in SEARCHERS]
+    with_several = [name for name in searchers if name in several.SEARCHERS]
     found: dict[str, Any] = bench.measure(
-        tables,
-        searchers,
+        tables if with_one else {},
+        with_one,
         repetitions=chosen.repetitions,
         clocks=chosen.clocks,
+        processes=chosen.processes,
+    )
+    found["objectives"] = objectives.measure(
+        objectives.tables(chosen.folder, chosen.tables) if with_several else {},
+        with_several,
+        repetitions=chosen.repetitions,
         processes=chosen.processes,
     )
     found |= {

@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
-import threading
-import time
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
-from multiprocessing import get_context
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +12,9 @@ import numpy as np
 
 from analysis import curve_table
 from analysis.curve_table import CurveTable
-from tests.benchmarks.measure import say
 from tests.benchmarks.replay.measures import Interval, Judged, judge, over, rounds_to, share
-from tests.benchmarks.replay.searcher import Impossible, Setting
+from tests.benchmarks.replay.pool import Task, replayed
+from tests.benchmarks.replay.searcher import Setting
 from tests.benchmarks.replay.searchers import SEARCHERS
 from tests.benchmarks.replay.simulator import Simulation
 from tests.benchmarks.replay.surrogate import Surrogate
@@ -32,19 +26,6 @@ BUDGETS = (3, 5, 8, 12, 18, 27, 40)
 SLOTS, CLOCKS = 2, (2, 8, 32)
 #: What the regret is to reach, in units of the metric: one point of accuracy.
 GOAL = 0.01
-#: Seconds between two lines of progress.
-PACE = 10.0
-
-
-@dataclass(frozen=True)
-class Task:
-    """One repetition of one searcher on one table."""
-
-    table: str
-    searcher: str
-    repetition: int
-    slots: int
-    budgets: tuple[int, ...]
 
 
 def tables(folder: Path, names: Sequence[str] = ()) -> dict[str, Table]:
@@ -84,56 +65,19 @@ def replay(table: Table, task: Task) -> list[Judged]:
     return [judge(episode, s) for s in Simulation(episode, searcher, slots=task.slots, budgets=budgets).run()]
 
 
-_TABLES: dict[str, Table] = {}
-
-
-def _prepare(given: dict[str, Table]) -> None:
-    """A process that replays has the tables and one thread, and ends with the process that started it."""
-    import threadpoolctl
-
-    threadpoolctl.threadpool_limits(1)
-    _TABLES.update(given)
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-
-
-def _end_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(1.0)
-    os._exit(1)
-
-
-def _work(task: Task) -> list[Judged] | str:
-    try:
-        return replay(_TABLES[task.table], task)
-    except Impossible as reason:
-        return str(reason)
-
-
 def measure(
     given: dict[str, Table], searchers: Sequence[str], *, repetitions: int, clocks: int, processes: int
 ) -> dict[str, Any]:
     """All tasks, and what they found. `clocks`: repetitions on other numbers of slots."""
     tasks = [*_tasks(given, searchers, repetitions, clocks)]
-    found: dict[tuple[str, str, int], list[list[Judged]]] = defaultdict(list)
-    impossible: dict[tuple[str, str], str] = {}
-    started = told = time.monotonic()
-    with ProcessPoolExecutor(
-        processes, mp_context=get_context("spawn"), initializer=_prepare, initargs=(given,)
-    ) as pool:
-        for done, (task, result) in enumerate(zip(tasks, pool.map(_work, tasks), strict=True), start=1):
-            if isinstance(result, str):
-                impossible[task.table, task.searcher] = result
-            else:
-                found[task.table, task.searcher, task.slots].append(result)
-            if time.monotonic() - told > PACE:
-                told = time.monotonic()
-                say(f"  {done} of {len(tasks)} replays, {told - started:.0f} s: {task.searcher} on {task.table}")
+    result = replayed(given, tasks, processes, replay)
+    found, impossible = result.found, result.impossible
     return {
         "repetitions": repetitions,
         "slots": SLOTS,
         "budgets": list(BUDGETS),
         "goal": GOAL,
-        "seconds": round(time.monotonic() - started),
+        "seconds": round(result.seconds),
         "tables": {
             name: {
                 "text": table.describe(),

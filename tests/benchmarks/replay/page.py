@@ -45,10 +45,19 @@ python -m tests.benchmarks.replay page --check
 
 def markdown(found: Mapping[str, Any]) -> str:
     """The page's text."""
-    parts = [HEAD, CHECK.lstrip(), _made(found), _regret(found), _to_goal(found)]
+    from tests.benchmarks.replay.objectives.page import section
+
+    parts = [HEAD, CHECK.lstrip(), _made(found)]
+    if found["tables"]:
+        parts += [_regret(found), _to_goal(found)]
     parts += [_section(found, name) for name in found["tables"]]
-    parts.append(_missing(found))
+    parts += [section(_shared(found) | found.get("objectives", {})), _missing(found)]
     return "\n".join(parts).rstrip() + "\n"
+
+
+def _shared(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What holds for searches with one and with several objectives."""
+    return {key: found[key] for key in ("repetitions", "slots", "budgets")}
 
 
 def _made(found: Mapping[str, Any]) -> str:
@@ -163,5 +172,8 @@ def _missing(found: Mapping[str, Any]) -> str:
 
 
 def terminal(found: Mapping[str, Any]) -> str:
-    """The first table for a screen."""
-    return _regret(found).replace("`", "")
+    """The first table for a screen, and those with several objectives."""
+    from tests.benchmarks.replay.objectives.page import terminal as several
+
+    one = _regret(found).replace("`", "") if found["tables"] else ""
+    return "\n".join([one, several(_shared(found) | found.get("objectives", {}))]).strip()

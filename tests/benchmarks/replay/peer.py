@@ -1,13 +1,14 @@
 """A searcher in another process: a line of JSON for every question, a line for the answer.
 
-    {"do": "start", "searcher", "dimensions", "rounds", "seeds", "seed", "slots"}    {} or {"error": why not}
+    {"do": "start", "searcher", "dimensions", "rounds", "seeds", "seed", "slots", "metrics"}    {} or {"error": why not}
     {"do": "ask"}                                                                    {"job": {"trial", "values", "seeds", "until"}} or {"job": null}
     {"do": "tell", "trial", "values", "seeds", "until", "curves"}                    {}
     {"do": "winner"}                                                                 {"winner": {"values", "estimate", "low", "high"}} or {"winner": null}
 
 A dimension is {"name", "kind", "low", "high", "log", "step", "options", "when"}; `when` names the choice and the option
 that it belongs to, or is null. Values are flat and by these names; those of options that were not chosen are left out
-here. Larger is better; null in a curve is a federation that diverged. One process serves one search after the other.
+here. With several objectives ("metrics" names them) a curve's values are lists, and a winner is {"configurations"}.
+Larger is better; null in a curve is a federation that diverged. One process serves one search after the other.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from search_spaces.dimension import Dimension
 from search_spaces.parameter import Value
 from search_spaces.space import Space
 from tests.benchmarks.measure import ROOT, environment
-from tests.benchmarks.replay.searcher import Impossible, Job, Result, Setting, Verdict
+from tests.benchmarks.replay.searcher import Front, Impossible, Job, Result, Setting, Verdict
 
 #: Where `scripts/bench_search_peers.sh` installs them.
 ENVIRONMENTS = ROOT / ".venv-peers"
@@ -85,6 +86,7 @@ class Peer:
                 "seeds": min(setting.seeds, 1000),
                 "seed": setting.seed,
                 "slots": setting.slots,
+                "metrics": setting.metrics,
             }
         )
         if "error" in answer:
@@ -99,13 +101,14 @@ class Peer:
         return Job(job["trial"], chosen(self._space, job["values"]), tuple(job["seeds"]), job["until"])
 
     def tell(self, result: Result) -> None:
-        curves = [[v if math.isfinite(v) else None for v in curve] for curve in result.curves.tolist()]
         job = result.job
         question = {"do": "tell", "trial": job.trial, "values": self._flat[job.trial], "until": job.until}
-        self._answer(question | {"seeds": job.seeds, "curves": curves})
+        self._answer(question | {"seeds": job.seeds, "curves": _plain(result.curves.tolist())})
 
-    def winner(self) -> Verdict | None:
+    def winner(self) -> Verdict | Front | None:
         found = self._answer({"do": "winner"})["winner"]
+        if found is not None and "configurations" in found:
+            return Front(tuple(chosen(self._space, values) for values in found["configurations"]))
         return None if found is None else Verdict(**found | {"values": chosen(self._space, found["values"])})
 
     def _answer(self, question: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,6 +116,13 @@ class Peer:
         if "error" in answer:
             raise RuntimeError(answer["error"])
         return answer
+
+
+def _plain(value: Any) -> Any:
+    """Curves as JSON has them: None for what is not finite."""
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value if math.isfinite(value) else None
 
 
 def described(space: Space) -> Iterator[dict[str, Any]]:

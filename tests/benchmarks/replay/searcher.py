@@ -31,7 +31,7 @@ class Job:
 @dataclass(frozen=True)
 class Result:
     """`curves`: (seeds, until), the validation metric after rounds 1 … until, turned so that larger is better; NaN from
-    the round on in which a federation diverged."""
+    the round on in which a federation diverged. With several objectives (seeds, until, objectives)."""
 
     job: Job
     curves: Floats
@@ -47,6 +47,14 @@ class Verdict:
     estimate: float
     low: float | None = None
     high: float | None = None
+
+
+@dataclass(frozen=True)
+class Front:
+    """With several objectives, in place of one winner: the configurations that the searcher would name as not beaten by
+    any other."""
+
+    configurations: tuple[Mapping[str, Value], ...]
 
 
 #: The probability with which a stated interval is to hold.
@@ -71,6 +79,8 @@ class Setting:
     truth: Callable[[Mapping[str, Value]], Floats]
     #: An interval is stated for the winner's mean over so many fresh seeds; None: over all there could be.
     fresh: int | None = None
+    #: With several objectives their metrics, in the order of a curve's last axis.
+    metrics: tuple[str, ...] = ()
 
     def check_seeds(self, each: int) -> None:
         """Raises `Impossible` where a configuration cannot have `each` seeds."""
@@ -87,5 +97,6 @@ class Searcher(Protocol):
     def tell(self, result: Result) -> None:
         """What a job has measured."""
 
-    def winner(self) -> Verdict | None:
-        """The winner by what has been told so far; None where nothing could be chosen yet."""
+    def winner(self) -> Verdict | Front | None:
+        """The winner, or with several objectives the front, by what has been told so far; None where nothing could be
+        chosen yet."""

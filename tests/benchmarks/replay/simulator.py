@@ -4,22 +4,24 @@ counted in seed-rounds (rounds of single federations, over all trials)."""
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from tests.benchmarks.replay.searcher import Job, Result, Searcher, Verdict
+from search_spaces.parameter import Value
+from tests.benchmarks.replay.searcher import Front, Job, Result, Searcher, Verdict
 from tests.benchmarks.replay.table import Episode
 
 
 @dataclass(frozen=True)
 class Snapshot:
     """Where a search stood: the verdict by what had been told for at most `budget` seed-rounds, after how many seconds,
-    and the best configuration that it had started by then (its `truth`, for an oracle's eye)."""
+    and the best configuration that it had started by then (its `truth`, for an oracle's eye; with several objectives
+    there is none)."""
 
     budget: int
-    verdict: Verdict | None
+    verdict: Verdict | Front | None
     seconds: float
     best_tried: float | None
 
@@ -77,10 +79,14 @@ class Simulation:
         while len(self.snapshots) < len(self.budgets) and self.spent + cost > self.budgets[len(self.snapshots)]:
             self._snapshot()
         self.now, self.spent = ends, self.spent + cost
-        tried = float(self.episode.truth_curve(job.values)[-1])
-        self._best_tried = tried if self._best_tried is None else max(tried, self._best_tried)
+        self._tried(job.values)
         curves = np.stack([self.episode.curve(job.values, seed)[: job.until] for seed in job.seeds])
         self.searcher.tell(Result(job, curves))
+
+    def _tried(self, values: Mapping[str, Value]) -> None:
+        """Notes a configuration of which something has been told."""
+        tried = float(self.episode.truth_curve(values)[-1])
+        self._best_tried = tried if self._best_tried is None else max(tried, self._best_tried)
 
     def _snapshot(self) -> None:
         budget = self.budgets[len(self.snapshots)]

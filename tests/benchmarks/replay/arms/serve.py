@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -11,9 +10,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tests.benchmarks.replay.searcher import Job, Result, Verdict
+from tests.benchmarks.replay.searcher import Front, Job, Result, Verdict
 
-#: What is asked for a search: searcher, dimensions, rounds, seeds, seed, slots.
+#: What is asked for a search: searcher, dimensions, rounds, seeds, seed, slots, metrics.
 Start = Mapping[str, Any]
 
 
@@ -24,7 +23,7 @@ class Search(Protocol):
 
     def tell(self, result: Result) -> None: ...
 
-    def winner(self) -> Verdict | None: ...
+    def winner(self) -> Verdict | Front | None: ...
 
 
 def serve(begin: Callable[[Start], Search]) -> None:
@@ -51,9 +50,8 @@ def _answered(search: Search, question: Mapping[str, Any]) -> dict[str, Any]:
         job = search.ask()
         return {"job": None if job is None else vars(job)}
     if question["do"] == "tell":
-        curves = [[math.nan if v is None else v for v in curve] for curve in question["curves"]]
         job = Job(question["trial"], question["values"], tuple(question["seeds"]), question["until"])
-        search.tell(Result(job, np.array(curves)))
+        search.tell(Result(job, np.array(question["curves"], dtype=np.float64)))
         return {}
     verdict = search.winner()
     return {"winner": None if verdict is None else vars(verdict)}

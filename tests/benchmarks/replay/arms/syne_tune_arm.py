@@ -1,8 +1,9 @@
-"""Syne Tune's ASHA with its random, KDE, BORE and conformal quantile regression searchers, one seed.
+"""Syne Tune's ASHA with its random, KDE, BORE and conformal quantile regression searchers, and for several objectives
+its MOASHA, which halves by non-dominated sorting and draws configurations at random; one seed.
 
 Rungs at 1, 3, 9 … rounds, as its documentation has them (grace period 1, reduction factor 3, one bracket). It has no
 parameters under conditions: those of options that were not chosen are searched as if they mattered. The winner is the
-trial with the highest value after all rounds."""
+trial with the highest value after all rounds; MOASHA's front is of the trials that ran all rounds."""
 
 from __future__ import annotations
 
@@ -16,12 +17,16 @@ from syne_tune import config_space as domains
 from syne_tune.backend.trial_status import Trial
 from syne_tune.optimizer.scheduler import SchedulerDecision
 from syne_tune.optimizer.schedulers.asha import AsynchronousSuccessiveHalving
+from syne_tune.optimizer.schedulers.multiobjective.moasha import MOASHA
 
+from analysis.runs import pareto
 from tests.benchmarks.replay.arms.serve import Start, serve
-from tests.benchmarks.replay.searcher import Floats, Verdict
-from tests.benchmarks.replay.trials import Trials, mean
+from tests.benchmarks.replay.searcher import Floats, Front, Verdict
+from tests.benchmarks.replay.trials import Trials
 
 METRIC, TIME = "value", "round"
+#: The name by which MOASHA is asked for.
+MANY = "moasha"
 
 
 class SyneTune(Trials):
@@ -30,20 +35,25 @@ class SyneTune(Trials):
     def __init__(self, start: Start) -> None:
         super().__init__(start["rounds"], (0,), start["slots"])
         logging.disable(logging.WARNING)
-        np.random.seed(start["seed"])  # brackets are drawn from numpy's global generator
-        self._scheduler = AsynchronousSuccessiveHalving(
-            config_space={d["name"]: domain(d) for d in start["dimensions"]},
-            metric=METRIC,
-            do_minimize=False,
-            searcher=start["searcher"],
-            time_attr=TIME,
-            max_t=start["rounds"],
-            grace_period=1,
-            reduction_factor=3,
-            random_seed=start["seed"],
+        # Brackets, and MOASHA's configurations, are drawn from numpy's global generator.
+        np.random.seed(start["seed"])
+        self._metrics: list[str] = start["metrics"] or [METRIC]
+        common = {
+            "config_space": {d["name"]: domain(d) for d in start["dimensions"]},
+            "do_minimize": False,
+            "time_attr": TIME,
+            "max_t": start["rounds"],
+            "grace_period": 1,
+            "reduction_factor": 3,
+            "random_seed": start["seed"],
+        }
+        self._scheduler: Any = (
+            MOASHA(metrics=self._metrics, **common)
+            if start["searcher"] == MANY
+            else AsynchronousSuccessiveHalving(metric=METRIC, searcher=start["searcher"], **common)
         )
         self._trials: dict[int, Trial] = {}
-        self._complete: list[tuple[float, Mapping[str, Any]]] = []
+        self._complete: list[tuple[Floats, Mapping[str, Any]]] = []
 
     def propose(self) -> tuple[int, Mapping[str, Any]] | None:
         suggestion = self._scheduler.suggest()
@@ -55,21 +65,25 @@ class SyneTune(Trials):
         return trial.trial_id, trial.config
 
     def after_round(self, number: int, round_: int, curves: Floats) -> bool:
-        trial, value = self._trials[number], mean(curves)
-        if value != value:  # diverged
+        trial, values = self._trials[number], np.atleast_1d(curves[0, -1])
+        if not np.isfinite(values).all():  # diverged
             self._scheduler.on_trial_error(trial)
             return False
-        decision = self._scheduler.on_trial_result(trial, {METRIC: value, TIME: round_})
+        result = dict(zip(self._metrics, values.tolist(), strict=True)) | {TIME: round_}
+        decision = self._scheduler.on_trial_result(trial, result)
         if round_ >= self.rounds:
-            self._complete.append((value, trial.config))
+            self._complete.append((values, trial.config))
             return False
         return bool(decision == SchedulerDecision.CONTINUE)
 
-    def winner(self) -> Verdict | None:
+    def winner(self) -> Verdict | Front | None:
         if not self._complete:
             return None
-        value, config = max(self._complete, key=lambda pair: pair[0])
-        return Verdict(config, value)
+        if len(self._metrics) > 1:
+            rows = pareto.front(np.array([values for values, _ in self._complete]))
+            return Front(tuple(self._complete[row][1] for row in rows))
+        (value,), config = max(self._complete, key=lambda pair: float(pair[0][0]))
+        return Verdict(config, float(value))
 
 
 def domain(d: Mapping[str, Any]) -> Any:

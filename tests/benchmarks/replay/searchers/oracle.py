@@ -10,7 +10,7 @@ import dataclasses
 
 import numpy as np
 
-from tests.benchmarks.replay.searcher import Job, Result, Searcher, Setting, Verdict
+from tests.benchmarks.replay.searcher import Front, Job, Result, Searcher, Setting, Verdict
 
 
 class Told:
@@ -24,7 +24,7 @@ class Told:
 
     def tell(self, result: Result) -> None:
         true = self._truth(result.job.values)[: result.job.until]
-        self._inner.tell(dataclasses.replace(result, curves=np.tile(true, (len(result.job.seeds), 1))))
+        self._inner.tell(dataclasses.replace(result, curves=np.stack([true] * len(result.job.seeds))))
 
-    def winner(self) -> Verdict | None:
+    def winner(self) -> Verdict | Front | None:
         return self._inner.winner()

@@ -5,13 +5,15 @@ simulate (the replay), and Ray, which only places trials. A trial ends as `train
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from analysis.estimate import estimate, standing
 from fedtune.record.experiment import Experiment
-from fedtune.record.study import StudyFile, quiet_optuna
+from fedtune.record.study import Direction, StudyFile, quiet_optuna
 from fedtune.trials.early_stopping import Rule, default_grace
 from fedtune.trials.known_points import PAPER
 from fedtune.trials.queue import TrialQueue
@@ -29,13 +31,13 @@ METRIC = "val_global_accuracy"
 class StudyInMemory(StudyFile):
     """The study of a run, in memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, directions: Sequence[Direction] = ("maximize",)) -> None:
         import optuna
 
         self._trial_ids: dict[int, int] = {}
         self._storage: Any = optuna.storages.InMemoryStorage()
         with quiet_optuna():
-            self.study = optuna.create_study(storage=self._storage, direction="maximize", study_name="replay")
+            self.study = optuna.create_study(storage=self._storage, directions=directions, study_name="replay")
         self._id = self._storage.get_study_id_from_name("replay")
 
     def end(self, number: int, state: Any, values: Any) -> None:
@@ -53,7 +55,7 @@ class Present(Trials):
         self.experiment = experiment(setting, each, **changes)
         at_once = min(setting.slots, self.experiment.lag) if self.experiment.looks_back else setting.slots
         super().__init__(setting.rounds, tuple(range(each)), at_once)
-        self.queue = TrialQueue(Path(), self.experiment, setting.space, StudyInMemory())
+        self.queue = TrialQueue(Path(), self.experiment, setting.space, StudyInMemory(self.experiment.directions))
         self._fresh = setting.fresh
         self._rules: dict[int, Rule] = {}
         self._measured: dict[int, TrialValues] = {}
@@ -65,15 +67,15 @@ class Present(Trials):
         if found is None:
             return None
         self._rules[found.number] = found.rule
-        self._measured[found.number] = TrialValues((METRIC,), (1,))
+        self._measured[found.number] = TrialValues(self.experiment.metric, self.experiment.signs)
         return found.number, found.values
 
     def after_round(self, number: int, round_: int, curves: Floats) -> bool:
         rows = [
-            {"round": round_, "seed": seed, METRIC: float(curve[-1])}
+            {"round": round_, "seed": seed} | self._row(curve[-1])
             for seed, curve in zip(self.seeds_of(number), curves, strict=True)
         ]
-        self._by_seed[number] = {row["seed"]: row[METRIC] for row in rows}
+        self._by_seed[number] = {row["seed"]: row[self.experiment.metric[0]] for row in rows}
         measured = self._measured[number]
         measured.add(rows)
         self.queue.report(number, round_, measured.curve.get(round_))
@@ -83,6 +85,11 @@ class Present(Trials):
         self.queue.finish(number, Ending(reason, round_, None, measured.curve, means(measured.rows)))
         del self._rules[number], self._measured[number]
         return False
+
+    def _row(self, values: Floats) -> dict[str, Any]:
+        """A round's values by metric, in the metric's own direction."""
+        e = self.experiment
+        return {n: s * float(v) for n, s, v in zip(e.metric, e.signs, np.atleast_1d(values), strict=True)}
 
     def _reason(self, number: int, round_: int, rows: list[dict[str, Any]]) -> str | None:
         """Why the trial ends after this round, in the order in which a trial asks."""
@@ -118,7 +125,7 @@ def experiment(setting: Setting, each: int, **changes: Any) -> Experiment:
         "space": space.name,
         "profile": "small",
         "values": {},
-        "metric": (METRIC,),
+        "metric": setting.metrics or (METRIC,),
         "select_on": "validation",
         "trials": 1_000_000,
         "rounds": setting.rounds,

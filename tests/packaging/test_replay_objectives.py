@@ -1,0 +1,391 @@
+"""Replaying searches with several objectives: the hypervolume, who is on a named front, and the page made of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import math
+import sys
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analysis.curve_table import CurveTable, save
+from analysis.runs import pareto
+from search_spaces.errors import UserError
+from search_spaces.parameter import Value
+from tests.benchmarks.replay import __main__ as command
+from tests.benchmarks.replay import bench as single_bench
+from tests.benchmarks.replay import page
+from tests.benchmarks.replay.objectives import bench
+from tests.benchmarks.replay.objectives.measures import ObjectivesSimulation, mean_volume
+from tests.benchmarks.replay.objectives.page import section
+from tests.benchmarks.replay.objectives.searchers import OURS, PEERS, SEARCHERS, Fedtune, Random
+from tests.benchmarks.replay.objectives.table import Objectives
+from tests.benchmarks.replay.peer import NOT_INSTALLED, Peer
+from tests.benchmarks.replay.pool import Task
+from tests.benchmarks.replay.searcher import Floats, Front, Impossible, Job, Result, Setting
+from tests.benchmarks.replay.searchers import plain
+from tests.benchmarks.replay.searchers.oracle import Told
+from tests.benchmarks.replay.searchers.present import Present
+from tests.benchmarks.replay.table import Recorded, held_out
+from tests.packaging.test_replay import ROUNDS, recorded
+
+#: Metrics of which the second is minimised.
+METRICS = ("val_global_accuracy", "val_fm", "val_wlp")
+SIGNS = (1.0, -1.0, 1.0)
+LARGEST = np.array([0.0, 1.0, 0.0])
+#: Those searchers that need no other environment.
+HERE = [name for name in SEARCHERS if name not in PEERS]
+
+
+def several(values: Floats, name: str = "line", test: Floats | None = None, rounds: int = ROUNDS) -> CurveTable:
+    """A table over `line` whose curves go evenly to `values` (configurations, seeds, objectives), larger is better;
+    `test`: the same on test data, where it differs."""
+
+    def curves(turned: Floats, place: int) -> Floats:
+        found: Floats = SIGNS[place] * turned[:, :, place, None] * np.arange(1, rounds + 1) / rounds
+        return found
+
+    base = recorded(values[:, :, 0], name, metric={"validation": METRICS[0], "test": "global_accuracy"})
+    test = values if test is None else test
+    also = {}
+    for place, metric in enumerate(METRICS[1 : values.shape[2]], start=1):
+        also |= {metric: curves(values, place), metric.removeprefix("val_"): curves(test, place)}
+    return dataclasses.replace(base, validation=curves(values, 0), test=curves(test, 0), also=also)
+
+
+def noisy(objectives: int = 3, sigma: float = 0.05, seeds: int = 8) -> CurveTable:
+    """Ten configurations: the first objective rises along the line, the second falls, the third has its top inside.
+    What is minimised is recorded as numbers from 0 to 1."""
+    x = np.arange(10) / 9
+    means = np.stack([x, 1 - x**2, 1 - (x - 0.4) ** 2], axis=1)[:, None, :objectives]
+    noise = np.random.default_rng(0).normal(0, sigma, (10, seeds, objectives))
+    return several(np.clip(means + noise, 0, 1) - LARGEST[:objectives])
+
+
+def setting(table: Objectives, episode: Any, repetition: int = 0, slots: int = 2) -> Setting:
+    seeds, truth = episode.seeds, episode.truth_curve
+    return Setting(table.space, table.rounds, seeds, repetition, slots, truth, table.metrics)
+
+
+def run(table: Objectives, searcher: str, repetition: int = 0, budgets: tuple[int, ...] = (3, 12, 20)) -> Any:
+    return bench.replay(table, Task(table.name, searcher, repetition, 2, budgets))
+
+
+class Grid(plain.Grid):
+    """The whole grid, each cell to its end."""
+
+    winner = Random.winner
+
+
+# -- the hypervolume ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("objectives", [2, 3])
+def test_what_configurations_are_worth_is_the_share_of_points_that_they_dominate(objectives: int) -> None:
+    """Counted on a lattice between all values that occur: every cell is dominated or not, and its volume is known."""
+    table = Objectives(noisy(objectives))
+    episode = table.episode(1)
+    truth = np.array([episode.truth_curve({"x": float(x)})[-1] for x in range(10)])
+    edges = [np.unique(truth[:, k]) for k in range(objectives)]
+    cells = [*itertools.product(*(range(len(e) - 1) for e in edges))]
+    upper = np.array([[edges[k][c + 1] for k, c in enumerate(cell)] for cell in cells])
+    size = np.prod([[edges[k][c + 1] - edges[k][c] for k, c in enumerate(cell)] for cell in cells], axis=1)
+
+    def counted(rows: list[int]) -> float:
+        return float(size[(truth[rows][:, None] >= upper).all(axis=2).any(axis=0)].sum())
+
+    for rows in ([4], [0, 9], [1, 3, 7], [2, 5, 6, 8]):
+        found = episode.volume([{"x": float(row)} for row in rows])
+        assert found == pytest.approx(counted(rows) / counted([*range(10)]), abs=1e-12)
+    assert 0 < episode.volume([{"x": 3.0}]) < episode.volume([{"x": 3.0}, {"x": 7.0}]) < 1
+    assert episode.volume([]) == 0 and episode.volume([{"x": float(x)} for x in range(10)]) == 1
+    assert episode.blind == pytest.approx(np.mean([episode.volume([{"x": float(x)}]) for x in range(10)]))
+
+
+def test_a_minimised_metric_is_turned_and_a_diverged_federation_is_the_worst() -> None:
+    values = np.zeros((10, 4, 2))
+    values[:, :, 0] = np.arange(10)[:, None] / 10
+    values[:, :, 1] = -np.arange(10)[:, None] / 10  # as it is recorded: 0, 0.1 … 0.9, smaller is better
+    table = several(values)
+    assert table.also["val_fm"][9].max() == 0.9
+    for curves in (table.validation, table.test, *table.also.values()):
+        curves[5, :, 2:] = np.nan
+    episode = Objectives(table).episode(0)
+    assert episode.truth_curve({"x": 2.0})[-1].tolist() == [0.2, -0.2]
+    assert episode.truth_curve({"x": 5.0})[-1].tolist() == [0.0, -0.9], "the worst of each"
+    assert np.isnan(episode.curve({"x": 5.0}, 0)[-1]).all(), "the search is told that it diverged"
+
+
+def test_configurations_are_judged_on_test_data_of_seeds_that_the_search_never_saw() -> None:
+    """Every seed has a value of its own, and test values are a thousand times those of validation."""
+    values = np.tile(2.0 ** np.arange(8)[:, None], (10, 1, 2))
+    table = Objectives(several(values, test=1000 * values))
+    alone = Recorded(several(values, test=1000 * values))
+    for repetition in range(10):
+        episode = table.episode(repetition)
+        seen = sum(episode.curve({"x": 0.0}, seed)[-1] for seed in range(episode.seeds))
+        hidden = held_out(8) * episode.truth_curve({"x": 0.0})[-1]
+        assert episode.seeds == 5 and (1000 * seen + hidden).tolist() == [255000.0, 255000.0]
+        same = alone.episode(repetition)
+        assert all(np.array_equal(episode.curve({"x": 0.0}, s)[:, 0], same.curve({"x": 0.0}, s)) for s in range(5))
+
+
+def test_a_validation_metric_without_its_twin_is_an_error() -> None:
+    table = noisy()
+    with pytest.raises(UserError, match="has val_wlp without wlp"):
+        Objectives(dataclasses.replace(table, also={n: c for n, c in table.also.items() if n != "wlp"}))
+
+
+# -- searches ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("objectives", [2, 3])
+def test_an_oracle_that_tries_everything_has_the_true_front(objectives: int) -> None:
+    table = Objectives(noisy(objectives, sigma=0.2))
+    untold = []
+    for repetition in range(8):
+        episode = table.episode(repetition)
+        given = setting(table, episode, repetition)
+        budgets = [ROUNDS * n for n in (1, 5, 10)]
+        oracle = Told(Grid(given, each=1), given)
+        told = ObjectivesSimulation(episode, oracle, slots=1, budgets=budgets).judged()
+        assert told[-1].volume == told[-1].tried == 1 and told[-1].budget == 10 * ROUNDS
+        assert told[0].volume == told[0].tried == episode.volume([next(iter(Grid(given, each=1)._proposals()))])
+        assert mean_volume(told) == pytest.approx(sum(judged.volume for judged in told) / 3)
+        truth = np.array([episode.truth_curve(values)[-1] for values in table.configurations])
+        assert told[-1].named == len(pareto.front(truth))
+        noise = ObjectivesSimulation(episode, Grid(given, each=1), slots=1, budgets=budgets).judged()[-1]
+        assert noise.tried == 1 and noise.volume <= 1
+        untold.append(noise.volume)
+    assert min(untold) < 1, "without the truth the choice errs"
+
+
+class Watched(Fedtune):
+    """Our search, drawing at random so that many are stopped, which remembers where each trial ended."""
+
+    def __init__(self, given: Setting) -> None:
+        super().__init__(given, each=1, grace=1, sampler="random")
+        self.ended: dict[int, tuple[int, Mapping[str, Value]]] = {}
+
+    def after_round(self, number: int, round_: int, curves: Floats) -> bool:
+        values = self._values[number]
+        goes_on = super().after_round(number, round_, curves)
+        if not goes_on:
+            self.ended[number] = round_, values
+        return goes_on
+
+
+def test_a_stopped_trial_is_never_on_the_named_front() -> None:
+    """Curves that fall: what was stopped after one round looks better than anything that ran to its end."""
+    # Objectives that nearly agree: where they do not, most are on the first front, and hardly one is stopped.
+    means = np.linspace(0.1, 0.9, 10)[:, None] + np.random.default_rng(1).uniform(-0.1, 0.1, (10, 3))
+    table = several(np.tile(means[:, None], (1, 8, 1)) - LARGEST)
+    for place, curves in enumerate((table.validation, table.also["val_fm"], table.also["val_wlp"])):
+        curves += SIGNS[place] * np.linspace(2, 0, ROUNDS)
+    world = Objectives(table)
+    stopped_best = 0
+    for repetition in range(6):
+        episode = world.episode(repetition)
+        searcher = Watched(setting(world, episode, repetition))
+        simulation = ObjectivesSimulation(episode, searcher, slots=2, budgets=[ROUNDS * n for n in (4, 12)])
+        simulation.run()
+        complete = {n: values for n, (round_, values) in searcher.ended.items() if round_ == ROUNDS}
+        assert 0 < len(complete) < len(searcher.ended), "some were stopped"
+        for snapshot in simulation.snapshots:
+            assert isinstance(snapshot.verdict, Front)
+            assert all(values in complete.values() for values in snapshot.verdict.configurations)
+        last = {n: episode.curve(values, 0)[round_ - 1] for n, (round_, values) in searcher.ended.items()}
+        best = [*last][int(np.argmax([v.sum() for v in last.values()]))]
+        stopped_best += best not in complete
+        # And the front is that of the completed trials' last values, all of it.
+        numbers = [*complete]
+        rows = pareto.front(np.array([last[n] for n in numbers]))
+        named = simulation.snapshots[-1].verdict
+        assert isinstance(named, Front)
+        assert [*named.configurations] == [complete[n] for n in sorted(numbers[row] for row in rows)]
+    assert stopped_best == 6
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_a_searcher_repeats_itself_and_names_what_it_tried(name: str) -> None:
+    table = Objectives(noisy())
+    found = run(table, name, 3)
+    assert str(found) == str(run(table, name, 3)) and len(found) == 3
+    assert str(found) != str(run(table, name, 4))
+    assert str(found) == str(run(table, name, 3)), "whatever ran in between"
+    # Before there is a front the choice is a blind one, which may be worth more than the first configuration tried.
+    assert all(judged.volume <= judged.tried + 1e-12 for judged in found if judged.named)
+    assert all(0 <= judged.tried <= 1 for judged in found)
+    assert found[-1].named > 0 and found[-1].volume > table.episode(3).blind, "it has learnt something by then"
+
+
+def test_the_values_of_a_minimised_metric_reach_our_search_as_they_are_recorded() -> None:
+    table = Objectives(noisy())
+    episode = table.episode(0)
+    searcher = Fedtune(setting(table, episode), each=1)
+    ObjectivesSimulation(episode, searcher, slots=2, budgets=[ROUNDS * 6]).run()
+    done = [trial for trial in searcher.queue.trials() if trial.state.name == "COMPLETE"]
+    assert searcher.experiment.directions == ("maximize", "minimize", "maximize") and done
+    for trial in done:
+        turned = episode.curve(searcher.queue.space.values(trial.params), 0)[-1]
+        assert trial.values == [sign * value for sign, value in zip(SIGNS, turned, strict=True)]
+    assert min(trial.values[1] for trial in done) >= 0 and max(trial.values[1] for trial in done) > 0
+
+
+#: (budget, regret, searching, curse, covered, seconds) at three budgets, as they were before several objectives came.
+BEFORE = {
+    "random-1": [
+        (12, 0.336137582574, 0.336137582574, 0.216357538976, None, 8.0),
+        (48, 0.255271384371, 0.255271384371, 0.195727338773, None, 24.0),
+        (80, 0.255271384371, 0.0, 0.195727338773, None, 40.0),
+    ],
+    "drawn": [
+        (12, 0.478119856118, 0.336137582574, None, None, 6.0),
+        (48, 0.336137582574, 0.336137582574, 0.184900737840, False, 24.0),
+        (80, 0.0, 0.0, -0.133897601259, True, 39.0),
+    ],
+    "oracle-random": [
+        (12, 0.336137582574, 0.336137582574, 0.0, None, 8.0),
+        (48, 0.255271384371, 0.255271384371, 0.0, None, 24.0),
+        (80, 0.0, 0.0, 0.0, None, 40.0),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", BEFORE)
+def test_a_search_with_one_objective_gives_what_it_gave(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searchers that draw at random, as what TPE proposes depends on the last bits of a processor's arithmetic."""
+    drawn = partial(Present, each=3, sampler="random", grace=1)
+    monkeypatch.setitem(single_bench.SEARCHERS, "drawn", drawn)
+    noise = np.random.default_rng(0).normal(0, 0.2, (10, 8))
+    table = Recorded(recorded(np.clip(np.arange(10)[:, None] / 10 + noise, 0, 1)))
+    found = single_bench.replay(table, Task(table.name, name, 0, 2, (3, 12, 20)))
+    for judged, expected in zip(found, BEFORE[name], strict=True):
+        for value, before in zip(dataclasses.astuple(judged), expected, strict=True):
+            assert before is None and (value is None or math.isnan(value)) or value == pytest.approx(before, abs=1e-11)
+
+
+ARM = """
+import sys
+import numpy as np
+from tests.benchmarks.replay.arms.serve import serve
+from tests.benchmarks.replay.searcher import Front, Job
+
+class Arm:
+    # Tries both ends, and names those whose last values were all finite.
+    def __init__(self, start):
+        self.start, self.asked, self.told = start, 0, []
+
+    def ask(self):
+        self.asked += 1
+        (d,) = self.start["dimensions"]
+        return Job(self.asked, {d["name"]: [d["low"], d["high"]][self.asked % 2]}, (0,), self.start["rounds"])
+
+    def tell(self, result):
+        assert result.curves.shape == (1, self.start["rounds"], len(self.start["metrics"])), result.curves.shape
+        if np.isfinite(result.curves[:, -1]).all():
+            self.told.append(result.job.values)
+
+    def winner(self):
+        return Front(tuple(self.told)) if self.told else None
+
+serve(Arm)
+"""
+
+
+def test_a_searcher_in_another_process_names_a_front() -> None:
+    table = Objectives(noisy())
+    given = setting(table, table.episode(0))
+    searcher = Peer(given, command=(sys.executable, "-c", ARM), name="any")
+    curves = np.ones((1, ROUNDS, 3))
+    for last in (np.nan, 1.0):
+        asked = searcher.ask()
+        assert isinstance(asked, Job) and searcher.winner() is None
+        searcher.tell(Result(asked, np.where(np.arange(3) == 1, last, curves)))
+    assert searcher.winner() == Front(({"x": -0.5},)), "and NaN was told as NaN"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PEERS)
+def test_a_peer_searches_where_it_is_installed(name: str) -> None:
+    table = Objectives(noisy())
+    try:
+        found = run(table, name, 3)
+    except Impossible as reason:
+        if str(reason) != NOT_INSTALLED:
+            raise
+        pytest.skip(NOT_INSTALLED)
+    assert str(found) == str(run(table, name, 3)) and found[-1].named > 0
+
+
+# -- the bench and the page --------------------------------------------------------------------------------------------
+
+
+def test_a_summary_has_medians_the_area_and_the_lead_on_the_same_seeds() -> None:
+    table = Objectives(noisy())
+    ours, other = ([run(table, name, r) for r in range(5)] for name in (OURS, "random-1"))
+    found = bench.summary(other, ours)
+    means = [[mean_volume(one) for one in several] for several in (ours, other)]
+    assert [b["budget"] for b in found["budgets"]] == [3 * ROUNDS, 12 * ROUNDS, 20 * ROUNDS]
+    middle = np.median([one[1].volume for one in other])
+    assert found["budgets"][1]["volume"]["value"] == pytest.approx(middle, abs=1e-6)
+    assert found["mean"]["value"] == pytest.approx(np.median(means[1]), abs=1e-6)
+    assert found["lead"]["value"] == pytest.approx(np.mean(np.subtract(*means)), abs=1e-6)
+    assert found["lead"]["low"] < found["lead"]["value"] < found["lead"]["high"]
+    assert bench.summary(other, [])["lead"]["value"] is None and found["n"] == 5
+    searchers = {OURS: bench.summary(ours, ours), "random-1": found, "syne-tune-moasha": {"impossible": "not here"}}
+    entry = {"text": "A toy.", "rounds": ROUNDS, "blind": 0.25, "searchers": searchers}
+    measured = {"repetitions": 5, "slots": 2, "budgets": [3, 12, 20], "seconds": 1, "tables": {"toy": entry}}
+    text = section(measured)
+    best = max((OURS, "random-1"), key=lambda name: searchers[name]["mean"]["value"])
+    assert f"The highest mean has `{best}`: {100 * searchers[best]['mean']['value']:.1f}." in text
+    assert f"and leads it by {100 * found['lead']['value']:.1f} (" in text and "`syne-tune-moasha`: not here." in text
+    assert "| one at random | 25.0 | 25.0 | 25.0 | 25.0 |" in text
+
+
+def test_only_tables_with_several_validation_metrics_are_replayed(tmp_path: Path) -> None:
+    save(noisy(1), tmp_path / "one.npz")
+    save(dataclasses.replace(noisy(2), card=dict(noisy(2).card) | {"name": "two"}), tmp_path / "two.npz")
+    assert [*bench.tables(tmp_path)] == ["two"] and bench.tables(tmp_path)["two"].metrics == METRICS[:2]
+    assert bench.tables(tmp_path, ["line"]) == {}
+    assert [*single_bench.tables(tmp_path)] == ["line", "line, shuffled", "two"]
+
+
+def test_the_command_replays_several_objectives_beside_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(noisy(), tmp_path / "line.npz")
+    monkeypatch.setattr(command, "OUT", tmp_path)
+    monkeypatch.setattr(command, "RESULTS", tmp_path / "search-quality.json")
+    monkeypatch.setattr(command, "DOCS", tmp_path / "docs" / "search-quality.json")
+    (tmp_path / "docs").mkdir()
+
+    def call(*words: str) -> int:
+        monkeypatch.setattr("sys.argv", ["replay", *words])
+        return command.main()
+
+    asked = ("run", "--folder", str(tmp_path), "--repetitions", "2", "--clocks", "1", "--processes", "1")
+    assert call(*asked, "--searchers", "random-1", "optuna-nsga2") == 0
+    out = capsys.readouterr().out
+    assert "Several objectives: line" in out and "optuna-nsga2" in out and "Regret after" in out
+    found = json.loads((tmp_path / "search-quality.json").read_text())
+    assert [*found["tables"]["line"]["searchers"]] == ["random-1"]
+    assert [*found["objectives"]["tables"]["line"]["searchers"]] == ["random-1", "optuna-nsga2"]
+    text = (tmp_path / "search-quality.md").read_text()
+    assert "By `val_global_accuracy`, `val_fm`, `val_wlp`." in text and "- `optuna-tpe`: not replayed" in text
+    assert call("record") == 0 and call("page", "--check") == 0
+    assert "Regret after" not in page.markdown(found | {"tables": {}}), "nothing with one objective was asked for"
+
+
+def test_a_page_without_such_a_table_says_so() -> None:
+    found = json.loads(command.DOCS.read_text(encoding="utf-8"))
+    text = page.markdown(found | {"objectives": {"seconds": 0, "tables": {}}})
+    assert "## Several objectives" in text and "Not measured yet" in text
+    assert text == page.markdown({key: value for key, value in found.items() if key != "objectives"})
