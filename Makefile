@@ -110,7 +110,7 @@ bench-gpu: $(INSTALLED)
 tables: $(INSTALLED)
 	@$(BIN)/python -m tests.benchmarks.tables record $(if $(ONLY),--only $(ONLY)) $(if $(HOURS),--hours $(HOURS))
 
-# TABLES="fedavg" and SEARCHERS="random-1 fedtune-1" replay some. `python -m tests.benchmarks.replay record` puts the figures into docs.
+# TABLES="fedavg" and SEARCHERS="random-1 fedtune-1" replay some, TABLES=auto `fedtune auto` alone, beside what was measured before. `python -m tests.benchmarks.replay record` puts the figures into docs.
 bench-search: $(INSTALLED)
 	@$(BIN)/python -m tests.benchmarks.replay run $(if $(TABLES),--tables $(TABLES)) $(if $(SEARCHERS),--searchers $(SEARCHERS))
 

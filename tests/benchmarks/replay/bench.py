@@ -85,7 +85,7 @@ def replay(table: Table, task: Task) -> list[Judged]:
 _TABLES: dict[str, Table] = {}
 
 
-def _prepare(given: dict[str, Table]) -> None:
+def prepare(given: dict[str, Table]) -> None:
     """A process that replays has the tables and one thread, and ends with the process that started it."""
     import threadpoolctl
 
@@ -116,7 +116,7 @@ def measure(
     impossible: dict[tuple[str, str], str] = {}
     started = told = time.monotonic()
     with ProcessPoolExecutor(
-        processes, mp_context=get_context("spawn"), initializer=_prepare, initargs=(given,)
+        processes, mp_context=get_context("spawn"), initializer=prepare, initargs=(given,)
     ) as pool:
         for done, (task, result) in enumerate(zip(tasks, pool.map(_work, tasks), strict=True), start=1):
             if isinstance(result, str):
