@@ -16,7 +16,7 @@
 # make bench   set up, measure against plain loops (about 50 minutes on two quiet cores), make bench/performance.md
 # make bench-peers   the same work by Flower and pfl-research, installed into .venv-peers (about 11 GB)
 # make bench-gpu     trials per GPU; exits with 2 where there is none
-# make tables        record learning curves for bench-search: about ten core-hours in all; Ctrl-C at any time, the same command goes on
+# make tables        record learning curves for bench-search: about twelve core-hours in all; Ctrl-C at any time, the same command goes on
 # make bench-search  replay searches on the recorded curves, a few minutes per table: how good is the winner, after how many rounds?
 # make bench-search-peers   the same with Syne Tune and SMAC3 beside, installed into .venv-peers (about 1.5 GB); hours
 # make fuzz    set up, try 5,000 bad inputs (INPUTS=n, SEED=n): command lines, files, data sets, damaged runs; about half an hour
@@ -106,11 +106,11 @@ bench-peers: $(INSTALLED)
 bench-gpu: $(INSTALLED)
 	@$(BIN)/python -m tests.benchmarks gpu $(QUICK)
 
-# ONLY="fedavg mixed" records some tables; HOURS=2 begins nothing after two hours. `python -m tests.benchmarks.tables list` shows what there is.
+# ONLY="fedavg mixed" records some tables, ONLY=auto those of `fedtune auto`, under two core-hours; HOURS=2 begins nothing after two hours. `python -m tests.benchmarks.tables list` shows what there is.
 tables: $(INSTALLED)
 	@$(BIN)/python -m tests.benchmarks.tables record $(if $(ONLY),--only $(ONLY)) $(if $(HOURS),--hours $(HOURS))
 
-# TABLES="fedavg" and SEARCHERS="random-1 fedtune-1" replay some. `python -m tests.benchmarks.replay record` puts the figures into docs.
+# TABLES="fedavg" and SEARCHERS="random-1 fedtune-1" replay some, TABLES=auto `fedtune auto` alone, beside what was measured before. `python -m tests.benchmarks.replay record` puts the figures into docs.
 bench-search: $(INSTALLED)
 	@$(BIN)/python -m tests.benchmarks.replay run $(if $(TABLES),--tables $(TABLES)) $(if $(SEARCHERS),--searchers $(SEARCHERS))
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from analysis import auto as reading
 from analysis.runs import load
@@ -36,6 +36,9 @@ from search_spaces import run_folder
 from search_spaces.errors import UserError
 from search_spaces.metrics import METRICS
 from search_spaces.space import Space
+
+if TYPE_CHECKING:
+    from fedtune.trials.auto_queue import Begun
 
 
 class Driven:
@@ -203,7 +206,7 @@ def complete_search(folder: Path, method: str) -> tuple[Path, Experiment, Space]
     return (search, *complete(search, Experiment.read(search)))
 
 
-def auto_queue(record: AutoRecord, runs: Sequence[tuple[Path, Experiment, Space]]) -> AutoQueue:
+def auto_queue(record: AutoRecord, runs: Sequence[Begun]) -> AutoQueue:
     """The queue over the searches of all methods, which are in the order of the record."""
     allowance = Allowance(
         costs=record.costs(record.cost),

@@ -69,7 +69,8 @@ def plan_auto(request: AutoRequest, say: Callable[[str], None] = lambda text: No
     device = device_of(packing.gpus, request.address)
     found, excluded = _taking_part(request, asked, given, device, packing.threads, say)
     rounds = int(found[0][0].typical["rounds"])
-    record = _budgeted(request, asked, folder.name, found, excluded, rounds, packing.concurrency)
+    candidates = [candidate for _, candidate in found]
+    record = budgeted(request, asked, folder.name, candidates, excluded, rounds, packing.concurrency)
     searches = tuple((_experiment(one, request, record, packing, lag), one.space, one.facts) for one, _ in found)
     return AutoPlan(folder, record, searches, _notes(record, packing.concurrency))
 
@@ -126,17 +127,17 @@ def _taking_part(
     return found, excluded
 
 
-def _budgeted(
+def budgeted(
     request: AutoRequest,
     asked: Options,
     name: str,
-    found: Sequence[tuple[Able, Candidate]],
+    found: Sequence[Candidate],
     excluded: Sequence[Excluded],
     rounds: int,
     concurrency: int,
 ) -> AutoRecord:
     """The record, with the budget divided. Raises `UserError` where it does not pay for one trial of each method."""
-    prices = [candidate.costs[asked.unit] for _, candidate in found]
+    prices = [candidate.costs[asked.unit] for candidate in found]
     at_once = concurrency if asked.unit == "seconds" else 1
     start = START_UP * (asked.unit == "seconds")
     whole = (asked.budget - start) * at_once
@@ -151,7 +152,7 @@ def _budgeted(
     return AutoRecord(
         name=name,
         metric=asked.metric,
-        methods=tuple(candidate for _, candidate in found),
+        methods=tuple(found),
         excluded=tuple(excluded),
         unit=asked.unit,
         cost=asked.cost,

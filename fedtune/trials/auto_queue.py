@@ -24,7 +24,11 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
     from fedtune.record.experiment import Experiment
+    from fedtune.record.study import StudyFile
     from search_spaces.space import Space
+
+    #: A method's search, as `TrialQueue` takes it.
+    Begun = tuple[Path, Experiment, Space] | tuple[Path, Experiment, Space, StudyFile]
 
 
 class MethodQueue(TrialQueue):
@@ -67,7 +71,7 @@ class AutoQueue(Together):
 
     queues: list[TrialQueue]
 
-    def __init__(self, runs: Sequence[tuple[Path, Experiment, Space]], allowance: Allowance, budget: float) -> None:
+    def __init__(self, runs: Sequence[Begun], allowance: Allowance, budget: float) -> None:
         """allowance: with the methods in the order of `runs`; budget: in the unit in which `prices` are."""
         self._own = [MethodQueue(*run) for run in runs]
         for queue in self._own:

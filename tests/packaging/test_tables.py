@@ -13,15 +13,20 @@ import numpy as np
 import pytest
 
 from analysis import curve_table
+from fedtune.planning.auto_methods import able
+from fedtune.planning.auto_request import AutoRequest, options, settings
 from fedtune.record.experiment import FINAL_SEEDS, MAX_SEED, MAX_SEEDS
 from search_spaces.errors import UserError
-from tests.benchmarks.tables import points
+from tests.benchmarks.tables import auto_specs, points
+from tests.benchmarks.tables.auto_specs import AUTO_SPECS
 from tests.benchmarks.tables.lines import RECORDED, Lines, declaration
-from tests.benchmarks.tables.record import Recording, record, simulate
+from tests.benchmarks.tables.record import Recording, record, simulate, specs
 from tests.benchmarks.tables.specs import SPECS, Spec
+from trainables import registry
 
 ROOT = Path(__file__).resolve().parents[2]
 TOY = Spec("toy", "Toy", (("fedavg", "default"),), 4, 3, 2)
+EVERY = SPECS | AUTO_SPECS
 
 #: A process that simulates nothing: its values tell configuration, seed and round. It dies at the federation that it is
 #: told, and waits before each.
@@ -51,9 +56,9 @@ def run(lines: Lines, wanted: list[tuple[int, int]], command: tuple[str, ...], p
     Recording(lines, wanted, time.monotonic() + 60, command).run(processes)
 
 
-@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize("name", EVERY)
 def test_every_declared_configuration_can_be_simulated(name: str) -> None:
-    spec = SPECS[name]
+    spec = EVERY[name]
     found = spec.points()
     assert len(found) == spec.configurations and all(spec.space.contains(values) for values in found)
     assert len({json.dumps(values, sort_keys=True) for values in found}) == spec.configurations
@@ -75,10 +80,56 @@ def test_the_tables_are_those_of_the_plan() -> None:
     assert {str(values["method"]) for values in SPECS["mixed"].points()} == {"fedavg", "fedprox", "fedgkd", "qffl"}
 
 
+def test_the_tables_of_auto_are_those_of_the_plan() -> None:
+    datasets, methods = ("digits", "rotated_digits", "blobs"), auto_specs.METHODS
+    assert [*AUTO_SPECS] == [f"auto/{dataset}/{method}" for dataset in datasets for method in methods]
+    assert len(set(methods)) >= 8 and not AUTO_SPECS.keys() & SPECS.keys()
+    assert {(s.configurations, s.seeds, s.rounds, s.metric) for s in AUTO_SPECS.values()} == {
+        (24, 6, 8, "val_global_accuracy")
+    }
+
+
+@pytest.mark.parametrize("dataset", auto_specs.CONDITIONS)
+def test_a_method_is_recorded_under_the_conditions_that_auto_gives_it(dataset: str) -> None:
+    """What `fedtune auto` plans under these conditions: the space, and every parameter of every federation."""
+    conditions = tuple(f"{key}={value}" for key, value in auto_specs.CONDITIONS[dataset].items())
+    request = AutoRequest(methods=auto_specs.METHODS, budget="64rounds", rounds=auto_specs.ROUNDS, set=conditions)
+    problems: list[str] = []
+    asked = options(request, problems)
+    given = settings(request, asked.methods, problems)
+    assert problems == []
+    for method in asked.methods:
+        planned, spec = able(method, request, asked, given[method], 0, "cpu"), AUTO_SPECS[f"auto/{dataset}/{method}"]
+        assert spec.space.search == planned.space.search
+        assert spec.space.declared_point() == planned.space.declared_point() is not None
+        for values in spec.points(3):
+            assert spec.federation(values) == (method, registry.resolve(method, {**planned.values, **values}))
+
+
+def test_names_of_tables_may_be_families() -> None:
+    assert [spec.name for spec in specs([])] == [*EVERY]
+    assert [spec.name for spec in specs(["auto", "fedkf"])] == [*AUTO_SPECS, "fedkf"]
+    assert {spec.name for spec in specs(["auto/digits", "auto/digits/moon"])} == {
+        f"auto/digits/{method}" for method in auto_specs.METHODS
+    }
+    for name in ("aut", "auto/cifar10", "dfrd"):
+        with pytest.raises(UserError, match=f"{name} is no table; there are fedavg, .*, mixed, auto, auto/digits, "):
+            specs([name])
+
+
+def test_a_table_of_a_family_lies_in_a_folder_of_its_own(tmp_path: Path) -> None:
+    spec = Spec("family/part/toy", "Toy", (("fedavg", "default"),), 4, 3, 2)
+    lines = Lines(spec, tmp_path / "lines", tmp_path / "tables")
+    run(lines, keys(), pretend())
+    assert lines.write(4) is not None and lines.table == tmp_path / "tables" / "family" / "part" / "toy.npz"
+    assert curve_table.load(lines.table).card["name"] == "family/part/toy"
+    assert len(Lines(spec, tmp_path / "lines", tmp_path / "tables").curves) == 12
+
+
 def test_a_tables_seeds_belong_to_no_search_and_to_no_final_run_of_small_seed() -> None:
     """A search of seed n has n · 1000 + k; tables begin at seed 500,000 of these, which no default and no document has,
     and end before final runs begin."""
-    for spec in SPECS.values():
+    for spec in EVERY.values():
         assert min(spec.seed_numbers) >= 500_000 * MAX_SEEDS and max(spec.seed_numbers) < FINAL_SEEDS
     assert MAX_SEED < FINAL_SEEDS // MAX_SEEDS
 
@@ -240,9 +291,11 @@ def test_after_the_deadline_nothing_is_begun(tmp_path: Path) -> None:
     assert lines.curves == {}
 
 
-@pytest.mark.parametrize("path", sorted(RECORDED.glob("*.npz")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted(RECORDED.rglob("*.npz")), ids=lambda path: str(path.relative_to(RECORDED).with_suffix(""))
+)
 def test_a_recorded_table_is_one_of_those_declared(path: Path) -> None:
-    table, spec = curve_table.load(path), SPECS[path.stem]
+    table, spec = curve_table.load(path), EVERY[path.relative_to(RECORDED).with_suffix("").as_posix()]
     assert table.card["settings"]["declaration"] == declaration(spec)
     assert list(table.configurations) == spec.points(len(table.configurations))
     assert table.seeds == spec.seed_numbers[: len(table.seeds)] and table.rounds == spec.rounds

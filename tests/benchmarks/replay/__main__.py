@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,15 @@ from search_spaces import files
 from search_spaces.errors import UserError
 from tests.benchmarks.measure import OUT, ROOT
 from tests.benchmarks.replay import bench, page
+from tests.benchmarks.replay.auto import measure as auto_measure
+from tests.benchmarks.replay.auto import section as auto_section
+from tests.benchmarks.replay.auto.world import worlds
 from tests.benchmarks.replay.objectives import bench as objectives
 from tests.benchmarks.replay.objectives import searchers as several
 from tests.benchmarks.replay.searchers import PEERS, SEARCHERS, SLOW
+from tests.benchmarks.replay.table import Table
 from tests.benchmarks.results import machine
+from tests.benchmarks.tables.auto_specs import CONDITIONS, FAMILY
 from tests.benchmarks.tables.lines import RECORDED
 from tests.benchmarks.tables.specs import SPECS
 
@@ -30,12 +36,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.replay")
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="replay, print a table of searchers × tables, and make the page in bench/")
-    run.add_argument("--tables", nargs="+", default=[], metavar="NAME", help="these only; a shuffled one in quotes")
+    run.add_argument(
+        "--tables", nargs="+", default=[], metavar="NAME", help="these only; a shuffled one in quotes; auto is a family"
+    )
     run.add_argument("--searchers", nargs="+", default=[], metavar="NAME", help="these only")
     run.add_argument("--slow", action="store_true", help=f"also {', '.join(SLOW)}: a minute per repetition")
     run.add_argument("--peers", action="store_true", help=f"also {', '.join(ALL_PEERS)}: up to a minute per repetition")
     run.add_argument("--repetitions", type=int, default=100)
     run.add_argument("--clocks", type=int, default=20, help="repetitions on 8 and 32 slots")
+    run.add_argument("--auto-repetitions", type=int, default=20, help="repetitions of `fedtune auto`")
+    run.add_argument("--auto-budgets", type=int, nargs="+", default=auto_measure.BUDGETS, help="its, in federations")
     run.add_argument("--processes", type=int, default=resources.cores())
     run.add_argument("--folder", type=Path, default=RECORDED, help="where the tables are")
     commands.add_parser("record", help="make docs/search-quality.md from the results, beside a copy of them")
@@ -64,9 +74,43 @@ def measured(chosen: argparse.Namespace) -> int:
     unknown = [name for name in searchers if name not in known]
     if unknown:
         raise UserError(f"{unknown[0]} is no searcher; there are {', '.join(known)}.")
-    tables = bench.tables(chosen.folder, chosen.tables)
-    if not tables:
+    alone = set(chosen.tables) == {FAMILY}
+    tables = {} if alone else bench.tables(chosen.folder, [name for name in chosen.tables if name != FAMILY])
+    asked = FAMILY in chosen.tables or not (chosen.tables or chosen.searchers)
+    together = worlds(chosen.folder) if asked else {}
+    if not tables and not together:
         raise UserError(f"There is no such table in {chosen.folder}. Record one with `make tables`.")
+    before = earlier()
+    found = searched(chosen, tables, searchers) if tables or not before else before
+    if together:
+        autos = auto_measure.measure(
+            together,
+            repetitions=chosen.auto_repetitions,
+            processes=chosen.processes,
+            budgets=chosen.auto_budgets,
+        )
+        found["auto"] = autos | {
+            "machine": machine(),
+            "unrecorded": [name for name in CONDITIONS if name not in together],
+        }
+        print(auto_section.terminal(found["auto"]))
+    elif "auto" in before:
+        found["auto"] = before["auto"]
+    OUT.mkdir(parents=True, exist_ok=True)
+    files.replace(RESULTS, json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    if tables:
+        print(page.terminal(found))
+    return made(RESULTS, check=False)
+
+
+def earlier() -> dict[str, Any]:
+    """The latest results, or those of the docs: what is not replayed this time stays as it was, with its own date."""
+    path = next((path for path in (RESULTS, DOCS) if path.exists()), None)
+    return {} if path is None else dict(json.loads(path.read_text(encoding="utf-8")))
+
+
+def searched(chosen: argparse.Namespace, tables: dict[str, Table], searchers: Sequence[str]) -> dict[str, Any]:
+    """Replays searches of one table each."""
     with_one = [name for name in searchers if name in SEARCHERS]
     with_several = [name for name in searchers if name in several.SEARCHERS]
     found: dict[str, Any] = bench.measure(
@@ -76,21 +120,18 @@ def measured(chosen: argparse.Namespace) -> int:
         clocks=chosen.clocks,
         processes=chosen.processes,
     )
+    asked = [name for name in chosen.tables if name != FAMILY]
     found["objectives"] = objectives.measure(
-        objectives.tables(chosen.folder, chosen.tables) if with_several else {},
+        objectives.tables(chosen.folder, asked) if with_several else {},
         with_several,
         repetitions=chosen.repetitions,
         processes=chosen.processes,
     )
-    found |= {
+    return found | {
         "machine": machine(),
         "processes": chosen.processes,
         "unrecorded": [name for name in SPECS if name not in tables],
     }
-    OUT.mkdir(parents=True, exist_ok=True)
-    files.replace(RESULTS, json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-    print(page.terminal(found))
-    return made(RESULTS, check=False)
 
 
 def made(results: Path, *, check: bool) -> int:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.benchmarks.page import table
+from tests.benchmarks.replay.auto import section as auto_section
+from tests.benchmarks.replay.cells import made, percent, points
 
 HEAD = """# Quality of searches
 
@@ -47,25 +49,18 @@ def markdown(found: Mapping[str, Any]) -> str:
     """The page's text."""
     from tests.benchmarks.replay.objectives.page import section
 
-    parts = [HEAD, CHECK.lstrip(), _made(found)]
+    parts = [HEAD, CHECK.lstrip(), made(found)]
     if found["tables"]:
         parts += [_regret(found), _to_goal(found)]
     parts += [_section(found, name) for name in found["tables"]]
-    parts += [section(_shared(found) | found.get("objectives", {})), _missing(found)]
+    parts += [section(_shared(found) | found.get("objectives", {})), auto_section.section(found.get("auto"))]
+    parts.append(_missing(found))
     return "\n".join(parts).rstrip() + "\n"
 
 
 def _shared(found: Mapping[str, Any]) -> dict[str, Any]:
     """What holds for searches with one and with several objectives."""
     return {key: found[key] for key in ("repetitions", "slots", "budgets")}
-
-
-def _made(found: Mapping[str, Any]) -> str:
-    m = found["machine"]
-    return (
-        f"{found['repetitions']} repetitions, {found['slots']} slots, {found['seconds']} s with {found['processes']} "
-        f"process{'es' * (found['processes'] != 1)} on {m['processor']}, {m['date']}, revision {m['revision']}.\n"
-    )
 
 
 def _searchers(found: Mapping[str, Any]) -> list[str]:
@@ -98,14 +93,6 @@ def _cell(entry: Mapping[str, Any] | None, place: int) -> str:
     return "–" if entry is None or "impossible" in entry else points(entry["budgets"][place]["regret"])
 
 
-def points(interval: Mapping[str, Any], digits: int = 1) -> str:
-    """`2.1 (1.5 to 2.8)`, in hundredths."""
-    if interval["value"] is None:
-        return "–"
-    value, low, high = (f"{100 * interval[key] + 0.0:.{digits}f}" for key in ("value", "low", "high"))
-    return f"{value} ({low} to {high})"
-
-
 def _to_goal(found: Mapping[str, Any]) -> str:
     rows: list[Sequence[Any]] = []
     for searcher in _searchers(found):
@@ -131,7 +118,7 @@ def _section(found: Mapping[str, Any], name: str) -> str:
             points(e["budgets"][-1]["regret"]),
             points(e["budgets"][-1]["searching"]),
             points(e["budgets"][-1]["curse"]),
-            _share(e["budgets"][-1]["covered"]),
+            percent(e["budgets"][-1]["covered"]),
             *(_clock(e["clocks"].get(slots)) for slots in ("2", "8", "32")),
         ]
         for s, e in possible.items()
@@ -150,10 +137,6 @@ def _section(found: Mapping[str, Any], name: str) -> str:
             *(f"{line}\n" for line in dashes),
         ]
     )
-
-
-def _share(interval: Mapping[str, Any]) -> str:
-    return "–" if interval["value"] is None else f"{points(interval, digits=0)} %"
 
 
 def _clock(entry: Mapping[str, Any] | None) -> str:

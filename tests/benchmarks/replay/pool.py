@@ -65,14 +65,18 @@ _TABLES: dict[str, Any] = {}
 _REPLAY: list[Callable[[Any, Task], Any]] = []
 
 
-def _prepare(given: dict[str, Any], replay: Callable[[Any, Task], Any]) -> None:
-    """A process that replays has the tables and one thread, and ends with the process that started it."""
+def prepare() -> None:
+    """A process that replays has one thread, and ends with the process that started it."""
     import threadpoolctl
 
     threadpoolctl.threadpool_limits(1)
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+
+
+def _prepare(given: dict[str, Any], replay: Callable[[Any, Task], Any]) -> None:
+    prepare()
     _TABLES.update(given)
     _REPLAY.append(replay)
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
 
 
 def _end_with(parent: int) -> None:

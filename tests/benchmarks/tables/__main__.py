@@ -14,7 +14,6 @@ from search_spaces.errors import UserError
 from tests.benchmarks.measure import OUT, say
 from tests.benchmarks.tables import record
 from tests.benchmarks.tables.lines import RECORDED, Lines
-from tests.benchmarks.tables.specs import SPECS
 
 
 def main() -> int:
@@ -22,7 +21,7 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("list", help="what is declared, and what is recorded")
     recording = commands.add_parser("record", help="simulate what is missing, and write the tables")
-    recording.add_argument("--only", nargs="+", metavar="NAME", help="these tables only")
+    recording.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these tables only; auto is a family")
     recording.add_argument("--hours", type=float, default=math.inf, help="start no federation after so many hours")
     recording.add_argument("--configurations", type=int, help="the first so many only")
     recording.add_argument("--seeds", type=int, help="the first so many only")
@@ -44,22 +43,21 @@ def main() -> int:
 
 def listing(folder: Path) -> int:
     """Prints a line per table."""
-    for spec in SPECS.values():
+    for spec in record.specs([]):
         path = folder / f"{spec.name}.npz"
         there = "not recorded"
         if path.exists():
             table = curve_table.load(path)
             shape = " × ".join(map(str, table.validation.shape))
             there = f"{shape} recorded, {path.stat().st_size / 1024:.0f} KiB"
-        print(f"{spec.name:<18} {spec.configurations} × {spec.seeds} × {spec.rounds}: {there}. {spec.title}")
+        print(f"{spec.name:<28} {spec.configurations} × {spec.seeds} × {spec.rounds}: {there}. {spec.title}")
     return 0
 
 
 def recorded(chosen: argparse.Namespace) -> int:
     """Records the tables that were asked for, one after the other."""
     deadline = time.monotonic() + 3600 * chosen.hours
-    specs = [record.spec(name) for name in chosen.only or SPECS]
-    for spec in specs:
+    for spec in record.specs(chosen.only):
         configurations = min(chosen.configurations or spec.configurations, spec.configurations)
         seeds = min(chosen.seeds or spec.seeds, spec.seeds)
         lines = Lines(spec, OUT / "tables")

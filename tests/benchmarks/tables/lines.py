@@ -70,7 +70,7 @@ class Lines:
         self.curves: dict[Key, Curve] = {}
         #: What the table said of how it was made, when recording went on from it.
         self.before: list[dict[str, Any]] = []
-        folder.mkdir(parents=True, exist_ok=True)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         if self.path.exists() and b"\n" in self.path.read_bytes():
             self._read()
         else:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from search_spaces.errors import UserError
 from search_spaces.metrics import twin
 from search_spaces.parameter import Value
 from tests.benchmarks.measure import ROOT, environment, say
+from tests.benchmarks.tables.auto_specs import AUTO_SPECS, CONDITIONS, FAMILY
 from tests.benchmarks.tables.lines import Curve, Key, Lines
 from tests.benchmarks.tables.specs import SPECS, Spec
 
@@ -189,6 +190,18 @@ def record(
 
 def spec(name: str) -> Spec:
     """The declared table of that name. Raises `UserError` with those that there are."""
-    if name not in SPECS:
-        raise UserError(f"{name} is no table; there are {', '.join(SPECS)}.")
-    return SPECS[name]
+    return specs([name])[0]
+
+
+def specs(names: Sequence[str]) -> list[Spec]:
+    """The declared tables of these names, or all of them where none is given; `auto` stands for all tables of that
+    family, and `auto/digits` for those of a data set. Raises `UserError` with those that there are."""
+    every = SPECS | AUTO_SPECS
+    found: dict[str, Spec] = {}
+    for name in names or every:
+        meant = {one: every[one] for one in every if one == name or one.startswith(f"{name}/")}
+        if not meant:
+            families = [FAMILY, *(f"{FAMILY}/{dataset}" for dataset in CONDITIONS)]
+            raise UserError(f"{name} is no table; there are {', '.join([*SPECS, *families])}.")
+        found |= meant
+    return [*found.values()]

@@ -29,7 +29,13 @@ def replay(table: Objectives, task: Task) -> list[Judged]:
     """One repetition, judged at every budget. Raises `Impossible`."""
     episode = table.episode(task.repetition)
     setting = Setting(
-        table.space, table.rounds, episode.seeds, task.repetition, task.slots, episode.truth_curve, table.metrics
+        table.space,
+        table.rounds,
+        episode.seeds,
+        task.repetition,
+        task.slots,
+        episode.truth_curve,
+        metrics=table.metrics,
     )
     searcher = SEARCHERS[task.searcher](setting)
     budgets = [table.rounds * b for b in task.budgets]

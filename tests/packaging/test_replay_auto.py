@@ -1,0 +1,342 @@
+"""`fedtune auto` replayed on made-up tables: it is the product's own search, keeps its budget, is rightly compared."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analysis.curve_table import CurveTable, save
+from analysis.runs import load
+from fedtune.record.run_directory import create
+from fedtune.record.study import StudyFile
+from search_spaces.dimension import Dimension
+from search_spaces.errors import UserError
+from search_spaces.parameter import Parameter, Value
+from search_spaces.space import Space
+from tests.benchmarks.replay import __main__ as command
+from tests.benchmarks.replay import bench, page
+from tests.benchmarks.replay.auto import measure
+from tests.benchmarks.replay.auto.command import AutoSearch, Led, auto, planned, setting_of
+from tests.benchmarks.replay.auto.rivals import by_paper, left_for, singles
+from tests.benchmarks.replay.auto.section import section
+from tests.benchmarks.replay.auto.world import METHOD, World, worlds
+from tests.benchmarks.replay.measures import over
+from tests.benchmarks.replay.simulator import Simulation
+from tests.benchmarks.replay.table import Recorded
+from tests.benchmarks.tables.auto_specs import METHODS, named
+from tests.fedtune.conftest import experiment
+
+ROUNDS, CELLS, SEEDS = 6, 8, 6
+#: By method, its best cell's mean.
+TOPS = {"fedavg": 0.7, "fedprox": 0.72, "scaffold": 0.5}
+
+
+def table(method: str, means: np.ndarray, seeds: int = SEEDS, sigma: float = 0.02, name: str = "") -> CurveTable:
+    """Cells 0, 1, 2 … of one parameter, whose paper's value is 0. Curves rise to their last value; the test metric is a
+    little lower and has noise of its own. Every federation takes another time."""
+    rng = np.random.default_rng([len(method), seeds])
+    high = len(means) - 0.5
+    x = Parameter("x", "real", 0.0, "", low=-0.5, high=high)
+    space = Space("line", method, {"x": Dimension(x, -0.5, high)})
+    last = means[:, None] + rng.normal(0, sigma, (len(means), seeds))
+    test = last - 0.01 + rng.normal(0, sigma, last.shape)
+    steps = np.sqrt(np.arange(1, ROUNDS + 1) / ROUNDS)
+    card = {"name": name or method, "method": method, "space": space.to_json(), "settings": {}, "dataset": "none"}
+    card |= {"metric": {"validation": "val_a", "test": "a"}, "direction": "maximize", "how": "", "made": []}
+    points = tuple({"x": float(n)} for n in range(len(means)))
+    seconds = rng.uniform(1, 3, last.shape).astype(np.float32)
+    return CurveTable(card, points, tuple(range(seeds)), last[:, :, None] * steps, test[:, :, None] * steps, seconds)
+
+
+def world(tops: Mapping[str, float] = TOPS, sigma: float = 0.02, seeds: int = SEEDS) -> World:
+    """Of every method the cell 5 is the best, and its paper's value is not."""
+    far = np.abs(np.arange(CELLS) - 5)
+    made = {method: table(method, top - 0.03 * far, seeds, sigma) for method, top in tops.items()}
+    return World("made up", {method: Recorded(one) for method, one in made.items()})
+
+
+def searched(given: World, federations: int, slots: int, repetition: int = 0, **changes: Any) -> AutoSearch:
+    """The search of the command, after it has ended."""
+    episode = given.episode(repetition)
+    record = planned(given, episode, federations, seed=repetition, **changes)
+    lead = setting_of(given, episode, next(iter(given.tables)), seed=repetition, slots=slots)
+    search = AutoSearch(lead, {method: one.space for method, one in given.tables.items()}, record)
+    simulation = Simulation(episode, search, slots=slots, budgets=[10**6])  # the queue alone keeps the budget
+    simulation.run()
+    assert simulation.spent == sum(t.user_attrs["rounds"] for t in search.queue.trials()) <= record.search_budget
+    return search
+
+
+def sequence(search: AutoSearch) -> list[tuple[Any, ...]]:
+    """All that a search decided, in the order of its trials."""
+    queue = search.queue
+    return [
+        (queue.home(t.number).experiment.method, t.params, t.state.name, t.user_attrs["rounds"], t.values)
+        for t in queue.trials()
+    ]
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+def test_a_repetition_repeats_itself() -> None:
+    given = world()
+    assert auto(given, 3, 24, slots=2) == auto(world(), 3, 24, slots=2)
+    assert auto(given, 3, 24, slots=2) != auto(given, 4, 24, slots=2)
+    found = measure.repetition(given, 3, (16, 24))
+    assert found == measure.repetition(world(), 3, (16, 24)) and [*found] == [16, 24]
+
+
+@pytest.mark.parametrize("equal", [False, True])
+def test_neither_slots_nor_the_order_of_ending_change_the_search(equal: bool) -> None:
+    alone = searched(world(), 32, 1, equal=equal)
+    trials = sequence(alone)
+    assert {trial[0] for trial in trials} == {*TOPS} and any(trial[2] == "PRUNED" for trial in trials)
+    for slots in (2, 4):
+        beside = searched(world(), 32, slots, equal=equal)
+        assert sequence(beside) == trials and beside.winners() == alone.winners()
+
+
+@pytest.mark.parametrize("equal", [False, True])
+@pytest.mark.parametrize("federations", [10, 16, 31])
+def test_the_budget_pays_for_all_steps_and_is_used(federations: int, equal: bool) -> None:
+    given = world()
+    record = planned(given, given.episode(0), federations, equal=equal)
+    fresh, final = record.fresh, record.final
+    assert (fresh, final) == ((3, 3) if federations >= 24 else (2, 2) if federations >= 16 else (2, 1))
+    for repetition in range(2):
+        led = auto(given, repetition, federations, slots=2, equal=equal)
+        assert led.spent == led.searched + ROUNDS * (fresh * len(led.winners) + final) <= ROUNDS * federations
+        # What is left would not pay for one more trial.
+        assert led.spent > ROUNDS * (federations - 1) and len(led.winners) == 3
+
+
+def test_a_table_of_few_seeds_has_few_fresh_ones() -> None:
+    few = world(seeds=4)
+    assert planned(few, few.episode(0), 60).fresh == 1 and planned(world(), world().episode(0), 60).fresh == 3
+    with pytest.raises(UserError, match=r"made up have 3 seeds, and `auto` needs four"):
+        world(seeds=3)
+    with pytest.raises(UserError, match=r"not have the same seeds \(fedavg 6, fedprox 4\)"):
+        World("mixed", {"fedavg": world().tables["fedavg"], "fedprox": few.tables["fedprox"]})
+
+
+def test_a_budget_that_the_command_refuses_is_not_replayed() -> None:
+    given = world()
+    why = measure.refused(given, 9)
+    assert why is not None and "at least 60 seed-rounds" in why and measure.refused(given, 10) is None
+    assert [*measure.repetition(given, 0, (9, 10))] == [10]
+
+
+def test_a_methods_winner_is_the_one_that_its_run_would_name(tmp_path: Path) -> None:
+    """The trials of the replay, put into run directories and read as `fedtune status` and `export` read them."""
+    search = searched(world(sigma=0.05), 40, 2)
+    winners = search.winners()
+    assert [*winners] == [*TOPS]
+    for method, queue in zip(TOPS, search.queue.queues, strict=True):
+        target = tmp_path / method
+        made = dataclasses.replace(experiment(target, rounds=ROUNDS, trials=1000, part=True), method=method)
+        create(target, made.to_yaml(), queue.space.to_json(), {}, made.directions)
+        study = StudyFile(target)
+        for trial in queue.trials():
+            study.add(trial)
+        study.close()
+        run = load(target)
+        assert run.best is not None and run.estimate is not None
+        best = next(trial for trial in run.frozen if trial.number == run.best)
+        assert winners[method].values == {METHOD: method, **queue.space.values(best.params)}
+        assert winners[method].estimate == pytest.approx(run.estimate.mean)
+
+
+def test_the_leader_has_the_highest_mean_on_seeds_that_no_search_saw() -> None:
+    """Computed again from the tables: seeds are dealt by one shuffle, the first is searched, three are fresh."""
+    given = world(sigma=0.08)
+    against = 0
+    for repetition in range(6):
+        led = auto(given, repetition, 24, slots=2)
+        dealt = np.random.default_rng([repetition, 1]).permutation(SEEDS)
+        means, seen = {}, {}
+        for method, values in led.winners.items():
+            one = given.tables[method]
+            cell = one.place({"x": values["x"]})
+            means[method] = one.table.validation[cell, dealt[1:4], -1].mean()
+            seen[method] = one.table.validation[cell, dealt[0], -1]
+        assert led.leader == led.winners[max(means, key=lambda method: means[method])]
+        against += max(means, key=lambda method: means[method]) != max(seen, key=lambda method: seen[method])
+    assert against, "the searched seed alone would have named another one at times"
+
+
+def test_a_method_that_diverges_leads_nothing() -> None:
+    made = {method: table(method, np.full(CELLS, top)) for method, top in TOPS.items()}
+    made["fedprox"].validation[:, :, 2:] = made["fedprox"].test[:, :, 2:] = np.nan
+    given = World("made up", {method: Recorded(one) for method, one in made.items()})
+    led = auto(given, 0, 24, slots=2)
+    assert [*led.winners] == ["fedavg", "scaffold"] and led.leader == led.winners["fedavg"]
+    for one in made.values():
+        one.validation[:, :, 2:] = np.nan
+    led = auto(World("made up", {method: Recorded(one) for method, one in made.items()}), 0, 24, slots=2)
+    assert led.leader is None and led.winners == {} and led.spent == led.searched
+
+
+def test_a_method_that_is_clearly_best_is_found_and_gets_the_most() -> None:
+    given = world({"fedavg": 0.4, "fedprox": 0.45, "scaffold": 0.8})
+    for repetition in range(3):
+        for equal in (False, True):
+            led = auto(given, repetition, 24, slots=2, equal=equal)
+            assert led.leader is not None and led.leader[METHOD] == "scaffold"
+        spent: Counter[str] = Counter()
+        for method, _, _, rounds, _ in sequence(searched(given, 40, 2, repetition)):
+            spent[method] += rounds
+        assert max(spent, key=lambda method: spent[method]) == "scaffold"
+    assert measure.repetition(given, 0, (16,))[16].methods == ("scaffold", "scaffold")
+
+
+# -- what it is compared with ------------------------------------------------------------------------------------------
+
+
+def test_a_single_search_is_the_one_that_is_replayed_by_itself() -> None:
+    given = world(sigma=0.05)
+    found = singles(given, 2, (24, 3, 3, 0, -5, 8), slots=2)
+    for method, by_budget in found.items():
+        one = given.tables[method]
+        alone = bench.replay(one, bench.Task(one.name, "fedtune-1", 2, 2, (3, 8, 24)))
+        assert [*by_budget] == [3, 8, 24]
+        for values, judged in zip(by_budget.values(), alone, strict=True):
+            episode = one.episode(2)
+            truth = episode.blind if values is None else float(episode.truth_curve({"x": values["x"]})[-1])
+            assert episode.best - truth == pytest.approx(judged.regret)
+
+
+def test_the_paper_recommends_the_method_that_is_best_at_its_values() -> None:
+    """fedprox has the best cell, fedavg the best paper's value: cell 0."""
+    means = {"fedavg": np.full(CELLS, 0.5), "fedprox": np.full(CELLS, 0.4), "scaffold": np.full(CELLS, 0.3)}
+    means["fedprox"][5] = 0.9
+    given = World("made up", {method: Recorded(table(method, one)) for method, one in means.items()})
+    assert by_paper(given, 0) == ("fedavg", {METHOD: "fedavg", "x": 0.0})
+    assert left_for(given, 24) == 22, "a federation of each of the two others"
+    one = measure.repetition(given, 0, (24,))[24]
+    winner = singles(given, 0, (22,), slots=measure.SLOTS)["fedavg"][22]
+    assert winner is not None and one.truths["paper"] == given.episode(0).truth(winner)
+    assert one.truths["hindsight"] > one.truths["paper"] + 0.3
+
+
+def test_what_an_answer_is_worth_is_computed_from_the_held_out_seeds() -> None:
+    """Every number of a repetition, again from the tables' arrays."""
+    given = world(sigma=0.08)
+    for repetition in range(2):
+        one = measure.repetition(given, repetition, (24,))[24]
+        dealt = np.random.default_rng([repetition, 1]).permutation(SEEDS)
+        fresh, held = dealt[1:4], dealt[4:]
+
+        def over_seeds(values: Mapping[str, Value], which: str, seeds: Any) -> float:
+            recorded = given.tables[str(values[METHOD])]
+            cell = int(np.argmin([abs(float(values["x"]) - float(p["x"])) for p in recorded.table.configurations]))
+            return float(getattr(recorded.table, which)[cell, seeds, -1].mean())
+
+        winners = [by[24] for by in singles(given, repetition, (24,), slots=2).values()]
+        alike = max(winners, key=lambda values: over_seeds(values, "validation", fresh))
+        made = [auto(given, repetition, 24, slots=2, equal=equal).leader for equal in (False, True)]
+        assert one.truths["auto"] == pytest.approx(over_seeds(made[0], "test", held))
+        assert one.truths["equal"] == pytest.approx(over_seeds(made[1], "test", held))
+        assert one.truths["alike"] == pytest.approx(over_seeds(alike, "test", held))
+        assert one.truths["hindsight"] == pytest.approx(max(over_seeds(values, "test", held) for values in winners))
+        every = [recorded.table.test[:, held, -1].mean(axis=1).max() for recorded in given.tables.values()]
+        assert one.best == pytest.approx(max(every))
+
+
+def test_differences_are_taken_within_repetitions() -> None:
+    """Medians of differences, not differences of medians; a point more than the goal is not within it."""
+    truths = [(0.70, 0.705), (0.50, 0.53), (0.60, 0.58), (0.90, 0.91), (0.40, 0.395)]
+    made = [
+        measure.Compared(1.0, dict.fromkeys(measure.ARMS, 0.0) | {"auto": a, "alike": b}, ("x", "xy"[n % 2]), 100 + n)
+        for n, (a, b) in enumerate(truths)
+    ]
+    found = measure.summary(made)
+    differences = sorted(b - a for a, b in truths)
+    assert found["difference"]["alike"]["value"] == pytest.approx(differences[2]) == pytest.approx(0.005)
+    assert np.median([b for _, b in truths]) - np.median([a for a, _ in truths]) == pytest.approx(-0.02)
+    expected = over([b - a for a, b in truths], np.median)
+    assert found["difference"]["alike"]["low"] == pytest.approx(expected.low)
+    assert found["regret"]["auto"]["value"] == pytest.approx(0.4) and found["regret"]["paper"]["value"] == 1.0
+    assert found["within"]["alike"]["value"] == pytest.approx(4 / 5), "0.03 is not; 0.01 is"
+    assert found["same_method"]["value"] == pytest.approx(3 / 5)
+    assert (found["n"], found["spent"]) == (5, 102)
+
+
+def test_an_answer_that_is_missing_is_worth_a_blind_choice() -> None:
+    given = world()
+    episode = given.episode(0)
+    nothing = Led({}, None, 5, 5)
+    alone: dict[str, dict[int, Mapping[str, Value] | None]] = {method: {24: None} for method in TOPS}
+    found = measure.compared(given, episode, 24, (nothing, nothing), alone, {METHOD: "fedavg", "x": 0.0})
+    blind = np.mean([episode.parts[method].blind for method in TOPS])
+    assert found.truths["auto"] == found.truths["alike"] == found.truths["hindsight"] == pytest.approx(blind)
+    assert found.truths["paper"] != found.truths["auto"] and found.methods == ("none", "none")
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+
+
+def family(folder: Path, dataset: str) -> None:
+    """A small table of every method."""
+    for n, method in enumerate(METHODS):
+        made = table(method, 0.5 + 0.02 * n - 0.05 * np.abs(np.arange(4) - 2), name=named(dataset, method))
+        path = folder / f"{named(dataset, method)}.npz"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save(made, path)
+
+
+def test_the_family_is_replayed_beside_what_was_measured_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "OUT", tmp_path / "bench")
+    monkeypatch.setattr(command, "RESULTS", tmp_path / "bench" / "search-quality.json")
+    before = json.loads(command.DOCS.read_text(encoding="utf-8"))
+    family(tmp_path, "blobs")
+    assert [*worlds(tmp_path)] == ["blobs"]
+
+    def call(*words: str) -> int:
+        monkeypatch.setattr("sys.argv", ["replay", *words])
+        return command.main()
+
+    asked = ("run", "--folder", str(tmp_path), "--auto-repetitions", "1", "--auto-budgets", "25", "--processes", "1")
+    asked += ("--tables", "auto")
+    assert call(*asked) == 0
+    assert "singles, in hindsight" in capsys.readouterr().out
+    found = json.loads(command.RESULTS.read_text(encoding="utf-8"))
+    assert {key: value for key, value in found.items() if key != "auto"} == {
+        key: value for key, value in before.items() if key != "auto"
+    }, "searches that were measured before stay"
+    auto_part = found["auto"]
+    assert auto_part["repetitions"] == 1 and auto_part["unrecorded"] == ["digits", "rotated_digits"]
+    (entry,) = auto_part["datasets"].values()
+    (at,) = entry["budgets"]
+    assert (at["federations"], at["n"]) == (25, 1) and at["spent"] <= at["seed_rounds"] == 25 * ROUNDS
+    text = command.RESULTS.with_suffix(".md").read_text(encoding="utf-8")
+    assert section(auto_part) in text and "The tables of rotated_digits are not recorded yet." in text
+    assert text == page.markdown(found)
+    family_gone = ("run", "--folder", str(tmp_path / "bench"), "--tables", "auto")
+    assert call(*family_gone) == 2 and "make tables" in capsys.readouterr().err
+
+
+def test_the_section_says_what_was_measured_and_what_was_not() -> None:
+    for nothing in (None, {}, {"datasets": {}}):
+        assert "is not measured yet" in section(nothing) and "make tables ONLY=auto" in section(nothing)
+    given = world()
+    found = measure.measure({"made up": given}, repetitions=1, processes=1, budgets=(9, 24))
+    found |= {"machine": {"processor": "P", "date": "D", "revision": "R"}, "unrecorded": ["blobs"]}
+    text = section(json.loads(json.dumps(found, allow_nan=False)))
+    assert "3 single searches with B each, which cost 3 times" in text and "is not measured yet" not in text
+    rows = [line for line in text.splitlines() if line.startswith("| made up |")]
+    assert len(rows) == 4 and [row.count("–") for row in rows] == [5, 0, 6, 0]
+    at = found["datasets"]["made up"]["budgets"][1]
+    value = 100 * at["difference"]["alike"]["value"]
+    assert rows[3].startswith(f"| made up | 24 (144) | {value + 0.0:.1f} (") and math.isfinite(value)
+    assert "made up, 9 federations: " in text and "The tables of blobs are not recorded yet." in text
