@@ -71,7 +71,7 @@ def noisy(objectives: int = 3, sigma: float = 0.05, seeds: int = 8) -> CurveTabl
 
 def setting(table: Objectives, episode: Any, repetition: int = 0, slots: int = 2) -> Setting:
     seeds, truth = episode.seeds, episode.truth_curve
-    return Setting(table.space, table.rounds, seeds, repetition, slots, truth, table.metrics)
+    return Setting(table.space, table.rounds, seeds, repetition, slots, truth, metrics=table.metrics)
 
 
 def run(table: Objectives, searcher: str, repetition: int = 0, budgets: tuple[int, ...] = (3, 12, 20)) -> Any:

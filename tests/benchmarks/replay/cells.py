@@ -21,8 +21,9 @@ def percent(interval: Mapping[str, Any]) -> str:
 
 def made(found: Mapping[str, Any]) -> str:
     """How often, where and when."""
-    m = found["machine"]
+    m, slots = found["machine"], found["slots"]
     return (
-        f"{found['repetitions']} repetitions, {found['slots']} slot{'s' * (found['slots'] != 1)}, {found['seconds']} s with {found['processes']} "
-        f"process{'es' * (found['processes'] != 1)} on {m['processor']}, {m['date']}, revision {m['revision']}.\n"
+        f"{found['repetitions']} repetitions, {slots} slot{'s' * (slots != 1)}, {found['seconds']} s with "
+        f"{found['processes']} process{'es' * (found['processes'] != 1)} on {m['processor']}, {m['date']}, revision "
+        f"{m['revision']}.\n"
     )
