@@ -11,9 +11,10 @@ on the same seeds, and μ* the best mean,
     rival i     E[max(μ_i + s_i Z, m) - max(μ_i, m)],  m the best mean among the others,  s_i² = v_i² / (v_i + σ²)
                 what one more seed is worth: by how much the winner's mean is expected to rise when its value is known
                 (the knowledge gradient, Frazier, Powell and Dayanik 2008)
-    a new one   E[max(N(μ_n, v_n) - μ*, 0)] / c
-                by how much a configuration like the last `WINDOW` ones is expected to beat the best. μ_n and v_n are
-                their mean and variance, c is their cost in whole federations, which early stopping makes small
+    a new one   E[max(N(μ_n, s_n²) - μ*, 0)] / c,  s_n² = v_n² / (v_n + σ²)
+                by how much the mean of a configuration like the last `WINDOW` ones is expected to beat the best when
+                one value of it is known, as of a rival. μ_n and v_n are their mean and variance, c is their cost in
+                whole federations, which early stopping makes small
 
 A rival that is better than the best with a probability of at most `RISK` is dropped: it gets no further seed unless the
 others' next values bring it back. A federation that is under way counts as if its value were known already, without
@@ -87,8 +88,9 @@ def repeated(
     tried = [trial for trial in known if not is_further(trial)]
     gains = {} if found is None or new and len(tried) < FIRST else _of_rivals(found, known, running, most)
     best = max(gains, key=lambda number: (gains[number], -number), default=None)
-    if found is not None and best is not None and not (new and of_a_new_one(found, tried, rounds) >= gains[best]):
-        return best
+    if found is not None and best is not None:
+        promised = of_a_new_one(found, tried, rounds, found.belief.own) if new else -math.inf
+        return best if promised < gains[best] else None
     return None if new else _fewest(known, running)
 
 
@@ -123,8 +125,9 @@ def _of_rivals(
     return gains
 
 
-def of_a_new_one(found: Standing, tried: Sequence[FrozenTrial], rounds: int) -> float:
-    """What a new configuration is worth, per whole federation."""
+def of_a_new_one(found: Standing, tried: Sequence[FrozenTrial], rounds: int, noise: float = 0.0) -> float:
+    """What a new configuration is worth, per whole federation. noise: variance of the value by which it will be known;
+    0: its mean itself will be."""
     last = {trial.number for trial in tried[-WINDOW:]}
     places = [i for i, number in enumerate(found.numbers) if number in last]
     if not places:  # all of them failed
@@ -132,7 +135,8 @@ def of_a_new_one(found: Standing, tried: Sequence[FrozenTrial], rounds: int) -> 
     mean, variance = found.belief.mean[places], found.belief.variance[places]
     cost = float(np.mean([trial.user_attrs.get("rounds", rounds) for trial in tried[-WINDOW:]])) / rounds
     apart = float(mean.mean() - found.belief.mean[found.ranking[0]])
-    return gain(apart, math.sqrt(float(mean.var() + variance.mean()))) / max(cost, 1 / rounds)
+    moves = further(float(mean.var() + variance.mean()), noise, 0)
+    return gain(apart, moves) / max(cost, 1 / rounds)
 
 
 def further(variance: float, noise: float, under_way: int) -> float:

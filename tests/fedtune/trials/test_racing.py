@@ -181,7 +181,8 @@ def test_what_a_further_seed_is_worth_to_every_rival() -> None:
 
 @pytest.mark.parametrize("rounds", [(5,) * 8, (5, 2, 2, 1, 2, 1, 1, 2), (0, 0, 0, 1, 0, 0, 0, 0)])
 def test_what_a_new_configuration_is_worth_for_its_cost(rounds: tuple[int, ...]) -> None:
-    """One like the last ten, whose mean is drawn anew: by how much it is expected to beat the best, per federation."""
+    """One like the last ten, whose mean is drawn anew and known by one noisy value: by how much it is expected to beat
+    the best, per federation."""
     known = [*[trial(n, x, 0.6) for n, x in enumerate((0.5, 1.5, 2.5))], *tried()]
     for n, t in enumerate(known):
         t.number = n
@@ -190,9 +191,11 @@ def test_what_a_new_configuration_is_worth_for_its_cost(rounds: tuple[int, ...])
     assert found is not None and found.numbers == tuple(range(11))
     mean, variance = found.belief.mean[1:], found.belief.variance[1:]
     cost = max((5 + 5 + sum(rounds)) / 10 / 5, 1 / 5)
-    spread = float(np.sqrt(np.mean((mean - mean.mean()) ** 2) + variance.mean()))
-    expected = raised(float(mean.mean()), spread, float(found.belief.mean.max())) / cost
-    assert of_a_new_one(found, known, 5) == pytest.approx(expected, rel=0.02)
+    v = float(np.mean((mean - mean.mean()) ** 2) + variance.mean())
+    for noise in (0.0, found.belief.own, 4 * v):
+        moves = v / np.sqrt(v + noise)
+        expected = raised(float(mean.mean()), moves, float(found.belief.mean.max())) / cost
+        assert of_a_new_one(found, known, 5, noise) == pytest.approx(expected, rel=0.02, abs=1e-9)
 
 
 def test_a_new_configuration_costs_at_least_a_round() -> None:
