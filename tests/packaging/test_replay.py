@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.stats import norm
 
 from analysis.curve_table import CurveTable, save
@@ -28,7 +29,7 @@ from tests.benchmarks.replay.searchers import PEERS, SEARCHERS, SLOW, plain
 from tests.benchmarks.replay.searchers.oracle import Told
 from tests.benchmarks.replay.simulator import Simulation, Snapshot
 from tests.benchmarks.replay.surrogate import Surrogate, measure_noise
-from tests.benchmarks.replay.table import Recorded, Shuffled, held_out
+from tests.benchmarks.replay.table import Recorded, Shuffled, differences, held_out
 from tests.benchmarks.tables.specs import SPECS
 
 ROUNDS = 4
@@ -155,6 +156,22 @@ def test_an_interval_for_fresh_seeds_holds_their_mean() -> None:
         given = dataclasses.replace(setting(episode, repetition, space=line(1)), fresh=episode.fresh)
         found.append(last(episode, plain.Random(given, each=3), 3).covered)
     assert abs(share(found).value - LEVEL) <= ERRORS * math.sqrt(LEVEL * (1 - LEVEL) / len(found))
+
+
+def test_how_far_configurations_differ_is_told() -> None:
+    """Against least squares: the F test of a model with configurations and seeds against one with seeds alone."""
+    rng = np.random.default_rng(3)
+    last = 0.5 + 0.02 * rng.standard_normal((6, 1)) + 0.1 * rng.standard_normal(5) + 0.01 * rng.standard_normal((6, 5))
+    seeds, both = np.tile(np.eye(5), (6, 1)), np.hstack([np.tile(np.eye(5), (6, 1)), np.repeat(np.eye(6), 5, axis=0)])
+    less, more = (float(np.sum((last.ravel() - x @ np.linalg.lstsq(x, last.ravel())[0]) ** 2)) for x in (seeds, both))
+    noise = more / 20
+    true = math.sqrt(((less - more) / 5 - noise) / 5)
+    assert f"estimated at {100 * true:.1f} points" in differences(last)
+    assert f"same seeds at {100 * math.sqrt(noise):.1f}; that all are equal has p < 0.001" in differences(last)
+    same = 0.5 + 0.1 * rng.standard_normal(5) + 0.01 * rng.standard_normal((6, 5))
+    less, more = (float(np.sum((same.ravel() - x @ np.linalg.lstsq(x, same.ravel())[0]) ** 2)) for x in (seeds, both))
+    assert f"p = {stats.f.sf((less - more) / 5 / (more / 20), 5, 20):.3f}" in differences(same)
+    assert differences(np.repeat([[0.1], [0.2]], 4, axis=1)) == "All seeds order the configurations alike."
 
 
 def test_the_floor_is_the_choice_by_all_that_may_be_seen() -> None:
