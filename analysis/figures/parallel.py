@@ -37,6 +37,8 @@ class Drawing:
 
 #: Numbers beyond it are drawn as it.
 LARGEST = 1e300
+#: Ticks that lie closer than this part of an axis would be written over one another.
+CLOSEST = 0.08
 
 
 @dataclass(frozen=True)
@@ -139,13 +141,15 @@ def _of_options(title: str, values: pd.Series, declared: Sequence[str]) -> Axis:
 
 
 def _of_numbers(title: str, values: pd.Series, log: bool) -> Axis:
-    """From the smallest value to the largest; ticks at the values where they are few."""
+    """From the smallest value to the largest; ticks at the values where they are few and far enough apart to be
+    read."""
     # A diverged or damaged trial may have a number so large that differences and per cent of it are infinite.
     raw = (values.astype(float).map(np.log10) if log else values.astype(float)).clip(-LARGEST, LARGEST)
     low, high = float(raw.min()), float(raw.max())
     span = (high - low) or 1.0
     distinct = np.unique(raw)
-    stops = distinct if len(distinct) <= 8 else np.linspace(low, high, 5)
+    apart = np.diff(distinct).min(initial=np.inf) >= CLOSEST * span
+    stops = distinct if len(distinct) <= 8 and apart else np.linspace(low, high, 5)
     shown = [(float((s - low) / span), style.tick_text(float(f"{10**s if log else s:.3g}"))) for s in stops]
     return Axis(title, {row: float((v - low) / span) for row, v in raw.items()}, shown)
 

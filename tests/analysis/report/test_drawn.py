@@ -129,12 +129,14 @@ def pages(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pat
     synthetic.write(folder / "part", sampler="grid", rounds=3, seeds=(0,), cells=21)
     synthetic.write(folder / "many", trials=40, keys=(*synthetic.many(15), "lr"), published=None, figures=())
     varied.fairness(folder / "varied")
-    runs = {"tpe": root / "tpe", "part": folder / "part", "many": folder / "many", "varied": folder / "varied"}
+    # Eight of its trials ran to their end, so every axis has few values, some of which lie close to one another.
+    synthetic.write(folder / "few", trials=14, keys=("alpha", "lr", "merge_op"), published=None, figures=())
+    runs = {"tpe": root / "tpe"} | {name: folder / name for name in ("part", "many", "few", "varied")}
     return {name: build(run, folder / f"{name}.html") for name, run in runs.items()}
 
 
 @VIEWS
-@pytest.mark.parametrize("name", ["tpe", "part", "many", "varied"])
+@pytest.mark.parametrize("name", ["tpe", "part", "many", "few", "varied"])
 def test_nothing_is_clipped_overlaps_or_is_hard_to_read(
     name: str, width: int, dark: bool, paper: bool, pages: dict[str, Path], browser: Shown
 ) -> None:
