@@ -50,6 +50,11 @@ class Command:
         """The file that it draws."""
         return self._after("-o")
 
+    @property
+    def draws(self) -> set[str]:
+        """The runs, and the folders of papers' figures and tables, that it draws of."""
+        return {word.split("/")[1] for word in self.words if word.startswith("runs/")}
+
     def _after(self, option: str) -> str | None:
         return self.words[self.words.index(option) + 1] if option in self.words else None
 
@@ -69,7 +74,7 @@ def chosen(every: list[Command], only: list[str]) -> list[Command]:
     if not only:
         return every
     drawn = [command for command in every if command.picture in {f"{name}.png" for name in only}]
-    runs = {word.removeprefix("runs/") for command in drawn for word in command.words if word.startswith("runs/")}
+    runs = {run for command in drawn for run in command.draws}
     return [
         command
         for command in every

@@ -34,6 +34,7 @@ SHOWN = {
     "boundary",
     "features",
     "alone",
+    "heatmap",
 }
 #: Which figures and tables of the papers the page says that its pictures are like: by picture the claim in the page's
 #: words, its kind, the metrics of curves and tables, and what stands along an axis or above columns, as the papers'
@@ -59,6 +60,7 @@ CLAIMS: dict[str, tuple[str, str, set[str], set[str]]] = {
     "dfrd_table10.png": ("Table 10 of DFRD", "pivot", {"global_accuracy"}, set()),
     "dfrd_table11.png": ("Table 11 of DFRD", "pivot", {"global_accuracy"}, {"clients"}),
     "dfrd_table12.png": ("Table 12 of DFRD", "pivot", {"global_accuracy"}, {"active_clients"}),
+    "heatmap.png": ("Fig. 5 of DFRD", "heatmap", {"global_accuracy", "local_accuracy"}, set()),
     "alone.png": ("Fig. 4 of DFRD", "alone", set(), set()),
     "dhf_table1.png": ("Table 1 of DHF", "pivot", {"p_acc"}, {"partition"}),
     "dhf_table2.png": ("Table 2 of DHF", "pivot", {"p_acc"}, {"partition"}),
@@ -91,7 +93,7 @@ def space_of(command: gallery.Command) -> Space:
 def drawn_of(command: gallery.Command) -> tuple[str, set[str], set[str]]:
     """The kind of what a command draws and, of curves and of a paper's table, its metrics and its conditions."""
     (kind,) = options(command, "--only")
-    runs = {word.removeprefix("runs/") for word in command.words if word.startswith("runs/")}
+    runs = command.draws
     made_again = [declared(made.words[1]) for made in COMMANDS if made.makes in runs and made.words[0] == "reproduce"]
     if made_again:
         metrics = set(options(command, "--metric")) or {metric for one in made_again for metric in one.metrics}
@@ -143,8 +145,7 @@ def test_every_run_is_made_before_it_is_drawn() -> None:
         if command.makes is not None:
             assert command.makes not in made, f"two commands make {command.makes}"
             made.add(command.makes)
-        used = {word.removeprefix("runs/") for word in command.words if word.startswith("runs/")}
-        assert used <= made, f"{command.line} comes too early"
+        assert command.draws <= made, f"{command.line} comes too early"
 
 
 def test_every_picture_stands_below_its_command() -> None:
