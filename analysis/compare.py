@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from analysis import machines
-from analysis.differences import Values, differences
+from analysis.differences import Values, data_sets, differences, lengths
 from analysis.differences import table as differences_table
 from analysis.entries import Entry, results_table, tests_table
 from analysis.labels import Labels
@@ -119,14 +119,8 @@ class Comparison:
                 + " and ".join(Labels().metric(m, unit=False) for m in self.runs[0].metrics)
                 + "; its seeds were seen while searching."
             )
-        lengths = {e.rounds for e in self.entries}
-        if len(lengths) > 1:
-            notes.append(f"The runs are of different lengths ({', '.join(map(str, sorted(lengths)))} rounds).")
-        data = {str(run.value("dataset", "")) for run in self.runs}
-        if len(data) > 1:
-            notes.append(
-                f"The runs used different data sets ({', '.join(sorted(data))}): their numbers are not comparable."
-            )
+        notes += lengths(e.rounds for e in self.entries)
+        notes += data_sets(run.value("dataset", "") for run in self.runs)
         return notes + machines.side_by_side(
             {name: run.provenance for name, run in zip(names(self.runs), self.runs, strict=True)}
         )

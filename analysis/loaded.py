@@ -198,7 +198,7 @@ def _text(found: Table | Pivots, kind: str, down: Sequence[str]) -> str:
         return found.markdown()
     if isinstance(found, Table):
         return static.bare(found.title, html_table(found))
-    return _page([table.sheet() for table in found.tables])
+    return _page(found.sheets())
 
 
 def _page(sheets: Sequence[Sheet]) -> str:

@@ -33,6 +33,11 @@ LEVEL = 0.05
 RESULT = "result"
 #: Names of what is no condition, among the keys of a sheet's labels.
 METHOD, METRIC = "method", "metric"
+#: What shows a cell with the best mean, and one that is not told from it: on paper and pages, in a terminal, in data.
+Marks = tuple[str, str]
+LOOKS: Marks = ("Bold", "Underlined")
+SIGNS: Marks = ("*", "=")
+FIELDS: Marks = ("best", "tied")
 
 
 @dataclass(frozen=True)
@@ -97,10 +102,12 @@ class Pivot:
         entry = self.entries.get((row, condition))
         return Shown(value, bracket, bool(entry and entry.best), bool(entry and entry.tied))
 
-    def notes(self, group: str = "the column") -> list[str]:
-        """What a reader has to know. `group`: where the methods stand that are set against each other."""
+    def notes(self, group: str = "the column", marks: Marks = LOOKS) -> list[str]:
+        """What a reader has to know. `group`: where the methods stand that are set against each other. `marks`: what
+        the best cells and those not told from them have."""
+        best, tied = marks
         notes = [
-            f"Bold: the best mean of {group}. Underlined: not told from it at 0.05 by a paired t test over the seeds "
+            f"{best}: the best mean of {group}. {tied}: not told from it at 0.05 by a paired t test over the seeds "
             f"both have, with Holm's correction within {group}."
         ]
         others = [entry for entry in self.entries.values() if not entry.best]
@@ -279,9 +286,12 @@ def _rank(place: Condition, keys: Sequence[str], orders: Mapping[str, Sequence[A
     return tuple(orders[key].index(value) for key, value in zip(keys, place, strict=True))
 
 
-def to_csv(tables: Sequence[Pivot]) -> str:
-    """All tables as one, a row per cell and metric, unrounded, accuracies as fractions."""
+def to_csv(tables: Sequence[Pivot], settings: Mapping[str, Mapping[str, Any]] | None = None) -> str:
+    """All tables as one, a row per cell and metric, unrounded, accuracies as fractions. `settings`: by key the values
+    of runs, which stand in columns `config.…`."""
+    of_run = {f"config.{key}": values for key, values in (settings or {}).items()}
     rows = [row for table in tables for row in table.records()]
+    rows = [row | {key: values.get(row["run"]) for key, values in of_run.items()} for row in rows]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     keys = list(dict.fromkeys(key for row in rows for key in row))

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from analysis.cells import Cells, cells
-from analysis.pivot import METHOD, METRIC, Pivot, pivot, sheet, to_csv
+from analysis.differences import Values, notes_under_conditions, under_conditions
+from analysis.pivot import FIELDS, LOOKS, METHOD, METRIC, Marks, Pivot, pivot, sheet, to_csv, to_json
 from analysis.runs import Paths, Run, load_all, names
 from analysis.sheet import Sheet
 from search_spaces.errors import UserError, unknown
@@ -29,20 +31,20 @@ class Pivots:
     cells: Cells
     tables: Sequence[Pivot]
 
-    def notes(self) -> list[str]:
-        """What the reader of all tables has to know."""
-        runs = self.cells.runs
-        notes = list(dict.fromkeys(note for table in self.tables for note in table.notes()))
-        by = {metric: None for run in runs if run.kind != "run" and run.keys for metric in run.metrics[:1]}
-        if by:
-            notes.append(
-                "A search takes part with its best configuration under each condition, chosen by "
-                f"{' and '.join(by)}; its seeds were seen while searching."
-            )
-        lengths = {int(run.rounds["round"].max()) for run in runs if not run.rounds.empty}
-        if len(lengths) > 1:
-            notes.append(f"The runs are of different lengths ({', '.join(map(str, sorted(lengths)))} rounds).")
-        return notes
+    def notes(self, marks: Marks = LOOKS) -> list[str]:
+        """What the reader of all tables has to know. `marks`: what the best cells and those not told from them have."""
+        notes = [note for table in self.tables for note in table.notes(marks=marks)]
+        return list(dict.fromkeys([*self._on_runs, *notes]))
+
+    @cached_property
+    def _on_runs(self) -> list[str]:
+        return notes_under_conditions(self.cells)
+
+    @cached_property
+    def differences(self) -> Mapping[str, Values]:
+        """The settings in which the runs differ beside the conditions: by parameter, the value of every run that has
+        it."""
+        return under_conditions(self.cells)
 
     def frame(self) -> pd.DataFrame:
         """Every cell as a row, see `Pivot.frame`."""
@@ -50,21 +52,30 @@ class Pivots:
 
     def csv(self) -> str:
         """The same as CSV."""
-        return to_csv(self.tables)
+        return to_csv(self.tables, self.differences)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for --json: `results`, a row per cell, `differences` (values by parameter and run), `notes`."""
+        differing = {key: dict(values) for key, values in self.differences.items()}
+        return {"results": to_json(self.tables), "differences": differing, "notes": self.notes(FIELDS)}
+
+    def sheets(self) -> list[Sheet]:
+        """Every table with all its notes."""
+        return [sheet([table], notes=self._on_runs) for table in self.tables]
 
     def latex(self) -> str:
         """All tables, one below the other."""
-        return "\n".join(table.latex() for table in self.tables)
+        return "\n".join(one.latex() for one in self.sheets())
 
     def markdown(self) -> str:
         """All tables, one below the other."""
-        return "\n".join(table.markdown() for table in self.tables)
+        return "\n".join(one.markdown() for one in self.sheets())
 
     def sheet(self, down: Sequence[str] = ()) -> Sheet:
         """All tables as one. `down`: what stands before the rows, of `method`, `metric` and the conditions' keys; by
         default the method, after the metric where there are several."""
         default = (METRIC, METHOD) if len(self.tables) > 1 else (METHOD,)
-        return sheet(self.tables, tuple(map(canonical, down)) or default)
+        return sheet(self.tables, tuple(map(canonical, down)) or default, notes=self._on_runs)
 
     def figure(self) -> go.Figure:
         """The metrics against a condition, a line per row."""

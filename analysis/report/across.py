@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from analysis.cells import Cells, cells, varied
+from analysis.differences import notes_under_conditions
 from analysis.figures import factor, rounds, spread
 from analysis.figures._common import shared_metrics
 from analysis.labels import Labels
-from analysis.pivot import Pivot, pivot
+from analysis.pivot import Pivot, pivot, sheet
 from analysis.report.comparison import attacked, over_rounds
 from analysis.report.page import Page, escape, write
 from analysis.report.terms import explained
@@ -41,10 +42,12 @@ def add(page: Page, found: Cells, tables: Sequence[Pivot]) -> None:
     if over_rounds.panels:
         curves = rounds.FIGURE
         page.figure("rounds", curves.title, rounds.plot(over_rounds, labels), curves.read, "Curves")
+    about = notes_under_conditions(found)
     for i, table in enumerate(tables):
         shown = [table.metric, *([table.bracket] if table.bracket else [])]
         terms = explained(page.told, shown, found.by, Labels.of(found.runs, markup=False))
-        page.card(f"table-{i}", table.title, table.html() + terms, "Tables" if i == 0 else "")
+        inner = sheet([table], notes=about if i == 0 else ()).html() + terms
+        page.card(f"table-{i}", table.title, inner, "Tables" if i == 0 else "")
     boxes = spread.plot(spread.drawing(found, metrics), labels)
     page.figure("boxes", spread.FIGURE.title, boxes, spread.FIGURE.read, "Boxes")
 

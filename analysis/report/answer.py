@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import shlex
 from collections.abc import Sequence
 
-from analysis.again import run_command
+from analysis.again import BASELINES, baseline, run_command, same_problem
 from analysis.estimate import sentences, unseen, unseen_sentence
 from analysis.labels import Labels, number
+from analysis.report.anonymous import AnonymousRun
+from analysis.report.anonymous import anonymous as without_names
 from analysis.report.page import Page, command, escape
 from analysis.report.strip import strip
 from analysis.report.values import spread, trials_named
@@ -57,19 +60,36 @@ def next_step(run: Run, finals: Sequence[FinalRun]) -> tuple[str, str]:
             run_command(run.shown),
             "A search flatters its winner. Final numbers come from seeds that it never saw.",
         )
-    final = mine[0].run.shown
-    if run.method == "fedavg":
+    # A neighbour is read as it is; on a page without names it has none either.
+    final = without_names(mine[0].run) if isinstance(run, AnonymousRun) else mine[0].run
+    if run.method in BASELINES:
         return (
-            f"fedtune report {shlex.quote(final)}",
+            f"fedtune report {shlex.quote(final.shown)}",
             "The winner has been trained on fresh seeds; this is their report.",
         )
-    folder, seeds = os.path.dirname(final) or ".", str(len(mine[0].run.chosen))
-    other = ["fedtune", "run", "fedavg", "--seeds", seeds, *(["--runs-dir", folder] if folder != "runs" else [])]
-    beside = ["fedtune", "compare", final, os.path.join(folder, "fedavg-final")]
     return (
-        f"{shlex.join(other)} && {shlex.join(beside)}",
-        "The winner has been trained on fresh seeds. Beside another method on the same seeds it can be argued about.",
+        _beside(final),
+        "The winner has been trained on fresh seeds. Beside another method on the same problem and seeds it can be "
+        "argued about.",
     )
+
+
+def _beside(final: Run) -> str:
+    """Trains a baseline on the problem and the seeds of a final run, and compares the two."""
+    values = final.config(final.chosen[0])
+    method, folder = baseline(values), os.path.dirname(final.shown) or "."
+    words = ["fedtune", "run", method, *same_problem(method, values), "--seeds", str(len(final.chosen))]
+    asked = final.experiment
+    words += ["--seed", str(asked["seed"])] if asked.get("seed") else []
+    words += ["--data-dir", str(asked["data_dir"])] if asked.get("data_dir") else []
+    words += ["--runs-dir", folder] if folder != "runs" else []
+    default = f"{method}-final"
+    names = (default if n == 1 else f"{default}-{n}" for n in itertools.count(1))
+    # One that is there may be of another problem.
+    name = next(name for name in names if not (final.path.parent / name).exists())
+    words += ["--name", name] if name != default else []
+    beside = ["fedtune", "compare", final.shown, os.path.join(folder, name)]
+    return f"{shlex.join(words)} && {shlex.join(beside)}"
 
 
 def unfinished(run: Run) -> bool:

@@ -164,7 +164,7 @@ def _side_by_side(
 
 def _pivots(loaded: Any, asked: dict[str, Any]) -> None:
     """One table per metric, a column per condition."""
-    from analysis.pivot import to_json
+    from analysis.pivot import SIGNS
     from fedtune.console import tables
     from fedtune.console.busy import busy
     from fedtune.console.progress import style
@@ -189,12 +189,12 @@ def _pivots(loaded: Any, asked: dict[str, Any]) -> None:
         _written("Figure", written)
     quiet = _files(made)
     if asked["as_json"]:
-        tables.print_json({"results": to_json(found.tables), "notes": found.notes()})
+        tables.print_json(found.to_json())
     elif not quiet:
         console = _console()
         for table in found.tables:
             console.print(table.rich())
-        for note in found.notes():
+        for note in found.notes(SIGNS):
             tables.say(note)
 
 

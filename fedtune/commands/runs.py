@@ -46,6 +46,9 @@ def _cells(row: dict[str, Any]) -> dict[str, str]:
         return {"state": "unreadable", "trials": "", "best": "", "what": row["problem"]}
     if row["kind"] == "auto":
         return _of_auto(row)
+    if row["kind"] == "reproduction":
+        what = f"reproduction, {row['title']}, {row['cells']['over']} of {row['cells']['planned']} runs ended"
+        return {"state": row["state"], "trials": f"{row['done']}", "best": "", "what": what}
     ended = row["done"] + row["pruned"] + row["failed"]
     final = row["kind"] == "run"
     metric = "" if row["best"] is None or final else f", by {' and '.join(row['best']['values'])}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -82,3 +83,46 @@ def test_markdown_needs_by(tmp_path: Path) -> None:
     found = CliRunner().invoke(app, ["compare", str(plain), "--markdown", "-"])
     assert isinstance(found.exception, UserError) and "Give --by" in str(found.exception)
     assert "omega = 0.1" in call(plain, "--by", "omega", "--markdown", "-")[0]
+
+
+@pytest.fixture(scope="module")
+def unequal(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two runs under the same ω, of another problem each."""
+    folder = tmp_path_factory.mktemp("unequal")
+    varied.fairness(folder / "ten", method="fedavg")
+    changed = {"rho": 0, "clients": 100, "dataset": "svhn"}
+    return [folder / "ten", varied.fairness(folder / "hundred", rounds=5, fixed=changed)]
+
+
+def test_every_output_says_in_which_settings_the_runs_differ(unequal: list[Path], tmp_path: Path) -> None:
+    page, table = tmp_path / "f.html", tmp_path / "t.html"
+    words = [*unequal, "--by", "omega", "--metric", "amp"]
+    terminal = " ".join(call(*words, "--figure", page)[0].split())
+    asked = ["report", *map(str, unequal), "--only", "pivot", "--by", "omega", "-o", str(table)]
+    assert CliRunner().invoke(app, asked).exit_code == 0
+    told = json.loads(call(*words, "--json")[0])
+    outputs = [terminal, unescape(page.read_text()), unescape(table.read_text()), call(*words, "--latex", "-")[0]]
+    outputs += [call(*words, "--markdown", "-")[0].replace("\\", ""), " ".join(told["notes"])]
+    for said in outputs:
+        differing = said[said.index("Settings that differ: ") :].split(".")[0]
+        assert "clients = 10 (ten), 100 (hundred);" in differing and "rho = 10 (ten), 0 (hundred);" in differing
+        assert "different lengths (3, 5 rounds)" in said and "different data sets (digits, svhn)" in said
+        assert "omega =" not in differing and "ω =" not in differing and "merge_op =" not in differing
+    assert told["differences"]["clients"] == {"ten": 10, "hundred": 100}
+    rows = list(csv.DictReader(io.StringIO(call(*words, "--csv", "-")[0])))
+    assert {(row["run"], row["config.clients"]) for row in rows} == {("ten", "10"), ("hundred", "100")}
+    for said in (call(*words[:2], "--by", "dataset", "--where", "omega=1")[0], call(*words[:1], "--by", "omega")[0]):
+        assert "data sets" not in said and "dataset =" not in said
+
+
+def test_equal_runs_have_no_such_note(root: Path) -> None:
+    said, _ = call(root / "a", root / "b", "--by", "omega")
+    assert "Settings that differ" not in said and "different" not in said
+
+
+def test_a_note_names_the_marks_that_are_shown(root: Path) -> None:
+    words = [root / "a", root / "b", "--by", "omega"]
+    said = " ".join(call(*words)[0].split())
+    assert "*: the best mean of the column. =: not told from it" in said and "Bold" not in said
+    assert "Bold: the best mean" in call(*words, "--latex", "-")[0]
+    assert json.loads(call(*words, "--json")[0])["notes"][-1].startswith("best: the best mean of the column. tied: ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 from collections.abc import Callable
 from html import unescape
@@ -13,14 +14,24 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from analysis.again import BASELINES
 from analysis.labels import Labels
+from analysis.report.anonymous import anonymous
 from analysis.report.answer import answer, next_step
 from analysis.report.page import Page
 from analysis.runs import Run, load
 from analysis.runs.final_runs import final_runs
+from fedtune.api.run import plan_run
+from fedtune.cli import app
+from fedtune.planning.plan import Plan
+from fedtune.planning.request import Request
 from search_spaces import run_folder
+from search_spaces.parameter import parameters
 from tests.analysis import synthetic
+from trainables.federation import FederationConfig
+from trainables.local import LocalTraining
 
 Final = Callable[..., Path]
 
@@ -161,8 +172,79 @@ def test_the_next_command_follows_from_what_was_done(
     assert next_step(run, [])[0] == f"fedtune run {search} --seeds 5"
     folder = final()
     assert next_step(run, final_runs(run))[0] == (
-        f"fedtune run fedavg --seeds 3 --runs-dir {tmp_path} && fedtune compare {folder} {tmp_path}/fedavg-final"
-    )
+        f"fedtune run fedrolex --set model=cnn_small --rounds 9 --seeds 3 --seed 3 --runs-dir {tmp_path} && fedtune "
+        f"compare {folder} {tmp_path}/fedrolex-final"
+    ), "the problem, the seeds and the width of models are those of the final run, and FedAvg has one width only"
+
+
+def planned(line: str, monkeypatch: pytest.MonkeyPatch) -> Plan:
+    """What the command would carry out."""
+    found: list[Plan] = []
+
+    def stop(plan: Plan, **options: Any) -> None:
+        found.append(plan)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedtune.api.run.carry_out", stop)
+    CliRunner().invoke(app, shlex.split(line)[1:])
+    (plan,) = found
+    return plan
+
+
+@pytest.mark.parametrize(
+    ("settings", "method"),
+    [
+        ({"rho": 10, "sigma": 3, "lr": 0.05}, "fedrolex"),
+        ({"rho": 3, "local_epochs": 2}, "fedrolex"),
+        ({"rho": 0}, "fedavg"),
+        ({"rho": 0, "clients": 20, "active_clients": 5, "omega": 1.0, "lr": 0.05, "local_steps": 7}, "fedavg"),
+        ({"rho": 0, "partition": "iid", "batch_size": 16, "momentum": 0.9, "validation_fraction": 0.0}, "fedavg"),
+        ({"rho": 0, "dataset": "own images.npz", "clients": 2, "partition": "iid"}, "fedavg"),
+    ],
+)
+def test_the_baseline_is_trained_on_the_problem_of_the_final_run(
+    search: Path, final: Final, settings: dict[str, Any], method: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run = load(search)
+    assert run.best is not None
+    if "dataset" in settings:
+        rng, own = np.random.default_rng(0), tmp_path / str(settings["dataset"])
+        y = np.arange(200) % 4
+        np.savez(
+            own,
+            x_train=rng.integers(0, 255, (200, 8, 8), np.uint8),
+            y_train=y,
+            x_test=np.zeros((8, 8, 8), np.uint8),
+            y_test=y[:8],
+        )
+        settings = settings | {"dataset": str(own)}
+    folder = final(parameters=run.config(run.best) | settings)
+    (tmp_path / f"{method}-final").mkdir()
+    first, _, second = next_step(run, final_runs(run))[0].partition(" && ")
+    plan, trained = planned(first, monkeypatch), load(folder)
+    values = trained.config(0)
+    assert plan.experiment.method == method and plan.experiment.seed == trained.experiment["seed"]
+    common = [key for key in plan.experiment.values if key in values]
+    assert {"dataset", "rounds", "model", "clients", "omega", "rho", "batch_size"} | settings.keys() <= set(common)
+    assert {key: plan.experiment.values[key] for key in common} == {key: values[key] for key in common}
+    assert shlex.split(second) == ["fedtune", "compare", str(folder), str(plan.folder)]
+
+
+@pytest.mark.parametrize("method", BASELINES)
+def test_what_a_baseline_takes_is_what_is_declared(method: str, tmp_path: Path) -> None:
+    shared = parameters(FederationConfig, LocalTraining)
+    taken = plan_run(Request(method, runs_dir=str(tmp_path)), 2).experiment.values
+    assert list(BASELINES[method].items()) == [(key, taken[key]) for key in shared]
+
+
+def test_a_page_without_names_has_none_in_the_next_command(search: Path, final: Final) -> None:
+    path = final() / run_folder.EXPERIMENT
+    content = yaml.safe_load(path.read_text())
+    path.write_text(yaml.safe_dump(content | {"data_dir": "/home/me/data"}))
+    run = load(search)
+    assert "--data-dir /home/me/data" in next_step(run, final_runs(run))[0]
+    line = next_step(anonymous(run), final_runs(run))[0]
+    assert "/home" not in line and str(search.parent) not in line and "compare one-final ./fedrolex-final" in line
 
 
 def test_a_tie_is_said(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from analysis.runs.rounds import read_rounds
 from fedtune.cli import app
 from search_spaces import run_folder
 from search_spaces.errors import UserError
+from tests.analysis.reproduce import folders
 from tests.fedtune.played import begin, searched
 
 
@@ -42,6 +43,26 @@ def test_every_run_has_a_row(folder: Path) -> None:
     assert rows["a-search"] == fedtune.status(folder / "a-search") | {"problem": None}
     assert (rows["begun"]["state"], rows["begun"]["trials"], rows["begun"]["done"]) == ("resumable", 7, 0)
     assert rows["torn"].keys() == {"run", "problem"} and "experiment.yaml" in rows["torn"]["problem"]
+
+
+def test_a_reproduction_is_one_row_of_its_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of DFRD's Fig. 5 all is run, of FedKF's Table V all cells but the last."""
+    figure, table = folders.heatmap(tmp_path / "a-figure"), folders.table(tmp_path / "b-table")
+    first, second = fedtune.runs(tmp_path)
+    assert (first["kind"], first["name"], first["state"], first["done"]) == (
+        "reproduction",
+        "dfrd-fig5",
+        "finished",
+        60,
+    )
+    planned = len(table.reproduction.rows) * len(table.reproduction.places)
+    assert second["state"] == "resumable" and second["cells"] == {"over": planned - 1, "planned": planned}
+    monkeypatch.setenv("COLUMNS", "220")
+    lines = CliRunner().invoke(app, ["runs", str(tmp_path)]).stdout.splitlines()[3:]
+    assert f"reproduction, {figure.reproduction.title}, 1 of 1 runs ended" in lines[0] and "finished" in lines[0]
+    assert f"{planned - 1} of {planned} runs ended" in lines[1]
+    (table.path / run_folder.REPRODUCTION).write_text("version: [")
+    assert fedtune.runs(tmp_path)[1].keys() == {"run", "problem"}
 
 
 def test_only_the_winners_rounds_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
