@@ -142,6 +142,13 @@ def estimate(found: Estimate, as_json: bool) -> None:
         f"selecting by {', '.join(e.metric)}."
     )
     _space(found)
+    _pace(found)
+    tables.say(f"The search would create {shown(found.plan.folder)}. Nothing was created.")
+
+
+def _pace(found: Estimate) -> None:
+    """How many trials run at the same time, what a round takes, and how long that is for all."""
+    e = found.plan.experiment
     share = f" and {e.gpus_per_trial:g} GPU" if e.gpus_per_trial else ""
     tables.say(
         f"{e.concurrency} at the same time with {e.cpus_per_trial:g} core{'s' * (e.cpus_per_trial != 1)}{share} each."
@@ -152,7 +159,6 @@ def estimate(found: Estimate, as_json: bool) -> None:
         f"{'about ' if fewer else ''}{found.round_seconds:.2f} s for one seed. "
         f"At that pace the search takes {'about' if e.scheduler == 'none' else 'at most'} {duration(found.at_most)}."
     )
-    tables.say(f"The search would create {shown(found.plan.folder)}. Nothing was created.")
 
 
 def _space(found: Estimate) -> None:
