@@ -196,6 +196,7 @@ def test_what_a_new_configuration_is_worth_for_its_cost(rounds: tuple[int, ...])
         moves = v / np.sqrt(v + noise)
         expected = raised(float(mean.mean()), moves, float(found.belief.mean.max())) / cost
         assert of_a_new_one(found, known, 5, noise) == pytest.approx(expected, rel=0.02, abs=1e-9)
+        assert noise > 0 or of_a_new_one(found, known, 5) == of_a_new_one(found, known, 5, noise)
 
 
 def test_a_new_configuration_costs_at_least_a_round() -> None:
