@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 START_UP = 10.0
 #: After so many seconds of rounds only what an estimate cannot do without is timed.
 PATIENCE = 5.0
-#: Where more clients take part in a round than this, rounds of so few are timed first.
+#: Where more than `NEXT` clients take part in a round, rounds of so few are timed first.
 FEW = 2
-#: And then of this many; or of the second number where those of a few were long already.
+#: And then of `MORE`; or of `NEXT` where those of a few were long already.
 MORE, NEXT = 10, 4
 
 
