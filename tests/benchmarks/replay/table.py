@@ -95,12 +95,17 @@ class Recorded:
         order = rng.permutation(len(self.table.seeds))
         return RecordedEpisode(self, order, self.table.validation * self.table.sign)
 
-    def describe(self) -> str:
+    @property
+    def size(self) -> str:
+        """How much is recorded, and how its seeds are dealt, in a sentence."""
         c, s, r = self.table.validation.shape
         return (
             f"{c} configurations × {s} seeds × {r} rounds as recorded; {s - held_out(s)} seeds for the search, "
-            f"{held_out(s)} held out. {differences(self.test[:, :, -1])}"
+            f"{held_out(s)} held out."
         )
+
+    def describe(self) -> str:
+        return f"{self.size} {differences(self.test[:, :, -1])}"
 
 
 class Shuffled(Recorded):

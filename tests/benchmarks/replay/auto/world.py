@@ -49,7 +49,7 @@ class World:
     def describe(self) -> str:
         """What it was made of, in a sentence."""
         first = next(iter(self.tables.values()))
-        return f"{', '.join(self.tables)}. Each: {first.describe()}"
+        return f"{', '.join(self.tables)}. Each: {first.size}"
 
 
 class AllMethods:
