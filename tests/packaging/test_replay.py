@@ -7,7 +7,7 @@ import itertools
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -508,19 +508,25 @@ def test_the_goal_is_reached_where_the_regret_stays_below_it() -> None:
     assert rounds_to([(10, 0.05), (20, 0.009), (30, 0.02)], 0.01) is None
 
 
-def test_the_command_makes_a_page_of_a_tables_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    save(recorded(np.tile(np.arange(10)[:, None] / 10, (1, 4)), "cells"), tmp_path / "cells.npz")
-    monkeypatch.setattr(command, "OUT", tmp_path)
-    monkeypatch.setattr(command, "RESULTS", tmp_path / "search-quality.json")
-    monkeypatch.setattr(command, "DOCS", tmp_path / "docs" / "search-quality.json")
-    (tmp_path / "docs").mkdir()
+def calling(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Callable[..., int]:
+    """Calls the command with these words; what it writes goes into `folder`."""
+    monkeypatch.setattr(command, "OUT", folder)
+    monkeypatch.setattr(command, "RESULTS", folder / "search-quality.json")
 
     def call(*words: str) -> int:
         monkeypatch.setattr("sys.argv", ["replay", *words])
         return command.main()
 
+    return call
+
+
+def test_the_command_makes_a_page_of_a_tables_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(recorded(np.tile(np.arange(10)[:, None] / 10, (1, 4)), "cells"), tmp_path / "cells.npz")
+    call = calling(monkeypatch, tmp_path)
+    monkeypatch.setattr(command, "DOCS", tmp_path / "docs" / "search-quality.json")
+    (tmp_path / "docs").mkdir()
     assert call("record") == 2 and "make bench-search" in capsys.readouterr().err
     asked = ("run", "--folder", str(tmp_path), "--repetitions", "8", "--clocks", "2", "--processes", "1")
     assert call(*asked, "--searchers", "random-1", "grid-1", "grid-3") == 0

@@ -33,6 +33,7 @@ from tests.benchmarks.replay.simulator import Simulation
 from tests.benchmarks.replay.table import Recorded
 from tests.benchmarks.tables.auto_specs import METHODS, named
 from tests.fedtune.conftest import experiment
+from tests.packaging.test_replay import calling
 
 ROUNDS, CELLS, SEEDS = 6, 8, 6
 #: By method, its best cell's mean.
@@ -296,15 +297,10 @@ def family(folder: Path, dataset: str) -> None:
 def test_the_family_is_replayed_beside_what_was_measured_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(command, "OUT", tmp_path / "bench")
-    monkeypatch.setattr(command, "RESULTS", tmp_path / "bench" / "search-quality.json")
+    call = calling(monkeypatch, tmp_path / "bench")
     before = json.loads(command.DOCS.read_text(encoding="utf-8"))
     family(tmp_path, "blobs")
     assert [*worlds(tmp_path)] == ["blobs"]
-
-    def call(*words: str) -> int:
-        monkeypatch.setattr("sys.argv", ["replay", *words])
-        return command.main()
 
     asked = ("run", "--folder", str(tmp_path), "--auto-repetitions", "1", "--auto-budgets", "25", "--processes", "1")
     asked += ("--tables", "auto")

@@ -34,7 +34,7 @@ from tests.benchmarks.replay.searchers import plain
 from tests.benchmarks.replay.searchers.oracle import Told
 from tests.benchmarks.replay.searchers.present import Present
 from tests.benchmarks.replay.table import Recorded, held_out
-from tests.packaging.test_replay import ROUNDS, recorded
+from tests.packaging.test_replay import ROUNDS, calling, recorded
 
 #: Metrics of which the second is minimised.
 METRICS = ("val_global_accuracy", "val_fm", "val_wlp")
@@ -363,15 +363,9 @@ def test_the_command_replays_several_objectives_beside_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     save(noisy(), tmp_path / "line.npz")
-    monkeypatch.setattr(command, "OUT", tmp_path)
-    monkeypatch.setattr(command, "RESULTS", tmp_path / "search-quality.json")
+    call = calling(monkeypatch, tmp_path)
     monkeypatch.setattr(command, "DOCS", tmp_path / "docs" / "search-quality.json")
     (tmp_path / "docs").mkdir()
-
-    def call(*words: str) -> int:
-        monkeypatch.setattr("sys.argv", ["replay", *words])
-        return command.main()
-
     asked = ("run", "--folder", str(tmp_path), "--repetitions", "2", "--clocks", "1", "--processes", "1")
     assert call(*asked, "--searchers", "random-1", "optuna-nsga2") == 0
     out = capsys.readouterr().out

@@ -6,14 +6,17 @@ import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing import get_context
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.benchmarks.measure import say
 from tests.benchmarks.replay.searcher import Impossible
+
+T = TypeVar("T")
 
 #: Seconds between two lines of progress.
 PACE = 10.0
@@ -45,38 +48,59 @@ def replayed(
 ) -> Replayed:
     """All tasks on the given tables, by `replay`, a function that other processes can import."""
     result = Replayed()
-    started = told = time.monotonic()
-    with ProcessPoolExecutor(
-        processes, mp_context=get_context("spawn"), initializer=_prepare, initargs=(dict(given), replay)
-    ) as pool:
-        for done, (task, judged) in enumerate(zip(tasks, pool.map(_work, tasks), strict=True), start=1):
-            if isinstance(judged, str):
-                result.impossible[task.table, task.searcher] = judged
-            else:
-                result.found[task.table, task.searcher, task.slots].append(judged)
-            if time.monotonic() - told > PACE:
-                told = time.monotonic()
-                say(f"  {done} of {len(tasks)} replays, {told - started:.0f} s: {task.searcher} on {task.table}")
+    started = time.monotonic()
+    work = partial(_one, replay)
+    for task, judged in side_by_side(
+        given, tasks, processes, work, lambda task: f"{task.searcher} on {task.table}", "replays"
+    ):
+        if isinstance(judged, str):
+            result.impossible[task.table, task.searcher] = judged
+        else:
+            result.found[task.table, task.searcher, task.slots].append(judged)
     result.seconds = time.monotonic() - started
     return result
 
 
-_TABLES: dict[str, Any] = {}
-_REPLAY: list[Callable[[Any, Task], Any]] = []
+def _one(replay: Callable[[Any, Task], Any], given: Mapping[str, Any], task: Task) -> Any:
+    try:
+        return replay(given[task.table], task)
+    except Impossible as reason:
+        return str(reason)
 
 
-def prepare() -> None:
+def side_by_side(
+    given: Mapping[str, Any],
+    tasks: Sequence[T],
+    processes: int,
+    work: Callable[[Mapping[str, Any], T], Any],
+    named: Callable[[T], str],
+    what: str,
+) -> Iterator[tuple[T, Any]]:
+    """Every task with what `work` makes of it, in their order. `work`, which other processes can import, gets `given`,
+    which every process has once. `named`, `what`: how a line of progress calls a task, and all of them."""
+    started = told = time.monotonic()
+    with ProcessPoolExecutor(
+        processes, mp_context=get_context("spawn"), initializer=_prepare, initargs=(dict(given), work)
+    ) as pool:
+        for done, (task, result) in enumerate(zip(tasks, pool.map(_work, tasks), strict=True), start=1):
+            yield task, result
+            if time.monotonic() - told > PACE:
+                told = time.monotonic()
+                say(f"  {done} of {len(tasks)} {what}, {told - started:.0f} s: {named(task)}")
+
+
+_GIVEN: dict[str, Any] = {}
+_HOW: list[Callable[[Mapping[str, Any], Any], Any]] = []
+
+
+def _prepare(given: dict[str, Any], work: Callable[[Mapping[str, Any], Any], Any]) -> None:
     """A process that replays has one thread, and ends with the process that started it."""
     import threadpoolctl
 
     threadpoolctl.threadpool_limits(1)
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-
-
-def _prepare(given: dict[str, Any], replay: Callable[[Any, Task], Any]) -> None:
-    prepare()
-    _TABLES.update(given)
-    _REPLAY.append(replay)
+    _GIVEN.update(given)
+    _HOW.append(work)
 
 
 def _end_with(parent: int) -> None:
@@ -85,8 +109,5 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def _work(task: Task) -> Any:
-    try:
-        return _REPLAY[0](_TABLES[task.table], task)
-    except Impossible as reason:
-        return str(reason)
+def _work(task: Any) -> Any:
+    return _HOW[0](_GIVEN, task)

@@ -18,21 +18,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
 
 from search_spaces.errors import UserError
 from search_spaces.parameter import Value
-from tests.benchmarks.measure import say
-from tests.benchmarks.replay import bench, pool
+from tests.benchmarks.replay import bench
 from tests.benchmarks.replay.auto.command import Led, auto, fresh_mean, planned
 from tests.benchmarks.replay.auto.rivals import Winners, by_paper, left_for, singles
 from tests.benchmarks.replay.auto.world import AllMethods, World
 from tests.benchmarks.replay.measures import over, share
+from tests.benchmarks.replay.pool import side_by_side
 
 #: Budgets of the command, in whole federations of one seed. Of eight methods it refuses less than 25: every method has
 #: a trial of its paper's values and two fresh seeds, and the leader a final one.
@@ -40,9 +38,6 @@ BUDGETS = (32, 48, 64, 96)
 SLOTS, GOAL = bench.SLOTS, bench.GOAL
 #: By how much a difference of recorded values may miss the goal and still be the goal.
 ROUNDING = 1e-9
-#: Seconds between two lines of progress.
-PACE = 10.0
-
 ARMS = ("auto", "equal", "paper", "alike", "hindsight")
 #: Those that auto is compared with.
 RIVALS = ARMS[1:]
@@ -124,34 +119,23 @@ def _median(values: Sequence[float]) -> dict[str, Any]:
 
 # -- all of it ---------------------------------------------------------------------------------------------------------
 
-_WORLDS: dict[str, World] = {}
+Task = tuple[str, int, tuple[int, ...]]
 
 
-def _prepare(given: dict[str, World]) -> None:
-    pool.prepare()
-    _WORLDS.update(given)
-
-
-def _work(task: tuple[str, int, tuple[int, ...]]) -> dict[int, Compared]:
+def _work(given: Mapping[str, World], task: Task) -> dict[int, Compared]:
     name, number, budgets = task
-    return repetition(_WORLDS[name], number, budgets)
+    return repetition(given[name], number, budgets)
 
 
 def measure(
     given: dict[str, World], *, repetitions: int, processes: int, budgets: Sequence[int] = BUDGETS
 ) -> dict[str, Any]:
     """Every data set, `repetitions` times."""
-    tasks = [(name, number, tuple(budgets)) for name in given for number in range(repetitions)]
+    tasks: list[Task] = [(name, number, tuple(budgets)) for name in given for number in range(repetitions)]
     found: dict[str, list[dict[int, Compared]]] = {name: [] for name in given}
-    started = told = time.monotonic()
-    with ProcessPoolExecutor(
-        processes, mp_context=get_context("spawn"), initializer=_prepare, initargs=(given,)
-    ) as pool:
-        for done, (task, result) in enumerate(zip(tasks, pool.map(_work, tasks), strict=True), start=1):
-            found[task[0]].append(result)
-            if time.monotonic() - told > PACE:
-                told = time.monotonic()
-                say(f"  {done} of {len(tasks)} repetitions of auto, {told - started:.0f} s: {task[0]}")
+    started = time.monotonic()
+    for (name, *_), result in side_by_side(given, tasks, processes, _work, lambda task: task[0], "repetitions of auto"):
+        found[name].append(result)
     return {
         "repetitions": repetitions,
         "slots": SLOTS,

@@ -12,11 +12,11 @@ from analysis.runs import pareto
 from search_spaces.parameter import Value
 from tests.benchmarks.replay.searcher import Floats, Front, Setting
 from tests.benchmarks.replay.searchers import Factory, arm, plain
+from tests.benchmarks.replay.searchers.optuna_study import TPE, Asked
 from tests.benchmarks.replay.searchers.oracle import Told
 from tests.benchmarks.replay.searchers.present import Present
-from tests.benchmarks.replay.trials import Trials
 
-TPE, NSGA2 = "tpe", "nsga2"
+NSGA2 = "nsga2"
 
 
 class Random(plain.Random):
@@ -36,26 +36,19 @@ class Fedtune(Present):
         return Front(tuple(self.queue.space.values(trials[n].params) for n in numbers)) if numbers else None
 
 
-class OptunaFront(Trials):
-    """A study of Optuna with several directions, its own sampler, and one seed. Optuna stops no trial of such a study;
-    the front is `Study.best_trials`."""
+class OptunaFront(Asked):
+    """A study with several directions and its own sampler. Optuna stops no trial of such a study; the front is
+    `Study.best_trials`."""
 
     def __init__(self, setting: Setting, *, sampler: str, **settings: Any) -> None:
-        super().__init__(setting.rounds, (0,), setting.slots)
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         samplers = {TPE: optuna.samplers.TPESampler, NSGA2: optuna.samplers.NSGAIISampler}
-        self.space = setting.space
-        self.study = optuna.create_study(
+        study = optuna.create_study(
             directions=["maximize"] * len(setting.metrics), sampler=samplers[sampler](seed=setting.seed, **settings)
         )
-        self._asked: dict[int, Any] = {}
-
-    def propose(self) -> tuple[int, Mapping[str, Value]] | None:
-        trial = self.study.ask()
-        self._asked[trial.number] = trial
-        return trial.number, self.space.suggest(trial)
+        super().__init__(setting, study)
 
     def after_round(self, number: int, round_: int, curves: Floats) -> bool:
         import optuna

@@ -6,38 +6,48 @@ as its documentation has it for Hyperband."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from search_spaces.parameter import Value
 from tests.benchmarks.replay.searcher import Floats, Setting, Verdict
 from tests.benchmarks.replay.trials import Trials, mean
 
+if TYPE_CHECKING:
+    import optuna
+
 TPE, GP = "tpe", "gp"
 PRUNERS = ("median", "halving", "hyperband")
 
 
-class OptunaStudy(Trials):
-    """A study in memory, asked and told."""
+class Asked(Trials):
+    """A study in memory with one seed, asked for trials."""
 
-    def __init__(self, setting: Setting, *, sampler: str, pruner: str) -> None:
+    def __init__(self, setting: Setting, study: optuna.Study) -> None:
         super().__init__(setting.rounds, (0,), setting.slots)
-        import optuna
-
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
-        self.space = setting.space
-        samplers = {TPE: optuna.samplers.TPESampler, GP: optuna.samplers.GPSampler}
-        self.study = optuna.create_study(
-            study_name=f"replay {setting.seed}",  # by which the Hyperband pruner deals trials to its brackets
-            direction="maximize",
-            sampler=samplers[sampler](seed=setting.seed),
-            pruner=_pruner(pruner, setting.rounds),
-        )
+        self.space, self.study = setting.space, study
         self._asked: dict[int, Any] = {}
 
     def propose(self) -> tuple[int, Mapping[str, Value]] | None:
         trial = self.study.ask()
         self._asked[trial.number] = trial
         return trial.number, self.space.suggest(trial)
+
+
+class OptunaStudy(Asked):
+    """A study with one direction, asked and told."""
+
+    def __init__(self, setting: Setting, *, sampler: str, pruner: str) -> None:
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        samplers = {TPE: optuna.samplers.TPESampler, GP: optuna.samplers.GPSampler}
+        study = optuna.create_study(
+            study_name=f"replay {setting.seed}",  # by which the Hyperband pruner deals trials to its brackets
+            direction="maximize",
+            sampler=samplers[sampler](seed=setting.seed),
+            pruner=_pruner(pruner, setting.rounds),
+        )
+        super().__init__(setting, study)
 
     def after_round(self, number: int, round_: int, curves: Floats) -> bool:
         import optuna
