@@ -199,6 +199,23 @@ def test_what_a_new_configuration_is_worth_for_its_cost(rounds: tuple[int, ...])
         assert noise > 0 or of_a_new_one(found, known, 5) == of_a_new_one(found, known, 5, noise)
 
 
+def test_a_new_configuration_competes_by_one_value_of_it() -> None:
+    """Not by its mean, which one federation does not tell: some of these races would decide otherwise then."""
+    rng, otherwise = np.random.default_rng(0), 0
+    for _ in range(40):
+        known = [trial(n, float(x), float(v)) for n, (x, v) in enumerate(rng.random((8, 2)) * (10, 1))]
+        best = max(range(8), key=lambda n: known[n].values[0])
+        known.append(trial(8, known[best].params["x"], float(rng.random()), seed=1, of=best))
+        found = standing(known, 1.0)
+        assert found is not None
+        gains = _of_rivals(found, known, [], most=3)
+        most = max(gains.values(), default=0.0)
+        by_value = of_a_new_one(found, known[:8], 5, found.belief.own)
+        assert (decided(*known) is None) == (by_value >= most)
+        otherwise += by_value < most <= of_a_new_one(found, known[:8], 5)
+    assert otherwise > 0
+
+
 def test_a_new_configuration_costs_at_least_a_round() -> None:
     known = [trial(0, 1.0, 0.3), trial(1, 2.0, 0.5), *[trial(2 + n, 3.0 + n / 10) for n in range(10)]]
     for t in known:
