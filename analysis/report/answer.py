@@ -206,9 +206,9 @@ def _optimism(run: Run, labels: Labels, final: FinalRun, metric: str) -> str:
     if estimate is None or final.trial != estimate.trial or metric != run.metrics[0] or not math.isfinite(found.mean):
         return line
     where = "inside" if estimate.low <= found.mean <= estimate.high else "outside"
-    what = "the mean over as many fresh seeds" if len(fresh) > 1 else "one fresh seed"
+    what = "as many" if len(fresh) > 1 else "one"
     return (
-        f"{line} It lies {where} what the search expected of {what}, {100 * estimate.level:.0f} % interval "
+        f"{line} The mean on fresh seeds lies {where} what the search expected of {what}, {100 * estimate.level:.0f} % interval "
         f"{labels.shown(metric, estimate.low)} to {labels.shown(metric, estimate.high)}."
     )
 

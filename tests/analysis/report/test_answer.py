@@ -119,7 +119,7 @@ def test_the_search_is_held_against_fresh_seeds(search: Path, final: Final) -> N
     assert low < run.estimate.low and run.estimate.high < high, "three seeds have noise that all of them have not"
     where = "inside" if low <= np.mean(fresh) / 100 <= high else "outside"
     assert (
-        f"It lies {where} what the search expected of the mean over as many fresh seeds, 90 % interval "
+        f"The mean on fresh seeds lies {where} what the search expected of as many, 90 % interval "
         f"{100 * low:.2f} % to {100 * high:.2f} %."
     ) in text
     assert "fedtune compare" in text
