@@ -208,8 +208,9 @@ def _optimism(run: Run, labels: Labels, final: FinalRun, metric: str) -> str:
     where = "inside" if estimate.low <= found.mean <= estimate.high else "outside"
     what = "as many" if len(fresh) > 1 else "one"
     return (
-        f"{line} The mean on fresh seeds lies {where} what the search expected of {what}, {100 * estimate.level:.0f} % interval "
-        f"{labels.shown(metric, estimate.low)} to {labels.shown(metric, estimate.high)}."
+        f"{line} The mean on fresh seeds lies {where} what the search expected of {what}, "
+        f"{100 * estimate.level:.0f} % interval {labels.shown(metric, estimate.low)} to "
+        f"{labels.shown(metric, estimate.high)}."
     )
 
 
