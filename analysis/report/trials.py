@@ -10,8 +10,8 @@ from analysis import style
 from analysis.labels import Labels, number, unit_in_files
 from analysis.report.page import escape
 from analysis.runs import Run
+from analysis.runs.lines import by_seed
 from analysis.runs.race import first_of
-from analysis.runs.rounds import by_seed
 from analysis.stats import summarise
 from analysis.tables import Column, Table, finite
 from search_spaces.errors import visible
@@ -69,7 +69,7 @@ def _percent(value: float | None) -> str:
 
 def _spread(run: Run, metric: str) -> dict[int, float]:
     """The standard deviation over seeds of a metric's last value, of every trial with several seeds."""
-    measured = by_seed(run.rounds, metric)
+    measured = by_seed(run.lines, metric)
     return {trial: summarise(list(values.values())).std for trial, values in measured.items() if len(values) > 1}
 
 

@@ -103,7 +103,7 @@ def _values(connection: Connection) -> dict[int, list[float]]:
         mine = found.setdefault(trial, [])
         if objective != len(mine):
             raise ValueError("a trial lacks the value of an objective")
-        mine.append(_number(value, kind, "a trial's value"))
+        mine.append(value if kind == "FINITE" else _not_finite(kind))  # who reads trials checks what they end with
     return found
 
 
@@ -112,19 +112,15 @@ def _reports(connection: Connection) -> dict[int, dict[int, float]]:
     found: dict[int, dict[int, float]] = {}
     columns = "trial_id, step, intermediate_value, intermediate_value_type"
     for trial, step, value, kind in connection.execute(f"SELECT {columns} FROM {REPORTS} ORDER BY trial_id, step"):
-        # Asked here too: nearly all of the rows of a study are of this kind.
-        finite = kind == "FINITE" and type(value) is float
-        found.setdefault(trial, {})[step] = value if finite else _number(value, kind, f"a report of round {step}")
+        if kind == "FINITE" and type(value) is not float:
+            raise ValueError(f"a trial's report of round {step} is no number")
+        found.setdefault(trial, {})[step] = value if kind == "FINITE" else _not_finite(kind)
     return found
 
 
-def _number(value: object, kind: str, what: str) -> float:
-    if kind == "FINITE":
-        if type(value) is not float:
-            raise ValueError(f"{what} is no number")
-        return value
+def _not_finite(kind: str) -> float:
     if kind not in NOT_FINITE:
-        raise ValueError(f"{what} is of the unknown kind {kind!r}")
+        raise ValueError(f"a value is of the unknown kind {kind!r}")
     return NOT_FINITE[kind]
 
 
