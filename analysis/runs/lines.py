@@ -105,10 +105,12 @@ def by_seed(lines: Lines, metric: str) -> dict[int, dict[int, float]]:
 def readout(lines: Lines, number: int, metric: str, how: str) -> dict[int, float]:
     """A trial's last (`last`), largest (`maximize`) or smallest (`minimize`) value of the metric by seed, if any."""
     found: dict[int, float] = {}
-    better = {"last": lambda new, _: new, "maximize": max, "minimize": min}[how]
     for seed, line in _in_order(lines, number):
         if not math.isnan(value := line.get(metric, math.nan)):
-            found[seed] = float(better(value, found.get(seed, value)))
+            before = found.get(seed, value)
+            found[seed] = float(
+                value if how == "last" else max(value, before) if how == "maximize" else min(value, before)
+            )
     return dict(sorted(found.items()))
 
 
