@@ -89,7 +89,7 @@ def trials_table(run: Run) -> dict[str, Any]:
     ]
     at = next((i for i, c in enumerate(table.columns) if c.key == run.metrics[0]), -1)
     return {
-        "columns": [{"title": c.title, "right": c.right, "dot": c.key == "outcome"} for c in table.columns],
+        "columns": [{"title": visible(c.title), "right": c.right, "dot": c.key == "outcome"} for c in table.columns],
         "rows": rows,
         "sort": at,
         "up": not run.maximise,

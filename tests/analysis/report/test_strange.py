@@ -20,9 +20,8 @@ from analysis.report.build import document
 from analysis.runs import Run, load
 from search_spaces import run_folder
 from tests.analysis import strange, synthetic
+from tests.analysis.strange import EVIL
 
-#: Ends a script, an attribute and a line; colours and renames a terminal; turns round what follows.
-EVIL = "</script><img src=x onerror=alert(1)>&\"'\x1b[31m\x1b]0;t\x07\u202e"
 #: What a page must have no part of, as characters.
 HARM = ("<img", "\x1b", "\x07", "\u202e")
 
@@ -142,6 +141,16 @@ def test_hostile_texts_do_nothing_on_a_page(hostile: Run) -> None:
     for part in ("details", "tables"):
         drawn = [(key, text) for key, text in texts(data[part]) if any(harm in text for harm in HARM[1:])]
         assert drawn == [], part
+
+
+@pytest.mark.parametrize("kind", ["searched", "varied", "failed"])
+def test_a_hostile_symbol_title_folder_and_space_do_nothing(kind: str, tmp_path: Path) -> None:
+    """The headings of the table of trials too, which a script writes."""
+    folder = strange.hostile(tmp_path, varied=kind == "varied", failed=kind == "failed")
+    html = page(load(folder))
+    assert [harm for harm in HARM if harm in html] == [] and html.count("</script>") == 3
+    drawn = [(key, text) for key, text in texts(data_of(html)["tables"]) if any(harm in text for harm in HARM[1:])]
+    assert drawn == []
 
 
 @pytest.mark.parametrize("name", [name for name, figure in figures().items() if not figure.many])
