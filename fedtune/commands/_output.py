@@ -35,9 +35,7 @@ def result(found: Result, as_json: bool) -> None:
     prints the table of `final`."""
     experiment = Experiment.read(found.folder)
     if found.finished and experiment.kind == "run":
-        from fedtune.api.run import report
-
-        final(report(found), as_json)
+        final(_final(found), as_json)
         return
     folder = shown(found.folder)
     if as_json:
@@ -83,6 +81,12 @@ def result(found: Result, as_json: bool) -> None:
         elif not found.finished:
             _go_on(found, folder)
     _leave(found)
+
+
+def _final(found: Result) -> Final:
+    from fedtune.api.run import report  # what draws reports, which a listing has no use for
+
+    return report(found)
 
 
 def _go_on(found: Result, folder: str) -> None:
