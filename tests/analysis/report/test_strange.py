@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 from plotly.offline import get_plotlyjs
 
+from analysis.compare import compare
 from analysis.figures import figures
 from analysis.labels import Labels
 from analysis.report.build import document
+from analysis.report.comparison import write_figure
 from analysis.runs import Run, load
 from search_spaces import run_folder
 from tests.analysis import strange, synthetic
@@ -151,6 +153,13 @@ def test_a_hostile_symbol_title_folder_and_space_do_nothing(kind: str, tmp_path:
     assert [harm for harm in HARM if harm in html] == [] and html.count("</script>") == 3
     drawn = [(key, text) for key, text in texts(data_of(html)["tables"]) if any(harm in text for harm in HARM[1:])]
     assert drawn == []
+
+
+def test_a_hostile_data_set_is_text_in_the_figures_of_a_comparison(tmp_path: Path) -> None:
+    both = compare([strange.hostile(tmp_path), strange.half(tmp_path / "half")])
+    html = write_figure(both, tmp_path / "page.html").read_text()
+    drawn = [text for _, text in texts(data_of(html)["figures"]) if any(harm in text for harm in HARM)]
+    assert "Global accuracy" in html and drawn == []
 
 
 @pytest.mark.parametrize("name", [name for name, figure in figures().items() if not figure.many])
