@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.labels import Labels
+from analysis.labels import Labels, text
 from analysis.runs import Run, names
 from analysis.runs.conditions import means, show
 from search_spaces.errors import UserError, unknown
@@ -173,4 +173,6 @@ def _order(runs: Sequence[Run], key: str, present: Sequence[Any]) -> list[Any]:
 
 def condition_label(labels: Labels, key: str, value: Any) -> str:
     """`ω = 0.1`; of a text, such as a data set, the text alone."""
-    return value if isinstance(value, str) and key in ("dataset", "partition", "model") else labels.setting(key, value)
+    if isinstance(value, str) and key in ("dataset", "partition", "model"):
+        return text(value) if labels.markup else value
+    return labels.setting(key, value)

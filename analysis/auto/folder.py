@@ -9,8 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 from analysis.auto import leaderboard, request
 from analysis.auto.leaderboard import Row
 from analysis.runs import Paths, Run
@@ -20,6 +18,7 @@ from analysis.tables import Table
 from search_spaces import files, run_folder
 
 if TYPE_CHECKING:
+    import pandas as pd
     import plotly.graph_objects as go
 
     from analysis.auto.figures import AutoFigure
@@ -69,12 +68,16 @@ class Auto:
     def leaderboard(self) -> pd.DataFrame:
         """The leaderboard, a row per method with the leader first: the fields of `analysis.auto.Row`, the number of
         fresh `seeds`, and the best `configuration` as text."""
+        import pandas as pd
+
         return pd.DataFrame([row.record() for row in self.rows])
 
     @cached_property
     def trials(self) -> pd.DataFrame:
         """One row per trial of all searches, as in `Run.trials`, with `method` and `place`, the trial's place among
         all."""
+        import pandas as pd
+
         found = []
         for name, run in self.searches.items():
             places = {trial.number: trial.user_attrs.get(run_folder.PLACE) for trial in run.frozen}

@@ -8,15 +8,16 @@ with the leader on pairs (seed k is the same federation for all), and the p-valu
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from analysis.auto.expected import expected_best
 from analysis.runs import Run
+from analysis.runs.lines import count, total
 from analysis.stats import holm, paired, summarise
 from analysis.tables import Column, Table
 from search_spaces.metrics import METRICS, is_unreached, twin
@@ -111,8 +112,7 @@ def _row(run: Run, fresh: Run | None, metric: str, ends: Sequence[float], fewest
     values = {} if fresh is None else fresh.over_seeds(metric)
     over = summarise(list(values.values()))
     test = {} if fresh is None else fresh.over_seeds(twin(metric))
-    outcomes = run.trials["state"].value_counts()
-    spent = run.rounds
+    outcomes = Counter(trial.state.name for trial in run.frozen)
     return Row(
         method=run.method,
         title=run.method_title,
@@ -128,12 +128,12 @@ def _row(run: Run, fresh: Run | None, metric: str, ends: Sequence[float], fewest
         difference=math.nan,
         p=math.nan,
         trials=len(run.frozen),
-        done=int(outcomes.get("COMPLETE", 0)),
-        stopped=int(outcomes.get("PRUNED", 0)),
-        failed=int(outcomes.get("FAIL", 0)),
-        seed_rounds=len(spent),
-        seconds=_total(spent, "seconds"),
-        bytes=_total(spent, "bytes_up") + _total(spent, "bytes_down"),
+        done=outcomes["COMPLETE"],
+        stopped=outcomes["PRUNED"],
+        failed=outcomes["FAIL"],
+        seed_rounds=count(run.lines),
+        seconds=total(run.lines, "seconds"),
+        bytes=total(run.lines, "bytes_up") + total(run.lines, "bytes_down"),
         expected=expected_best(ends, fewest, sign),
         ends=tuple(ends),
     )
@@ -148,10 +148,6 @@ def _said(run: Run, best: int | None) -> float:
 def _value(run: Run, number: int) -> float:
     value = float(next(trial.values[0] for trial in run.frozen if trial.number == number))
     return math.nan if is_unreached(value) else value
-
-
-def _total(frame: pd.DataFrame, name: str) -> float:
-    return float(frame[name].sum()) if name in frame.columns else 0.0
 
 
 def last_values(run: Run) -> list[float]:

@@ -110,7 +110,6 @@ class Posterior:
     def interval(self, one: int, level: float, fresh: int | None = None) -> tuple[float, float]:
         """The central interval that holds the mean of `one` over all seeds with probability `level`, or its mean over
         so many `fresh` ones, which those seeds' own noise moves."""
-        from scipy.optimize import brentq
         from scipy.special import stdtr
 
         centre = np.array([part.mean[one] for part in self.parts])
@@ -121,10 +120,12 @@ class Posterior:
         reach = 1 / max(1 - level, 1e-9) * 10 * float(scale.max()) + float(np.ptp(centre)) + least
 
         def bound(probability: float) -> float:
-            def over(x: float) -> float:
-                return float(self._weights @ stdtr(self.freedom, (x - centre) / scale)) - probability
-
-            return float(brentq(over, float(centre.min()) - reach, float(centre.max()) + reach))
+            # Halved until no float lies between: it rises, and scipy.optimize takes longer to import than this.
+            low, high = float(centre.min()) - reach, float(centre.max()) + reach
+            while low < (middle := (low + high) / 2) < high:
+                over = float(self._weights @ stdtr(self.freedom, (middle - centre) / scale)) > probability
+                low, high = (low, middle) if over else (middle, high)
+            return low
 
         return bound((1 - level) / 2), bound((1 + level) / 2)
 

@@ -99,8 +99,10 @@ def unfinished(run: Run) -> bool:
 
 def resume(run: Run) -> tuple[str, str]:
     """The command that goes on with it, and why."""
+    # A method's part of `fedtune auto` goes on with the others.
+    whole = run.shown if not run.experiment.get("part") else os.path.dirname(os.path.dirname(run.shown))
     return (
-        f"fedtune resume {shlex.quote(run.shown)}",
+        f"fedtune resume {shlex.quote(whole)}",
         "Trials of this search are unfinished; this goes on with them.",
     )
 

@@ -18,6 +18,7 @@ from analysis.report.auto import head
 from analysis.report.best import best
 from analysis.report.conditions import condition_title, under_conditions, what_changes
 from analysis.report.details import details
+from analysis.report.nothing import nothing
 from analysis.report.page import Page, escape, write
 from analysis.report.stopping import stopping
 from analysis.report.trials import trials_html, trials_table
@@ -111,7 +112,10 @@ def _run(page: Page, run: Run, name: str, prefix: str, tell: Tell) -> None:
         page.add(f'<p class="notice">{escape(text)}</p>')
     tell(f"estimating the winner of {name}")
     # Under several conditions there is no winner of all.
-    (under_conditions if run.crossed else answer)(page, run, labels, prefix)
+    if run.ranked:
+        (under_conditions if run.crossed else answer)(page, run, labels, prefix)
+    else:
+        nothing(page, run, prefix)
     page.add(summary.facts(run, labels, page.told))
     best(page, run, labels, prefix)
     what_changes(page, run, labels, prefix)

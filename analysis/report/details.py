@@ -12,7 +12,7 @@ from analysis.figures._common import sample
 from analysis.labels import Labels
 from analysis.report.anonymous import AnonymousRun
 from analysis.runs import Run
-from analysis.runs.rounds import LISTS
+from analysis.runs.lines import LISTS
 from analysis.runs.shapes import is_number
 from analysis.tables import finite
 from search_spaces import files, run_folder

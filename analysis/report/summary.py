@@ -37,10 +37,12 @@ def searched(run: Run, labels: Labels) -> str:
     """Which parameters were searched, as HTML."""
     if run.crossed and not run.keys:
         return f"one configuration under {len(run.conditions)} conditions"
-    if not run.keys:
+    # Before its first trial a run has no values of what it is to search.
+    keys = run.keys if run.frozen else [str(item["key"]) for item in run.searched]
+    if not keys:
         return "no parameter searched"
-    more = f" and {len(run.keys) - 6} more" if len(run.keys) > 6 else ""
-    return "searched " + escape(", ".join(labels.symbol(k) for k in run.keys[:6])) + more
+    more = f" and {len(keys) - 6} more" if len(keys) > 6 else ""
+    return "searched " + escape(", ".join(labels.symbol(k) for k in keys[:6])) + more
 
 
 def _conditions(run: Run, labels: Labels) -> list[Fact]:
@@ -67,8 +69,6 @@ def notices(run: Run) -> list[str]:
             f"{running} {'trial is' if running == 1 else 'trials are'} unfinished: the search is still going on or was "
             f"interrupted. `fedtune resume {shlex.quote(whole)}` continues it." + _waiting(run)
         )
-    if not run.ranked:
-        found.append("No trial has completed yet, so there is no best configuration.")
     return found
 
 

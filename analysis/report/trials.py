@@ -10,8 +10,8 @@ from analysis import style
 from analysis.labels import Labels, number, unit_in_files
 from analysis.report.page import escape
 from analysis.runs import Run
+from analysis.runs.lines import by_seed
 from analysis.runs.race import first_of
-from analysis.runs.rounds import by_seed
 from analysis.stats import summarise
 from analysis.tables import Column, Table, finite
 from search_spaces.errors import visible
@@ -69,7 +69,7 @@ def _percent(value: float | None) -> str:
 
 def _spread(run: Run, metric: str) -> dict[int, float]:
     """The standard deviation over seeds of a metric's last value, of every trial with several seeds."""
-    measured = by_seed(run.rounds, metric)
+    measured = by_seed(run.lines, metric)
     return {trial: summarise(list(values.values())).std for trial, values in measured.items() if len(values) > 1}
 
 
@@ -89,7 +89,7 @@ def trials_table(run: Run) -> dict[str, Any]:
     ]
     at = next((i for i, c in enumerate(table.columns) if c.key == run.metrics[0]), -1)
     return {
-        "columns": [{"title": c.title, "right": c.right, "dot": c.key == "outcome"} for c in table.columns],
+        "columns": [{"title": visible(c.title), "right": c.right, "dot": c.key == "outcome"} for c in table.columns],
         "rows": rows,
         "sort": at,
         "up": not run.maximise,

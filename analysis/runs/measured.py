@@ -6,13 +6,15 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from analysis.runs.described import Described
-from analysis.runs.rounds import by_seed, last_values, read_rounds, readout
+from analysis.runs.lines import Lines, by_seed, last_values, read_lines, readout
 from analysis.stopping import AUDITED
 from search_spaces.metrics import is_unreached
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: Of `Run.trials`, before the searched parameters.
 COLUMNS = ["number", "state", "value", "values", "stop_reason", "rounds", "seconds", "error", "origin", "taken"]
@@ -21,7 +23,8 @@ COLUMNS += ["audited", "start", "end"]
 
 @dataclass(frozen=True)
 class Measured(Described):
-    """The larger tables are read when first asked for. `analysis.runs.run.Run` is one."""
+    """The larger tables are read when first asked for, and pandas with them: what a listing says of a run needs none.
+    `analysis.runs.run.Run` is one."""
 
     @cached_property
     def trials(self) -> pd.DataFrame:
@@ -31,6 +34,8 @@ class Measured(Described):
         reached), values (tuple), stop_reason, rounds, seconds, error, origin (see `origin`), taken (whether the result
         is an earlier run's), audited (of an audited trial, the round after which it would have been stopped; nan for
         others), start, end (datetimes), and each searched parameter under its key."""
+        import pandas as pd
+
         rows = []
         for t in self.frozen:
             attributes = t.user_attrs
@@ -64,38 +69,55 @@ class Measured(Described):
         return frame
 
     @cached_property
-    def rounds(self) -> pd.DataFrame:
-        """Tidy: one row per trial, round and seed, one column per metric (nan where not measured or not finite)."""
-        return read_rounds(self.path, [t.number for t in self.frozen])
+    def lines(self) -> Lines:
+        """What every trial measured, by round and seed."""
+        return read_lines(self.path, [t.number for t in self.frozen])
 
     @cached_property
-    def finals(self) -> pd.DataFrame:
-        """Every metric's last value, mean over seeds, by trial number, for trials that measured any (`last_values`).
+    def rounds(self) -> pd.DataFrame:
+        """Tidy: one row per trial, round and seed, one column per metric (nan where not measured or not finite)."""
+        from analysis.runs.rounds import tidy
+
+        return tidy(self.lines)
+
+    @cached_property
+    def ends(self) -> Mapping[int, Mapping[str, float]]:
+        """By trial that measured any, every metric's last value, mean over seeds (`last_values`).
 
         Of a trial whose folder was lost only the objectives are known, which the study holds."""
-        found = last_values(self.rounds)
+        found = last_values(self.lines)
         lost = {
             t.number: dict(zip(self.metrics, t.values, strict=False))
             for t in self.frozen
-            if t.values and t.number not in found.index
+            if t.values and t.number not in found
         }
-        return found if not lost else pd.concat([found, pd.DataFrame.from_dict(lost, orient="index")]).sort_index()
+        return dict(sorted((found | lost).items()))
+
+    @cached_property
+    def finals(self) -> pd.DataFrame:
+        """The same as a table, a row per trial; nan where a metric was not measured."""
+        import pandas as pd
+
+        columns = list(dict.fromkeys(name for row in self.ends.values() for name in row))
+        index = pd.Index(list(self.ends), name="trial", dtype="int64")
+        return pd.DataFrame(list(self.ends.values()), index=index, columns=columns, dtype=float)
 
     def measured(self, *numbers: int) -> dict[str, float]:
         """The mean of these trials' rows of `finals` by metric, as far as all are finite; reads their rounds alone."""
-        found = last_values(read_rounds(self.path, numbers))
-        if not len(found):
-            return {}
-        return {str(name): float(value) for name, value in found.mean(skipna=False).dropna().items()}
+        rows = list(last_values(read_lines(self.path, numbers)).values())
+        means = {name: sum(row[name] for row in rows) / len(rows) for name in (rows[0] if rows else ())}
+        return {name: mean for name, mean in means.items() if not math.isnan(mean)}
 
     def completed(self, number: int) -> int:
         """Rounds that a trial has on record; reads that trial's rounds alone."""
-        found = read_rounds(self.path, [number])
-        return 0 if found.empty else int(found["round"].max())
+        mine = read_lines(self.path, [number]).get(number, {})
+        return max((round_ for round_, _ in mine), default=0)
 
     @cached_property
     def curves(self) -> pd.DataFrame:
         """`rounds` averaged over seeds: trial, round, seeds (count), every metric, and `<metric>:std`."""
+        import pandas as pd
+
         if self.rounds.empty:
             return pd.DataFrame(columns=["trial", "round", "seeds"])
         names = [c for c in self.rounds.columns if c not in ("trial", "round", "seed")]
@@ -109,12 +131,12 @@ class Measured(Described):
         """The last values of the objective by trial and seed, of a search whose trials have several seeds each."""
         seeds = self.experiment.get("seeds")
         several = isinstance(seeds, list) and len(seeds) > 1 and not self.raced
-        return by_seed(self.rounds, self.metrics[0]) if several else None
+        return by_seed(self.lines, self.metrics[0]) if several else None
 
     def last(self, number: int, metric: str) -> dict[int, float]:
         """A trial's last measured value of the metric by seed."""
-        return readout(self.rounds, number, metric, "last")
+        return readout(self.lines, number, metric, "last")
 
     def peak(self, number: int, metric: str, direction: str = "maximize") -> dict[int, float]:
         """A trial's best value of the metric over rounds by seed."""
-        return readout(self.rounds, number, metric, direction)
+        return readout(self.lines, number, metric, direction)

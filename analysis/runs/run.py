@@ -16,18 +16,16 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 from analysis.estimate import Estimate, Standing, configuration, estimate, missed_target, standing
 from analysis.runs import pareto
 from analysis.runs.conditions import show
 from analysis.runs.kept import Kept, kept
+from analysis.runs.lines import at_best_of, readout
 from analysis.runs.measured import Measured
-from analysis.runs.rounds import at_best_of, readout
 from analysis.runs.study import in_memory
 from analysis.stopping import Audit, Grace, audit, grace
 from search_spaces import run_folder
-from search_spaces.metrics import METRICS, SHARES, waits
+from search_spaces.metrics import METRICS, SHARES, is_unreached, waits
 from search_spaces.requirements import Requirement, read_all, violation
 
 if TYPE_CHECKING:
@@ -64,26 +62,28 @@ class Run(Measured):
         """By how much the configuration of a completed trial misses the requirements; 0 where it keeps all."""
         if not self.requirements:
             return 0.0
-        rows = self.finals.reindex(self.federations(number))
-        values = {
-            one.metric: float(rows[one.metric].mean(skipna=not METRICS[one.metric].to_target))
-            for one in self.requirements
-            if one.metric in rows
-        }
+        values = {one.metric: self._end(one.metric, number) for one in self.requirements}
         return violation(self.requirements, values, int(self.experiment.get("rounds") or 0))
+
+    def _end(self, metric: str, number: int) -> float:
+        """The metric's last value, mean over the federations of a trial's configuration that measured it; nan where
+        none did, or one of them did not reach the target that the metric waits for."""
+        values = [self.ends.get(one, {}).get(metric, math.nan) for one in self.federations(number)]
+        if not METRICS[metric].to_target:
+            values = [value for value in values if not math.isnan(value)]
+        return sum(values) / len(values) if values else math.nan
 
     @cached_property
     def kept(self) -> list[Kept]:
         """Of the winner, every requirement: whether it is kept, and how likely."""
         if not self.requirements or self.best is None or self.kind == "run":
             return []  # without the rounds of all trials, which take seconds to read of a large run
-        finals, rounds = self.finals, int(self.experiment.get("rounds") or 0)
+        rounds = int(self.experiment.get("rounds") or 0)
         best = next(trial for trial in self.frozen if trial.number == self.best)
         found = []
         for one in self.requirements:
-            column = finals[one.metric] if one.metric in finals else pd.Series(dtype=float)
-            own = float(column.reindex(self.federations(self.best)).mean(skipna=not METRICS[one.metric].to_target))
-            values = dict(zip(map(int, column.index.tolist()), map(float, column.tolist()), strict=True))
+            values = {number: row.get(one.metric, math.nan) for number, row in self.ends.items()}
+            own = self._end(one.metric, self.best)
             found.append(kept(one, self.frozen, values, best, own, rounds))
         return found
 
@@ -125,11 +125,11 @@ class Run(Measured):
             own = {configuration(t): t.number for t in ended if self.requirements or missed_target(t)}
             rest = [number for number in sorted(own.values()) if number not in kept]
             return [*kept, *sorted(rest, key=self.missed)]
-        valued = [t.number for t in self.frozen if t.state.name == "COMPLETE" and t.values]
-        done = self.trials[self.trials["number"].isin(valued)]
-        done = done.assign(missed=[self.missed(int(number)) for number in done["number"]])
-        order = done.sort_values(["missed", "value", "number"], ascending=[True, not self.maximise, True])
-        numbers = [int(number) for number in order["number"]]
+        sign = -1.0 if self.maximise else 1.0
+        done = [t for t in self.frozen if t.state.name == "COMPLETE" and t.values]
+        # Of a target that was not reached there is no value; it comes last.
+        order = {t.number: math.inf if is_unreached(t.values[0]) else sign * t.values[0] for t in done}
+        numbers = sorted(order, key=lambda number: (self.missed(number), order[number], number))
         return numbers if self.knee is None else [self.knee, *(number for number in numbers if number != self.knee)]
 
     @property
@@ -143,7 +143,7 @@ class Run(Measured):
         """The trials that stand for the run: a search's best one (of a race all its federations), all completed ones of
         a final run (one seed each)."""
         if self.kind == "run":
-            return [int(n) for n in self.trials.loc[self.trials["state"] == "COMPLETE", "number"]]
+            return [trial.number for trial in self.frozen if trial.state.name == "COMPLETE"]
         return [] if self.best is None else self.federations(self.best)
 
     def over_seeds(self, metric: str, how: str = "last") -> dict[int, float]:
@@ -152,8 +152,8 @@ class Run(Measured):
         would flatter."""
         found: dict[int, float] = {}
         for number in self.chosen:
-            found |= (of_trial := readout(self.rounds, number, metric, how))
-            if waits(metric) and len(of_trial) < self.rounds.loc[self.rounds["trial"] == number, "seed"].nunique():
+            found |= (of_trial := readout(self.lines, number, metric, how))
+            if waits(metric) and len(of_trial) < len({seed for _, seed in self.lines.get(number, {})}):
                 return {}
         return dict(sorted(found.items()))
 
@@ -161,7 +161,7 @@ class Run(Measured):
         """The chosen trials' value of `metric` by seed, each seed's in the round that is best by `chooser`."""
         found: dict[int, float] = {}
         for number in self.chosen:
-            found |= at_best_of(self.rounds, number, metric, chooser, direction)
+            found |= at_best_of(self.lines, number, metric, chooser, direction)
         return dict(sorted(found.items()))
 
     @cached_property

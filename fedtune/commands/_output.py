@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 import yaml
@@ -13,8 +13,6 @@ import yaml
 from analysis.again import run_command
 from analysis.labels import size, told
 from analysis.runs.conditions import show
-from fedtune.api.run import Final, report
-from fedtune.api.search import Result
 from fedtune.commands._status_output import params_text, say_estimate, say_stopping, say_under
 from fedtune.console import tables
 from fedtune.console.progress import duration
@@ -25,6 +23,10 @@ from search_spaces.files import shown
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value
 
+if TYPE_CHECKING:
+    from fedtune.api.run import Final
+    from fedtune.api.search import Result
+
 INTERRUPTED = 130
 
 
@@ -33,7 +35,7 @@ def result(found: Result, as_json: bool) -> None:
     prints the table of `final`."""
     experiment = Experiment.read(found.folder)
     if found.finished and experiment.kind == "run":
-        final(report(found), as_json)
+        final(_final(found), as_json)
         return
     folder = shown(found.folder)
     if as_json:
@@ -79,6 +81,12 @@ def result(found: Result, as_json: bool) -> None:
         elif not found.finished:
             _go_on(found, folder)
     _leave(found)
+
+
+def _final(found: Result) -> Final:
+    from fedtune.api.run import report  # what draws reports, which a listing has no use for
+
+    return report(found)
 
 
 def _go_on(found: Result, folder: str) -> None:

@@ -9,10 +9,22 @@ from pathlib import Path
 
 import pytest
 
+import fedtune
 from fedtune.api import catalogue, reproductions
+from tests.fedtune import kinds
 
 #: Each takes between a tenth of a second of a processor and two seconds to import.
 HEAVY = {"torch", "ray", "optuna", "sqlalchemy", "pandas", "pyarrow", "plotly", "scipy", "sklearn", "matplotlib"}
+
+#: What reading runs, finding their best and testing methods against a leader does without.
+NOT_FOR_RUNS = (HEAVY - {"optuna", "scipy"}) | {
+    "alembic",
+    "scipy.stats",
+    "scipy.optimize",
+    "scipy.spatial",
+    "fedtune.planning.plan",
+    "analysis.report",
+}
 
 CODE = """\
 import json, sys
@@ -65,16 +77,33 @@ def test_a_listing_imports_nothing_heavy(words: list[str], tmp_path: Path) -> No
     assert not HEAVY & imported(words, tmp_path)
 
 
-@pytest.mark.parametrize("command", ["runs", "status"])
-def test_reading_a_run_neither_computes_nor_draws(command: str, tmp_path: Path, small_run: Path) -> None:
-    words = ["runs", str(small_run.parent)] if command == "runs" else ["status", str(small_run)]
-    found = imported(words, tmp_path)
-    assert not {"torch", "ray", "plotly", "scipy.stats", "sklearn", "matplotlib"} & found
-    assert "fedtune.planning.plan" not in found and "analysis.report" not in found
-
-
 @pytest.fixture(scope="module")
-def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from tests.analysis import synthetic
+def every_kind(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return kinds.write(tmp_path_factory.mktemp("every") / "runs")
 
-    return synthetic.write(tmp_path_factory.mktemp("runs") / "small", trials=6, rounds=3, failures=False)
+
+def test_the_runs_of_every_kind_are_listed_without_what_computes_or_draws(every_kind: Path, tmp_path: Path) -> None:
+    """Optuna's trials and two small parts of SciPy are what reading and judging them takes."""
+    rows = {Path(row["run"]).name: row for row in fedtune.runs(every_kind)}
+    assert {row["problem"] for row in rows.values()} == {None}
+    assert {row["kind"] for row in rows.values()} == {"search", "run", "auto", "reproduction"}
+    assert rows["auto"]["leaderboard"][1]["p"] is not None, "the methods were tested against the leader"
+    assert len(rows["conditions"]["by_condition"]) == 3 and rows["race"]["best"]["estimate"]
+    assert not NOT_FOR_RUNS & imported(["runs", str(every_kind)], tmp_path)
+
+
+@pytest.mark.parametrize("name", ["required", "auto"])
+def test_the_status_of_a_run_neither_computes_nor_draws(name: str, every_kind: Path, tmp_path: Path) -> None:
+    """Of a search with a requirement, and of one over several methods: the other ways into the same files are above."""
+    assert not NOT_FOR_RUNS & imported(["status", str(every_kind / name)], tmp_path)
+
+
+def test_a_word_is_completed_without_anything_heavy(
+    every_kind: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs among the words: their folders are looked at, not read."""
+    monkeypatch.setenv("_FEDTUNE_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", f"fedtune status {every_kind}/")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    found = imported(["status"], tmp_path)
+    assert not HEAVY & found and "numpy" not in found

@@ -84,17 +84,29 @@ def hostile(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "words", [("status",), ("status", "--json"), ("compare",), ("compare", "--csv", "-"), ("export",)], ids=" ".join
+    "words",
+    [
+        ("status",),
+        ("status", "--json"),
+        ("runs",),
+        ("runs", "--json"),
+        ("report",),
+        ("compare",),
+        ("compare", "--csv", "-"),
+        ("export",),
+    ],
+    ids=" ".join,
 )
 def test_no_command_prints_them(
     hostile: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
 ) -> None:
-    runs = [str(hostile)] * (2 if words[0] == "compare" else 1)
+    monkeypatch.setenv("COLUMNS", "200")
+    runs = [str(hostile.parent if words[0] == "runs" else hostile)] * (2 if words[0] == "compare" else 1)
     code, said = call(monkeypatch, capsys, words[0], *runs, *words[1:])
     assert code == 0 and re.search(r"\\(u001b|e)\[2J", said) and not obeyed(said)
     if words == ("status",):
         assert SHOWN in said
-    if words[-1] == "--json":
+    if words == ("status", "--json"):
         assert HOSTILE in {error["error"] for error in json.loads(said)["errors"]}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -76,9 +77,15 @@ def test_the_test_is_paired(found: tuple[dict[str, Run], dict[str, Run]]) -> Non
 def _noisy(run: Run, name: str) -> Run:
     """The same run with what a seed does to one method alone."""
     copy = dataclasses.replace(run)
-    frame = run.rounds.copy()
-    frame["val_global_accuracy"] += 0.01 * (frame["seed"] % 1000) ** 2 * (1 if name == "a" else -1)
-    copy.__dict__["rounds"] = frame
+    metric, sign = "val_global_accuracy", 1 if name == "a" else -1
+
+    def moved(seed: int, line: Mapping[str, float]) -> Mapping[str, float]:
+        return {**line, metric: line[metric] + sign * 0.01 * (seed % 1000) ** 2}
+
+    copy.__dict__["lines"] = {
+        number: {(round_, seed): moved(seed, line) for (round_, seed), line in mine.items()}
+        for number, mine in run.lines.items()
+    }
     return copy
 
 

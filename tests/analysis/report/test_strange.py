@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sqlite3
 from collections.abc import Iterator
 from html import unescape
@@ -13,15 +14,16 @@ from typing import Any
 import pytest
 from plotly.offline import get_plotlyjs
 
+from analysis.compare import compare
 from analysis.figures import figures
 from analysis.labels import Labels
 from analysis.report.build import document
+from analysis.report.comparison import write_figure
 from analysis.runs import Run, load
 from search_spaces import run_folder
-from tests.analysis import synthetic
+from tests.analysis import strange, synthetic
+from tests.analysis.strange import EVIL
 
-#: Ends a script, an attribute and a line; colours and renames a terminal; turns round what follows.
-EVIL = "</script><img src=x onerror=alert(1)>&\"'\x1b[31m\x1b]0;t\x07\u202e"
 #: What a page must have no part of, as characters.
 HARM = ("<img", "\x1b", "\x07", "\u202e")
 
@@ -78,9 +80,31 @@ def test_a_run_of_one_trial_with_one_seed_has_no_estimate(tmp_path: Path) -> Non
 def test_a_run_before_its_first_trial(tmp_path: Path) -> None:
     html = page(load(synthetic.write(tmp_path / "empty", cells=0)))
     said = words(html)
-    assert "No trial has completed yet, so there is no best configuration." in said and "Trials 0 of 12" in said
+    assert "There is no result" in said and "No trial has begun of the 12 that are planned." in said
+    assert "fedtune resume" in said and "Trials 0 of 12" in said and "searched α, λ" in said
     assert figures_of(html) == [] and "figures not drawn" in said and "there is none yet" in said
     assert "Winner" not in said and "nan" not in said.split() and "fedtune export" not in said
+
+
+@pytest.mark.parametrize("varied", [False, True], ids=["one condition", "several"])
+def test_a_run_whose_trials_all_failed_says_why_and_what_to_do(varied: bool, tmp_path: Path) -> None:
+    changes: dict[str, Any] = {"keys": ("alpha", "merge_op"), "varied": ("merge_op",), "trials": 6} if varied else {}
+    folder = strange.crashed(tmp_path / "it's broken", **changes)
+    said, count = words(page(load(folder))), 6 if varied else 3
+    assert "There is no result" in said and f"All {count} trials failed." in said
+    assert f"RuntimeError: the data set has no images ({count} trials, the first is trial 0)" in said
+    assert f"fedtune extend {shlex.quote(str(folder))} --trials {count}" in said, "it can be copied into a shell"
+    assert "yet" not in said.split("What happened")[1].split("copy")[0] and "nan" not in said.split()
+
+
+def test_a_grid_whose_trials_all_failed_cannot_be_extended(tmp_path: Path) -> None:
+    said = words(page(load(strange.crashed(tmp_path / "grid", sampler="grid"))))
+    assert "fedtune status" in said and "fedtune extend" not in said
+
+
+def test_a_half_finished_run_has_a_winner_and_goes_on(tmp_path: Path) -> None:
+    said = words(page(load(strange.half(tmp_path / "half"))))
+    assert "Winner: trial" in said and "Trials 5 of 12" in said and "fedtune resume" in said
 
 
 @pytest.fixture
@@ -119,6 +143,23 @@ def test_hostile_texts_do_nothing_on_a_page(hostile: Run) -> None:
     for part in ("details", "tables"):
         drawn = [(key, text) for key, text in texts(data[part]) if any(harm in text for harm in HARM[1:])]
         assert drawn == [], part
+
+
+@pytest.mark.parametrize("kind", ["searched", "varied", "failed"])
+def test_a_hostile_symbol_title_folder_and_space_do_nothing(kind: str, tmp_path: Path) -> None:
+    """The headings of the table of trials too, which a script writes."""
+    folder = strange.hostile(tmp_path, varied=kind == "varied", failed=kind == "failed")
+    html = page(load(folder))
+    assert [harm for harm in HARM if harm in html] == [] and html.count("</script>") == 3
+    drawn = [(key, text) for key, text in texts(data_of(html)["tables"]) if any(harm in text for harm in HARM[1:])]
+    assert drawn == []
+
+
+def test_a_hostile_data_set_is_text_in_the_figures_of_a_comparison(tmp_path: Path) -> None:
+    both = compare([strange.hostile(tmp_path), strange.half(tmp_path / "half")])
+    html = write_figure(both, tmp_path / "page.html").read_text()
+    drawn = [text for _, text in texts(data_of(html)["figures"]) if any(harm in text for harm in HARM)]
+    assert "Global accuracy" in html and drawn == []
 
 
 @pytest.mark.parametrize("name", [name for name, figure in figures().items() if not figure.many])

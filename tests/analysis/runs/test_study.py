@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import shutil
 import sqlite3
 from pathlib import Path
 
 import optuna
 import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState, create_trial
 
-from analysis.runs.study import REPORTS, read_study
+from analysis.runs.stored import REPORTS
+from analysis.runs.study import read_study
 from search_spaces.errors import UserError
 
 
@@ -32,6 +36,63 @@ def test_trials_are_those_that_optuna_reads(study: Path) -> None:
     assert directions == ("maximize",)
     assert [repr(trial) for trial in trials] == [repr(trial) for trial in theirs]
     assert [len(trial.intermediate_values) for trial in trials] == [2, 0, 3, 1]
+
+
+@pytest.fixture(scope="module")
+def lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study with two objectives and parameters of every kind, whose trials are in every state."""
+    path = tmp_path_factory.mktemp("lived") / "study.db"
+    made = optuna.create_study(storage=f"sqlite:///{path}", directions=["maximize", "minimize"])
+    distributions = {
+        "alpha": FloatDistribution(0.0, 2.0),
+        "lr": FloatDistribution(1e-4, 1.0, log=True),
+        "lambda": FloatDistribution(0.0, 1.0, step=0.25),
+        "clients": IntDistribution(2, 64, log=True),
+        "merge_op": CategoricalDistribution(["mul", "add", None, True, 0.5, 3]),
+    }
+    for number in range(9):
+        trial = made.ask(distributions)
+        trial.set_user_attr("rounds", number)
+        trial.set_user_attr("text", 'ω’s "part" </script>\x1b[31m')
+        made._storage.set_trial_system_attr(trial._trial_id, "origin", {"from": [1, None]})
+        if number < 7:
+            state = [TrialState.COMPLETE, TrialState.COMPLETE, TrialState.FAIL][number % 3]
+            values = [[0.1 * number, math.inf], None][state != TrialState.COMPLETE]
+            made.tell(trial, values=values, state=state)
+    made.enqueue_trial({"alpha": 0.5})
+    return path
+
+
+def test_every_kind_of_parameter_value_and_state_is_as_optuna_reads_it(lived: Path) -> None:
+    """The moments too, which a file keeps in UTC."""
+    directions, trials = read_study(lived)
+    theirs = optuna.load_study(study_name=None, storage=f"sqlite:///{lived}").trials
+    assert directions == ("maximize", "minimize")
+    assert [repr(trial) for trial in trials] == [repr(trial) for trial in theirs]
+    assert {trial.state.name for trial in trials} == {"COMPLETE", "FAIL", "RUNNING", "WAITING"}
+    assert [type(value) for value in trials[0].params.values()] == [type(v) for v in theirs[0].params.values()]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("UPDATE trials SET state = 'RUN' WHERE number = 0", "'RUN' is no TrialState"),
+        ("UPDATE trials SET datetime_start = 'noon'", "Invalid isoformat string: 'noon'"),
+        ("UPDATE trial_values SET value_type = 'HUGE'", "a value is of the unknown kind 'HUGE'"),
+        ("DELETE FROM trial_values WHERE objective = 0", "a trial lacks the value of an objective"),
+        ("UPDATE study_directions SET direction = 'UP'", "'UP' is no StudyDirection"),
+        ("UPDATE trial_params SET distribution_json = '{'", "Expecting property name"),
+        ("UPDATE trial_user_attributes SET value_json = 'x'", "Expecting value"),
+        ("DROP TABLE trial_params", "no such table: trial_params"),
+    ],
+    ids=["state", "moment", "kind", "objective", "direction", "distribution", "attribute", "table"],
+)
+def test_a_row_that_optuna_did_not_write_is_told(change: str, told: str, lived: Path, tmp_path: Path) -> None:
+    path = Path(shutil.copy(lived, tmp_path))
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        database.execute(change)
+    with pytest.raises(UserError, match=f"cannot be read as an Optuna study: {told}"):
+        read_study(path)
 
 
 def test_the_file_is_left_as_it_was(study: Path) -> None:

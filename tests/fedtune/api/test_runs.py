@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 import fedtune
 from analysis.runs import measured
-from analysis.runs.rounds import read_rounds
+from analysis.runs.lines import Lines, read_lines
 from fedtune.cli import app
 from search_spaces import run_folder
 from search_spaces.errors import UserError
@@ -70,11 +69,11 @@ def test_only_the_winners_rounds_are_read(tmp_path: Path, monkeypatch: pytest.Mo
     searched(tmp_path / "one-seed", seeds=(0,))
     read: list[list[int]] = []
 
-    def noting(path: Path, numbers: Sequence[int]) -> pd.DataFrame:
+    def noting(path: Path, numbers: Sequence[int]) -> Lines:
         read.append(list(numbers))
-        return read_rounds(path, numbers)
+        return read_lines(path, numbers)
 
-    monkeypatch.setattr(measured, "read_rounds", noting)
+    monkeypatch.setattr(measured, "read_lines", noting)
     best = fedtune.status(tmp_path / "one-seed")["best"]
     assert read == [[best["trial"]]]
 

@@ -1,0 +1,87 @@
+"""Strange runs as a browser draws them: no script of theirs runs, nothing is asked for, and all can be read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from analysis.compare import compare
+from analysis.report import build
+from analysis.report.comparison import write_figure
+from analysis.runs.mappings import read_yaml
+from fedtune.record.run_directory import write_document
+from search_spaces import run_folder
+from tests.analysis import strange
+from tests.analysis.browser import BROWSER, Shown
+from tests.analysis.report.test_drawn import faults
+from tests.fedtune import kinds
+from tests.security import prepared
+
+pytestmark = BROWSER
+
+#: What each page must tell its reader, on the screen.
+SAYS = {
+    "half": ["Winner: trial", "5 of 12", "fedtune resume"],
+    "empty": ["There is no result", "No trial has begun of the 12", "fedtune resume"],
+    "one": ["Winner: trial 0", "Not tried yet.", "fedtune run"],
+    "crashed": ["There is no result", "All 3 trials failed.", "the data set has no images", "fedtune extend"],
+    "hostile": ["Winner: trial", "</script><img src=x onerror=alert(1)>", "fedtune run"],
+    "hostile-varied": ["Best configuration under each condition", "</script><img src=x onerror=alert(1)>"],
+    "hostile-failed": ["All 8 trials failed.", "RuntimeError: </script><img src=x onerror=alert(1)>"],
+    "hostile-compared": ["<script><img src=x onerror=alert(1)>"],
+    "auto": ["fedavg", "fedprox", "dfrd was left out: </script><img src=x onerror=alert(1)>"],
+    "auto-empty": ["fedavg", "dfrd was left out"],
+}
+
+
+def several(folder: Path, fresh: bool) -> Path:
+    """A search over methods, one of which was left out for a hostile reason; without `fresh` nothing has been run."""
+    made = kinds.auto(folder) if fresh else prepared.several(folder)
+    record = made / run_folder.AUTO
+    write_document(record, read_yaml(record) | {"excluded": [{"name": "dfrd", "why": strange.EVIL}]})
+    return made
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    top, drawn = tmp_path_factory.mktemp("strange"), tmp_path_factory.mktemp("pages")
+    hostile = strange.hostile(top / "hostile")
+    runs = {name: getattr(strange, name)(top / name) for name in ("half", "empty", "one", "crashed")}
+    runs |= {
+        "hostile": hostile,
+        "hostile-varied": strange.hostile(top / "varied", varied=True),
+        "hostile-failed": strange.hostile(top / "failed", failed=True),
+        "auto": several(top / strange.FOLDER, fresh=True),
+        "auto-empty": several(top / "nothing", fresh=False),
+    }
+    found = {name: build(run, drawn / f"{name}.html") for name, run in runs.items()}
+    both = compare([hostile, runs["half"]])
+    return found | {"hostile-compared": write_figure(both, drawn / "compared.html")}
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["bright", "dark"])
+@pytest.mark.parametrize("name", [name for name in SAYS if "hostile" not in name])
+def test_nothing_is_clipped_overlaps_or_is_hard_to_read(
+    name: str, dark: bool, pages: dict[str, Path], browser: Shown
+) -> None:
+    """Of pages whose texts are of a length that people give them."""
+    assert faults(browser, pages[name], 1200, dark, paper=False) == []
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_the_page_says_what_is_known_and_no_text_became_a_part_of_it(
+    name: str, pages: dict[str, Path], browser: Shown
+) -> None:
+    """A script that ran, or a picture that was asked for, would be noted by the probe as an error or as refused by the
+    page's policy."""
+    browser.look(pages[name], 1200, dark=False, paper=False)
+    assert browser.value("problems.join()") == ""
+    shown, strangers = json.loads(
+        browser.value(
+            "JSON.stringify([document.body.innerText, document.querySelectorAll('[onerror], img[src=x]').length])"
+        )
+    )
+    assert [text for text in SAYS[name] if text not in " ".join(shown.split())] == [] and strangers == 0
+    assert not any(harm in shown for harm in ("\x1b", "\x07", "\u202e"))
