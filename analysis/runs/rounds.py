@@ -111,7 +111,8 @@ def by_seed(rounds: pd.DataFrame, metric: str) -> dict[int, dict[int, float]]:
     """Of every trial that measured the metric, its last value by seed."""
     if metric not in rounds.columns:
         return {}
-    measured = rounds[rounds[metric].notna()].sort_values(["trial", "seed", "round"])
+    measured = rounds.loc[rounds[metric].notna(), ["trial", "seed", "round", metric]]
+    measured = measured.sort_values(["trial", "seed", "round"])
     last = measured.groupby(["trial", "seed"], as_index=False).last()
     found: dict[int, dict[int, float]] = {}
     for trial, seed, value in zip(last["trial"], last["seed"], last[metric], strict=True):
