@@ -14,6 +14,7 @@ from analysis.figure import Figure
 from analysis.figures._common import box
 from analysis.labels import Labels, shown
 from analysis.runs import Run
+from analysis.runs.rounds import by_seed
 from search_spaces.parameter import Value
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ def data(runs: Sequence[Run]) -> Drawing:
     parameter), number (trial), seed, y (the metric as recorded)."""
     run = runs[0]
     metrics, found = _metrics(run), _panels(run)
+    # All trials at once: to look each up among all rounds took a fifth of the report on a thousand trials.
+    last = {metric: by_seed(run.rounds, metric) for metric in metrics}
     rows = [
         {
             "panel": position,
@@ -87,7 +90,7 @@ def data(runs: Sequence[Run]) -> Drawing:
         for one in panel.boxes
         for trial in one.trials
         for metric in metrics
-        for seed, y in run.last(trial, metric).items()
+        for seed, y in last[metric].get(trial, {}).items()
     ]
     table = pd.DataFrame(rows, columns=["panel", "metric", "box", "key", "value", "number", "seed", "y"])
     note = f"The first {LIMIT} of {len(found)} parameters are drawn." if len(found) > LIMIT else ""

@@ -15,6 +15,8 @@ from search_spaces.metrics import twin
 
 
 def needs(runs: Sequence[Run]) -> str | None:
+    if runs[0].kind == "run":
+        return "A history needs trials of a search; the trials of a final run are seeds of one configuration."
     done = runs[0].trials
     return (
         None

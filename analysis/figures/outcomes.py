@@ -60,7 +60,8 @@ def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
     style.title_axes(
         figure,
         2,
-        "minutes since the first trial started",
+        # Beside the longest outcomes a narrow screen has no room for "since the first trial started".
+        "minutes since the start",
         "trial",
         xaxis={"rangemode": "tozero"},
         yaxis={"showgrid": False, "tickformat": "d", "dtick": 1 if len(df) <= 12 else None},

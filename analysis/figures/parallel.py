@@ -94,8 +94,11 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
     best = df[df["best"]]
     if not best.empty:
         figure.add_trace(_chosen(best, axes))
-    for position, axis in enumerate(axes):
-        _draw_axis(figure, position, axis)
+    # All at once: Plotly copies what it has for each one that is added alone.
+    figure.update_layout(
+        shapes=[_line(position) for position in range(len(axes))],
+        annotations=[tick for position, axis in enumerate(axes) for tick in _ticks(position, axis)],
+    )
     style.title_axes(
         figure,
         1,
@@ -199,21 +202,27 @@ def _chosen(best: pd.DataFrame, axes: Sequence[Axis]) -> go.Scatter:
     )
 
 
-def _draw_axis(figure: go.Figure, position: int, axis: Axis) -> None:
+def _line(position: int) -> dict[str, Any]:
     line = {"color": style.MUTED, "width": 1}
-    figure.add_shape(type="line", x0=position, x1=position, y0=0, y1=1, line=line, layer="below")
-    for height, tick in axis.ticks:
-        figure.add_annotation(
-            x=position,
-            y=height,
-            text=tick,
-            showarrow=False,
-            xanchor="left",
-            xshift=5,
-            font={"size": 11, "color": style.INK},
-            bgcolor=style.faded(style.PAPER, 0.7),
-            borderpad=1,
-        )
+    return {"type": "line", "x0": position, "x1": position, "y0": 0, "y1": 1, "line": line, "layer": "below"}
+
+
+def _ticks(position: int, axis: Axis) -> list[dict[str, Any]]:
+    """What is written beside an axis."""
+    return [
+        {
+            "x": position,
+            "y": height,
+            "text": tick,
+            "showarrow": False,
+            "xanchor": "left",
+            "xshift": 5,
+            "font": {"size": 11, "color": style.INK},
+            "bgcolor": style.faded(style.PAPER, 0.7),
+            "borderpad": 1,
+        }
+        for height, tick in axis.ticks
+    ]
 
 
 FIGURE = Figure(

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis import style
+from analysis.report.compact import compact
 from search_spaces.errors import visible
 from search_spaces.files import NO_FILE, cannot_write, is_no_file, replace
 
@@ -77,8 +78,7 @@ class Page:
 
     def figure(self, anchor: str, title: str, figure: go.Figure, read: Sequence[str], link: str = "") -> None:
         """A figure's card with the sentences on how to read it."""
-        plain = json.loads(figure.to_json())
-        self.figures[anchor] = plain
+        self.figures[anchor] = plain = compact(json.loads(figure.to_json()))
         meta = plain["layout"].get("meta") or {}
         note, wider = meta.get("note") or "", WIDER if meta.get("least") else ""
         caption = " ".join(escape(s) for s in read) + (f' <span class="note">{escape(note)}</span>' if note else "")
@@ -98,7 +98,7 @@ class Page:
         drawn = []
         for i, (heading, figure) in enumerate(figures):
             name = f"{anchor}-{i}"
-            self.figures[name] = plain = json.loads(figure.to_json())
+            self.figures[name] = plain = compact(json.loads(figure.to_json()))
             note = (plain["layout"].get("meta") or {}).get("note") or ""
             label = f"{title}, {heading}: {' '.join(read)}"
             caption = f'<figcaption><span class="note">{escape(note)}</span></figcaption>' if note else ""

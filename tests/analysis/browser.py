@@ -52,7 +52,7 @@ class Shown:
 
     def __init__(self, runner: asyncio.Runner, tab: Any) -> None:
         self._runner, self._tab = runner, tab
-        self._page: Path | None = None
+        self._page: tuple[Path, str] | None = None
         self._view: tuple[int, bool, bool] | None = None
 
     def _send(self, command: str, **words: Any) -> dict[str, Any]:
@@ -79,12 +79,12 @@ class Shown:
         self._emulate(1200, dark=False, paper=False)
         self._send("Page.navigate", url="about:blank")  # an address that differs behind # alone would load nothing
         self._send("Page.navigate", url=page.as_uri() + address)
-        self._page = page
+        self._page = (page, address)
 
-    def look(self, page: Path, width: int, dark: bool, paper: bool) -> None:
+    def look(self, page: Path, width: int, dark: bool, paper: bool, address: str = "") -> None:
         """Shows the page, its figures drawn, in a window of so many pixels, in dark or bright colours, or on paper."""
-        if self._page != page:
-            self.open(page)
+        if self._page != (page, address):
+            self.open(page, address)
             self.until(DRAWN)
         if self._view and self._view[2]:
             self.value("dispatchEvent(new Event('afterprint'))")
@@ -108,6 +108,11 @@ class Shown:
         printed = self._send("Page.printToPDF", preferCSSPageSize=True)["result"]["data"]
         boxes = re.findall(rb"/MediaBox ?\[0 0 ([\d.]+) ([\d.]+)\]", base64.b64decode(printed))
         return [(float(width), float(height)) for width, height in boxes]
+
+    def picture(self, width: int, height: int) -> bytes:
+        """The top of the page as a PNG."""
+        clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+        return base64.b64decode(self._send("Page.captureScreenshot", clip=clip)["result"]["data"])
 
     def click(self, place: tuple[float, float]) -> None:
         """A click of the mouse, which is moved there first."""

@@ -102,6 +102,7 @@ SEARCH["dataset"] = SEARCH["merge_op"] | {
     "key": "dataset",
     "kind": "text",
     "label": "dataset",
+    "doc": "Name of the data set.",
     "options": ["digits", "svhn"],
 }
 FIXED = {

@@ -197,6 +197,11 @@ def test_a_final_runs_curve_is_the_mean_of_its_seeds(loaded: dict[str, Run]) -> 
     assert row["seeds"] == 3 and row["mean"] == pytest.approx(np.mean(list(run.over_seeds("global_accuracy").values())))
 
 
+def test_seeds_of_a_final_run_have_no_history(loaded: dict[str, Run]) -> None:
+    assert history.FIGURE.needs([loaded["tpe"]]) is None
+    assert "seeds of one configuration" in str(history.FIGURE.needs([loaded["final"]]))
+
+
 def test_the_history_keeps_the_best_so_far_and_its_test_value(loaded: dict[str, Run]) -> None:
     run = loaded["tpe"]
     table = history.data([run])

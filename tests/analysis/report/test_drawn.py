@@ -40,6 +40,31 @@ MEASURE = r"""
       if (across > 3 && down > 4) found.push(`${name}: "${a}" and "${b}" overlap by ${across} × ${down}`);
     }));
   }
+  // What is written outside of figures: a line is not cut by its box, unless that can be scrolled, and what stands side
+  // by side or one below the other does not lie on one another.
+  const scrolls = (e) => e.closest(".scroll, pre, .command, figure[tabindex], nav");
+  const cut = (e) => e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflowX !== "visible";
+  for (const e of document.querySelectorAll("main *, aside, aside *")) {
+    if (!e.closest("svg, .plot") && e.clientWidth && cut(e) && !scrolls(e))
+      found.push(`<${e.tagName}> is cut: ${e.textContent.slice(0, 60)}`);
+  }
+  const lines = (e) => {
+    const text = document.createRange();
+    text.selectNodeContents(e);
+    return [...text.getClientRects()].filter((r) => r.width > 1);
+  };
+  const shared = (r, s, across, down) =>
+    Math.min(r.right, s.right) - Math.max(r.left, s.left) > across
+    && Math.min(r.bottom, s.bottom) - Math.max(r.top, s.top) > down;
+  const written = "h1, h2, h3, p, td, th, figcaption, button, pre";
+  const blocks = [...document.querySelectorAll(`:is(main, aside) :is(${written})`)]
+    .filter((e) => e.getClientRects().length && e.textContent.trim() && !e.closest(".plot"))
+    .map((e) => [e, e.closest("aside, section"), e.getBoundingClientRect(), lines(e)]);
+  blocks.forEach(([a, at, r, one], i) => blocks.slice(i + 1, i + 12).forEach(([b, place, s, other]) => {
+    if (at !== place || a.contains(b) || !shared(r, s, 0, 0)) return;
+    if (one.some((x) => other.some((y) => shared(x, y, 3, 4))))
+      found.push(`"${a.textContent.slice(0, 40)}" and "${b.textContent.slice(0, 40)}" overlap`);
+  }));
   // The contrast of WCAG 2: relative luminances of text and of what is behind it.
   const linear = (x) => x / 255 <= 0.03928 ? x / 255 / 12.92 : ((x / 255 + 0.055) / 1.055) ** 2.4;
   const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
@@ -65,7 +90,7 @@ MEASURE = r"""
     if (ratio < 4.5) found.push(`contrast ${ratio.toFixed(2)} of ${where}: ${text}`);
   };
   const hasText = (e) => [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
-  for (const e of document.querySelectorAll("main *, header *, footer")) {
+  for (const e of document.querySelectorAll("main *, header *, footer, aside *")) {
     if (e.closest("svg") || e.disabled || !e.getClientRects().length || !hasText(e)) continue;
     check(`<${e.tagName} ${e.className}>`, e.textContent, parts(getComputedStyle(e).color), behind(e));
   }
@@ -117,9 +142,9 @@ VIEWS = pytest.mark.parametrize(
 )
 
 
-def faults(browser: Shown, page: Path, width: int, dark: bool, paper: bool) -> Any:
+def faults(browser: Shown, page: Path, width: int, dark: bool, paper: bool, address: str = "") -> Any:
     """What is clipped, overlaps or is hard to read on a page, as the browser draws it."""
-    browser.look(page, width, dark, paper)
+    browser.look(page, width, dark, paper, address)
     return json.loads(browser.value(MEASURE))
 
 

@@ -24,8 +24,13 @@ TEXT = """
 A report is made on one core, and opened in headless Chromium at 1200 × 900. *First paint* is what the browser itself
 reports; *complete* is when the page has been read and its scripts have run (figures are drawn as they come into sight); *click* is how long
 a click on a row of the trials table takes until that trial is shown, and *sort* one on a column's head, each until the browser has
-drawn the next frame. The larger search is the smaller one's trials several times over.
+drawn the next frame. The largest search is the first one's trials, with fewer rounds, several times over.
 """
+#: The searched parameters, few and many.
+FEW, MANY = ("alpha", "lambda"), ("alpha", "lambda", "lr", "merge_op", *synthetic.many(12))
+#: Trials, rounds, how many times the trials are repeated, and the parameters.
+SEARCHES = ((1000, 100, 1, FEW), (1000, 100, 1, MANY), (1000, 20, 10, FEW))
+QUICK = ((20, 5, 1, FEW), (20, 5, 1, MANY), (20, 5, 2, FEW))
 #: What is measured in the browser, and what it is called.
 SEEN = {"painted": "first paint", "complete": "complete", "click": "click", "sort": "sort"}
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -83,15 +88,15 @@ def run(quick: bool) -> Case:
         case.notes.append("There is no Chromium on this machine, so nothing was opened.")
     rows = []
     with tempfile.TemporaryDirectory(prefix="fedtune-bench-") as made:
-        for trials, rounds, times in ((20, 5, 1), (20, 5, 2)) if quick else ((1000, 100, 1), (1000, 20, 10)):
-            folder = Path(made) / f"{trials}-{times}"
-            synthetic.write(folder, keys=("alpha", "lambda"), trials=trials, rounds=rounds, seeds=(0,), failures=False)
+        for trials, rounds, times, keys in QUICK if quick else SEARCHES:
+            folder = Path(made) / f"{trials}-{times}-{len(keys)}"
+            synthetic.write(folder, keys=keys, trials=trials, rounds=rounds, seeds=(0,), failures=False)
             if times > 1:
                 synthetic.multiply(folder, times)
             page = folder.with_suffix(".html")
             seconds, size = report(folder, page), os.path.getsize(page) / 1e6
             seen = asyncio.run(opened(page, browser)) if browser else {}
-            name = f"{trials * times:,} trials of {rounds} rounds"
+            name = f"{trials * times:,} trials of {rounds} rounds, {len(keys)} parameters"
             rows.append([name, seconds, size, *(seen.get(k, "–") for k in SEEN)])
             if times == 1:
                 case.goals += [
