@@ -37,7 +37,8 @@ HEARTBEAT := $(PYTHON) scripts/heartbeat.py
 # The tests of one file share what takes long to make, so a file stays in one process. Which files come first,
 # tests/conftest.py says.
 PARALLEL  := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
-NUMERIC   := $(BIN)/python -m pytest $(PARALLEL) -m "numeric and not slow" $(TESTS)
+# Only the files that have such tests are read: the others would take longer to collect than their tests to run.
+NUMERIC    = $(BIN)/python -m pytest $(PARALLEL) -m "numeric and not slow" $(or $(TESTS),$(shell grep -rl --include='test_*.py' 'mark\.numeric' tests))
 export PYTHON LOCKED
 
 .PHONY: demo test test-slow test-all chromium test-processors mutants faults fuzz lock lint docs wheel gallery bench bench-peers bench-gpu tables bench-search bench-search-peers install clean
