@@ -1,6 +1,7 @@
 # make demo    set up, search on real digits, report, train the winner
 # make test    set up, run the tests: about a quarter of an hour on two idle cores, by processor (bfloat16 takes longer where it is emulated)
 # make test-slow   set up, run those that take more than about ten seconds each: kills, resumes, the documents' commands
+# make test-all    set up, run both as one: what a file makes for its tests is made once, and the tests are collected once
 # make mutants   set up, make small wrong steps in the code one by one: some test must fail for each; hours on two idle cores
 # make mutants SAMPLE=60   the same for a seeded sample, and for the list of wrong steps that replays must notice; a few minutes
 # make mutants WRITTEN=1   that list alone; two minutes
@@ -11,6 +12,7 @@
 # make chromium   install Debian's Chromium, which the browser tests and `make gallery` need; no other goal installs a system package
 # make lint    style, format, types, layers
 # make docs    set up, build the documentation site into site/; a broken link fails
+# make wheel   set up, build the wheel and use it as a stranger would: installed elsewhere, away from the repository
 # make gallery set up, run the commands of docs/gallery.md and draw its pictures; about twenty minutes on two busy cores; what is complete is not run again
 # make gallery ONLY="images box"   those pictures alone
 # make bench   set up, measure against plain loops (about 50 minutes on two quiet cores), make bench/performance.md
@@ -32,12 +34,14 @@ BIN       := $(VENV)/bin
 INSTALLED := $(VENV)/installed$(if $(LOCKED),-locked)
 PYTHON    ?= python3
 HEARTBEAT := $(PYTHON) scripts/heartbeat.py
-# The tests of one file share what takes long to make, so a file stays in one process.
-PARALLEL  := -n auto --maxprocesses 4 --dist loadfile
-NUMERIC   := $(BIN)/python -m pytest $(PARALLEL) -m "numeric and not slow" $(TESTS)
+# The tests of one file share what takes long to make, so a file stays in one process. Which files come first,
+# tests/conftest.py says.
+PARALLEL  := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+# Only the files that have such tests are read: the others would take longer to collect than their tests to run.
+NUMERIC    = $(BIN)/python -m pytest $(PARALLEL) -m "numeric and not slow" $(or $(TESTS),$(shell grep -rl --include='test_*.py' 'mark\.numeric' tests))
 export PYTHON LOCKED
 
-.PHONY: demo test test-slow chromium test-processors mutants faults fuzz lock lint docs gallery bench bench-peers bench-gpu tables bench-search bench-search-peers install clean
+.PHONY: demo test test-slow test-all chromium test-processors mutants faults fuzz lock lint docs wheel gallery bench bench-peers bench-gpu tables bench-search bench-search-peers install clean
 
 demo: $(INSTALLED)
 	@scripts/demo.sh
@@ -49,6 +53,10 @@ test: $(INSTALLED)
 test-slow: $(INSTALLED)
 	@$(HEARTBEAT) "Looking for Chromium" scripts/chromium.sh
 	@$(HEARTBEAT) "Testing" $(BIN)/python -m pytest $(PARALLEL) -m slow $(TESTS)
+
+test-all: $(INSTALLED)
+	@$(HEARTBEAT) "Looking for Chromium" scripts/chromium.sh
+	@$(HEARTBEAT) "Testing" $(BIN)/python -m pytest $(PARALLEL) $(TESTS)
 
 # What PyTorch and oneDNN may use is set before they are loaded, so each is a process of its own. One other kind than this
 # processor shows what rests on rounding; where AVX2 is all there is, `make test` has been that run.
@@ -90,6 +98,9 @@ lint: $(INSTALLED)
 docs: $(INSTALLED)
 	@NO_MKDOCS_2_WARNING=1 $(HEARTBEAT) "Building the site" $(BIN)/python -m mkdocs build
 	@echo "The site is built: site/index.html"
+
+wheel: $(INSTALLED)
+	@scripts/wheel.sh
 
 gallery: $(INSTALLED)
 	@scripts/chromium.sh

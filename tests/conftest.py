@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,16 @@ def pytest_configure() -> None:
     start would inherit that, and their searches would run on for good."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long comes first: a long file begun at the end would leave the other processors without work. A slow
+    test takes about twenty times as long as another one on average, one of a whole search on Ray ten times."""
+    weights: Counter[Path] = Counter()
+    for item in items:
+        on_ray = "ray_cluster" in getattr(item, "fixturenames", ())
+        weights[item.path] += 20 if item.get_closest_marker("slow") else 10 if on_ray else 1
+    items.sort(key=lambda item: -weights[item.path])
 
 
 @pytest.fixture

@@ -65,9 +65,12 @@ class Shown:
         return found.get("result", {}).get("result", {}).get("value")
 
     def until(self, script: str, seconds: float = 120.0) -> None:
-        """Waits until a script gives true, or for so long: a loaded machine draws when it can."""
+        """Waits until a script gives true: a loaded machine draws when it can. Raises `TimeoutError` where that takes
+        longer than so many seconds, as what a test measures then would not be what it asks about."""
         end = time.monotonic() + seconds
-        while not self.value(script) and time.monotonic() < end:
+        while not self.value(script):
+            if time.monotonic() > end:
+                raise TimeoutError(f"{self._page}: after {seconds:g} s this is not true: {script}")
             self._rest(0.05)
 
     def open(self, page: Path, address: str = "") -> None:

@@ -39,6 +39,16 @@ def blocks(document: Path) -> list[Block]:
     return [Block(*found) for found in BLOCK.findall(document.read_text(encoding="utf-8"))]
 
 
+def on_one_core() -> None:
+    """What is started runs as on a machine with one core, where a search starts one process for its trials: each takes
+    seconds to import what it needs, longer than the few rounds in a text. Searches with more are asked for in
+    `tests/end_to_end`. Tests that run side by side take different cores."""
+    if hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+        os.sched_setaffinity(0, {cores[number % len(cores)]})
+
+
 def follow(document: Path, folder: Path) -> None:
     """Does what the text says in `folder`."""
     tools = Path(sys.executable).parent
@@ -65,7 +75,14 @@ def follow(document: Path, folder: Path) -> None:
                 ["bash", "-ec", block.text] if block.language == "sh" else [str(tools / "python"), "-c", block.text]
             )
             ran = subprocess.run(
-                command, capture_output=True, text=True, check=False, cwd=folder, env=environment, timeout=300
+                command,
+                capture_output=True,
+                text=True,
+                check=False,
+                cwd=folder,
+                env=environment,
+                timeout=300,
+                preexec_fn=on_one_core,
             )
             said = ran.stdout + ran.stderr
             assert ran.returncode == (2 if block.note == "fails" else 0), said

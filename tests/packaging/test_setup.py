@@ -73,7 +73,7 @@ def test_no_system_package_is_installed_unasked(checkout: Path) -> None:
         "No Chromium found, so the tests marked browser are skipped."
     )
     assert not called.exists()
-    for goal in ("demo", "test", "test-slow", "gallery"):
+    for goal in ("demo", "test", "test-slow", "test-all", "gallery"):
         assert "chromium.sh install" not in call(checkout, "make", "-n", goal).stdout, goal
     assert call(checkout, "scripts/chromium.sh", "install", PATH=str(tools)).returncode == 0
     assert called.read_text().splitlines()[-1].endswith("chromium")
@@ -91,7 +91,9 @@ def test_a_browser_that_is_there_is_left_alone(checkout: Path, argument: tuple[s
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-@pytest.mark.parametrize("target", ["demo", "test", "lint", "docs", "tables", "bench-search", "install"])
+@pytest.mark.parametrize(
+    "target", ["demo", "test", "test-all", "lint", "docs", "wheel", "tables", "bench-search", "install"]
+)
 def test_every_target_sets_up_first_and_once(checkout: Path, target: str) -> None:
     fresh = call(checkout, "make", "-n", target).stdout
     assert fresh.index("scripts/install.sh") >= 0

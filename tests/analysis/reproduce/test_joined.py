@@ -185,7 +185,9 @@ def pages(two: Joined, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pa
     """The table as a page, and its picture on one, so that a browser measures its texts."""
     folder = tmp_path_factory.mktemp("pages")
     picture = static.image(drawn(two.sheet()), folder / "t.svg", "svg").read_text()
-    shown = f'<body style="margin:0"><script>{{}}</script><div class="plot" data-figure="sheet">{picture}</div></body>'
+    # As wide as the picture, which has a width of its own: only then is it taken as drawn.
+    plot = f'<div class="plot" data-figure="sheet" style="width:max-content">{picture}</div>'
+    shown = f'<body style="margin:0"><script>{{}}</script>{plot}</body>'
     (folder / "picture.html").write_text(f"<!doctype html>{shown}", encoding="utf-8")
     return {"page": two.save("pivot", folder / "t.html"), "picture": folder / "picture.html"}
 

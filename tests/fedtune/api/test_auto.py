@@ -135,7 +135,7 @@ def test_it_goes_on_where_it_was_interrupted(
     folder = tmp_path / "cut"
     with monkeypatch.context() as patch:
         interrupted_after(7, patch)
-        cut = auto(folder)
+        cut = auto(folder, concurrency=1)  # the record is that of two trials at once
     assert cut.interrupted and not cut.finished
     with monkeypatch.context() as patch:
         interrupted_after(40, patch)

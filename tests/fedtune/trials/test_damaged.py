@@ -15,6 +15,7 @@ from fedtune.trials.queue import TrialQueue
 from search_spaces import run_folder
 from tests.fedtune.conftest import experiment, frozen, space, start
 from tests.fedtune.fake import Fake
+from tests.fedtune.played import asked as played
 from trainables.tune import Ending
 from trainables.worker import rounds_jsonl
 from trainables.worker.trial_values import check_curve
@@ -38,7 +39,7 @@ def damage(path: Path, how: str) -> None:
 def test_they_are_computed_again_to_the_same_numbers(
     conduct: Callable[..., Result], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    conduct("run")
+    conduct("run", concurrency=1)
     before = frozen(tmp_path / "run")
     assert {"COMPLETE", "PRUNED"} <= {trial["state"] for trial in before}
     for number, how in zip((0, 3, 5, 8, 11), DAMAGES, strict=True):
@@ -110,7 +111,7 @@ def test_another_number_is_damage_where_the_study_knows_it(
     metrics: tuple[str, ...],
     changed: int,
 ) -> None:
-    conduct("run", trials=3, scheduler="none", sampler="random", rounds=4, metric=metrics)
+    conduct("run", trials=3, scheduler="none", sampler="random", rounds=4, metric=metrics, concurrency=1)
     before = frozen(tmp_path / "run")
     other_digit(tmp_path / "run", 1, metrics[changed])
     assert frozen(tmp_path / "run") != before
@@ -121,10 +122,8 @@ def test_another_number_is_damage_where_the_study_knows_it(
     assert said.count("starts again") == 1 and frozen(tmp_path / "run") == before
 
 
-def test_a_metric_that_selects_nothing_is_compared_in_its_last_round(
-    conduct: Callable[..., Result], tmp_path: Path
-) -> None:
-    conduct("run", trials=3, scheduler="none", sampler="random", rounds=4)
+def test_a_metric_that_selects_nothing_is_compared_in_its_last_round(tmp_path: Path) -> None:
+    played(tmp_path / "run", trials=3, scheduler="none", sampler="random", rounds=4)
     made = experiment(tmp_path / "run", trials=3, scheduler="none", sampler="random", rounds=4)
     trials = StudyFile(tmp_path / "run").trials()
     for number, metric, line in ((0, "bytes_up", 0), (0, "seconds", -1), (1, "bytes_up", -1)):

@@ -44,9 +44,9 @@ def test_concurrency_changes_nothing(conduct: Conduct, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_longer_search_is_an_extended_one(conduct: Conduct, tmp_path: Path) -> None:
+def test_a_longer_search_is_an_extended_one(ray_cluster: None, tmp_path: Path) -> None:
     asked(tmp_path / "long", trials=10)
-    conduct("short", trials=6)
+    asked(tmp_path / "short", trials=6)
     result = extend(tmp_path / "short", trials=4, quiet=True, simulate=Fake)
     assert result.finished and sum(result.counts.values()) == 10
     assert frozen(tmp_path / "short") == frozen(tmp_path / "long")
@@ -71,8 +71,8 @@ def checkpoints(folder: Path) -> list[bytes]:
 def test_a_grid_of_longer_trials_is_an_extended_one(
     conduct: Conduct, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    long = conduct("long", **ALL_ROUNDS, rounds=6)
-    conduct("short", **ALL_ROUNDS, rounds=4)
+    long = conduct("long", **ALL_ROUNDS, rounds=6, concurrency=1)
+    conduct("short", **ALL_ROUNDS, rounds=4, concurrency=1)
     (tmp_path / "short" / run_folder.trial_folder(2) / run_folder.CHECKPOINT).unlink()
     capsys.readouterr()
     result = extend(tmp_path / "short", rounds=2, plain=True, simulate=Fake)
@@ -100,7 +100,7 @@ def test_an_extension_that_ends_too_early_is_resumed(
     """Before a trial was put back, and in the midst of their further rounds."""
     values = {"flag": str(tmp_path / "full")}
     asked(tmp_path / "long", **ALL_ROUNDS, rounds=4, values=values)
-    conduct("short", **ALL_ROUNDS, rounds=2, values=values)
+    conduct("short", **ALL_ROUNDS, rounds=2, values=values, concurrency=1)
     with monkeypatch.context() as patched:
         patched.setattr(driver, "go_on", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
         begun = extend(tmp_path / "short", rounds=2, quiet=True, simulate=Full)
@@ -140,15 +140,15 @@ def test_a_race_is_the_same_whatever_runs_side_by_side(
 
 
 @pytest.mark.slow
-def test_a_longer_race_is_an_extended_one(conduct: Conduct, tmp_path: Path) -> None:
+def test_a_longer_race_is_an_extended_one(ray_cluster: None, tmp_path: Path) -> None:
     asked(tmp_path / "long", **RACE)
-    conduct("short", **RACE | {"budget": 40, "trials": 8})
+    asked(tmp_path / "short", **RACE | {"budget": 40, "trials": 8})
     result = extend(tmp_path / "short", trials=4, quiet=True, simulate=Fake)
     assert result.finished and frozen(tmp_path / "short") == frozen(tmp_path / "long")
 
 
-def test_a_finished_run_is_left_alone(conduct: Conduct, tmp_path: Path) -> None:
-    conduct("run", trials=2, scheduler="none", rounds=2)
+def test_a_finished_run_is_left_alone(ray_cluster: None, tmp_path: Path) -> None:
+    asked(tmp_path / "run", trials=2, scheduler="none", rounds=2)
     before = frozen(tmp_path / "run")
     result = resume(tmp_path / "run", quiet=True, simulate=Fake)
     assert result.finished and frozen(tmp_path / "run") == before
@@ -253,16 +253,18 @@ def test_out_of_time_leaves_trials_to_be_resumed(conduct: Conduct, tmp_path: Pat
 
 @pytest.mark.slow
 def test_several_metrics(conduct: Conduct, tmp_path: Path) -> None:
-    result = conduct("run", trials=14, sampler="nsga2", metric=("val_global_accuracy", "val_wlp"), rounds=9)
+    result = conduct(
+        "run", trials=14, sampler="nsga2", metric=("val_global_accuracy", "val_wlp"), rounds=9, concurrency=1
+    )
     study = optuna.load_study(study_name=None, storage=f"sqlite:///{tmp_path}/run/study.db")
     assert result.finished and result.counts.get("PRUNED", 0) > 0 and len(study.best_trials) >= 1
     assert all(trial.values is None for trial in study.trials if trial.state == optuna.trial.TrialState.PRUNED)
 
 
-def test_one_driver_at_a_time(conduct: Conduct, tmp_path: Path) -> None:
+def test_one_driver_at_a_time(tmp_path: Path) -> None:
     from fedtune.record.run_directory import is_driven, lock
 
-    conduct("run", trials=1, rounds=1, scheduler="none")
+    asked(tmp_path / "run", trials=1, rounds=1, scheduler="none")
     with lock(tmp_path / "run"):
         assert is_driven(tmp_path / "run")
         # A lock is between processes (and between two opens of one): another attempt must be refused.
@@ -272,7 +274,7 @@ def test_one_driver_at_a_time(conduct: Conduct, tmp_path: Path) -> None:
 
 
 def test_a_moved_run_can_be_extended(conduct: Conduct, tmp_path: Path) -> None:
-    conduct("run", trials=2, rounds=2, scheduler="none")
+    conduct("run", trials=2, rounds=2, scheduler="none", concurrency=1)
     strange = tmp_path / "a b?c%20#d"
     (tmp_path / "run").rename(strange)
     assert extend(strange, trials=1, quiet=True, simulate=Fake).counts == {"COMPLETE": 3}
@@ -290,12 +292,12 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch, **other: str) -> None:
 
 
 def test_an_extension_on_another_kind_of_processor_says_so(
-    conduct: Conduct,
+    ray_cluster: None,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    conduct("run", trials=1, rounds=1, scheduler="none")
+    asked(tmp_path / "run", trials=1, rounds=1, scheduler="none", concurrency=1)
     here = machines.kind(provenance.machine())
     elsewhere(monkeypatch, host="another")
     extend(tmp_path / "run", trials=1, plain=True, simulate=Fake)

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Builds the wheel and uses it as a stranger would: installed into an environment of its own, away from the repository.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+beat() { python3 scripts/heartbeat.py "$@"; }
+beat "Building the wheel" .venv/bin/python -m build --quiet --wheel --outdir "$work" .
+beat "Creating a second environment" .venv/bin/python -m venv "$work/venv"
+# The dependencies come from the first environment, fedtune itself from the wheel: a folder named in a .pth file stands
+# last on the path, and the .pth files inside it (the editable install) are not followed.
+site=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+echo "$site" > "$("$work/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/dependencies.pth"
+beat "Installing the wheel" "$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps "$work"/fedtune-*.whl
+
+mkdir "$work/elsewhere"
+cd "$work/elsewhere"
+"$work/venv/bin/python" - "$work" <<'PYTHON'
+import importlib.resources
+import sys
+
+for name in ("fedtune", "search_spaces", "trainables", "analysis"):
+    found = importlib.import_module(name).__file__ or ""
+    assert found.startswith(sys.argv[1]), f"{name} comes from {found}, not from the wheel"
+    assert importlib.resources.files(name).joinpath("py.typed").is_file(), f"the wheel lacks {name}/py.typed"
+files = {"search_spaces": "presets/dfrd/alpha_lambda.yaml", "analysis": "published/dfrd_fig5.csv", "analysis.report": "templates/page.html"}
+for package, file in files.items():
+    assert importlib.resources.files(package).joinpath(file).is_file(), f"the wheel lacks {package}/{file}"
+PYTHON
+"$work/venv/bin/fedtune" --help >/dev/null
+"$work/venv/bin/fedtune" spaces dfrd
+echo "The wheel works."
