@@ -14,7 +14,7 @@ from analysis.figure import Figure
 from analysis.figures._common import box
 from analysis.labels import Labels, shown
 from analysis.runs import Run
-from analysis.runs.rounds import by_seed
+from analysis.runs.lines import by_seed
 from search_spaces.parameter import Value
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def data(runs: Sequence[Run]) -> Drawing:
     run = runs[0]
     metrics, found = _metrics(run), _panels(run)
     # All trials at once: to look each up among all rounds took a fifth of the report on a thousand trials.
-    last = {metric: by_seed(run.rounds, metric) for metric in metrics}
+    last = {metric: by_seed(run.lines, metric) for metric in metrics}
     rows = [
         {
             "panel": position,
