@@ -39,14 +39,15 @@ def blocks(document: Path) -> list[Block]:
     return [Block(*found) for found in BLOCK.findall(document.read_text(encoding="utf-8"))]
 
 
-def on_one_core() -> None:
-    """What is started runs as on a machine with one core, where a search starts one process for its trials: each takes
-    seconds to import what it needs, longer than the few rounds in a text. Searches with more are asked for in
-    `tests/end_to_end`. Tests that run side by side take different cores."""
-    if hasattr(os, "sched_setaffinity"):
-        cores = sorted(os.sched_getaffinity(0))
-        number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-        os.sched_setaffinity(0, {cores[number % len(cores)]})
+#: Read by every Python process that a document starts, as it stands on their path.
+ONE_CORE = "import os\n\nif hasattr(os, 'sched_getaffinity'):\n    os.sched_getaffinity = lambda process: {0}\n"
+
+
+def on_one_core(folder: Path) -> None:
+    """What is started takes the machine for one with a single core, where a search starts one process for its trials:
+    each takes seconds to import what it needs, longer than the few rounds in a text. Searches with more are asked for
+    in `tests/end_to_end`. They may use every core all the same: bound to one that is busy, Ray would start too late."""
+    (folder / "sitecustomize.py").write_text(ONE_CORE, encoding="utf-8")
 
 
 def follow(document: Path, folder: Path) -> None:
@@ -59,6 +60,7 @@ def follow(document: Path, folder: Path) -> None:
         "COLUMNS": "200",
         "OMP_NUM_THREADS": "1",
     }
+    on_one_core(folder)
     said = ""
     done = 0
     for block in blocks(document):
@@ -75,14 +77,7 @@ def follow(document: Path, folder: Path) -> None:
                 ["bash", "-ec", block.text] if block.language == "sh" else [str(tools / "python"), "-c", block.text]
             )
             ran = subprocess.run(
-                command,
-                capture_output=True,
-                text=True,
-                check=False,
-                cwd=folder,
-                env=environment,
-                timeout=300,
-                preexec_fn=on_one_core,
+                command, capture_output=True, text=True, check=False, cwd=folder, env=environment, timeout=300
             )
             said = ran.stdout + ran.stderr
             assert ran.returncode == (2 if block.note == "fails" else 0), said
