@@ -1,7 +1,7 @@
 """The files that `--keep-images` leaves in a trial's folder: their names, what is in them, and how large they are.
 
     images-<seed>-<round>.npz    one per seed and evaluated round
-    images-<seed>-data.npz       one per seed: of the training data
+    images-<seed>-data.npz       one per seed: of the data
 
 Both are what `numpy.savez_compressed` writes, of arrays alone. Those of a round, for each of the method's generators
 (`SOURCES`), pixels as uint8:
@@ -18,8 +18,12 @@ For a generator of features, numbers in thousandths as int64:
     features_labels   (m,)               their classes
     features_share    (2,)               of the variance of test images' features, what each component explains
 
-The file of the data has `data_mean` and `data_count`. The mean of a class with fewer than `LEAST` training images is
-left black, as it would show single images of the data.
+The file of the data has `data_mean` and `data_count`, of the clients' training images. The mean of a class with fewer
+than `LEAST` of them is left black, as it would show single images of a client. Single images are those of `data`, which
+is there only for a data set known by name, not the user's own, and only where its test set is not dealt to clients:
+
+    data              (K, n, ch, H, W)   the first n test images of each of the first K classes; n is lowered to what
+                                         the smallest of these classes has
 
 Of data with two numbers per sample (`is_plane`) there are also
 

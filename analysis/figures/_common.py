@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,12 +12,8 @@ import plotly.graph_objects as go
 from analysis import style
 from analysis.labels import Labels
 from analysis.runs import Run, names
-from analysis.runs.study import in_memory
 from search_spaces.errors import UserError
 from search_spaces.metrics import twin
-
-if TYPE_CHECKING:
-    from optuna.trial import FrozenTrial
 
 ACCURACIES = ("global_accuracy", "local_accuracy", "g_acc_virtual")
 
@@ -118,34 +113,13 @@ def legend_once(figure: go.Figure) -> None:
             seen.add(trace.legendgroup)
 
 
-def importances(run: Run, target: int = 0, trials: Sequence[FrozenTrial] | None = None) -> dict[str, float]:
-    """Optuna's PED-ANOVA importances for objective number `target`, largest first, from these trials (all completed
-    ones); empty where they cannot be computed."""
-    import optuna
-
-    done = trials if trials is not None else [t for t in run.frozen if t.state.name == "COMPLETE"]
-    sign = -1.0 if run.directions[target] == "maximize" else 1.0
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            # PED-ANOVA explains what makes the target low; a target that is maximised is turned round.
-            found = optuna.importance.get_param_importances(
-                in_memory(run.directions, done),
-                evaluator=optuna.importance.PedAnovaImportanceEvaluator(),
-                target=lambda t: sign * t.values[target],
-            )
-    except (ValueError, RuntimeError, ZeroDivisionError):
-        return {}
-    return {k: float(v) for k, v in found.items() if np.isfinite(v)}
-
-
 def two_keys(run: Run) -> tuple[str, str, str]:
     """The two searched parameters to draw, and a sentence on how they were chosen (empty where there are only two)."""
     keys = [k for k in run.keys if len({t.params.get(k) for t in run.frozen if k in t.params}) > 1] or list(run.keys)
     keys += [k for k in run.keys if k not in keys]
     if len(keys) <= 2:
         return keys[0], keys[-1], ""
-    ranked = [k for k in importances(run) if k in keys]
+    ranked = [k for k in run.importances[0] if k in keys]
     picked = [k for k in keys if k in ranked[:2]] if len(ranked) >= 2 else keys[:2]
     why = (
         "the two most important ones (PED-ANOVA)"
@@ -160,9 +134,11 @@ def most_important(run: Run, limit: int) -> tuple[list[str], str]:
     keys = list(run.keys)
     if len(keys) <= limit:
         return keys, ""
-    ranked = [key for key in importances(run) if key in keys]
+    ranked = [key for key in run.importances[0] if key in keys]
     ranked += [key for key in keys if key not in ranked]
-    which = "most important ones (PED-ANOVA)" if importances(run) else "first ones, as trials are too few to rank them"
+    which = (
+        "most important ones (PED-ANOVA)" if run.importances[0] else "first ones, as trials are too few to rank them"
+    )
     return ranked[:limit], f"Of {len(keys)} parameters the {limit} {which} are drawn."
 
 

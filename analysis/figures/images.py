@@ -1,12 +1,16 @@
-"""What a method's generator paints, class by class and round by round, beside its moving average (DFRD Figs. 13-18)."""
+"""What a method's generator paints, class by class and round by round, beside its moving average and original images
+(DFRD Figs. 13-18)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
+from numpy.typing import NDArray
 
 from analysis import style
 from analysis.figure import Figure
@@ -14,13 +18,16 @@ from analysis.figures._common import sample
 from analysis.figures._sheets import bare, height_of, place, sheet
 from analysis.labels import Labels
 from analysis.runs import Run
-from analysis.runs.images import KeptImages, of_run
+from analysis.runs.images import Arrays, KeptImages, of_run
 from search_spaces.kept_images import SOURCES, is_plane
 
 #: Rounds drawn at most.
 LIMIT = 8
 #: Bytes of one panel's images at most, before they are compressed: of large images fewer classes are drawn.
 LARGEST = 700_000
+_NAMES = {"data": "original", **SOURCES}
+#: A panel's width in pixels, by how many stand side by side.
+_WIDTHS = {1: 560, 2: 420, 3: 270}
 
 
 @dataclass(frozen=True)
@@ -42,7 +49,11 @@ def _shown(run: Run) -> tuple[KeptImages, list[int]] | None:
 
 def _sources(found: KeptImages, round_: int) -> list[str]:
     arrays = found.at(found.seed, round_)
-    return [source for source in SOURCES if source in arrays and not is_plane(arrays[source].shape[2:])]
+    return [source for source in SOURCES if _is_pictured(arrays, source)]
+
+
+def _is_pictured(arrays: Arrays, source: str) -> bool:
+    return source in arrays and not is_plane(arrays[source].shape[2:])
 
 
 def needs(runs: Sequence[Run]) -> str | None:
@@ -52,23 +63,28 @@ def needs(runs: Sequence[Run]) -> str | None:
 
 
 def data(runs: Sequence[Run]) -> Drawing:
-    """One row per generator, class, round and image: source (`generator` or `ema`), class, round, place (0, 1, …),
-    image (uint8 `(ch, H, W)`; None where fewer were painted)."""
+    """One row per source, class, round and image: source (`data` for test images, `generator` or `ema`), class, round
+    (0 for the data), place (0, 1, …), image (uint8 `(ch, H, W)`; None where fewer were painted)."""
     shown = _shown(runs[0])
     assert shown is not None, "needs() was not asked"
     found, rounds = shown
     each, rows, classes, most = max(1, LIMIT // len(rounds)), [], 0, 0
+    across = len(rounds) * each
     for round_ in rounds:
         arrays = found.at(found.seed, round_)
         for source in _sources(found, round_):
             counts, painted = arrays[f"{source}_count"], arrays[source]
-            most = max(1, LARGEST // (len(rounds) * each * painted[0, 0].size))
+            most = max(1, LARGEST // (across * painted[0, 0].size))
             classes = len(painted)
             for label, images in enumerate(painted[:most]):
                 for k, image in enumerate(images[:each]):
                     rows.append((source, label, round_, k, image if k < counts[label] else None))
+    originals = _originals(found)[:most, :across]
+    rows += [("data", label, 0, k, image) for label, own in enumerate(originals) for k, image in enumerate(own)]
     table = pd.DataFrame(rows, columns=["source", "class", "round", "place", "image"])
     note = f"Trial {found.trial}, seed {found.seed}; the noise is the same in every round."
+    if len(originals):
+        note += " Originals are the first test images of each class."
     if table["image"].isna().any():
         note += " Where a place is empty, no image was taken for that class."
     if most < classes:
@@ -76,20 +92,28 @@ def data(runs: Sequence[Run]) -> Drawing:
     return Drawing(table, note)
 
 
+def _originals(found: KeptImages) -> NDArray[Any]:
+    """Test images by class `(K, n, ch, H, W)`; none in a run that has kept none."""
+    arrays = found.at(found.seed, None)
+    return arrays["data"] if _is_pictured(arrays, "data") else np.empty((0, 0), dtype=np.uint8)
+
+
 def plot(drawing: Drawing, labels: Labels) -> go.Figure:
     figure, titles, heights = go.Figure(), [], []
-    sources = [source for source in SOURCES if source in set(drawing.table["source"])]
+    sources = [source for source in _NAMES if source in set(drawing.table["source"])]
     for panel, source in enumerate(sources, start=1):
         own = drawing.table[drawing.table["source"] == source]
         columns = sorted(set(zip(own["round"], own["place"], strict=True)))
         classes = sorted(set(own["class"]))
         held = {(c, r, k): i for c, r, k, i in own[["class", "round", "place", "image"]].itertuples(index=False)}
         made = sheet([[held.get((label, r, k)) for r, k in columns] for label in classes])
-        ticks = [str(r) if k == 0 else "" for r, k in columns]
-        place(figure, panel, made, "round", ticks, "class", [str(label) for label in classes])
-        titles.append(SOURCES[source])
-        heights.append(height_of(made, 420 if len(sources) > 1 else 560))
-    return bare(style.panels(figure, titles, columns=2, height=max(heights), left=52, note=drawing.note))
+        of_data = source == "data"
+        ticks = ["" if of_data or k else str(r) for r, k in columns]
+        title = "test images" if of_data else "round"
+        place(figure, panel, made, title, ticks, "class", [str(label) for label in classes])
+        titles.append(_NAMES[source])
+        heights.append(height_of(made, _WIDTHS[len(sources)]))
+    return bare(style.panels(figure, titles, columns=len(sources), height=max(heights), left=52, note=drawing.note))
 
 
 FIGURE = Figure(

@@ -10,9 +10,9 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.figures._common import importances
 from analysis.labels import Labels
 from analysis.runs import Run
+from analysis.runs.importance import importances, to_ask_often
 
 #: Fewer completed trials than this say nothing about importance.
 MINIMUM = 8
@@ -39,13 +39,13 @@ def data(runs: Sequence[Run]) -> pd.DataFrame:
     """One row per objective and parameter: metric, key, importance (0 to 1), low and high (5 and 95 % of resamples),
     trials (how many were completed)."""
     run = runs[0]
-    done = [t for t in run.frozen if t.state.name == "COMPLETE"]
+    done = to_ask_often([t for t in run.frozen if t.state.name == "COMPLETE"])
     rng = np.random.default_rng(0)
     rows = []
     for i, metric in enumerate(run.metrics):
-        point = importances(run, i)
+        point = run.importances[i]
         draws = [
-            importances(run, i, [done[j] for j in rng.integers(0, len(done), len(done))])
+            importances(run.directions, [done[j] for j in rng.integers(0, len(done), len(done))], i)
             for _ in range(RESAMPLES if len(done) <= 2000 else 3)
         ]
         for key in run.keys:

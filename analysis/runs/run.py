@@ -14,22 +14,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from analysis.estimate import Estimate, Standing, configuration, estimate, missed_target, standing
 from analysis.runs import pareto
 from analysis.runs.conditions import show
+from analysis.runs.importance import importances
 from analysis.runs.kept import Kept, kept
 from analysis.runs.lines import at_best_of, readout
 from analysis.runs.measured import Measured
-from analysis.runs.study import in_memory
 from analysis.stopping import Audit, Grace, audit, grace
 from search_spaces import run_folder
 from search_spaces.metrics import METRICS, SHARES, is_unreached, waits
 from search_spaces.requirements import Requirement, read_all, violation
-
-if TYPE_CHECKING:
-    from optuna.study import Study
 
 
 @dataclass(frozen=True)
@@ -195,9 +192,12 @@ class Run(Measured):
         config = self.config(number) if number is not None else self.fixed
         return config.get(key, self.experiment.get(key, default))
 
-    def study(self) -> Study:
-        """The finished trials' parameters and values in memory, for Optuna's own evaluators."""
-        return in_memory(self.directions, [t for t in self.frozen if t.state.is_finished()])
+    @cached_property
+    def importances(self) -> tuple[dict[str, float], ...]:
+        """For every objective, how much each searched parameter matters in the completed trials (0 to 1), largest
+        first; several figures choose by it what they draw."""
+        done = [t for t in self.frozen if t.state.name == "COMPLETE"]
+        return tuple(importances(self.directions, done, target) for target in range(len(self.directions)))
 
 
 def when(value: object) -> str:

@@ -16,8 +16,8 @@ KeepImages = Annotated[
     bool,
     typer.Option(
         "--keep-images",
-        help="Keep images of the method's generator at every evaluated round, and the mean training image of every "
-        "class; the report shows them.",
+        help="Keep images of the method's generator at every evaluated round, the mean training image of every class "
+        "and, of a data set known by name, a few test images of it; the report shows them.",
     ),
 ]
 OtherVersions = Annotated[

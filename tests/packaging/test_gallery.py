@@ -69,7 +69,7 @@ CLAIMS: dict[str, tuple[str, str, set[str], set[str]]] = {
     "dhf_table3.png": ("Table 3 of DHF", "pivot", {"p_acc_global"}, {"partition"}),
     "dhf_table4.png": ("Table 4 of DHF", "pivot", {"rounds_to_target"}, {"target"}),
     "gd_loss.png": ("Figs. 5 and 10 to 12 of FedMD-CG", "rounds", {"gd_loss"}, {"round"}),
-    "images.png": ("Figs. 14 to 18 of DFRD", "images", set(), set()),
+    "images.png": ("Figs. 13 to 18 of DFRD", "images", set(), set()),
     "features.png": ("Fig. 2 of FedMD-CG", "features", set(), set()),
     "averages.png": ("Figs. 2 and 3 of FedKF", "averages", set(), set()),
     "attack.png": ("Fig. 4 of FedMD-CG", "attack", set(), set()),

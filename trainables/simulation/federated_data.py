@@ -23,6 +23,8 @@ from trainables.models import precision
 from trainables.rng import Rng
 
 Indices = np.ndarray
+#: The partition that deals training and test data together to the clients.
+_DEALS_TEST = "dir_pfl"
 #: What has been moved to a device, by the data set's hash and the device.
 _MOVED: dict[tuple[str, str], Images] = {}
 
@@ -52,6 +54,9 @@ class FederatedData:
     mean: Tensor
     std: Tensor
     class_names: tuple[str, ...]
+    #: Classes of the data set's own test images, the last ones of `images`, where anybody may be shown these; None for
+    #: the user's own data, and where they are dealt to the clients.
+    public_test_y: Tensor | None
     #: Names the content of the data set.
     dataset_hash: str
     #: Names the content of the data set and which client holds which samples of it.
@@ -98,6 +103,7 @@ def build(
         mean,
         std,
         tuple(source.class_names),
+        all_labels[len(source.train_y) :] if _has_public_test(config) else None,
         source.hash,
         _fingerprint(source.hash, split.clients),
     )
@@ -126,6 +132,11 @@ def _federation(
     )
 
 
+def _has_public_test(config: FederationConfig) -> bool:
+    """Whether the data set's own test images are public, as those of a data set known by name are, and no client's."""
+    return config.dataset in data.names() and config.partition != _DEALS_TEST
+
+
 @dataclass(frozen=True)
 class _Split:
     """Positions in the shared images: of each client's training samples, of the test set and of the validation share.
@@ -146,7 +157,7 @@ def _split(config: FederationConfig, source: data.Dataset, labels: np.ndarray, r
     train_y = np.asarray(source.train_y)
     test = np.arange(len(train_y), len(labels))
     train, validation = stratified_cut(train_y, 0.0 if inside else config.validation_fraction, rng.numpy("validation"))
-    if config.partition == "dir_pfl":  # deals training and test data together
+    if config.partition == _DEALS_TEST:
         train, test = np.concatenate([train, test]), test[:0]
     dealt = partition(
         config.partition,
@@ -193,7 +204,7 @@ def check(config: FederationConfig, source: data.Dataset) -> None:
                 "classes_per_client", f"at most the data set's {source.classes} classes", config.classes_per_client
             )
         )
-    if config.partition == "dir_pfl" and config.client_test_fraction == 0:
+    if config.partition == _DEALS_TEST and config.client_test_fraction == 0:
         problems.append(
             sentence(
                 "client_test_fraction",

@@ -68,7 +68,8 @@ def pixels(fed: Federation, seen: Tensor) -> Tensor:
 
 
 def of_data(fed: Federation, data: FederatedData) -> Arrays:
-    """The mean training image of every class over all clients, and points of two-dimensional data."""
+    """The mean training image of every class over all clients, and the data set's own test images where these are
+    public; of two-dimensional data points in place of these."""
     classes, _ = kept.kept_of(fed.classes, fed.shape)
     sums = torch.zeros((classes, *fed.shape), dtype=torch.float64)
     count = torch.zeros(classes, dtype=torch.int64)
@@ -79,7 +80,21 @@ def of_data(fed: Federation, data: FederatedData) -> Arrays:
     mean = (sums / count.clamp(min=1).view(-1, 1, 1, 1)).round()
     mean[count < kept.LEAST] = 0
     found: Arrays = {"data_mean": mean.to(torch.uint8).numpy(), "data_count": count.numpy()}
-    return found | _points(fed, data) if kept.is_plane(fed.shape) else found
+    return found | (_points(fed, data) if kept.is_plane(fed.shape) else _originals(fed, data))
+
+
+def _originals(fed: Federation, data: FederatedData) -> Arrays:
+    """The first public test images of every class, as many of each as the smallest of them has."""
+    if data.public_test_y is None:
+        return {}
+    classes, images = kept.kept_of(fed.classes, fed.shape)
+    y = data.public_test_y
+    places = [(y == label).nonzero().squeeze(1)[:images] for label in range(classes)]
+    least = min(map(len, places))
+    if least == 0:
+        return {}
+    shown = data.images.test[torch.cat([own[:least] for own in places]).to(data.images.test.device)]
+    return {"data": shown.cpu().view(classes, least, *fed.shape).numpy()}
 
 
 def _training(data: FederatedData) -> Iterator[tuple[Tensor, Tensor]]:

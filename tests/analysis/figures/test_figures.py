@@ -6,8 +6,10 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import optuna
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
@@ -233,6 +235,23 @@ def test_of_many_parameters_the_result_comes_first_and_the_most_important_are_dr
         "40 completed trials are few for 16 parameters"
         in importance.FIGURE.draw([run], Labels.of([run])).layout.meta["note"]
     )
+
+
+def test_the_importances_of_a_run_are_computed_once_for_all_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, compute = [], optuna.importance.get_param_importances
+
+    def counted(study: optuna.Study, **options: Any) -> dict[str, float]:
+        asked.append([trial.number for trial in study.get_trials(states=[optuna.trial.TrialState.COMPLETE])])
+        return compute(study, **options)
+
+    monkeypatch.setattr(optuna.importance, "get_param_importances", counted)
+    run = load(synthetic.write(tmp_path / "many", trials=40, keys=(*synthetic.many(15), "lr"), failures=False))
+    for one in (heatmap, slices, parallel, importance):
+        one.data([run])
+    done = [trial.number for trial in run.frozen if trial.state.name == "COMPLETE"]
+    assert asked.count(done) == 1 and len(asked) == 1 + importance.RESAMPLES
 
 
 def test_partition_counts_are_those_recorded(root: Path, loaded: dict[str, Run]) -> None:

@@ -17,6 +17,7 @@ from analysis.labels import Labels
 from analysis.runs import Run
 from analysis.runs.images import of_run, read
 from search_spaces import kept_images
+from tests.analysis.figures import kept
 from tests.analysis.figures.kept import SHAPE, grey, of_round, with_images
 
 
@@ -46,9 +47,44 @@ def test_the_picture_has_each_image_in_its_place(run: Run) -> None:
     assert level[1, 3][3] == 0  # not painted
 
 
-def test_rounds_are_drawn_evenly_and_the_last_one_is(root: Path, tmp_path: Path) -> None:
-    from tests.analysis.figures import kept
+def with_originals(run: Run) -> Run:
+    """Of two classes eight test images each, the first one of grey 100 · class, the next ones brighter by one."""
+    originals = np.stack([np.stack([grey(100 * label + k) for k in range(8)]) for label in range(2)])
+    means = {"data_mean": grey(200, 2), "data_count": np.array([50, 60])}
+    kept.write(run.path, 7, None, {"data": originals, **means})
+    return run
 
+
+def test_original_images_are_the_first_panel(run: Run) -> None:
+    drawing = images.data([with_originals(run)])
+    own = drawing.table[drawing.table["source"] == "data"]
+    # As many as a panel of a generator may have columns: two rounds of four images each.
+    assert list(zip(own["class"], own["place"], strict=True)) == [(c, k) for c in (0, 1) for k in range(8)]
+    assert "test images of each class" in drawing.note
+    drawn = images.plot(drawing, Labels())
+    titles = ["<b>original</b>", "<b>generator</b>", "<b>EMA generator</b>"]
+    assert [a.text for a in drawn.layout.annotations] == titles
+    assert drawn.layout.xaxis.title.text == "test images" and drawn.layout.xaxis2.title.text == "round"
+    assert not any(drawn.layout.xaxis.ticktext) and list(drawn.layout.yaxis.ticktext) == ["0", "1"]
+    found = pixels(drawn.data[0].source)
+    x, y = drawn.layout.xaxis.tickvals, drawn.layout.yaxis.tickvals
+    for label, v in enumerate(y):
+        assert [int(found[int(v), int(u), 0]) for u in x] == [100 * label + k for k in range(8)]
+
+
+def test_a_run_without_original_images_draws_the_generators_alone(run: Run) -> None:
+    drawing = images.data([run])
+    assert set(drawing.table["source"]) == {"generator", "ema"} and "riginal" not in drawing.note
+
+
+def test_original_images_alone_are_no_picture_of_a_generator(root: Path, tmp_path: Path) -> None:
+    run = with_originals(with_images(root, tmp_path / "run"))
+    for path in (run.path / "trials" / "0000").glob("images-7-000*"):
+        path.unlink()
+    assert "--keep-images" in str(images.needs([run]))
+
+
+def test_rounds_are_drawn_evenly_and_the_last_one_is(root: Path, tmp_path: Path) -> None:
     run = with_images(root, tmp_path / "run")
     for round_ in range(4, 24):
         kept.write(run.path, 7, round_, of_round("generator", round_, [64, 64]))
@@ -59,8 +95,9 @@ def test_rounds_are_drawn_evenly_and_the_last_one_is(root: Path, tmp_path: Path)
 def test_of_large_images_fewer_classes_are_drawn(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     # Two rounds of two images each: 2 · 4 · 6 bytes for both classes.
     monkeypatch.setattr(images, "LARGEST", 47)
-    drawing = images.data([run])
+    drawing = images.data([with_originals(run)])
     assert set(drawing.table["class"]) == {0} and drawing.note.endswith("The first 1 of 2 classes are drawn.")
+    assert "data" in set(drawing.table["source"])
 
 
 def test_means_of_the_last_round_stand_beside_those_of_the_data(run: Run) -> None:

@@ -39,7 +39,7 @@ def page(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         arrays |= {"features": rng.integers(-9000, 9000, (CLASSES, 64, 2)), "features_share": np.array([310, 120])}
         arrays |= {"features_seen": rng.integers(-9000, 9000, (300, 2)), "features_labels": np.arange(300) % CLASSES}
         kept.write(folder, SEED, round_, arrays)
-    of_data = {"data_mean": images(CLASSES), "data_count": np.full(CLASSES, 50)}
+    of_data = {"data": images(CLASSES, 8), "data_mean": images(CLASSES), "data_count": np.full(CLASSES, 50)}
     points = {"data_points": rng.integers(0, 256, (90, 2), dtype=np.uint8), "data_labels": np.arange(90) % 3}
     kept.write(folder, SEED, None, of_data | points)
     return build(folder, folder.parent / "page.html")

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor
 
 from fedtune.trials.early_stopping import Never
 from search_spaces import kept_images as kept
+from trainables.data import load
 from trainables.federation import Federation
 from trainables.method import Painter
 from trainables.params import put
@@ -98,17 +102,23 @@ def assert_equal(one: Any, other: Any) -> None:
         assert one == other
 
 
-@pytest.mark.parametrize("method", ["dfrd", "fedkf", "fedmdcg"])
+@pytest.mark.parametrize(
+    ("method", "dataset"), [("dfrd", None), ("fedkf", None), ("fedmdcg", None), ("fedkf", "digits")]
+)
 def test_a_trial_that_goes_on_leaves_the_same_files(
-    tmp_path: Path, toy: Path, method: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, toy: Path, method: str, dataset: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trial_folder, "CHECKPOINT_SHARE", math.inf)
-    ended(trial(tmp_path / "whole", toy, method, True, (0, 1)))
-    cut = trial(tmp_path / "cut", toy, method, True, (0, 1))
+    of = toy if dataset is None else Path(dataset)
+    ended(trial(tmp_path / "whole", of, method, True, (0, 1)))
+    cut = trial(tmp_path / "cut", of, method, True, (0, 1))
     cut.step()
     cut.cleanup()
     (tmp_path / "cut" / "images-0-0002.npz").write_bytes(b"what a kill before the checkpoint leaves")
-    ended(trial(tmp_path / "cut", toy, method, True, (0, 1)))
+    (tmp_path / "cut" / "images-1-data.npz").unlink()
+    ended(trial(tmp_path / "cut", of, method, True, (0, 1)))
+    with np.load(tmp_path / "cut" / "images-1-data.npz") as found:
+        assert ("data" in found.files) == (dataset is not None)
     assert images(tmp_path / "cut") == images(tmp_path / "whole")
     assert len(images(tmp_path / "whole")) == 6
 
@@ -204,6 +214,60 @@ def test_the_mean_of_the_data_leaves_out_classes_of_few_images(toy: Path) -> Non
         if number < kept.LEAST:
             expected = np.zeros_like(expected)
         np.testing.assert_array_equal(found["data_mean"][label], expected)
+
+
+def of_data(dataset: str, **changes: Any) -> dict[str, Any]:
+    return dict(Simulation("fedavg", {"dataset": dataset, **SMALL, **changes}, 0, torch.device("cpu")).images_of_data())
+
+
+@pytest.mark.parametrize("changes", [{}, {"client_test_fraction": 0.25}], ids=["", "clients keep samples to test on"])
+def test_of_a_data_set_known_by_name_its_first_test_images_are_kept(changes: dict[str, Any]) -> None:
+    found, source = of_data("digits", **changes), load("digits")
+    assert found["data"].shape == (10, kept.IMAGES, *source.shape) and found["data"].dtype == np.uint8
+    for label in range(10):
+        own = source.test_x[source.test_y == label]
+        np.testing.assert_array_equal(found["data"][label], own[: kept.IMAGES])
+        assert len(own) > kept.IMAGES, "else the test does not show that these are the first"
+
+
+def test_of_a_users_own_data_no_image_is_kept(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sorted(of_data(str(toy))) == ["data_count", "data_mean"]
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(toy, "digits.npz")
+    shutil.copytree(folder_of_images(tmp_path / "photos"), "digits")
+    for named_alike in ("digits.npz", "./digits"):
+        assert sorted(of_data(named_alike)) == ["data_count", "data_mean"]
+
+
+def folder_of_images(root: Path) -> Path:
+    for label in ("cat", "dog"):
+        (root / label).mkdir(parents=True)
+        for k in range(40):
+            Image.fromarray(np.full((8, 8), 5 * k, dtype=np.uint8)).save(root / label / f"{k}.png")
+    return root
+
+
+def test_test_images_that_clients_hold_are_not_kept() -> None:
+    changes = {"partition": "dir_pfl", "client_test_fraction": 0.25}
+    assert sorted(of_data("digits", **changes)) == ["data_count", "data_mean"]
+
+
+def test_points_of_a_plane_are_no_images() -> None:
+    assert "data" not in of_data("moons", model="mlp")
+
+
+def test_each_class_shows_as_many_test_images_as_the_smallest_has() -> None:
+    made = Simulation("fedavg", {"dataset": "digits", **SMALL}, 0, torch.device("cpu"))
+    y = made.data.public_test_y
+    assert y is not None
+    few = y.clone()
+    places = (y == 4).nonzero().squeeze(1)
+    few[places[3:]] = 5
+    found = kept_images.of_data(made.fed, replace(made.data, public_test_y=few))["data"]
+    assert len(found) == 10 and found.shape[1] == 3
+    np.testing.assert_array_equal(found[4], made.data.images.test[places[:3]])
+    few[places] = 5
+    assert "data" not in kept_images.of_data(made.fed, replace(made.data, public_test_y=few))
 
 
 @pytest.mark.parametrize(

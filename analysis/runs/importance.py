@@ -1,0 +1,66 @@
+"""How much each searched parameter matters, by Optuna's PED-ANOVA."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import math
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from analysis.runs.study import in_memory
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.trial import FrozenTrial
+
+
+def importances(directions: Sequence[str], trials: Sequence[FrozenTrial], target: int = 0) -> dict[str, float]:
+    """The importance of every parameter (0 to 1) for objective number `target` in these completed trials, largest
+    first; empty where it cannot be computed."""
+    import optuna
+
+    sign = -1.0 if directions[target] == "maximize" else 1.0
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            # PED-ANOVA explains what makes the target low; a target that is maximised is turned round.
+            found = optuna.importance.get_param_importances(
+                in_memory(directions, trials),
+                evaluator=optuna.importance.PedAnovaImportanceEvaluator(),
+                target=lambda t: sign * t.values[target],
+            )
+    except (ValueError, RuntimeError, ZeroDivisionError):
+        return {}
+    return {name: float(value) for name, value in found.items() if math.isfinite(value)}
+
+
+def to_ask_often(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+    """The same trials, of which `importances` is found in about half the time.
+
+    PED-ANOVA sorts trials by the distribution of each parameter, and Optuna computes the hash of a distribution from
+    all its fields each time. In these trials equal distributions are one object, which is its own hash."""
+    one: dict[BaseDistribution, BaseDistribution] = {}
+    seen: dict[int, BaseDistribution] = {}  # trials share their distributions: a hash is computed once for each object
+    found = []
+    for trial in trials:
+        for distribution in trial.distributions.values():
+            if id(distribution) not in seen:
+                seen[id(distribution)] = one.setdefault(distribution, _by_identity(distribution))
+        made = copy.copy(trial)
+        made.distributions = {name: seen[id(distribution)] for name, distribution in trial.distributions.items()}
+        found.append(made)
+    return found
+
+
+def _by_identity(distribution: BaseDistribution) -> BaseDistribution:
+    """A copy that is equal to itself alone."""
+    made = copy.copy(distribution)
+    made.__class__ = _kind(type(distribution))
+    return made
+
+
+@functools.cache
+def _kind(of: type[Any]) -> type[Any]:
+    return type(of.__name__, (of,), {"__hash__": object.__hash__, "__eq__": object.__eq__})
