@@ -79,7 +79,7 @@ def command(
     least: Annotated[
         int | None,
         typer.Option(
-            help="Trials that every method gets at least.  [default: 3, or what half of the search's budget pays]",
+            help="Trials that every method gets at least.  [default: 3, or what the search's budget pays]",
             show_default=False,
         ),
     ] = None,

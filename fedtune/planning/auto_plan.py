@@ -25,7 +25,7 @@ from search_spaces.errors import Shown, UserError, sentence
 from search_spaces.metrics import METRICS
 from search_spaces.space import Space
 
-#: Trials that every method gets, where half of the search's budget pays for them.
+#: Trials that every method gets, where the search's budget pays for them.
 LEAST = 3
 REDUCTION = 3
 #: Fresh seeds of every method and final seeds of the leader, from the most to the fewest.
@@ -159,7 +159,7 @@ def budgeted(
         search_budget=search,
         fresh_budget=fresh,
         final_budget=final,
-        least=1 if request.equal else request.least or min(LEAST, max(1, int(search / 2 / once))),
+        least=1 if request.equal else request.least or min(LEAST, max(1, int(search / once))),
         equal=request.equal,
         rounds=rounds,
         seed=request.seed,

@@ -2,7 +2,9 @@
 `allocation.py` names.
 
 As in every search, trial n is decided by trials 0 … n - lag of all methods and by nothing else: which method it belongs
-to, what its sampler proposes (shown that method's trials only), and when it is stopped. The study of its run records n
+to, what its sampler
+proposes (shown that method's trials only) or another method's best configuration teaches it (`taught.py`), and when
+it is stopped. The study of its run records n
 as `place`. It is started only where the cost of all trials before it leaves room in the budget for a whole one; a trial
 that still runs counts with all its rounds there, so the answer may have to wait, and never changes.
 """
@@ -16,7 +18,9 @@ from typing import TYPE_CHECKING
 from fedtune.trials import allocation
 from fedtune.trials.allocation import Allowance, Seen
 from fedtune.trials.early_stopping import History, Rule
+from fedtune.trials.known_points import Point
 from fedtune.trials.queue import Proposal, TrialQueue
+from fedtune.trials.taught import taught
 from fedtune.trials.together import Together
 from search_spaces import run_folder
 
@@ -56,6 +60,12 @@ class MethodQueue(TrialQueue):
     def _create(self, number: int, known: Sequence[FrozenTrial]) -> None:
         proposed, origin = self._asked(number, number, known)
         self._add(number, proposed, {run_folder.PLACE: self.whole.started} | ({"from": origin} if origin else {}))
+
+    def _point(self, number: int, place: int, known: Sequence[FrozenTrial]) -> Point | None:
+        point = super()._point(number, place, known)
+        if point is None:
+            point = taught(self.space, self.trials(), known, self.whole.others(self), self._signs[0])
+        return point
 
     def _rule(self, number: int, known: Sequence[FrozenTrial]) -> Rule:
         # A method is judged by its paper's values, so these always run to their end.
@@ -105,6 +115,10 @@ class AutoQueue(Together):
         seen = self._own[0].experiment.seen(number)
         found = [self._trial(n) for n in range(seen)]
         return found if all(trial.state.is_finished() for _, trial in found) else None
+
+    def others(self, queue: MethodQueue) -> list[tuple[Space, FrozenTrial]]:
+        """What the next trial of `queue` may look at of the other methods."""
+        return [(other.space, trial) for other, trial in self.known(self.started) or [] if other is not queue]
 
     def spent(self) -> float:
         """What the trials so far took of the budget; one that still runs counts with all its rounds."""

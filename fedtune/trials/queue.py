@@ -34,7 +34,7 @@ from fedtune.trials import per_cost
 from fedtune.trials.crossed import Crossed, merged
 from fedtune.trials.damaged import COPY, curve, damaged
 from fedtune.trials.early_stopping import Later, Rule
-from fedtune.trials.known_points import KnownPoints
+from fedtune.trials.known_points import KnownPoints, Point
 from fedtune.trials.samplers import STARTUP, make_sampler
 from fedtune.trials.stop_rules import StopRules
 from search_spaces import run_folder
@@ -212,7 +212,7 @@ class TrialQueue:
         sampler)."""
         import optuna
 
-        point = self._points.of(place, self._crossed.place(self.experiment.seen(number)))
+        point = self._point(number, place, known)
         with quiet_optuna(), warnings.catch_warnings():
             warnings.simplefilter("ignore", category=UserWarning)
             view = optuna.create_study(
@@ -232,6 +232,11 @@ class TrialQueue:
                 # Optuna leaves a trial whose values are given out of every generation, and so out of what is learnt.
                 view.sampler.get_trial_generation(view, _last(view))
             return _last(view), "" if point is None else point.origin
+
+    def _point(self, number: int, place: int, known: Sequence[FrozenTrial]) -> Point | None:
+        """The values of trial `number`, the configuration at `place`, where they are known before a sampler is
+        asked."""
+        return self._points.of(place, self._crossed.place(self.experiment.seen(number)))
 
     def _add(self, number: int, proposed: FrozenTrial, user: Mapping[str, Any]) -> None:
         """Writes trial `number`, which runs from now on."""

@@ -118,6 +118,21 @@ def test_a_trial_sees_its_own_methods_trials(tmp_path: Path) -> None:
     assert all(set(row[4]) == {"alpha", "lambda"} for row in rows)
 
 
+def test_a_method_is_taught_by_what_its_trial_may_look_at(tmp_path: Path) -> None:
+    """All parameters are shared here, so a taught trial is a copy of the best one of another method that it sees."""
+    rows = searched(tmp_path, equal=True, budget=40 * ROUNDS)
+    made = opened(tmp_path, BUDGET)
+    made.close()
+    first = made.queues[0].experiment
+    taught = [row for row in rows if str(row[7].get("from", "")).startswith("the best configuration of")]
+    assert taught
+    for place, name, *_, params, _, _, user in taught:
+        seen = [row for row in rows[: first.seen(place)] if row[3] == "COMPLETE"]
+        best = max((row for row in seen if row[1] != name), key=lambda row: row[5][0])
+        assert params == best[4] and user["from"] == f"the best configuration of {best[1]}"
+        assert max(row[5][0] for row in seen if row[1] == name) < best[5][0]
+
+
 def test_a_trial_that_ended_is_computed_again_in_its_place(tmp_path: Path) -> None:
     before = searched(tmp_path)
     queue = opened(tmp_path, BUDGET)
