@@ -11,7 +11,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from analysis import style
-from analysis.labels import Labels
+from analysis.labels import SHORTEST, Labels, cut, number, shown
 from analysis.runs import Run, names
 from analysis.runs.study import in_memory
 from search_spaces.errors import UserError
@@ -20,6 +20,10 @@ from search_spaces.metrics import twin
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
+#: Letters that fit below a panel on a narrow screen.
+LETTERS = 40
+#: The trial number that stands for the mean of a final run's trials.
+MEAN = -1
 ACCURACIES = ("global_accuracy", "local_accuracy", "g_acc_virtual")
 
 
@@ -68,6 +72,24 @@ def box(dots: pd.DataFrame, place: object, name: str, colour: str, panel: int, t
         hovertemplate="%{text}: %{y:.2f}<extra></extra>",
         **style.axes(panel),
     )
+
+
+def options_axis(values: Sequence[object]) -> dict[str, Any]:
+    """An axis of options, long ones cut. Its places are the whole texts, which dots tell: two that begin alike stay
+    two."""
+    room = room_of(len(values))
+    return named_axis([shown(value) for value in values], [cut(number(value), room) for value in values])
+
+
+def room_of(names: int) -> int:
+    """Letters of each of so many names below a panel. Where all of them do not fit side by side, Plotly turns them."""
+    return max(SHORTEST, LETTERS // max(1, names))
+
+
+def named_axis(places: Sequence[str], written: Sequence[str]) -> dict[str, Any]:
+    """An axis of these places, with what is written at each."""
+    ordered = {"type": "category", "categoryorder": "array", "categoryarray": list(places), "showgrid": False}
+    return ordered | {"tickmode": "array", "tickvals": list(places), "ticktext": list(written)}
 
 
 def look(position: int) -> dict[str, Any]:
