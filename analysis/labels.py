@@ -46,12 +46,11 @@ def cut(raw: object, letters: int) -> str:
     return text(written if len(written) <= letters else f"{written[: letters - 1].rstrip()}…")
 
 
-def entry(raw: object) -> str:
-    """`text` as it fits the legend of a figure on a narrow screen: the middle of a long name is left out, as names of
-    lines often differ in their ends."""
-    written = visible(str(raw))
-    half = LEGEND // 2
-    return text(written if len(written) <= LEGEND else f"{written[:half].rstrip()} … {written[3 - half :].lstrip()}")
+def entry(raw: object, letters: int = LEGEND) -> str:
+    """`text` as it fits the legend of a figure on a narrow screen, or so many letters: the middle of a long name is
+    left out, as names often differ in their ends."""
+    written, half = visible(str(raw)), letters // 2
+    return text(written if len(written) <= letters else f"{written[:half].rstrip()} … {written[3 - half :].lstrip()}")
 
 
 def number(value: object, digits: int = 4) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from analysis import style
-from analysis.labels import SHORTEST, Labels, cut, number, shown
+from analysis.labels import PANEL, SHORTEST, Labels, cut, entry, number, shown
 from analysis.runs import Run, names
 from analysis.runs.study import in_memory
 from search_spaces.errors import UserError
@@ -127,8 +128,8 @@ def check_measured(asked: Sequence[str], drawn: Sequence[tuple[str, str]], runs:
 
 
 def titled(labels: Labels, metric: str, of: str) -> str:
-    """The title of a panel: its metric and, where there is something, what else it is of."""
-    return f"{labels.metric(metric, split=True)}{f' · {of}' if of else ''}"
+    """The title of a panel: its metric and, where there is something, what else it is of, cut where it is long."""
+    return f"{labels.metric(metric, split=True)}{f' · {entry(html.unescape(of), PANEL)}' if of else ''}"
 
 
 def legend_once(figure: go.Figure) -> None:
