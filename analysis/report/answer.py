@@ -99,10 +99,8 @@ def unfinished(run: Run) -> bool:
 
 def resume(run: Run) -> tuple[str, str]:
     """The command that goes on with it, and why."""
-    # A method's part of `fedtune auto` goes on with the others.
-    whole = run.shown if not run.experiment.get("part") else os.path.dirname(os.path.dirname(run.shown))
     return (
-        f"fedtune resume {quote(whole)}",
+        f"fedtune resume {quote(run.resumed)}",
         "Trials of this search are unfinished; this goes on with them.",
     )
 

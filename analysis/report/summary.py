@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from dataclasses import dataclass
 
@@ -64,10 +63,9 @@ def notices(run: Run) -> list[str]:
         )
     running = int(run.trials["state"].isin(["RUNNING", "WAITING"]).sum())
     if running:
-        whole = run.shown if not run.experiment.get("part") else os.path.dirname(os.path.dirname(run.shown))
         found.append(
             f"{running} {'trial is' if running == 1 else 'trials are'} unfinished: the search is still going on or was "
-            f"interrupted. `fedtune resume {quote(whole)}` continues it." + _waiting(run)
+            f"interrupted. `fedtune resume {quote(run.resumed)}` continues it." + _waiting(run)
         )
     return found
 
