@@ -3,9 +3,10 @@ method on the same problem, to be held against it."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from typing import Any
+
+from search_spaces import shell
 
 #: On so many fresh seeds: with three a paired test sees only large differences.
 FRESH_SEEDS = 5
@@ -49,12 +50,12 @@ BASELINES: Mapping[str, Mapping[str, Any]] = {"fedavg": TAKEN, "fedrolex": {**TA
 
 def run_command(what: str) -> str:
     """For a run directory or an exported file."""
-    return shlex.join(["fedtune", "run", what, "--seeds", str(FRESH_SEEDS)])
+    return shell.join(["fedtune", "run", what, "--seeds", str(FRESH_SEEDS)])
 
 
 def export_command(run: str, *options: str, output: str = "best.yaml") -> str:
     """The same by way of a file, which can be kept and edited."""
-    return f"{shlex.join(['fedtune', 'export', run, *options, '-o', output])} && {run_command(output)}"
+    return f"{shell.join(['fedtune', 'export', run, *options, '-o', output])} && {run_command(output)}"
 
 
 def baseline(values: Mapping[str, Any]) -> str:

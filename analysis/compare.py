@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ from analysis.stats import holm, paired, summarise
 from analysis.tables import Column, Table
 from search_spaces.errors import UserError, unknown
 from search_spaces.metrics import METRICS, twin
+from search_spaces.shell import quote
 
 DEFAULT_METRICS = ("global_accuracy", "local_accuracy")
 
@@ -155,7 +155,7 @@ def compare(paths: Paths, *, metrics: Sequence[str] = (), readout: str = "last")
         if r.crossed
     ]
     problems += [
-        f"The run {n!r} has no completed trial to compare. Let it finish (`fedtune resume {shlex.quote(str(r.path))}`)."
+        f"The run {n!r} has no completed trial to compare. Let it finish (`fedtune resume {quote(str(r.path))}`)."
         for n, r in zip(labelled, runs, strict=True)
         if r.best is None and not r.crossed
     ]

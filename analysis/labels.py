@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
 #: What is shown in per cent.
 PERCENT = SHARES
+#: Letters that fit above and below a panel of a figure, and how many of a name are kept in any case.
+PANEL, SHORTEST = 36, 12
+#: Letters that fit beside the line of a legend.
+LEGEND = 40
 #: Digits after the point in tables, by unit; others have 4.
 _DECIMALS = {"rounds": 2, "dB": 2, "bytes": 0, "s": 2}
 
@@ -33,6 +38,19 @@ def decimals(metric: str) -> int:
 def text(raw: object) -> str:
     """`raw` as text in which Plotly finds no HTML, and nothing that can hide or turn round other text."""
     return html.escape(visible(str(raw)), quote=False)
+
+
+def cut(raw: object, letters: int) -> str:
+    """`text` of at most so many letters; what does not fit is an ellipsis."""
+    written = visible(str(raw))
+    return text(written if len(written) <= letters else f"{written[: letters - 1].rstrip()}…")
+
+
+def entry(raw: object, letters: int = LEGEND) -> str:
+    """`text` as it fits the legend of a figure on a narrow screen, or so many letters: the middle of a long name is
+    left out, as names often differ in their ends."""
+    written, half = visible(str(raw)), letters // 2
+    return text(written if len(written) <= letters else f"{written[:half].rstrip()} … {written[3 - half :].lstrip()}")
 
 
 def number(value: object, digits: int = 4) -> str:
@@ -106,15 +124,41 @@ class Labels:
 
     def parameter(self, key: str) -> str:
         """`λ (lambda)`, with the unit where there is one."""
-        item = self.parameters.get(key, {})
-        symbol = item.get("symbol") or ""
-        label = f"{symbol} ({key})" if symbol and symbol != key else str(item.get("label") or key)
-        unit = item.get("unit")
-        return self._text(f"{label} [{unit}]" if unit else label)
+        return self._text(" ".join(self._parts(key)))
 
-    def symbol(self, key: str) -> str:
-        """`λ`, or the key where there is no symbol."""
-        return self._text(self.parameters.get(key, {}).get("symbol") or key)
+    def _parts(self, key: str) -> list[str]:
+        """Symbol and key, or the label; then the unit where there is one."""
+        item = self.parameters.get(key, {})
+        symbol, unit = item.get("symbol") or "", item.get("unit")
+        named = [str(symbol), f"({key})"] if symbol and symbol != key else [str(item.get("label") or key)]
+        return [*named, f"[{unit}]"] if unit else named
+
+    def heading(self, key: str, letters: int = PANEL) -> str:
+        """`parameter` as it fits a panel of a figure: a long symbol or label is cut. Tables have all of it."""
+        if len(whole := " ".join(self._parts(key))) <= letters:
+            return text(whole)
+        first, *others = self._named(key)
+        after = "".join(f" {part}" for part in others)
+        return cut(first, max(SHORTEST, letters - len(after))) + text(after)
+
+    def stacked(self, key: str, letters: int) -> str:
+        """The same in lines of so many letters at most, two of them for a symbol or label."""
+        if len(whole := " ".join(self._parts(key))) <= letters:
+            return text(whole)
+        first, *others = self._named(key)
+        begin, *more = textwrap.wrap(visible(first), letters)
+        lines = [begin, *([" ".join(more)] if more else []), *others]
+        return "<br>".join(cut(line, letters) for line in lines)
+
+    def _named(self, key: str) -> list[str]:
+        """`_parts` with the key in any case: two labels that are cut may begin alike."""
+        first, *others = self._parts(key)
+        return [first, *others] if f"({key})" in others or first == key else [first, f"({key})", *others]
+
+    def symbol(self, key: str, letters: int = 0) -> str:
+        """`λ`, or the key where there is no symbol; with `letters` no longer than that."""
+        symbol = self.parameters.get(key, {}).get("symbol") or key
+        return cut(symbol, letters) if letters else self._text(symbol)
 
     def setting(self, key: str, value: object) -> str:
         """`λ = 0.5`; of an option with a name of its own also that: `readout = oca (with T1)`."""

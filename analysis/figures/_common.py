@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -10,11 +11,15 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from analysis import style
-from analysis.labels import Labels
+from analysis.labels import PANEL, SHORTEST, Labels, cut, entry, number, shown
 from analysis.runs import Run, names
 from search_spaces.errors import UserError
 from search_spaces.metrics import twin
 
+#: Letters that fit below a panel on a narrow screen.
+LETTERS = 40
+#: The trial number that stands for the mean of a final run's trials.
+MEAN = -1
 ACCURACIES = ("global_accuracy", "local_accuracy", "g_acc_virtual")
 
 
@@ -65,6 +70,24 @@ def box(dots: pd.DataFrame, place: object, name: str, colour: str, panel: int, t
     )
 
 
+def options_axis(values: Sequence[object]) -> dict[str, Any]:
+    """An axis of options, long ones cut. Its places are the whole texts, which dots tell: two that begin alike stay
+    two."""
+    room = room_of(len(values))
+    return named_axis([shown(value) for value in values], [cut(number(value), room) for value in values])
+
+
+def room_of(names: int) -> int:
+    """Letters of each of so many names below a panel. Where all of them do not fit side by side, Plotly turns them."""
+    return max(SHORTEST, LETTERS // max(1, names))
+
+
+def named_axis(places: Sequence[str], written: Sequence[str]) -> dict[str, Any]:
+    """An axis of these places, with what is written at each."""
+    ordered = {"type": "category", "categoryorder": "array", "categoryarray": list(places), "showgrid": False}
+    return ordered | {"tickmode": "array", "tickvals": list(places), "ticktext": list(written)}
+
+
 def look(position: int) -> dict[str, Any]:
     """The colour, dashes and dots of the line that is drawn at this position among several."""
     colour = style.CYCLE[position % len(style.CYCLE)]
@@ -100,8 +123,8 @@ def check_measured(asked: Sequence[str], drawn: Sequence[tuple[str, str]], runs:
 
 
 def titled(labels: Labels, metric: str, of: str) -> str:
-    """The title of a panel: its metric and, where there is something, what else it is of."""
-    return f"{labels.metric(metric, split=True)}{f' · {of}' if of else ''}"
+    """The title of a panel: its metric and, where there is something, what else it is of, cut where it is long."""
+    return f"{labels.metric(metric, split=True)}{f' · {entry(html.unescape(of), PANEL)}' if of else ''}"
 
 
 def legend_once(figure: go.Figure) -> None:

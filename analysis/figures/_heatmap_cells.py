@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.figures._heatmap_panel import Panel
-from analysis.labels import shown
+from analysis.labels import SHORTEST, cut, number, shown
 from search_spaces.parameter import Value
 
 Axis = dict[str, Any]
@@ -73,7 +73,7 @@ def draw_cells(figure: go.Figure, panel: Panel) -> tuple[Axis, Axis]:
     best = panel.part[panel.part["best"]]
     if not best.empty:
         _frame(figure, panel, xs.index(best["x"].iloc[0]), ys.index(best["y"].iloc[0]))
-    return _axis(names[0]), _axis(names[1])
+    return _axis(xs), _axis(ys)
 
 
 def _trials(panel: Panel, xs: list[Any], ys: list[Any]) -> list[list[int | None]]:
@@ -82,12 +82,12 @@ def _trials(panel: Panel, xs: list[Any], ys: list[Any]) -> list[list[int | None]
     return [[int(first[y, x]) if (y, x) in first else None for x in xs] for y in ys]
 
 
-def _axis(names: list[str]) -> Axis:
+def _axis(values: Sequence[Any]) -> Axis:
     return {
         "tickmode": "array",
-        "tickvals": list(range(len(names))),
-        "ticktext": names,
-        "range": [-0.5, len(names) - 0.5],
+        "tickvals": list(range(len(values))),
+        "ticktext": [cut(number(value), SHORTEST) for value in values],
+        "range": [-0.5, len(values) - 0.5],
         "showline": False,
         "ticks": "",
         "zeroline": False,

@@ -9,6 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from analysis import style
+from analysis.figures._common import options_axis
 from analysis.figures._heatmap_panel import Panel
 from analysis.labels import Labels, shown
 
@@ -112,7 +113,7 @@ def _chosen(panel: Panel, done: pd.DataFrame) -> go.Scatter:
 def _axis(labels: Labels, key: str, values: pd.Series) -> Axis:
     """An axis over all that was searched, so that unexplored corners show."""
     if not labels.numeric(key):
-        return {"type": "category", "categoryorder": "array", "categoryarray": [shown(o) for o in labels.options(key)]}
+        return options_axis(labels.options(key))
     low, high = labels.bounds(key) or (float(values.min()), float(values.max()))
     log = labels.log(key)
     ends = np.log10([low, high]) if log else np.array([low, high])

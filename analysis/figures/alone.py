@@ -81,7 +81,7 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
         values = sorted(part["x"].unique())
         axis = {"tickvals": values, "ticktext": [number(value) for value in values], "showgrid": False}
         kind = {"type": "log"} if all(labels.log(key) for key in keys) and values[0] > 0 else {}
-        named = labels.parameter(keys[0]) if len(keys) == 1 else ", ".join(labels.symbol(key) for key in keys)
+        named = labels.heading(keys[0]) if len(keys) == 1 else ", ".join(labels.symbol(key) for key in keys)
         style.title_axes(figure, panel, named, "", xaxis=axis | kind)
     legend_once(figure)
     legend = 2 * len(drawing.keys) if len(drawing.keys) > 1 else 0

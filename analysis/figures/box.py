@@ -11,8 +11,8 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.figures._common import box
-from analysis.labels import Labels, shown
+from analysis.figures._common import box, named_axis, room_of
+from analysis.labels import Labels, cut, number, shown
 from analysis.runs import Run
 from analysis.runs.lines import by_seed
 from search_spaces.parameter import Value
@@ -103,17 +103,20 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
     for row, panel in enumerate(drawing.panels):
         key = panel.key
         names = [labels.symbol(str(one.label)) if key is None else shown(one.label) for one in panel.boxes]
-        xaxis = {"type": "category", "categoryorder": "array", "categoryarray": names, "showgrid": False}
+        # Plotly would give long names all the height there is.
+        room = room_of(len(names))
+        briefs = [labels.symbol(str(b.label), room) if key is None else cut(number(b.label), room) for b in panel.boxes]
+        xaxis = named_axis(names, briefs)
         for column, metric in enumerate(drawing.metrics):
             at = row * len(drawing.metrics) + column + 1
             title = labels.metric(metric, split=True)
-            titles.append(title if key is None or len(drawing.panels) == 1 else f"{labels.parameter(key)}: {title}")
+            titles.append(title if key is None or len(drawing.panels) == 1 else f"{title} · {labels.heading(key)}")
             part = drawing.table[(drawing.table["panel"] == row) & (drawing.table["metric"] == metric)]
             part = part.assign(y=part["y"] * labels.scale(metric))
             colour = (style.BLUE, style.GREEN)[column % 2]
             for name, one in zip(names, panel.boxes, strict=True):
                 figure.add_trace(_box(part[part["box"] == one.label], name, colour, at, labels))
-            style.title_axes(figure, at, "" if key is None else labels.parameter(key), "", xaxis=xaxis)
+            style.title_axes(figure, at, "" if key is None else labels.heading(key), "", xaxis=xaxis)
     return style.panels(figure, titles, columns=len(drawing.metrics), height=300, note=drawing.note)
 
 

@@ -11,14 +11,12 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.figures._common import faint, metric_rows, sample
+from analysis.figures._common import MEAN, faint, metric_rows, sample
 from analysis.labels import Labels
 from analysis.runs import Run
 
 #: Lines drawn at most; the others are in the trials table.
 LIMIT = 150
-#: The trial number that stands for the mean of a final run's trials.
-MEAN = -1
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ import plotly.graph_objects as go
 from analysis import style
 from analysis.cells import Cells, Condition, cells, condition_label, varied
 from analysis.figure import Figure
-from analysis.figures._common import banded, check_measured, legend_once, look, shared_metrics, titled
-from analysis.labels import Labels, number, text
+from analysis.figures._common import banded, check_measured, legend_once, look, room_of, shared_metrics, titled
+from analysis.labels import Labels, cut, entry, number, text
 from analysis.runs import Run
 from analysis.stats import summarise
 
@@ -139,7 +139,7 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
             line = part[part["row"] == row].sort_values("at")
             if len(line):
                 figure.add_traces(_line(line, row, i, panel, drawing, labels))
-        style.title_axes(figure, panel, labels.parameter(drawing.key), "", xaxis=_horizontal(drawing))
+        style.title_axes(figure, panel, labels.heading(drawing.key), "", xaxis=_horizontal(drawing))
     legend_once(figure)
     columns = min(2, len(titles))
     return style.panels(
@@ -163,7 +163,7 @@ def _line(
         x=part["at"].tolist(),
         y=part["mean"].to_numpy(),
         mode="lines+markers" if drawing.numeric else "markers",
-        name=text(row),
+        name=entry(row),
         legendgroup=row,
         customdata=[
             [None if pd.isna(trial) else int(trial), std, n]
@@ -182,7 +182,7 @@ def _line(
 
 def _horizontal(drawing: Drawing) -> dict[str, Any]:
     """The axis of the condition, labelled at its values and nowhere else."""
-    labels = [text(number(value)) for value in drawing.values]
+    labels = [cut(number(value), room_of(len(drawing.values))) for value in drawing.values]
     if not drawing.numeric:
         last = len(labels) - 1
         return {

@@ -179,7 +179,7 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
         )
         quiet = {"showgrid": False}
         style.title_axes(
-            figure, n, labels.parameter(x), labels.parameter(y), xaxis=quiet | kinds[0], yaxis=quiet | kinds[1]
+            figure, n, labels.heading(x), labels.heading(y), xaxis=quiet | kinds[0], yaxis=quiet | kinds[1]
         )
     height = 340 if mode != "grid" else 300
     return style.panels(figure, titles, columns=drawing.columns, height=height, bars=True, note=drawing.note)

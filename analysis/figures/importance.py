@@ -17,6 +17,8 @@ from analysis.runs.importance import importances, to_ask_often
 #: Fewer completed trials than this say nothing about importance.
 MINIMUM = 8
 RESAMPLES = 20
+#: Letters of a parameter's name that leave room for its bar on a narrow screen.
+LETTERS = 24
 #: Below so many completed trials for each parameter a note says that the order is not settled. In made-up searches with
 #: one hill among 4 or 16 parameters and noise of half its spread, the parameter with the hill came first in 48 and 80 %
 #: of 40 searches at 5 trials for each parameter, in 88 and 98 % at 8.
@@ -61,10 +63,8 @@ def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
     metrics = list(dict.fromkeys(df["metric"]))
     order = df[df["metric"] == metrics[0]].sort_values("importance")["key"].tolist()
     shares = df.pivot(index="key", columns="metric", values="importance")
-    names = [
-        f"{labels.parameter(k)}  <b>{' / '.join(f'{100 * shares.loc[k, m]:.0f} %' for m in metrics)}</b> "
-        for k in order
-    ]
+    said = {k: " / ".join(f"{100 * shares.loc[k, m]:.0f} %" for m in metrics) for k in order}
+    names = [f"{labels.heading(k, LETTERS)}  <b>{said[k]}</b> " for k in order]
     for i, metric in enumerate(metrics):
         part = df[df["metric"] == metric].set_index("key").reindex(order)
         value = 100 * part["importance"]

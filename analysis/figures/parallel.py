@@ -14,7 +14,7 @@ from plotly.colors import sample_colorscale
 from analysis import style
 from analysis.figure import Figure
 from analysis.figures._common import most_important, sample
-from analysis.labels import Labels, number, text
+from analysis.labels import Labels, cut, number, text
 from analysis.runs import Run
 from search_spaces.metrics import twin
 
@@ -37,6 +37,8 @@ class Drawing:
 
 #: Numbers beyond it are drawn as it.
 LARGEST = 1e300
+#: Letters above an axis and beside it: right of the last axis of a row there is less room than between two.
+ABOVE, BESIDE = 16, 10
 #: Ticks that lie closer than this part of an axis would be written over one another.
 CLOSEST = 0.08
 
@@ -48,8 +50,8 @@ class Axis:
     title: str
     #: Where each trial crosses it, by row of the table.
     heights: Mapping[Any, float]
-    #: Height and text.
-    ticks: Sequence[tuple[float, str]]
+    #: Height, what is written there, and all of it.
+    ticks: Sequence[tuple[float, str, str]]
 
 
 def needs(runs: Sequence[Run]) -> str | None:
@@ -124,7 +126,7 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
 
 
 def _parameter(values: pd.Series, key: str, labels: Labels) -> Axis:
-    title = labels.parameter(key)
+    title = labels.stacked(key, ABOVE)
     if not labels.numeric(key) or values.map(type).isin([str, bool]).any():
         return _of_options(title, values, labels.options(key))
     return _of_numbers(title, values, labels.log(key))
@@ -140,7 +142,8 @@ def _of_options(title: str, values: pd.Series, declared: Sequence[str]) -> Axis:
     present = {number(v) for v in values}
     options = [o for o in declared if o in present] + sorted(present - set(declared))
     at = {o: (i / (len(options) - 1) if len(options) > 1 else 0.5) for i, o in enumerate(options)}
-    return Axis(title, {row: at[number(v)] for row, v in values.items()}, [(a, text(o)) for o, a in at.items()])
+    ticks = [(height, cut(option, BESIDE), text(option)) for option, height in at.items()]
+    return Axis(title, {row: at[number(v)] for row, v in values.items()}, ticks)
 
 
 def _of_numbers(title: str, values: pd.Series, log: bool) -> Axis:
@@ -154,7 +157,8 @@ def _of_numbers(title: str, values: pd.Series, log: bool) -> Axis:
     apart = np.diff(distinct).min(initial=np.inf) >= CLOSEST * span
     stops = distinct if len(distinct) <= 8 and apart else np.linspace(low, high, 5)
     shown = [(float((s - low) / span), style.tick_text(float(f"{10**s if log else s:.3g}"))) for s in stops]
-    return Axis(title, {row: float((v - low) / span) for row, v in raw.items()}, shown)
+    ticks = [(height, tick, tick) for height, tick in shown]
+    return Axis(title, {row: float((v - low) / span) for row, v in raw.items()}, ticks)
 
 
 def _others(df: pd.DataFrame, axes: Sequence[Axis], objective: np.ndarray) -> list[go.Scatter]:
@@ -214,6 +218,7 @@ def _ticks(position: int, axis: Axis) -> list[dict[str, Any]]:
             "x": position,
             "y": height,
             "text": tick,
+            "hovertext": whole if whole != tick else None,
             "showarrow": False,
             "xanchor": "left",
             "xshift": 5,
@@ -221,7 +226,7 @@ def _ticks(position: int, axis: Axis) -> list[dict[str, Any]]:
             "bgcolor": style.faded(style.PAPER, 0.7),
             "borderpad": 1,
         }
-        for height, tick in axis.ticks
+        for height, tick, whole in axis.ticks
     ]
 
 

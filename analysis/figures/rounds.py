@@ -14,7 +14,7 @@ from analysis.cells import Cell, Cells, condition_label, under
 from analysis.figure import Figure
 from analysis.figures import factor
 from analysis.figures._common import banded, check_measured, legend_once, look, shared_metrics, titled
-from analysis.labels import Labels, text
+from analysis.labels import Labels, entry, text
 from analysis.runs import Run, names
 from analysis.runs.rounds import read_rounds
 
@@ -127,7 +127,7 @@ def _drawn(part: pd.DataFrame, row: str, position: int, panel: int, scale: float
         x=part["round"].tolist(),
         y=scale * part["mean"].to_numpy(),
         mode="lines" if len(part) > 1 else "lines+markers",
-        name=text(row),
+        name=entry(row),
         legendgroup=row,
         customdata=np.column_stack([np.nan_to_num(spread), part["n"]]),
         meta={"trial": None if pd.isna(part["trial"].iloc[0]) else int(part["trial"].iloc[0])},

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.figures._common import most_important
+from analysis.figures._common import most_important, options_axis
 from analysis.labels import Labels, shown
 from analysis.runs import Run
 from search_spaces.metrics import twin
@@ -71,7 +71,7 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
             figure.add_trace(_chosen(best, panel))
         xaxis = {"showgrid": False} | _axis(_plain(part["x"]), key, labels)
         style.title_axes(figure, panel, "", title if panel == 1 else "", xaxis=xaxis)
-    titles = [labels.parameter(key) for key in drawing.keys]
+    titles = [labels.heading(key) for key in drawing.keys]
     return style.panels(figure, titles, columns=2, height=240, gap=76, legend=3, below=34, note=drawing.note)
 
 
@@ -120,7 +120,7 @@ def _chosen(best: pd.DataFrame, panel: int) -> go.Scatter:
 
 def _axis(values: Sequence[Any], key: str, labels: Labels) -> dict[str, Any]:
     if not labels.numeric(key):
-        return {"type": "category", "categoryorder": "array", "categoryarray": [shown(o) for o in labels.options(key)]}
+        return options_axis(labels.options(key))
     return style.log_axis(min(values), max(values)) if labels.log(key) else {}
 
 

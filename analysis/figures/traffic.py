@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.figures._common import faint, metric_rows, sample
+from analysis.figures._common import MEAN, faint, metric_rows, sample
 from analysis.labels import Labels
 from analysis.runs import Run
 
@@ -24,6 +24,8 @@ class Drawing:
 
     table: pd.DataFrame
     note: str
+    #: Whether the trials are the seeds of a final run, of which none is chosen.
+    final: bool
 
 
 def needs(runs: Sequence[Run]) -> str | None:
@@ -35,28 +37,34 @@ def needs(runs: Sequence[Run]) -> str | None:
 
 def data(runs: Sequence[Run]) -> Drawing:
     """One row per trial, round and metric: trial, round, sent (10^6 bytes, cumulated, both ways), metric, value,
-    best (whether it is the chosen trial). At most `LIMIT` trials, the chosen one among them."""
+    best (whether it is the chosen trial, or the mean of a final run's). At most `LIMIT` trials, the chosen one among
+    them."""
     run = runs[0]
     curves = run.curves.copy()
     curves["sent"] = (curves["bytes_up"].fillna(0) + curves["bytes_down"].fillna(0)).groupby(
         curves["trial"]
     ).cumsum() / 1e6
-    numbers = sorted(int(n) for n in curves["trial"].unique())
-    kept = sample(numbers, LIMIT, keep=[] if run.best is None else [run.best])
-    curves = curves[curves["trial"].isin(kept)]
+    per_round = curves["sent"] / curves["round"]
+    numbers, best = sorted(int(n) for n in curves["trial"].unique()), run.best
+    if run.kind == "run":
+        best = MEAN
+        means = curves[curves["trial"].isin(run.chosen)].groupby("round").mean(numeric_only=True)
+        curves = pd.concat([curves, means.assign(trial=MEAN).reset_index()], ignore_index=True)
+    kept = sample(numbers, LIMIT, keep=[] if best is None else [best])
+    curves = curves[curves["trial"].isin([*kept, MEAN])]
     rows = metric_rows(runs, lambda m: m in curves.columns and bool(curves[m].notna().any()))
     names = rows[-1] if rows else []
     parts = [
-        curves[["trial", "round", "sent"]].assign(metric=m, value=curves[m], best=curves["trial"] == run.best)
+        curves[["trial", "round", "sent"]].assign(metric=m, value=curves[m], best=curves["trial"] == best)
         for m in names
     ]
     table = pd.concat(parts, ignore_index=True).dropna(subset=["value"])
-    per_round = curves["sent"] / curves["round"]
     equal = float(per_round.max() - per_round.min()) <= 1e-9 * float(per_round.max())
-    note = "Every configuration sends the same per round here, so the lines differ in accuracy only." if equal else ""
+    what = "seed" if run.kind == "run" else "configuration"
+    note = f"Every {what} sends the same per round here, so the lines differ in accuracy only." if equal else ""
     if len(kept) < len(numbers):
         note = f"{note} {len(kept)} of {len(numbers)} trials are drawn.".strip()
-    return Drawing(table, note)
+    return Drawing(table, note, run.kind == "run")
 
 
 def plot(drawing: Drawing, labels: Labels) -> go.Figure:
@@ -69,33 +77,39 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
     for panel, (metric, part) in enumerate(df.groupby("metric", sort=False), start=1):
         name = str(metric)
         titles.append(labels.metric(name, split=True))
-        for best in (False, True):
-            x: list[float | None] = []
-            y: list[float | None] = []
-            who: list[int] = []
-            for trial, line in part[part["best"] == best].groupby("trial"):
-                x += [*(line["sent"] * factor).tolist(), None]
-                y += [*(line["value"] * labels.scale(name)).tolist(), None]
-                who += [int(str(trial))] * (len(line) + 1)
-            if x:
-                figure.add_trace(
-                    go.Scatter(
-                        x=x,
-                        y=y,
-                        mode="lines",
-                        line={"color": style.ORANGE if best else style.BLUE, "width": 3 if best else 1},
-                        opacity=1 if best else faint(df["trial"].nunique()),
-                        name="chosen" if best else "other trials",
-                        legendgroup=str(best),
-                        showlegend=panel == 1,
-                        customdata=who,
-                        meta={"trial": "customdata"},
-                        hovertemplate=f"trial %{{customdata}}: %{{y:.2f}} after %{{x:.2f}} {unit}<extra></extra>",
-                        **style.axes(panel),
-                    )
-                )
+        part = part.assign(sent=part["sent"] * factor, value=part["value"] * labels.scale(name))
+        figure.add_traces(
+            [_lines(part, best, panel, unit, drawing.final) for best in (False, True) if (part["best"] == best).any()]
+        )
         style.title_axes(figure, panel, f"sent in both directions [{unit}]", "", xaxis=xaxis)
     return style.panels(figure, titles, columns=len(titles), height=260, legend=2, left=48, note=drawing.note)
+
+
+def _lines(part: pd.DataFrame, best: bool, panel: int, unit: str, final: bool) -> go.Scatter:
+    """The strong line, or all the others as one trace with gaps."""
+    x: list[float | None] = []
+    y: list[float | None] = []
+    who: list[int] = []
+    for trial, line in part[part["best"] == best].groupby("trial"):
+        x += [*line["sent"].tolist(), None]
+        y += [*line["value"].tolist(), None]
+        who += [int(str(trial))] * (len(line) + 1)
+    mean = final and best
+    words = ("mean of the seeds" if best else "one seed each") if final else "chosen" if best else "other trials"
+    return go.Scatter(
+        x=x,
+        y=y,
+        mode="lines",
+        line={"color": style.ORANGE if best else style.BLUE, "width": 3 if best else 1},
+        opacity=1 if best else faint(part["trial"].nunique()),
+        name=words,
+        legendgroup=str(best),
+        showlegend=panel == 1,
+        customdata=who,
+        meta=None if mean else {"trial": "customdata"},
+        hovertemplate=f"{words if mean else 'trial %{customdata}'}: %{{y:.2f}} after %{{x:.2f}} {unit}<extra></extra>",
+        **style.axes(panel),
+    )
 
 
 FIGURE = Figure(
@@ -103,8 +117,8 @@ FIGURE = Figure(
     read=(
         "A line is one trial: how accurate its model was once that much had been sent to and from the server, in all "
         "rounds so far (mean of seeds).",
-        "Up and left is better; the orange line is the chosen trial, and a line that lies below and right of another "
-        "one wastes traffic.",
+        "Up and left is better; the orange line is the chosen trial, or in a final run the mean of its seeds, and a "
+        "line that lies below and right of another one wastes traffic.",
     ),
     needs=needs,
     data=data,

@@ -26,6 +26,10 @@ class AnonymousRun(Run):
     def shown(self) -> str:
         return self.name
 
+    @property
+    def resumed(self) -> str:
+        return self.path.parent.parent.name if self.experiment.get("part") else self.name
+
     def config(self, number: int) -> dict[str, Any]:
         found: dict[str, Any] = without_places(super().config(number))
         return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import os
-import shlex
 from collections.abc import Sequence
 
 from analysis.again import BASELINES, baseline, run_command, same_problem
@@ -21,6 +20,7 @@ from analysis.runs.final_runs import FinalRun, final_runs
 from analysis.stats import summarise
 from analysis.stopping import audit_sentences
 from search_spaces.metrics import twin
+from search_spaces.shell import join, quote
 
 #: So many trials are named one by one.
 NAMED = 8
@@ -64,7 +64,7 @@ def next_step(run: Run, finals: Sequence[FinalRun]) -> tuple[str, str]:
     final = without_names(mine[0].run) if isinstance(run, AnonymousRun) else mine[0].run
     if run.method in BASELINES:
         return (
-            f"fedtune report {shlex.quote(final.shown)}",
+            f"fedtune report {quote(final.shown)}",
             "The winner has been trained on fresh seeds; this is their report.",
         )
     return (
@@ -89,7 +89,7 @@ def _beside(final: Run) -> str:
     name = next(name for name in names if not (final.path.parent / name).exists())
     words += ["--name", name] if name != default else []
     beside = ["fedtune", "compare", final.shown, os.path.join(folder, name)]
-    return f"{shlex.join(words)} && {shlex.join(beside)}"
+    return f"{join(words)} && {join(beside)}"
 
 
 def unfinished(run: Run) -> bool:
@@ -99,10 +99,8 @@ def unfinished(run: Run) -> bool:
 
 def resume(run: Run) -> tuple[str, str]:
     """The command that goes on with it, and why."""
-    # A method's part of `fedtune auto` goes on with the others.
-    whole = run.shown if not run.experiment.get("part") else os.path.dirname(os.path.dirname(run.shown))
     return (
-        f"fedtune resume {shlex.quote(whole)}",
+        f"fedtune resume {quote(run.resumed)}",
         "Trials of this search are unfinished; this goes on with them.",
     )
 

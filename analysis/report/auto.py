@@ -5,12 +5,13 @@ from __future__ import annotations
 from analysis.auto import Auto
 from analysis.auto import explained as columns_explained
 from analysis.labels import Labels
-from analysis.report.page import Page, definition, escape, html_table
+from analysis.report.page import Page, command, definition, escape, html_table
 from analysis.report.terms import explained
+from search_spaces.shell import quote
 
 
-def head(page: Page, auto: Auto) -> None:
-    """Everything about all methods together."""
+def head(page: Page, auto: Auto, folder: str) -> None:
+    """Everything about all methods together; `folder` is the run's as a reader would type it."""
     record, leader = auto.record, auto.leader
     labels = Labels(markup=False)
     metric = labels.metric(auto.metric, unit=False)
@@ -22,8 +23,10 @@ def head(page: Page, auto: Auto) -> None:
     )
     if leader is None:
         page.add('<p class="notice">No trial has ended with all its rounds yet, so there is no leader.</p>')
-    elif auto.final is None:
+    elif not auto.over:
         page.add('<p class="notice">The search, the fresh seeds or the final run have not ended yet.</p>')
+    if not auto.over:
+        page.add(f'{command(f"fedtune resume {quote(folder)}")}<p class="small">This goes on with what is missing.</p>')
     said = "".join(f'<p class="small">{escape(line)}</p>' for line in columns_explained(auto))
     asked = [one.metric for run in auto.searches.values() for one in run.requirements]
     said += explained(page.told, [auto.metric, *asked])

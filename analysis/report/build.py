@@ -25,6 +25,7 @@ from analysis.report.trials import trials_html, trials_table
 from analysis.runs import Paths, Run, load_all, names
 from analysis.runs.study import no_collection
 from search_spaces import run_folder
+from search_spaces.files import shown
 
 #: Called with a few words on what is being done.
 Tell = Callable[[str], object]
@@ -67,7 +68,7 @@ def _build_auto(auto: Auto, output: str | os.PathLike[str] | None, anonymous: bo
     if anonymous:  # the reasons why methods were left out may name paths
         auto = dataclasses.replace(auto, record=without_places(auto.record))
     page = Page(f"{auto.name} · fedtune")
-    head(page, auto)
+    head(page, auto, auto.name if anonymous else shown(auto.path))
     parts = {row.method: auto.searches[row.method] for row in auto.rows}
     if auto.final is not None:
         parts = {f"final run of {auto.leader}": auto.final} | parts

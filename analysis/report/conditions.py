@@ -3,7 +3,6 @@ changes there, and the figures of each condition by itself."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from analysis.runs.conditions import holds, named, show
 from analysis.runs.final_runs import FinalRun, final_runs
 from analysis.stats import summarise
 from analysis.tables import Column, Table
+from search_spaces import shell
 from search_spaces.metrics import twin
 
 
@@ -161,7 +161,7 @@ def next_under_conditions(run: Run, finals: Sequence[Sequence[FinalRun]]) -> tup
         shown += of_best[:1]
     by = [word for item in run.varied for word in ("--by", str(item["key"]))]
     return (
-        shlex.join(["fedtune", "compare", *shown, *by]),
+        shell.join(["fedtune", "compare", *shown, *by]),
         "The best configuration of every condition has been trained on fresh seeds; this sets them side by side.",
     )
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 
 from analysis.report.answer import resume, told, unfinished
 from analysis.report.page import Page
 from analysis.runs import Run
+from search_spaces.shell import join, quote
 
 #: So many different errors are named.
 NAMED = 3
@@ -54,13 +54,12 @@ def _next(run: Run) -> tuple[str, str]:
     if unfinished(run):
         line, _ = resume(run)
         return line, "Trials of this run are still to be run; this goes on with them."
-    folder, trials = shlex.quote(run.shown), len(run.frozen)
     if run.kind == "run" or run.raced or run.sampler == "grid" or run.experiment.get("part"):
         return (
-            f"fedtune status {folder}",
+            f"fedtune status {quote(run.shown)}",
             "It lists what every trial failed with. Mend that, and start the run again.",
         )
     return (
-        f"fedtune extend {folder} --trials {trials}",
+        f"fedtune extend {join([run.shown, '--trials', str(len(run.frozen))])}",
         "Mend what the errors name. Trials that failed stay as they are; this adds as many new ones.",
     )

@@ -99,11 +99,12 @@ class Page:
         for i, (heading, figure) in enumerate(figures):
             name = f"{anchor}-{i}"
             self.figures[name] = plain = compact(json.loads(figure.to_json()))
-            note = (plain["layout"].get("meta") or {}).get("note") or ""
+            meta = plain["layout"].get("meta") or {}
+            note, wider = meta.get("note") or "", WIDER if meta.get("least") else ""
             label = f"{title}, {heading}: {' '.join(read)}"
             caption = f'<figcaption><span class="note">{escape(note)}</span></figcaption>' if note else ""
             drawn.append(
-                f'<h3>{escape(heading)}</h3><figure><div class="plot" data-figure="{escape(name)}" role="img" '
+                f'<h3>{escape(heading)}</h3><figure{wider}><div class="plot" data-figure="{escape(name)}" role="img" '
                 f'aria-label="{escape(label)}"></div>{caption}</figure>'
             )
         words = f'<p class="small">{" ".join(escape(s) for s in read)}</p>'

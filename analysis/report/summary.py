@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shlex
 from collections import Counter
 from dataclasses import dataclass
 
@@ -17,6 +15,7 @@ from analysis.report.terms import KEYS
 from analysis.report.values import spread, trials_named
 from analysis.runs import Run
 from search_spaces.metrics import twin
+from search_spaces.shell import quote
 
 #: What is said of the data's spread: parameter and words.
 SPREAD = (("clients", "clients"), ("omega", "ω"), ("rho", "ρ"))
@@ -64,10 +63,9 @@ def notices(run: Run) -> list[str]:
         )
     running = int(run.trials["state"].isin(["RUNNING", "WAITING"]).sum())
     if running:
-        whole = run.shown if not run.experiment.get("part") else os.path.dirname(os.path.dirname(run.shown))
         found.append(
             f"{running} {'trial is' if running == 1 else 'trials are'} unfinished: the search is still going on or was "
-            f"interrupted. `fedtune resume {shlex.quote(whole)}` continues it." + _waiting(run)
+            f"interrupted. `fedtune resume {quote(run.resumed)}` continues it." + _waiting(run)
         )
     return found
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
 from analysis.labels import Labels, number
 from analysis.runs import Run, when
 from analysis.stats import summarise
+from search_spaces import shell
 
 
 def spread(labels: Labels, metric: str, values: Mapping[int, float]) -> str:
@@ -29,5 +29,5 @@ def one_line(value: Any, key: str = "") -> str:
     if isinstance(value, dict):
         return ", ".join(f"{k} {one_line(v, k)}" for k, v in value.items())
     if isinstance(value, list):
-        return shlex.join(map(str, value)) if key == "command" else ", ".join(map(one_line, value))
+        return shell.join(map(str, value)) if key == "command" else ", ".join(map(one_line, value))
     return when(value) if key in ("started", "finished", "created") else number(value, 8)

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -32,6 +31,7 @@ from analysis.sheet import Sheet
 from search_spaces import run_folder
 from search_spaces.errors import UserError, sentence, short, unknown
 from search_spaces.metrics import METRICS
+from search_spaces.shell import quote
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

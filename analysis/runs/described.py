@@ -50,6 +50,12 @@ class Described:
         return shown(self.path)
 
     @property
+    def resumed(self) -> str:
+        """The folder that is gone on with, as a reader would type it: a method's part of `fedtune auto` goes on with
+        the others."""
+        return shown(self.path.parent.parent) if self.experiment.get("part") else self.shown
+
+    @property
     def title(self) -> str:
         """The space's title, else the request's, else the folder's name."""
         return str(self.space.get("title") or self.experiment.get("title") or self.name)

@@ -21,7 +21,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 from analysis.estimate import Estimate
@@ -38,6 +37,7 @@ from search_spaces.documents import Document, Node
 from search_spaces.errors import Shown, UserError, sentence, unknown
 from search_spaces.files import cannot_write, given, read_text
 from search_spaces.parameter import Parameter, Value, canonical, convert_all
+from search_spaces.shell import quote
 
 VERSION = 1
 _KEYS = (

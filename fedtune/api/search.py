@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 from analysis.runs import load, shapes
@@ -36,6 +35,7 @@ from fedtune.trials.known_points import KnownPoints
 from fedtune.trials.racing import is_over
 from search_spaces import run_folder
 from search_spaces.errors import UserError
+from search_spaces.shell import quote
 from search_spaces.space import Space
 
 

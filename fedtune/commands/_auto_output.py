@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -16,6 +15,7 @@ from fedtune.console import tables
 from fedtune.console.progress import duration
 from search_spaces import run_folder
 from search_spaces.files import shown
+from search_spaces.shell import quote
 
 if TYPE_CHECKING:
     from fedtune.api.auto_result import AutoResult

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -22,6 +21,7 @@ from search_spaces.errors import visible
 from search_spaces.files import shown
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value
+from search_spaces.shell import quote
 
 if TYPE_CHECKING:
     from fedtune.api.run import Final

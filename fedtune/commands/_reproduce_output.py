@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
-from shlex import quote
 from typing import Any
 
 import typer
@@ -23,6 +22,7 @@ from fedtune.console.progress import duration
 from search_spaces import run_folder
 from search_spaces.errors import visible
 from search_spaces.files import shown
+from search_spaces.shell import quote
 
 #: Columns that are written where there is no terminal.
 WIDTH = 80

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 from analysis.estimate import Estimate, sentences
@@ -12,6 +11,7 @@ from analysis.runs.conditions import named
 from analysis.stopping import Audit, Correlation, Grace, audit_sentences, grace_sentences
 from fedtune.console import tables
 from search_spaces.files import shown
+from search_spaces.shell import quote
 
 
 def status(found: dict[str, Any], as_json: bool) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import Annotated
 
 import typer
+
+from search_spaces.shell import quote
 
 EXAMPLES = """\
 # All data sets:

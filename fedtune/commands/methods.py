@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import Annotated
 
 import typer
 
 from fedtune.commands import _complete
+from search_spaces.shell import quote
 
 EXAMPLES = """\
 # All methods:

@@ -7,7 +7,6 @@ import dataclasses
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 from analysis.reproduce.declaration import Place, Reproduction, Row, declared
@@ -18,6 +17,7 @@ from fedtune.record.experiment import MAX_SEEDS, Experiment, final_seeds, search
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from search_spaces.files import given
+from search_spaces.shell import join
 
 MOST_ROUNDS = 1_000_000
 
@@ -41,9 +41,7 @@ class ReproduceRequest:
         words = ["fedtune", "reproduce", asked.name, *(["--small"] if asked.small else [])]
         given = {"rounds": asked.rounds, "seeds": asked.seeds, "dataset": asked.dataset, "data-dir": asked.data_dir}
         given["runs-dir"] = None if asked.runs_dir == "runs" else asked.runs_dir
-        return " ".join(
-            map(quote, [*words, *(w for k, v in given.items() if v is not None for w in (f"--{k}", str(v)))])
-        )
+        return join([*words, *(w for k, v in given.items() if v is not None for w in (f"--{k}", str(v)))])
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from shlex import quote
 from typing import IO, Any
 
 import yaml
@@ -28,6 +27,7 @@ from fedtune.record.study import ELSEWHERE, Direction, create_study
 from fedtune.record.taken_trials import TakenTrial
 from search_spaces import files, leftovers, run_folder
 from search_spaces.errors import UserError
+from search_spaces.shell import quote
 
 #: Random bytes in the name of a session's token.
 _RANDOM = 8

@@ -11,13 +11,13 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal
 
 from analysis.runs.recorded import check_rows, check_trials
 from fedtune.record.sampler_state import check_states
 from search_spaces import files, run_folder
 from search_spaces.errors import UserError
+from search_spaces.shell import quote
 
 if TYPE_CHECKING:
     import optuna

@@ -13,10 +13,10 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from shlex import quote
 
 from fedtune.machine.servers import NotStarted, ServersLost
 from search_spaces.errors import visible
+from search_spaces.shell import quote
 
 #: Seconds that the main thread has to leave Ray.
 PATIENCE = 12.0

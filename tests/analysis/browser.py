@@ -43,7 +43,7 @@ _SETTLED = "new Promise((done) => requestAnimationFrame(() => requestAnimationFr
 #: draws anew 100 ms after a window changed its size. The page's own clock counts, however slow the machine is.
 _RESTED = f"{_SETTLED}.then(() => new Promise((done) => setTimeout(() => done(true), 200))).then(() => {_SETTLED})"
 #: High enough for all figures of a page: they are drawn as they come into sight.
-HEIGHT = 30000
+HEIGHT = 50000
 _CODES = {"Enter": 13, "Escape": 27, " ": 32, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowRight": 39, "Tab": 9}
 
 

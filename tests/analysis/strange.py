@@ -37,6 +37,11 @@ def one(folder: Path) -> Path:
 def crashed(folder: Path, error: str = "RuntimeError: the data set has no images", **changes: Any) -> Path:
     """Every trial failed in its first rounds."""
     synthetic.write(folder, **{"trials": 3, "rounds": 3, "failures": False} | changes)
+    return failed(folder, error)
+
+
+def failed(folder: Path, error: str) -> Path:
+    """Says of every trial of a run that it failed."""
     with contextlib.closing(sqlite3.connect(folder / run_folder.STUDY)) as study, study:
         study.execute("UPDATE trials SET state = 'FAIL'")
         study.execute("DELETE FROM trial_values")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.labels import Labels, size, told
+from analysis.labels import LEGEND, PANEL, Labels, cut, entry, size, told
 from search_spaces.dimension import Dimension
 from search_spaces.space_json import dimension_to_json
 from trainables import registry
@@ -59,3 +59,21 @@ def test_with_and_without_the_cache_are_named() -> None:
     labels = Labels({"readout": dimension_to_json(Dimension.of(parameter))})
     assert labels.setting("readout", "oca") == "readout = oca (with T1)"
     assert labels.setting("readout", "aca") == "readout = aca (without T1)"
+
+
+def test_a_long_name_is_cut_before_it_is_written_as_html() -> None:
+    assert cut("<b>", 3) == "&lt;b&gt;" and cut("<b>x", 3) == "&lt;b…" and cut("a \x1bb", 20) == "a \\u001bb"
+    assert entry("x" * LEGEND) == "x" * LEGEND
+    first, last = entry("run " * 20 + "α = 1"), entry("run " * 20 + "α = 2")
+    assert first != last and len(first) <= LEGEND and first.startswith("run run") and first.endswith("α = 1")
+
+
+def test_a_long_symbol_or_label_is_cut_and_its_key_and_unit_are_kept() -> None:
+    alike = {key: {"key": key, "label": "The learning rate of the generator that " + key, "unit": "s"} for key in "ab"}
+    labels = Labels({"lambda": {"symbol": "λ"}, "long": {"symbol": "<" * 60}, **alike})
+    assert labels.heading("lambda") == labels.stacked("lambda", 16) == labels.parameter("lambda") == "λ (lambda)"
+    assert labels.heading("long") == "&lt;" * (PANEL - len(" (long)") - 1) + "… (long)"
+    assert labels.heading("a") == "The learning rate of the ge… (a) [s]" and labels.heading("b").endswith("… (b) [s]")
+    lines = labels.stacked("a", 16).split("<br>")
+    assert lines == ["The learning", "rate of the gen…", "(a)", "[s]"]
+    assert len(labels.symbol("long", 10).replace("&lt;", "<")) == 10 and labels.symbol("long") == "&lt;" * 60

@@ -63,7 +63,9 @@
     div.style.zoom = printing && wide > PAPER ? PAPER / wide : "";
     if (printing) shown.layout.width = wide;
     div.style.height = `${shown.layout.height}px`;
-    Plotly.react(div, shown.data, shown.layout, { ...config, displayModeBar: small || printing ? false : "hover" });
+    const bar = !small && !printing;
+    div.classList.toggle("barred", bar);
+    Plotly.react(div, shown.data, shown.layout, { ...config, displayModeBar: bar ? "hover" : false });
   }
   const plots = [...document.querySelectorAll(".plot")];
   for (const div of plots) { const meta = page.figures[div.dataset.figure].layout.meta || {}; div.style.minWidth = `${meta.least || 0}px`; const patch = (page.figures[div.dataset.figure].layout.meta || {})[sized(div)]; if (patch) div.style.height = `${patch.height}px`; }

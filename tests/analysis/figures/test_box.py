@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from analysis.figures import box
+from analysis import style
+from analysis.figures import box, parallel
 from analysis.labels import Labels
 from analysis.runs import Run, load
 from search_spaces import run_folder
+from tests.analysis import synthetic
 
 
 @pytest.fixture
@@ -73,3 +75,23 @@ def test_what_cannot_be_drawn_says_why(loaded: dict[str, Run], line: Run) -> Non
     assert "one parameter at a time" in str(box.needs([loaded["other"]]))
     shutil.rmtree(line.path / run_folder.TRIALS)
     assert "has measured none yet" in str(box.needs([load(line.path)]))
+
+
+def test_options_that_begin_alike_stay_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written at a box is cut, also beside the axis of `parallel`; hover texts and places are whole."""
+    long = [f"an option with quite a name that ends in {end}" for end in ("one", "two")]
+    monkeypatch.setitem(synthetic.SEARCH, "merge_op", synthetic.SEARCH["merge_op"] | {"options": long})
+    points = [{"alpha": 0.3, "merge_op": option} for option in long]
+    keys = ("alpha", "merge_op")
+    run = load(
+        synthetic.write(tmp_path / "run", keys=keys, points=points, cells=2, rounds=2, failures=False, published=None)
+    )
+    figure = box.FIGURE.draw([run], Labels.of([run]))
+    at = next(i for i, panel in enumerate(box.data([run]).panels) if panel.key == "merge_op") * 2 + 1
+    axis = figure.layout["xaxis" if at == 1 else f"xaxis{at}"]
+    drawn = [trace for trace in figure.data if trace.xaxis == style.axes(at)["xaxis"]]
+    assert list(axis.tickvals) == long and [trace.x[0] for trace in drawn] == long
+    assert all(len(tick) <= 20 and tick.endswith("…") for tick in axis.ticktext)
+    assert [trace.text[0].endswith(option) for trace, option in zip(drawn, long, strict=True)] == [True, True]
+    beside = [a for a in parallel.FIGURE.draw([run], Labels.of([run])).layout.annotations if a.hovertext]
+    assert {a.hovertext for a in beside} == set(long) and all(a.text.endswith("…") for a in beside)

@@ -279,6 +279,28 @@ def test_traffic_adds_up_both_directions(loaded: dict[str, Run]) -> None:
     assert row["sent"] == pytest.approx(9 * (1_200_000 + 1_202_000) / 1e6)
 
 
+def test_of_a_final_runs_seeds_none_is_chosen(loaded: dict[str, Run]) -> None:
+    """The strong line is their mean, over what they sent on average, and opens no trial."""
+    run = loaded["final"]
+    drawing = traffic.data([run])
+    last = drawing.table[drawing.table["best"] & (drawing.table["metric"] == "global_accuracy")].iloc[-1]
+    assert last["value"] == pytest.approx(np.mean(list(run.over_seeds("global_accuracy").values())))
+    assert last["sent"] == pytest.approx(drawing.table.loc[~drawing.table["best"], "sent"].max())
+    one, mean = [trace for trace in traffic.plot(drawing, Labels.of([run])).data if trace.showlegend]
+    assert (one.name, mean.name) == ("one seed each", "mean of the seeds") and mean.meta is None
+    assert [trace.name for trace in traffic.FIGURE.draw([loaded["tpe"]], Labels.of([loaded["tpe"]])).data[:2]] == [
+        "other trials",
+        "chosen",
+    ]
+
+
+@pytest.mark.parametrize("name", list(figures()))
+def test_no_figure_of_a_final_run_speaks_of_a_chosen_trial(name: str, loaded: dict[str, Run]) -> None:
+    run, figure = loaded["final"], figures()[name]
+    if figure.needs([run]) is None:
+        assert "chosen" not in str([trace.name for trace in figure.draw([run], Labels.of([run])).data])
+
+
 def test_text_of_a_run_is_inert_in_figures() -> None:
     labels = Labels({"a": {"key": "a", "symbol": "<b>x</b>", "kind": "real"}})
     assert "<b>" not in labels.parameter("a") and "<b>" not in labels.symbol("a") and "<i>" not in labels.metric("<i>")

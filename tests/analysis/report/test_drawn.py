@@ -20,6 +20,7 @@ pytestmark = BROWSER
 MEASURE = r"""
 (async () => {
   const found = problems.splice(0);
+  window.onButtons = 0;
   const corners = (r) => [r.left, r.top, r.right, r.bottom].map(Math.round).join(" ");
   // A section on sheets that lie on their side has their width.
   const across = document.querySelector(".broad") ? 1060 : innerWidth;
@@ -39,6 +40,18 @@ MEASURE = r"""
       const down = Math.min(r.bottom, s.bottom) - Math.max(r.top, s.top);
       if (across > 3 && down > 4) found.push(`${name}: "${a}" and "${b}" overlap by ${across} × ${down}`);
     }));
+    // The buttons that come up with the pointer, where there are any.
+    const bar = div.querySelector(".modebar")?.getBoundingClientRect();
+    if (bar?.width) {
+      onButtons++;
+      if (bar.top < div.parentElement.getBoundingClientRect().top - 1) found.push(`${name}: the buttons are clipped`);
+      const around = [...div.closest("section").querySelectorAll("h2, h3, p, figcaption")];
+      for (const [text, r] of [...boxes, ...around.map((e) => [e.textContent, e.getBoundingClientRect()])]) {
+        const across = Math.min(r.right, bar.right) - Math.max(r.left, bar.left);
+        const down = Math.min(r.bottom, bar.bottom) - Math.max(r.top, bar.top);
+        if (across > 1 && down > 1) found.push(`${name}: the buttons lie over "${text}": ${across} × ${down}`);
+      }
+    }
   }
   // What is written outside of figures: a line is not cut by its box, unless that can be scrolled, and what stands side
   // by side or one below the other does not lie on one another.
@@ -56,9 +69,11 @@ MEASURE = r"""
   const shared = (r, s, across, down) =>
     Math.min(r.right, s.right) - Math.max(r.left, s.left) > across
     && Math.min(r.bottom, s.bottom) - Math.max(r.top, s.top) > down;
+  // What is folded has boxes all the same, wherever they would begin.
+  const folded = (e) => e.closest("details:not([open]) > :not(summary)");
   const written = "h1, h2, h3, p, td, th, figcaption, button, pre";
   const blocks = [...document.querySelectorAll(`:is(main, aside) :is(${written})`)]
-    .filter((e) => e.getClientRects().length && e.textContent.trim() && !e.closest(".plot"))
+    .filter((e) => e.getClientRects().length && e.textContent.trim() && !e.closest(".plot") && !folded(e))
     .map((e) => [e, e.closest("aside, section"), e.getBoundingClientRect(), lines(e)]);
   blocks.forEach(([a, at, r, one], i) => blocks.slice(i + 1, i + 12).forEach(([b, place, s, other]) => {
     if (at !== place || a.contains(b) || !shared(r, s, 0, 0)) return;
@@ -166,6 +181,10 @@ def test_nothing_is_clipped_overlaps_or_is_hard_to_read(
     name: str, width: int, dark: bool, paper: bool, pages: dict[str, Path], browser: Shown
 ) -> None:
     assert faults(browser, pages[name], width, dark, paper) == []
+    count = browser.value("document.querySelectorAll('.plot').length")
+    assert browser.value("onButtons") == (count if width == 1200 else 0), (
+        "the buttons were measured where there are any"
+    )
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["bright", "dark"])

@@ -283,7 +283,7 @@ class TestInABrowser:
         assert plots == 1 + sum(
             f.needs([loaded[n]]) is None for n in ("tpe", "other") for f in figures().values() if not f.many
         )
-        assert len(re.findall(r'class="plot js-plotly-plot"', dom)) == plots
+        assert len(re.findall(r'class="plot [\w ]*js-plotly-plot"', dom)) == plots
         assert re.findall(r'role="status">([^<]+)<', dom) == ["1–24 of 24", "1–8 of 8"]
         assert dom.count('aria-sort="descending"') == 2
 

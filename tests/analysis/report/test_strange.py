@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import sqlite3
+import subprocess
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
@@ -153,6 +155,19 @@ def test_a_hostile_symbol_title_folder_and_space_do_nothing(kind: str, tmp_path:
     assert [harm for harm in HARM if harm in html] == [] and html.count("</script>") == 3
     drawn = [(key, text) for key, text in texts(data_of(html)["tables"]) if any(harm in text for harm in HARM[1:])]
     assert drawn == []
+
+
+@pytest.mark.parametrize("kind", ["searched", "varied", "failed"])
+def test_a_copied_command_reaches_a_hostile_folder(kind: str, tmp_path: Path) -> None:
+    """As Bash reads what stands on the page."""
+    folder = strange.hostile(tmp_path, varied=kind == "varied", failed=kind == "failed")
+    commands = [unescape(line) for line in re.findall(r'class="command"><code>(.*?)</code>', page(load(folder)))]
+    named = [command for command in commands if "fedtune" in command.split() and "img" in command]
+    assert named
+    for command in named:
+        script = f"fedtune() {{ printf '%s\\0' \"$@\"; }}; {command}"
+        read = subprocess.run(["bash", "-c", script], capture_output=True, check=True).stdout.split(b"\0")
+        assert [word for word in read if b"img" in word and not Path(os.fsdecode(word)).is_dir()] == [], command
 
 
 def test_a_hostile_data_set_is_text_in_the_figures_of_a_comparison(tmp_path: Path) -> None:

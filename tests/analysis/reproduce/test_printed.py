@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 from pathlib import Path
 
 import pytest
+from plotly.offline import get_plotlyjs
 
 from analysis.reproduce.claims import decide
-from analysis.reproduce.made import Made
-from analysis.reproduce.page import page
+from analysis.reproduce.made import Made, load_made
+from analysis.reproduce.page import page, table_files
 from analysis.reproduce.tables import numbers
 from fedtune.api.reproduce import Reproduced
 from fedtune.commands._reproduce_output import result
+from fedtune.record.run_directory import write_document
+from search_spaces import run_folder
+from search_spaces.shell import quote
+from tests.analysis import strange
 from tests.analysis.reproduce import folders
 
 
@@ -47,3 +53,26 @@ def test_without_brackets_a_cell_has_two_lines(
 ) -> None:
     said = printed(folders.table(tmp_path), capsys, monkeypatch)
     assert "First line: here, second line: the paper." in said and "in brackets" not in said
+
+
+@pytest.mark.parametrize("kind", ["table", "heatmap"])
+def test_hostile_texts_do_nothing_on_the_page(kind: str, tmp_path: Path) -> None:
+    """Data, model and signs are from a record that somebody else may have written, and so is the folder's name."""
+    made = getattr(folders, kind)(tmp_path / strange.FOLDER)
+    here = dataclasses.replace(made.here, dataset=strange.FOLDER, model=strange.EVIL)
+    paper = dataclasses.replace(made.paper, model=strange.EVIL)
+    signs = dict.fromkeys(made.record.symbols, strange.EVIL)
+    changed = dataclasses.replace(made.record, here=here, paper=paper, symbols=signs)
+    write_document(made.path / run_folder.REPRODUCTION, changed.to_yaml())
+    if kind == "table":
+        strange.failed(next(iter(made.runs.values())).path, f"RuntimeError: {strange.EVIL}")
+    hostile = load_made(made.path)
+    again = f"fedtune resume {quote(str(made.path))}"
+    drawn = page(hostile, decide(hostile), again, finished=False).html().replace(get_plotlyjs(), "")
+    assert [harm for harm in ("<img", "\x1b", "\x07", "\u202e") if harm in drawn] == []
+    assert drawn.count("</script>") == 3
+    said = html.unescape(drawn)
+    assert said.count("</script><img src=x onerror=alert(1)>") >= 2
+    assert again in said and ("Trials failed in" in said) is (kind == "table")
+    for text in table_files(hostile).values():
+        assert not any(harm in text for harm in ("\x1b", "\x07", "\u202e"))
