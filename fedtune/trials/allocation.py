@@ -1,15 +1,16 @@
 """Which method the next trial of `fedtune auto` goes to, and when trials of different methods are compared.
 
 A method's first trial is its paper's values. Every method keeps a minimum of trials: as long as some have fewer, the
-one with the fewest is next, in the order in which they are listed. After that the next trial goes to the method from
-which it promises the largest gain per cost,
+one with the fewest is next, in the order in which they are listed. After that every second trial goes to the method on
+which least was spent, so that a method which had bad luck at first is not given up, and every other one to the method
+from which it promises the largest gain per cost,
 
     E[max(N(μ_m, v_m) - μ*, 0)] / c_m
 
 by how much a configuration like the method's last `racing.WINDOW` ones is expected to beat the best configuration of
 all methods. μ* is the best mean, μ_m and v_m are mean and variance of those configurations under the model of
 `analysis.estimate` over all methods' trials, and c_m is what a trial of the method costs, which early stopping makes
-small. With `equal` it goes to the method on which least was spent.
+small. With `equal` every trial goes to the method on which least was spent.
 
 Rungs lie at equal cost. The cheapest method's rungs, at the rounds g, g·η, g·η², … (`early_stopping.rungs`), give the
 costs; of another method the rung is the first round that reaches such a cost, where that is not before round g nor
@@ -94,7 +95,8 @@ def order(allowance: Allowance, known: Sequence[Seen], later: Sequence[int]) -> 
     begun = Counter([*(seen.method for seen in known), *later])
     places = range(len(allowance.costs))
     spent = [_spent(allowance, known, later, place) for place in places]
-    if allowance.equal:
+    lacking = any(begun[place] < allowance.least for place in places)
+    if allowance.equal or not lacking and sum(begun.values()) % 2:
         return sorted(places, key=lambda place: (spent[place], place))
     promised = _promised(allowance, known)
     return sorted(

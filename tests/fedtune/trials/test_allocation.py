@@ -56,6 +56,14 @@ def test_a_dear_method_must_promise_more() -> None:
     assert order(allowance(costs=(1.01, 1.0, 1.0)), level, [])[:2] == [1, 0]
 
 
+def test_every_second_trial_goes_where_least_was_spent() -> None:
+    known = [*many((0.3, 0.8, 0.5)), seen(1, 12, 0.8, 0.5)]
+    assert order(allowance(costs=(1.0, 1.0, 1.0)), known, [])[0] == 0
+    assert order(allowance(costs=(1.0, 1.0, 1.0)), known, [0])[0] == 1
+    # The same trial while an earlier one still runs: its place decides, not what has ended.
+    assert order(allowance(costs=(1.0, 1.0, 1.0)), many((0.3, 0.8, 0.5)), [1])[0] == 0
+
+
 def test_equal_follows_what_was_spent() -> None:
     known = [seen(0, 0, 0.9, 0.5), seen(1, 1, 0.1, 0.5, rounds=3), seen(2, 2, 0.1, 0.5, rounds=8)]
     # Spent: 10, 15 and 8. A trial that may still run counts with all its ten rounds.
