@@ -536,7 +536,7 @@ def test_the_command_makes_a_page_of_a_tables_folder(
     assert "| `grid-1` | 0.0 (0.0 to 0.0) |" in text, "the whole grid without noise has no regret"
     assert "| a blind choice | 45.0 | 45.0 |" in text
     assert "`grid-3`: 3 seeds each, and the table has 2 for the search." in text
-    assert "The table `fedavg`: not recorded yet." in text and "- `fedtune-1`: not replayed this time." in text
+    assert "The table `fedavg`: not replayed yet." in text and "- `fedtune-1`: not replayed this time." in text
     assert call("record") == 0 and call("page", "--check") == 0
     (tmp_path / "docs" / "search-quality.md").write_text(text.replace("45.0", "4.5"))
     assert call("page", "--check") == 1

@@ -150,7 +150,7 @@ def _missing(found: Mapping[str, Any]) -> str:
 
     there = _searchers(found)
     lines = [f"- `{name}`: not replayed this time." for name in SEARCHERS if name not in there]
-    lines += [f"- The table `{name}`: not recorded yet." for name in found["unrecorded"]]
+    lines += [f"- The table `{name}`: not replayed yet." for name in found["unrecorded"]]
     return "## What is missing\n\n" + "\n".join(lines) + "\n" if lines else ""
 
 
