@@ -78,9 +78,7 @@ class Page:
 
     def figure(self, anchor: str, title: str, figure: go.Figure, read: Sequence[str], link: str = "") -> None:
         """A figure's card with the sentences on how to read it."""
-        self.figures[anchor] = plain = compact(json.loads(figure.to_json()))
-        meta = plain["layout"].get("meta") or {}
-        note, wider = meta.get("note") or "", WIDER if meta.get("least") else ""
+        note, wider = self._keep(anchor, figure)
         caption = " ".join(escape(s) for s in read) + (f' <span class="note">{escape(note)}</span>' if note else "")
         self.card(
             anchor,
@@ -98,9 +96,7 @@ class Page:
         drawn = []
         for i, (heading, figure) in enumerate(figures):
             name = f"{anchor}-{i}"
-            self.figures[name] = plain = compact(json.loads(figure.to_json()))
-            meta = plain["layout"].get("meta") or {}
-            note, wider = meta.get("note") or "", WIDER if meta.get("least") else ""
+            note, wider = self._keep(name, figure)
             label = f"{title}, {heading}: {' '.join(read)}"
             caption = f'<figcaption><span class="note">{escape(note)}</span></figcaption>' if note else ""
             drawn.append(
@@ -109,6 +105,12 @@ class Page:
             )
         words = f'<p class="small">{" ".join(escape(s) for s in read)}</p>'
         self.card(anchor, title, words + "".join(drawn), link)
+
+    def _keep(self, name: str, figure: go.Figure) -> tuple[str, str]:
+        """Remembers what is drawn under that name; its note, and what lets the reader scroll to all of it."""
+        self.figures[name] = plain = compact(json.loads(figure.to_json()))
+        meta = plain["layout"].get("meta") or {}
+        return meta.get("note") or "", WIDER if meta.get("least") else ""
 
     def html(self, footer: str = "") -> str:
         """The whole document."""

@@ -2,11 +2,10 @@
 `allocation.py` names.
 
 As in every search, trial n is decided by trials 0 … n - lag of all methods and by nothing else: which method it belongs
-to, what its sampler
-proposes (shown that method's trials only) or another method's best configuration teaches it (`taught.py`), and when
-it is stopped. The study of its run records n
-as `place`. It is started only where the cost of all trials before it leaves room in the budget for a whole one; a trial
-that still runs counts with all its rounds there, so the answer may have to wait, and never changes.
+to, which values it has, and when it is stopped. Its values are what another method's best configuration teaches
+(`taught.py`), else what the method's sampler proposes, which is shown that method's trials only. The study of its run
+records n as `place`. It is started only where the cost of all trials before it leaves room in the budget for a whole
+one; a trial that still runs counts with all its rounds there, so the answer may have to wait, and never changes.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class MethodQueue(TrialQueue):
     def _point(self, number: int, place: int, known: Sequence[FrozenTrial]) -> Point | None:
         point = super()._point(number, place, known)
         if point is None:
-            point = taught(self.space, self.trials(), known, self.whole.others(self), self._signs[0])
+            point = taught(self.space, self.trials(), known, self.whole.seen(), self._signs[0])
         return point
 
     def _rule(self, number: int, known: Sequence[FrozenTrial]) -> Rule:
@@ -116,9 +115,9 @@ class AutoQueue(Together):
         found = [self._trial(n) for n in range(seen)]
         return found if all(trial.state.is_finished() for _, trial in found) else None
 
-    def others(self, queue: MethodQueue) -> list[tuple[Space, FrozenTrial]]:
-        """What the next trial of `queue` may look at of the other methods."""
-        return [(other.space, trial) for other, trial in self.known(self.started) or [] if other is not queue]
+    def seen(self) -> list[tuple[Space, FrozenTrial]]:
+        """What the next trial may look at, with the spaces of the methods."""
+        return [(queue.space, trial) for queue, trial in self.known(self.started) or []]
 
     def spent(self) -> float:
         """What the trials so far took of the budget; one that still runs counts with all its rounds."""

@@ -28,18 +28,15 @@ def taught(
     space: Space,
     had: Sequence[FrozenTrial],
     known: Sequence[FrozenTrial],
-    others: Sequence[tuple[Space, FrozenTrial]],
+    seen: Sequence[tuple[Space, FrozenTrial]],
     sign: float,
 ) -> Point | None:
     """The next trial of the method with this space; None where there is nothing to be taught.
 
-    had: the method's trials, those that run included. known: those of them that the next one may look at; others: what
-    it may look at of other methods. sign: 1 where more is better, -1 where less is."""
-    best = max(
-        ((s, t) for s, t in others if _whole(t) and not is_unreached(t.values[0])),
-        key=lambda item: sign * item[1].values[0],
-        default=None,
-    )
+    had: the method's trials, those that run included. known: those of them that the next one may look at; seen: all
+    that it may look at, of every method. sign: 1 where more is better, -1 where less is."""
+    good = [(of, trial) for of, trial in seen if _whole(trial) and not is_unreached(trial.values[0])]
+    best = max(good, key=lambda item: sign * item[1].values[0], default=None)
     own = max((t for t in known if _whole(t)), key=lambda t: sign * t.values[0], default=None)
     if best is None or own is None or sign * own.values[0] >= sign * best[1].values[0]:
         return None

@@ -51,6 +51,14 @@ def test_the_budget_is_divided(tmp_path: Path, toy: Path) -> None:
     assert record.least == 3 and record.unit == record.cost == "seed-rounds"
 
 
+@pytest.mark.parametrize(("budget", "least"), [("28rounds", 1), ("40rounds", 2), ("60rounds", 3), ("600rounds", 3)])
+def test_every_method_gets_its_minimum_where_the_search_pays_for_it(
+    tmp_path: Path, toy: Path, budget: str, least: int
+) -> None:
+    """A trial of each of the two methods takes 8 of the 8, 20, 36 and 564 seed-rounds that are the search's."""
+    assert planned(tmp_path, toy, budget=budget).record.least == least
+
+
 def test_a_time_is_computing_time_of_all_that_run_at_once(tmp_path: Path, toy: Path) -> None:
     record = planned(tmp_path, toy, budget="10m").record
     # 590 s after Ray's start, two at once; fresh seeds 3·4·(1 + 2), final 3·4·2.
