@@ -67,7 +67,8 @@ def test_reports_can_be_measured(tmp_path: Path) -> None:
     done = benchmarks(tmp_path, "run", "--quick", "pages")
     assert done.returncode == 0, done.stderr
     (table,) = json.loads((tmp_path / "quick.json").read_text())["cases"]["pages"]["tables"]
-    assert [row[0] for row in table["rows"]] == ["20 trials of 5 rounds", "40 trials of 5 rounds"]
+    sizes = ((20, 2), (20, 16), (40, 2))
+    assert [row[0] for row in table["rows"]] == [f"{trials} trials of 5 rounds, {n} parameters" for trials, n in sizes]
     assert all(value > 0 for row in table["rows"] for value in row[1:])
 
 

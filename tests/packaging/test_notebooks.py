@@ -125,7 +125,8 @@ def test_a_search_over_methods_runs_in_a_notebook(tmp_path: Path) -> None:
     assert found.finished and {"fedper", "fedrod"} == {str(name) for name in found.leaderboard["method"]}
     # One output each: planning, the search, the fresh seeds, the final run.
     told = [o.data["text/plain"] for o in made["auto"] if o.output_type == "display_data"]
-    assert len(told) == 4 and "100 % of the budget" in told[1]
+    # Of the 24 rounds 14 are the search's, and a trial takes two: where one is stopped, one round may be left.
+    assert len(told) == 4 and re.findall(r"(\d+) % of the budget", told[1])[-1] in ("93", "100")
     assert "4 of 4 seeds" in told[2] and "1 of 1 seeds" in told[3]
     assert shown(made["auto"], "text/html").count("<table") == 1
     assert shown(made["leaderboard"]).startswith(f"{found.leader}\n")
