@@ -32,20 +32,35 @@
   const narrow = (div) => !printing && div.parentElement.clientWidth < 640;
   const config = { responsive: true, displaylogo: false, modeBarButtons: [["toImage"], ["zoom2d", "pan2d"], ["zoomIn2d", "zoomOut2d", "resetScale2d"]], toImageButtonOptions: { format: "svg" } };
   const drawn = new Map(), tables = [];
+  // A figure that cannot be drawn says so in its place and is not tried again; the others are drawn all the same.
   function draw(div) {
+    const failed = (error) => {
+      console.error(error);
+      Plotly.purge(div);
+      div.textContent = `This figure could not be drawn: ${error.message}`;
+      div.classList.add("undrawn");
+    };
+    if (div.classList.contains("undrawn")) return;
+    const first = !drawn.has(div);
+    drawn.set(div, sized(div));
+    try {
+      rows(div).catch(failed);
+      if (first) link(div);
+    } catch (error) { failed(error); }
+  }
+  function rows(div) {
     const { least = 0, axes = 0 } = page.figures[div.dataset.figure].layout.meta || {};
     for (const row of div.parentElement.querySelectorAll(".row")) { Plotly.purge(row); row.remove(); }
     // On paper nothing can be scrolled: axes that stand side by side go on below, from the last one of the row above.
-    const rows = printing && least > PAPER && axes ? Math.ceil((axes - 1) / STEPS) : 1, steps = Math.ceil((axes - 1) / rows);
-    paint(div, least, rows > 1 ? [-0.5, steps + 0.55] : null);
-    for (let i = 1, above = div; i < rows; i++) {
+    const count = printing && least > PAPER && axes ? Math.ceil((axes - 1) / STEPS) : 1, steps = Math.ceil((axes - 1) / count);
+    const done = [paint(div, least, count > 1 ? [-0.5, steps + 0.55] : null)];
+    for (let i = 1, above = div; i < count; i++) {
       const row = document.createElement("div");
       row.className = "plot row"; row.dataset.figure = div.dataset.figure;
       above.after(row); above = row;
-      paint(row, least, [i * steps - 0.5, (i + 1) * steps + 0.55]);
+      done.push(paint(row, least, [i * steps - 0.5, (i + 1) * steps + 0.55]));
     }
-    if (!drawn.has(div)) link(div);
-    drawn.set(div, sized(div));
+    return Promise.all(done);
   }
   function paint(div, least, part) {
     const figure = structuredClone(page.figures[div.dataset.figure]);
@@ -65,7 +80,7 @@
     div.style.height = `${shown.layout.height}px`;
     const bar = !small && !printing;
     div.classList.toggle("barred", bar);
-    Plotly.react(div, shown.data, shown.layout, { ...config, displayModeBar: bar ? "hover" : false });
+    return Plotly.react(div, shown.data, shown.layout, { ...config, displayModeBar: bar ? "hover" : false });
   }
   const plots = [...document.querySelectorAll(".plot")];
   for (const div of plots) { const meta = page.figures[div.dataset.figure].layout.meta || {}; div.style.minWidth = `${meta.least || 0}px`; const patch = (page.figures[div.dataset.figure].layout.meta || {})[sized(div)]; if (patch) div.style.height = `${patch.height}px`; }

@@ -3,6 +3,7 @@ browser draws them."""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from analysis.pivots import pivots
 from analysis.report import build
 from analysis.report.comparison import write_figure
 from analysis.runs import load_all
-from tests.analysis import several, varied
+from search_spaces import run_folder
+from tests.analysis import several, synthetic, varied
 from tests.analysis.browser import BROWSER, Shown
 from tests.analysis.report.test_drawn import VIEWS, faults
 
@@ -24,6 +26,7 @@ FIGURES = {
     "sides": {"rounds"},
     "conditions": {"factor", "rounds", "boxes"},
     "panels": {"factor", "rounds", "boxes"},
+    "generators": {"rounds"},
     "final": {"curves", "partition"},
     "auto": {"auto-leaderboard", "auto-budget", "auto-expected"},
 }
@@ -43,9 +46,21 @@ def pages(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pat
     write_figure(sides, places["sides"])
     three.page(places["conditions"])
     pivots(crossed, by=["omega", "dataset"], brackets="local_accuracy").page(places["panels"])
+    generators = [with_gd_loss(top / "generators" / name) for name in ("fedcg", "fedmdcg")]
+    write_figure(compare(load_all(generators), metrics=["gd_loss"]), places["generators"])
     build(root / "final", places["final"])
     build(several.write(top / "auto"), places["auto"])
     return places | {"trial": build(root / "tpe", top / "trial.html")}
+
+
+def with_gd_loss(folder: Path) -> Path:
+    """A run of three seeds whose generators and classifiers agree the better the longer they are trained."""
+    synthetic.write(folder, keys=(), seeds=(1000, 1001, 1002), kind="run", failures=False, method=folder.name)
+    for file in folder.rglob(run_folder.ROUNDS):
+        rows = [json.loads(line) for line in file.open()]
+        losses = [row | {"gd_loss": 2.3 / row["round"] + 0.1 * (row["seed"] % 10)} for row in rows]
+        file.write_text("".join(json.dumps(row) + "\n" for row in losses))
+    return folder
 
 
 @VIEWS

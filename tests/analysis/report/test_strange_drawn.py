@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -89,3 +90,31 @@ def test_the_page_says_what_is_known_and_no_text_became_a_part_of_it(
     )
     assert [text for text in SAYS[name] if text not in " ".join(shown.split())] == [] and strangers == 0
     assert not any(harm in shown for harm in ("\x1b", "\x07", "\u202e"))
+
+
+def test_a_figure_that_cannot_be_drawn_keeps_none_of_the_others_away(
+    pages: dict[str, Path], tmp_path: Path, browser: Shown
+) -> None:
+    """Its place says why, on the screen, in the other colours and on paper."""
+    text = pages["half"].read_text()
+    (kept,) = re.findall(r'<script[^>]*id="page-data"[^>]*>(.*?)</script>', text, re.DOTALL)
+    data = json.loads(kept)
+    broken, *others = data["figures"]
+    assert others
+    for size in ("wide", "middle", "narrow"):  # `height` is a number, so nothing can be put into it
+        data["figures"][broken]["layout"].setdefault("meta", {}).setdefault(size, {})["height.x"] = 1
+    page = tmp_path / "broken.html"
+    page.write_text(text.replace(kept, json.dumps(data).replace("<", "\\u003c")))
+    browser.open(page)
+    drawn = "[...document.querySelectorAll('.plot')].filter((div) => div.querySelector('.main-svg'))"
+    names = f"JSON.stringify({drawn}.map((div) => div.dataset.figure))"
+    browser.until(f"{drawn}.length === {len(others)}")
+    said = f"document.querySelector('[data-figure=\"{broken}\"]').innerText"
+    for event in ("", "beforeprint", "afterprint"):
+        if event:
+            browser.value(f"dispatchEvent(new Event('{event}'))")
+        browser.value("document.getElementById('theme').click()")
+        assert sorted(json.loads(browser.value(names))) == sorted(others)
+        assert browser.value(said).startswith("This figure could not be drawn: ")
+    # One complaint, of that figure: it was not tried again.
+    assert browser.value("problems.length") == 1

@@ -20,6 +20,7 @@ pytestmark = BROWSER
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("made")
     found = {"heatmap": folders.heatmap(root / "fig5"), "table": folders.table(root / "table5")}
+    found["brackets"] = folders.brackets(root / "table1")
     return {
         name: write_all(made, decide(made), f"fedtune reproduce {made.reproduction.name} --small", finished=False)
         for name, made in found.items()
@@ -27,7 +28,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @VIEWS
-@pytest.mark.parametrize("name", ["heatmap", "table"])
+@pytest.mark.parametrize("name", ["heatmap", "table", "brackets"])
 def test_nothing_is_clipped_overlaps_or_is_hard_to_read(
     name: str, width: int, dark: bool, paper: bool, pages: dict[str, Path], browser: Shown
 ) -> None:
