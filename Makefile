@@ -9,6 +9,7 @@
 # make faults SEED=7   the same random moments again; ONLY="killed" tries the faults whose names hold a word
 # make test-processors   set up, run the tests that depend on rounding as on a processor with fewer instructions: AVX2, or no AVX where AVX2 is all there is; six minutes or ten
 # make test-processors ALL=1   both, where the processor has more than AVX2
+# make test-processors EVERY=4   about one of four of these tests
 # make chromium   install Debian's Chromium, which the browser tests and `make gallery` need; no other goal installs a system package
 # make lint    style, format, types, layers
 # make docs    set up, build the documentation site into site/; a broken link fails
@@ -38,7 +39,7 @@ HEARTBEAT := $(PYTHON) scripts/heartbeat.py
 # tests/conftest.py says.
 PARALLEL  := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 # Only the files that have such tests are read: the others would take longer to collect than their tests to run.
-NUMERIC    = $(BIN)/python -m pytest $(PARALLEL) -m "numeric and not slow" $(or $(TESTS),$(shell grep -rl --include='test_*.py' 'mark\.numeric' tests))
+NUMERIC    = $(BIN)/python -m pytest $(PARALLEL) -m "numeric and not slow" $(if $(EVERY),--every $(EVERY)) $(or $(TESTS),$(shell grep -rl --include='test_*.py' 'mark\.numeric' tests))
 export PYTHON LOCKED
 
 .PHONY: demo test test-slow test-all chromium test-processors mutants faults fuzz lock lint docs wheel gallery bench bench-peers bench-gpu tables bench-search bench-search-peers install clean

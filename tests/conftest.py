@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,10 @@ import pytest
 from tests.toy import write_toy
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--every", type=int, default=1, metavar="N", help="about one test of N, the same ones every time")
+
+
 def pytest_configure() -> None:
     """Ctrl-C acts as in a terminal. A shell lets what it starts in the background ignore it, the commands that tests
     start would inherit that, and their searches would run on for good."""
@@ -20,9 +25,12 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What takes long comes first: a long file begun at the end would leave the other processors without work. A slow
     test takes about twenty times as long as another one on average, one of a whole search on Ray ten times."""
+    every = config.getoption("every")
+    config.hook.pytest_deselected(items=[item for item in items if zlib.crc32(item.nodeid.encode()) % every])
+    items[:] = [item for item in items if not zlib.crc32(item.nodeid.encode()) % every]
     weights: Counter[Path] = Counter()
     for item in items:
         on_ray = "ray_cluster" in getattr(item, "fixturenames", ())

@@ -88,7 +88,7 @@ def follow(document: Path, folder: Path) -> None:
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     for package in PACKAGES:
-        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / package, tmp_path / package)  # compiled files too: all commands would wait for them
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path
 
