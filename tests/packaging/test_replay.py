@@ -28,7 +28,7 @@ from tests.benchmarks.replay.searcher import LEVEL, Floats, Impossible, Job, Res
 from tests.benchmarks.replay.searchers import PEERS, SEARCHERS, SLOW, plain
 from tests.benchmarks.replay.searchers.oracle import Told
 from tests.benchmarks.replay.simulator import Simulation, Snapshot
-from tests.benchmarks.replay.surrogate import Surrogate, measure_noise
+from tests.benchmarks.replay.surrogate import Surrogate, cut_off, measure_noise
 from tests.benchmarks.replay.table import Recorded, Shuffled, differences, held_out
 from tests.benchmarks.tables.specs import SPECS
 
@@ -453,10 +453,10 @@ def test_the_models_noise_is_that_which_was_measured() -> None:
     model = Surrogate(table)
     values = [{"x": 0.2}, {"x": 0.6}]
     drawn = np.array(
-        [[model.episode(r).curve(v, 0)[-1] - model.at(v)[0][ROUNDS - 1] for v in values] for r in range(3000)]
+        [[model.episode(r).curve(v, 0)[-1] - model.at(v).true[ROUNDS - 1] for v in values] for r in range(3000)]
     )
     shared, own = model.noise.shared, model.noise.own
-    sigma = [model.at(v)[1] for v in values]
+    sigma = [model.at(v).sigma for v in values]
     at = ROUNDS - 1
     for k in range(2):
         variance = sigma[k] ** 2 * (shared + own)[at, at]
@@ -467,6 +467,25 @@ def test_the_models_noise_is_that_which_was_measured() -> None:
     one, other = model.episode(5), model.episode(5)
     assert np.array_equal(one.curve(values[0], 3), other.curve(values[0], 3)), "the same question, the same answer"
     assert not np.array_equal(one.curve(values[0], 3), one.curve(values[0], 4))
+
+
+def test_no_accuracy_of_the_model_is_above_one_and_its_means_are_those_of_what_it_gives() -> None:
+    table, _ = smooth()
+    high = dataclasses.replace(
+        table, validation=np.minimum(table.validation + 0.18, 1), test=np.minimum(table.test + 0.18, 1)
+    )
+    model, best = Surrogate(high), {"x": 0.3}
+    assert model.bounded and not Surrogate(dataclasses.replace(table, validation=table.validation + 1)).bounded
+    drawn = np.array([model.episode(r).curve(best, 0)[-1] for r in range(4000)])
+    place = model.at(best)
+    assert drawn.max() == 1.0 and drawn.min() >= 0
+    assert abs(drawn.mean() - place.true[ROUNDS - 1]) <= ERRORS * drawn.std() / math.sqrt(len(drawn))
+    assert place.true[ROUNDS - 1] < place.mean[ROUNDS - 1] and model.episode(0).truth_curve(best)[-1] == place.true[-1]
+    assert model.best <= 1 and model.best >= place.true[-1] - 1e-9
+    # A value that lies far from both ends is not changed; one at the end loses half of a normal's mean deviation.
+    assert cut_off(np.array([0.5, 1.0]), np.array([0.05, 0.05])) == pytest.approx(
+        [0.5, 1 - 0.05 / math.sqrt(2 * math.pi)]
+    )
 
 
 def test_noise_is_divided_into_what_is_shared_and_what_is_not() -> None:
