@@ -9,19 +9,11 @@ from earlier runs are the first trials of the study, and every other trial sees 
 
 Where the experiment has several conditions, every configuration is run under each of them (`crossed.py`): trials are
 stopped by what trials under the same condition did, and samplers see each configuration once.
-
-What a sampler is shown of a trial that did not run to its end:
-    TPE, CMA-ES   a stopped trial as stopped, with its last value; a diverged or failed one as stopped at once, the
-                  worst there is
-    GP, NSGA-II   they read complete trials only: a stopped one counts as complete with its last value, a diverged or
-                  failed one with the worst value seen. With several metrics a stopped trial is not shown, as the rounds
-                  and bytes it did not spend would make it look good.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,9 +28,10 @@ from fedtune.trials.damaged import COPY, curve, damaged
 from fedtune.trials.early_stopping import Later, Rule
 from fedtune.trials.known_points import KnownPoints, Point
 from fedtune.trials.samplers import STARTUP, make_sampler
+from fedtune.trials.shown import shown
 from fedtune.trials.stop_rules import StopRules
 from search_spaces import run_folder
-from search_spaces.metrics import METRICS, UNREACHED, is_unreached
+from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value
 
 if TYPE_CHECKING:
@@ -220,10 +213,10 @@ class TrialQueue:
                 sampler=self._sampler(number, is_known=point is not None),
                 pruner=optuna.pruners.NopPruner(),
             )
-            shown = [trial for trial in self._shown(known) if trial is not None]
-            view.add_trials(shown)
-            if point is None and self._compares and len(shown) >= STARTUP:
-                seen = shown if self._crossed.several else known
+            visible = [trial for trial in self._shown(known) if trial is not None]
+            view.add_trials(visible)
+            if point is None and self._compares and len(visible) >= STARTUP:
+                seen = visible if self._crossed.several else known
                 return per_cost.proposed(view, self.space, seen, self._signs[0]), ""
             if point is not None:
                 view.enqueue_trial(self.space.params(point.values))
@@ -267,47 +260,10 @@ class TrialQueue:
         return make_sampler(e.sampler, e.seed, number, [self._trials[n] for n in range(min(number, e.taken))])
 
     def _shown(self, known: Sequence[FrozenTrial]) -> list[FrozenTrial | None]:
-        """The finished trials as this search's sampler is to see them (see the module's text)."""
-        from optuna.trial import TrialState, create_trial
-
+        """The finished trials as this search's sampler is to see them."""
         if self._crossed.several:
             return list(merged(known, self._crossed, self.experiment, self.space.vary.keys()))
-        complete = [t for t in known if t.state == TrialState.COMPLETE]
-        completes_only = self.experiment.sampler in ("gp", "nsga2")
-        worst = [min((s * t.values[i] for t in complete), default=math.nan) * s for i, s in enumerate(self._signs)]
-        reached = [
-            min((s * t.values[i] for t in complete if not is_unreached(t.values[i])), default=s * UNREACHED) * s
-            for i, s in enumerate(self._signs)
-        ]
-        shown: list[FrozenTrial | None] = []
-        for trial in known:
-            state, values, last = trial.state, trial.values, {}
-            if state == TrialState.PRUNED and trial.intermediate_values:
-                step = max(trial.intermediate_values)
-                last = {step: trial.intermediate_values[step]}
-            if state == TrialState.PRUNED and completes_only and last:  # (of several metrics no round is kept)
-                state, values = TrialState.COMPLETE, list(last.values())
-            elif state == TrialState.FAIL and completes_only:
-                state, values = (TrialState.COMPLETE, worst) if complete else (state, None)
-            elif state == TrialState.FAIL:
-                state, values = TrialState.PRUNED, None
-            if state == TrialState.PRUNED:
-                values = None
-            if completes_only and values:  # beside `UNREACHED` a Gaussian process would see no other difference
-                values = [known_worst if is_unreached(v) else v for v, known_worst in zip(values, reached, strict=True)]
-            shown.append(
-                create_trial(
-                    state=state,
-                    values=values,
-                    params=trial.params,
-                    distributions=trial.distributions,
-                    system_attrs=trial.system_attrs,
-                    intermediate_values=last,
-                )
-                if state in (TrialState.COMPLETE, TrialState.PRUNED)
-                else None
-            )
-        return shown
+        return shown(known, self._signs, completes_only=self.experiment.sampler in ("gp", "nsga2"))
 
     # -- remembering -----------------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ FILES = (
     "fedtune/trials/grace.py",
     "fedtune/trials/audit.py",
     "fedtune/trials/queue.py",
+    "fedtune/trials/shown.py",
     "fedtune/trials/race_queue.py",
     "fedtune/trials/racing.py",
     "fedtune/trials/samplers.py",
@@ -53,6 +54,7 @@ TESTS = (
     "tests/fedtune/trials/test_race_queue.py",
     "tests/fedtune/trials/test_raced.py",
     "tests/fedtune/trials/test_racing.py",
+    "tests/fedtune/trials/test_shown.py",
     "tests/fedtune/trials/test_taken.py",
     "tests/search_spaces",
 )
