@@ -57,7 +57,7 @@ test-slow: $(INSTALLED)
 
 test-all: $(INSTALLED)
 	@$(HEARTBEAT) "Looking for Chromium" scripts/chromium.sh
-	@$(HEARTBEAT) "Testing" $(BIN)/python -m pytest $(PARALLEL) $(TESTS)
+	@$(HEARTBEAT) "Testing" $(BIN)/python -m pytest $(PARALLEL) --durations=60 --durations-min=5 $(TESTS)
 
 # What PyTorch and oneDNN may use is set before they are loaded, so each is a process of its own. One other kind than this
 # processor shows what rests on rounding; where AVX2 is all there is, `make test` has been that run.
