@@ -22,6 +22,7 @@ from search_spaces.parameter import Parameter, Value
 from search_spaces.space import Space
 from tests.benchmarks.replay import __main__ as command
 from tests.benchmarks.replay import bench, page
+from tests.benchmarks.replay.kept import with_others
 from tests.benchmarks.replay.measures import judge, over, rounds_to, share
 from tests.benchmarks.replay.peer import NOT_INSTALLED, Peer
 from tests.benchmarks.replay.searcher import LEVEL, Floats, Impossible, Job, Result, Setting, Verdict
@@ -562,6 +563,35 @@ def test_the_command_makes_a_page_of_a_tables_folder(
     assert call("run", "--folder", str(tmp_path), "--searchers", "nobody") == 2
     assert "nobody is no searcher" in capsys.readouterr().err
     assert call("run", "--folder", str(tmp_path / "docs")) == 2 and "make tables" in capsys.readouterr().err
+
+
+def test_a_table_that_is_not_replayed_stays_as_it_was_with_its_own_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, top in (("one", 1.0), ("other", 0.5)):
+        save(recorded(np.tile(np.linspace(0, top, 10)[:, None], (1, 4)), name), tmp_path / f"{name}.npz")
+    call = calling(monkeypatch, tmp_path / "bench")
+    monkeypatch.setattr(command, "DOCS", tmp_path / "docs.json")
+
+    def replayed(table: str, repetitions: int) -> dict[str, Any]:
+        asked = ("run", "--folder", str(tmp_path), "--clocks", "1", "--processes", "1", "--searchers", "random-1")
+        assert call(*asked, "--repetitions", str(repetitions), "--tables", table) == 0
+        return dict(json.loads(command.RESULTS.read_text(encoding="utf-8")))
+
+    first = replayed("one", 5)
+    both = replayed("other", 8)
+    assert [*both["tables"]] == ["one", "other"] and both["tables"]["one"]["searchers"] == first["tables"]["one"][
+        "searchers"
+    ]
+    assert {name: entry["occasion"]["repetitions"] for name, entry in both["tables"].items()} == {"one": 5, "other": 8}
+    text = command.RESULTS.with_suffix(".md").read_text(encoding="utf-8")
+    assert "`one`: 5 repetitions" in text and "`other`: 8 repetitions" in text
+    again = replayed("one", 8)
+    assert {entry["occasion"]["repetitions"] for entry in again["tables"].values()} == {8}
+    assert again["tables"]["other"] == both["tables"]["other"]
+    # Columns of other budgets would be taken for these.
+    kept = with_others(both | {"budgets": [1, 2]}, first | {"objectives": {}})
+    assert [*kept["tables"]] == ["one"] and "one" not in kept["unrecorded"]
 
 
 def test_the_page_of_the_docs_is_what_its_figures_give() -> None:

@@ -344,6 +344,7 @@ def test_a_summary_has_medians_the_area_and_the_lead_on_the_same_seeds() -> None
     searchers = {OURS: bench.summary(ours, ours), "random-1": found, "syne-tune-moasha": {"impossible": "not here"}}
     entry = {"text": "A toy.", "rounds": ROUNDS, "blind": 0.25, "searchers": searchers}
     measured = {"repetitions": 5, "slots": 2, "budgets": [3, 12, 20], "seconds": 1, "tables": {"toy": entry}}
+    measured |= {"processes": 1, "machine": {"processor": "P", "date": "D", "revision": "R"}}
     text = section(measured)
     best = max((OURS, "random-1"), key=lambda name: searchers[name]["mean"]["value"])
     assert f"The highest mean has `{best}`: {100 * searchers[best]['mean']['value']:.1f}." in text

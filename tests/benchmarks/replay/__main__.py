@@ -17,6 +17,7 @@ from tests.benchmarks.replay import bench, page
 from tests.benchmarks.replay.auto import measure as auto_measure
 from tests.benchmarks.replay.auto import section as auto_section
 from tests.benchmarks.replay.auto.world import worlds
+from tests.benchmarks.replay.kept import with_others
 from tests.benchmarks.replay.objectives import bench as objectives
 from tests.benchmarks.replay.objectives import searchers as several
 from tests.benchmarks.replay.searchers import PEERS, SEARCHERS, SLOW
@@ -37,7 +38,11 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="replay, print a table of searchers × tables, and make the page in bench/")
     run.add_argument(
-        "--tables", nargs="+", default=[], metavar="NAME", help="these only; a shuffled one in quotes; auto is a family"
+        "--tables",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help="these only, others stay as they were; a shuffled one in quotes; auto is a family",
     )
     run.add_argument("--searchers", nargs="+", default=[], metavar="NAME", help="these only")
     run.add_argument("--slow", action="store_true", help=f"also {', '.join(SLOW)}: a minute per repetition")
@@ -82,6 +87,8 @@ def measured(chosen: argparse.Namespace) -> int:
         raise UserError(f"There is no such table in {chosen.folder}. Record one with `make tables`.")
     before = earlier()
     found = searched(chosen, tables, searchers) if tables or not before else before
+    if tables and chosen.tables and before:
+        found = with_others(before, found)
     if together:
         autos = auto_measure.measure(
             together,

@@ -7,7 +7,8 @@ from typing import Any
 
 from tests.benchmarks.page import table
 from tests.benchmarks.replay.auto import section as auto_section
-from tests.benchmarks.replay.cells import made, percent, points
+from tests.benchmarks.replay.cells import percent, points
+from tests.benchmarks.replay.kept import whens
 
 HEAD = """# Quality of searches
 
@@ -49,7 +50,7 @@ def markdown(found: Mapping[str, Any]) -> str:
     """The page's text."""
     from tests.benchmarks.replay.objectives.page import section
 
-    parts = [HEAD, CHECK.lstrip(), made(found)]
+    parts = [HEAD, CHECK.lstrip(), whens(found)]
     if found["tables"]:
         parts += [_regret(found), _to_goal(found)]
     parts += [_section(found, name) for name in found["tables"]]
@@ -60,7 +61,7 @@ def markdown(found: Mapping[str, Any]) -> str:
 
 def _shared(found: Mapping[str, Any]) -> dict[str, Any]:
     """What holds for searches with one and with several objectives."""
-    return {key: found[key] for key in ("repetitions", "slots", "budgets")}
+    return {key: found[key] for key in ("repetitions", "slots", "budgets", "processes", "machine")}
 
 
 def _searchers(found: Mapping[str, Any]) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.benchmarks.page import table
+from tests.benchmarks.replay.kept import whens
 from tests.benchmarks.replay.objectives.searchers import OURS, SEARCHERS
 from tests.benchmarks.replay.page import points
 
@@ -41,7 +42,7 @@ def section(found: Mapping[str, Any]) -> str:
         return "\n".join([HEAD, NOT_YET])
     there = {name for entry in found["tables"].values() for name in entry["searchers"]}
     missing = [f"- `{name}`: not replayed this time." for name in SEARCHERS if name not in there]
-    parts = [HEAD, f"{found['repetitions']} repetitions, {found['slots']} slots, {found['seconds']} s.\n"]
+    parts = [HEAD, whens(found)]
     parts += [_table(found, name) for name in found["tables"]]
     return "\n".join([*parts, *("\n".join([*missing, ""]) for _ in missing[:1])])
 
