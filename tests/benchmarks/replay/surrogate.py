@@ -14,8 +14,8 @@ P and Q are the measured covariances over rounds, and between validation and tes
 [0, 1], as accuracies do, y is cut off there. So the mean of a configuration over all seeds is known exactly: m(x), or
 the mean of a normal value around m(x) that is cut off at 0 and 1. There are as many seeds as are asked for. `Fit` says
 how well m tells the means of configurations that it has not seen, and how large the noise is. (Curves and noise on
-the scale of log(y / (1 - y)), which needs no cut, err by more on configurations left out: by 5.8 points on `mixed`,
-where these err by 5.3, and by 12.4 on `dfrd_full`, where these err by 12.5.)
+the scale of log(y / (1 - y)), which needs no cut, are no better: on configurations left out they err by 5.8 points on
+`mixed` and 12.4 on `dfrd_full`, where these err by 5.3 and 12.5.)
 """
 
 from __future__ import annotations
