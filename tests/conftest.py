@@ -26,8 +26,9 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What takes long comes first: a long file begun at the end would leave the other processors without work. A slow
-    test takes about twenty times as long as another one on average, one of a whole search on Ray ten times."""
+    """Leaves out what is not in the sample that `--every` asks for, and begins with what takes long: a long file
+    begun at the end would leave the other processors without work. A slow test takes about twenty times as long as
+    another one on average, one of a whole search on Ray ten times."""
     every = config.getoption("every")
     config.hook.pytest_deselected(items=[item for item in items if zlib.crc32(item.nodeid.encode()) % every])
     items[:] = [item for item in items if not zlib.crc32(item.nodeid.encode()) % every]

@@ -580,9 +580,8 @@ def test_a_table_that_is_not_replayed_stays_as_it_was_with_its_own_date(
 
     first = replayed("one", 5)
     both = replayed("other", 8)
-    assert [*both["tables"]] == ["one", "other"] and both["tables"]["one"]["searchers"] == first["tables"]["one"][
-        "searchers"
-    ]
+    assert [*both["tables"]] == ["one", "other"]
+    assert both["tables"]["one"]["searchers"] == first["tables"]["one"]["searchers"]
     assert {name: entry["occasion"]["repetitions"] for name, entry in both["tables"].items()} == {"one": 5, "other": 8}
     text = command.RESULTS.with_suffix(".md").read_text(encoding="utf-8")
     assert "`one`: 5 repetitions" in text and "`other`: 8 repetitions" in text

@@ -34,13 +34,13 @@
   const drawn = new Map(), tables = [];
   // A figure that cannot be drawn says so in its place and is not tried again; the others are drawn all the same.
   function draw(div) {
+    if (div.classList.contains("undrawn")) return;
     const failed = (error) => {
       console.error(error);
       Plotly.purge(div);
       div.textContent = `This figure could not be drawn: ${error.message}`;
       div.classList.add("undrawn");
     };
-    if (div.classList.contains("undrawn")) return;
     const first = !drawn.has(div);
     drawn.set(div, sized(div));
     try {

@@ -13,10 +13,15 @@ _OCCASION = ("repetitions", "slots", "seconds", "processes", "machine")
 
 def with_others(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     """`now`, with the tables of `before` that were not replayed now; those whose budgets were others are left out."""
-    found = _joined(before, now, before, now)
-    several = _joined(before.get("objectives", {}), now["objectives"], before, now)
-    unrecorded = [name for name in now["unrecorded"] if name not in found["tables"]]
-    return found | {"objectives": several, "unrecorded": unrecorded}
+    kept = before if before["budgets"] == now["budgets"] else {}
+    tables = _dated(kept, kept) | _dated(now, now)
+    several = _dated(kept.get("objectives", {}), kept) | _dated(now["objectives"], now)
+    return {
+        **now,
+        "tables": tables,
+        "objectives": {**now["objectives"], "tables": several},
+        "unrecorded": [name for name in now["unrecorded"] if name not in tables],
+    }
 
 
 def whens(found: Mapping[str, Any]) -> str:
@@ -29,13 +34,7 @@ def whens(found: Mapping[str, Any]) -> str:
     return "\n".join(f"{', '.join(f'`{name}`' for name in names)}: {when}" for when, names in groups.items())
 
 
-def _joined(
-    earlier: Mapping[str, Any], later: Mapping[str, Any], before: Mapping[str, Any], now: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The part `later` of the results `now` with further tables of the part `earlier` of `before`."""
-    tables: dict[str, Any] = {}
-    for part, whole in ((earlier, before), (later, now)):
-        if part.get("tables") and whole["budgets"] == now["budgets"]:
-            occasion = {key: part.get(key, whole.get(key)) for key in _OCCASION}
-            tables |= {name: {"occasion": occasion} | entry for name, entry in part["tables"].items()}
-    return {**(later if later.get("tables") else earlier or later), "tables": tables}
+def _dated(part: Mapping[str, Any], whole: Mapping[str, Any]) -> dict[str, Any]:
+    """The tables of a part of the results `whole`, each with its occasion."""
+    occasion = {key: part.get(key, whole.get(key)) for key in _OCCASION}
+    return {name: {"occasion": occasion} | entry for name, entry in part.get("tables", {}).items()}

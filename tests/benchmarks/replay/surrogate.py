@@ -175,20 +175,23 @@ class Surrogate:
 
     def true(self, points: Floats) -> Floats:
         """The means of all seeds' curves (n, 2R) at points (n, d)."""
-        means = self._mean(points)
-        if not self.bounded:
-            return means
-        deviations = np.sqrt(np.diag(self.noise.shared + self.noise.own))
-        return cut_off(means, np.exp(self._positive(points)[:, :1]) * deviations)
+        return self._over_seeds(self._mean(points), np.exp(self._positive(points)[:, :1]))
 
     def at(self, values: Mapping[str, Value]) -> Place:
         """What is known of a configuration."""
         key = tuple(values.items())
         if key not in self._known:
             point = to_unit(self.space, values)[None]
-            sigma, seconds = np.exp(self._positive(point)[0])
-            self._known[key] = Place(self._mean(point)[0], self.true(point)[0], float(sigma), float(seconds))
+            sigma, seconds = map(float, np.exp(self._positive(point)[0]))
+            mean = self._mean(point)[0]
+            self._known[key] = Place(mean, self._over_seeds(mean, sigma), sigma, seconds)
         return self._known[key]
+
+    def _over_seeds(self, mean: Floats, sigma: Floats | float) -> Floats:
+        """What m(x) and σ(x) give as the mean of all seeds' curves."""
+        if not self.bounded:
+            return mean
+        return cut_off(mean, sigma * np.sqrt(np.diag(self.noise.shared + self.noise.own)))
 
     def episode(self, repetition: int) -> SurrogateEpisode:
         return SurrogateEpisode(self, repetition)
