@@ -363,7 +363,7 @@ def test_a_trial_belongs_to_its_run_under_its_number(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("metric", "worst"), [("val_global_accuracy", 0.3), ("bytes_up", 0.7)])
-@pytest.mark.parametrize("sampler", ["tpe", "gp"])
+@pytest.mark.parametrize("sampler", ["tpe", "cmaes", "gp", "nsga2"])
 def test_what_a_sampler_is_shown_of_each_ending(tmp_path: Path, sampler: str, metric: str, worst: float) -> None:
     """A stopped trial with its last value, a failed one as stopped; where a sampler counts complete trials only, both
     as complete: with its last value, and as bad as the worst."""
@@ -380,7 +380,7 @@ def test_what_a_sampler_is_shown_of_each_ending(tmp_path: Path, sampler: str, me
     queue.close()
     found = [t and (t.state.name, t.values, t.intermediate_values) for t in shown]
     complete = [("COMPLETE", [0.3], {}), ("COMPLETE", [0.7], {})]
-    if sampler == "tpe":
+    if sampler in ("tpe", "cmaes"):
         stopped = ("PRUNED", None, {})
         assert found == [*complete, ("PRUNED", None, {4: 0.5}), stopped, stopped]
     else:
