@@ -17,12 +17,14 @@ from search_spaces.space import Space
 from search_spaces.space_file import PROFILES, from_document
 
 FOLDER = Path(__file__).parent / "presets"
+#: The name of the space that a method is tuned in where no other is named.
+DEFAULT = "default"
 
 
 def names(method: str) -> list[str]:
-    """The presets of `method`, `default` first; empty for a method that has none."""
+    """The presets of `method`, the default one first; empty for a method that has none."""
     found = sorted(path.stem for path in (FOLDER / method).glob("*.yaml"))
-    return sorted(found, key=lambda name: name != "default")
+    return sorted(found, key=lambda name: name != DEFAULT)
 
 
 def load(method: str, name_or_path: str, declared: Mapping[str, Parameter]) -> Space:
@@ -35,9 +37,9 @@ def load(method: str, name_or_path: str, declared: Mapping[str, Parameter]) -> S
     path = FOLDER / method / f"{name_or_path}.yaml"
     if name_or_path in names(method):
         return from_document(read(path, "space"), method, declared)
-    if name_or_path == "default":
+    if name_or_path == DEFAULT:
         return default(method, declared)
-    known = list(dict.fromkeys(["default", *names(method)]))
+    known = list(dict.fromkeys([DEFAULT, *names(method)]))
     raise UserError(
         unknown(f"space of {method}", name_or_path, known)
         + " A file of your own is given by its path, ending in .yaml."
@@ -53,7 +55,7 @@ def default(method: str, declared: Mapping[str, Parameter]) -> Space:
             "(docs/add-a-space.md)."
         )
     return Space(
-        "default",
+        DEFAULT,
         method,
         search,
         title=f"{method}, all parameters meant for tuning",

@@ -30,6 +30,9 @@ fedtune auto --dataset mydata.npz --budget 30m --no-label-counts --name own
 fedtune auto --methods fedavg,moon --budget 600rounds --equal --name equal
 # Clients with models of different widths, at most 5 MB up per round:
 fedtune auto --methods all --budget 2h --widths --max-bytes-up 5MB
+# In a space that these methods have for comparisons, with its conditions:
+fedtune auto --methods local,fedproto,dhf --space personal --equal \\
+    --personal --budget 20m
 # Clients' own models:
 fedtune auto --family personalised --budget 1h --personal
 """
@@ -55,6 +58,12 @@ def command(
     family: Annotated[
         str | None, typer.Option(help="Only methods of this family; a part of its name is enough.", show_default=False)
     ] = None,
+    space: Annotated[
+        str,
+        typer.Option(
+            help="The name of the space in which each method is tuned. One other than default sets the conditions too."
+        ),
+    ] = "default",
     metric: Annotated[
         str | None, typer.Option(help="The metric to select by.  [default: val_global_accuracy]", show_default=False)
     ] = None,
@@ -140,6 +149,7 @@ def command(
         budget=budget,
         methods=tuple(methods or ("all",)),
         family=family,
+        space=space,
         metric=metric,
         require=tuple(require or ()),
         cost=cost,

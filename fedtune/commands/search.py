@@ -85,18 +85,21 @@ def command(
     seeds: Annotated[
         int | None,
         typer.Option(
-            help="How many seeds every trial has, the same in all trials.  [default: the profile's number, or 1]",
+            help="The most seeds that a configuration gets; in a search without a race, those that every trial has.  "
+            "[default: the profile's number, or 1]",
             show_default=False,
         ),
     ] = None,
     race: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            "--race",
+            "--race/--no-race",
             help="Begin every configuration with one seed and give further ones where they are worth it; the budget is "
-            "trials × rounds × seeds.",
+            "trials × rounds × seeds.  [default: --race where --seeds is above 1, unless it is a grid, or there are "
+            "several metrics or conditions]",
+            show_default=False,
         ),
-    ] = False,
+    ] = None,
     warm_start: Annotated[
         list[str] | None,
         typer.Option(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fedtune.planning.auto_request import AutoRequest, Options
+from fedtune.planning.auto_request import AutoRequest, Options, pairs
 from fedtune.planning.preflight import preflight
 from fedtune.planning.request import Request, settled
 from search_spaces import presets
@@ -55,7 +55,9 @@ def able(
     for needed in (metric, *(METRICS[name] for name in required)):
         if needed.of_global_model and method.global_model is no_global_model:
             raise Unable(f"it has no global model, and {needed.name} is measured of one")
-    space, values = _space(name, given, options.metric)
+    space, values = _space(name, request.space, given, options.metric)
+    if space.vary:
+        raise Unable(f"its space asks for several values of {' and '.join(space.vary)}; fix one with --set")
     if not space.search:
         raise Unable("every parameter of its space is fixed by --set")
     declared = space.declared_point()
@@ -71,25 +73,46 @@ def able(
     return Able(name, method.title, space, values, checked.values, checked.facts)
 
 
-def _space(name: str, given: Mapping[str, Any], metric: str) -> tuple[Space, Mapping[str, Value]]:
-    """The method's default space under conditions that all methods share, and the values of what it does not search.
+def _space(name: str, named: str, given: Mapping[str, Any], metric: str) -> tuple[Space, Mapping[str, Value]]:
+    """The method's space of the name `named` under the conditions `given`, and the values of what it does not search.
 
-    Of what the space fixes, the method's own parameters stay: the conditions of the experiment are the request's, and
-    what the space says of local training is one paper's choice, so the method's declared values hold there."""
+    Of what a default space fixes, the method's own parameters stay: the conditions of the experiment are the request's,
+    and what the space says of local training is one paper's choice, so the method's declared values hold there."""
     from trainables import registry
     from trainables.local import LocalTraining
 
     declared = registry.declared(name)
-    preset = presets.load(name, "default", declared)
-    fixed = {**preset.fix, **preset.profiles.get("small", {})}
+    preset = presets.load(name, named, declared)
+    fixed = {**preset.fix, **preset.profiles.get("small", {})} if named == presets.DEFAULT else {}
     local = parameters(LocalTraining)
     common = {key: declared[key].default for key in fixed if key in local and key in declared}
     problems: list[str] = []
-    settings = settled(Request(name, set={**common, **given}), problems)
+    settings = settled(Request(name, space=named, set={**common, **given}), problems)
     if problems:
         raise UserError(*problems)
     space = dataclasses.replace(settings.space, metric=(metric,), published=None, profiles={})
     return space, settings.values
+
+
+def check_conditions(found: Sequence[Able], request: AutoRequest) -> None:
+    """Raises `UserError` where the methods' spaces set data, clients or local training differently, unless `--set` does
+    so for one method."""
+    from trainables.federation import FederationConfig
+    from trainables.local import LocalTraining
+
+    own = {key for name, _ in pairs(request, []) for _, dot, key in [name.partition(".")] if dot}
+    keys = [key for key in {**parameters(FederationConfig), **parameters(LocalTraining)} if key not in own]
+    problems = []
+    for key in keys if request.space != presets.DEFAULT else ():
+        values = {one.name: one.values[key] for one in found if key in one.values}
+        if len(set(values.values())) > 1:
+            told = ", ".join(f"{value} in that of {name}" for name, value in values.items())
+            problems.append(
+                f"The methods' spaces {request.space!r} must have the same {key}, got {told}. Give one value with "
+                f"--set {key}=VALUE."
+            )
+    if problems:
+        raise UserError(*problems)
 
 
 def _sends_label_counts(method: Method, space: Space, values: Mapping[str, Value]) -> str:

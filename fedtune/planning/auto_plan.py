@@ -11,7 +11,7 @@ from typing import Any
 from fedtune.console.progress import duration
 from fedtune.machine import resources
 from fedtune.planning import auto_costs
-from fedtune.planning.auto_methods import Able, Unable, able
+from fedtune.planning.auto_methods import Able, Unable, able, check_conditions
 from fedtune.planning.auto_request import AutoRequest, Options, options, settings
 from fedtune.planning.checks import runs_folder
 from fedtune.planning.estimate import START_UP
@@ -68,6 +68,7 @@ def plan_auto(request: AutoRequest, say: Callable[[str], None] = lambda text: No
         raise UserError(*dict.fromkeys(problems))
     device = device_of(packing.gpus, request.address)
     found, excluded = _taking_part(request, asked, given, device, packing.threads, say)
+    check_conditions([one for one, _ in found], request)
     rounds = int(found[0][0].typical["rounds"])
     candidates = [candidate for _, candidate in found]
     record = budgeted(request, asked, folder.name, candidates, excluded, rounds, packing.concurrency)

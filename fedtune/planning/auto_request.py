@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedtune.planning import checks
-from fedtune.planning.plan import recorded
+from fedtune.planning.selection import recorded
 from fedtune.record.experiment import MAX_SEED, MAX_SEEDS
+from search_spaces import presets
 from search_spaces.errors import UserError, sentence, unknown
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import canonical
@@ -35,6 +36,8 @@ class AutoRequest:
     #: Names of methods; `all` stands for every one.
     methods: tuple[str, ...] = (ALL,)
     family: str | None = None
+    #: The name of the space in which every method is tuned. A space other than `default` brings its conditions too.
+    space: str = presets.DEFAULT
     metric: str | None = None
     #: Such as `wlp>=0.3` (`search_spaces.requirements`).
     require: tuple[str, ...] = ()
@@ -88,6 +91,9 @@ def options(request: AutoRequest, problems: list[str]) -> Options:
     checks.known("unit", request.cost, ("seconds", "seed-rounds", "bytes"), problems, "--cost")
     if request.equal and request.least is not None:
         problems.append("--equal gives every method the same part of the budget, so --least would change nothing.")
+    if _is_file(request.space):
+        fix = "A file holds the space of one method: fedtune search METHOD --space FILE."
+        problems.append(sentence("space", "the name of a space of the methods", request.space, "--space", fix))
     budget, unit = _budget(request.budget, problems)
     most = None if request.max_bytes_up is None else _bytes(request.max_bytes_up)
     if request.max_bytes_up is not None and most is None:
@@ -159,21 +165,27 @@ def _methods(request: AutoRequest, problems: list[str]) -> tuple[str, ...]:
 
 
 def settings(request: AutoRequest, methods: Sequence[str], problems: list[str]) -> dict[str, dict[str, Any]]:
-    """By method, what the request sets: the conditions that all methods share, and what `--set` says of each."""
+    """By method, what the request sets: the conditions that all methods share, or those of the space that it names, and
+    what `--set` says of each."""
     if not methods:
         return {}  # told already
     from search_spaces.parameter import defaults
     from trainables import registry
     from trainables.federation import FederationConfig
 
+    spaces = {name: None for method in methods for name in (presets.DEFAULT, *presets.names(method))}
+    if request.space not in spaces:
+        if not _is_file(request.space):
+            problems.append(unknown("space", request.space, spaces, "--space"))
+        return {}
     shared: dict[str, Any] = dict(defaults(FederationConfig))
     named: tuple[tuple[str, object], ...] = (("dataset", request.dataset), ("rounds", request.rounds))
     asked = [(name, value) for name, value in named if value is not None]
-    found = {method: dict(shared) for method in methods}
+    found = {method: {**shared, **_of_space(request.space, method, shared)} for method in methods}
     if request.widths:
         for method in methods:
             found[method]["rho"] = RHO
-    for name, value in [*asked, *_pairs(request, problems)]:
+    for name, value in [*asked, *pairs(request, problems)]:
         method, dot, key = name.partition(".")
         method, key = (method, canonical(key)) if dot else ("", canonical(name))
         takers = [one for one in methods if (one == method or not dot) and key in registry.declared(one)]
@@ -190,8 +202,25 @@ def settings(request: AutoRequest, methods: Sequence[str], problems: list[str]) 
     return found
 
 
-def _pairs(request: AutoRequest, problems: list[str]) -> list[tuple[str, object]]:
-    """`--set`, in parts."""
+def _of_space(name: str, method: str, shared: Mapping[str, Any]) -> dict[str, Any]:
+    """The conditions of the method's space of this name: what it fixes, and the method's declared values. None of the
+    default one, whose conditions are one paper's choice, nor where there is no such space: the method is left out."""
+    from trainables import registry
+
+    if name == presets.DEFAULT or name not in presets.names(method):
+        return {}
+    declared = registry.declared(method)
+    space = presets.load(method, name, declared)
+    values = {**{key: parameter.default for key, parameter in declared.items()}, **space.fix, **space.profiles["small"]}
+    return {key: values[key] for key in shared if key in values}
+
+
+def _is_file(space: str) -> bool:
+    return "/" in space or "." in space
+
+
+def pairs(request: AutoRequest, problems: list[str]) -> list[tuple[str, object]]:
+    """`--set`, in parts: names, and values as given. What is not a pair is added to `problems`."""
     if isinstance(request.set, Mapping):
         return list(request.set.items())
     found: list[tuple[str, object]] = []

@@ -94,7 +94,7 @@ def _more_rounds(run: Run, space: Space, experiment: Experiment, rounds: int, pr
 def _of_search(e: Experiment) -> str | None:
     """Why no trial of this search can have more rounds."""
     if e.races:
-        return f"it is a race (--race), and its budget was shared out among federations of {_rounds(e.rounds)}"
+        return f"it is a race, and its budget was shared out among federations of {_rounds(e.rounds)}"
     if e.audit:
         return f"its audit (--audit) measured early stopping against trials of {_rounds(e.rounds)}"
     if e.grace == AUTO and e.scheduler != "none":

@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from fedtune.machine import resources
 from fedtune.machine.working_directory import load_torch
 from fedtune.planning import checks
+from fedtune.planning.budget import Budget, budgeted
 from fedtune.planning.checks import runs_folder, seconds_of, whole
-from fedtune.planning.conditions import conditions_allow, crossing_notes, under_conditions, whole_blocks
+from fedtune.planning.conditions import conditions_allow, crossing_notes, under_conditions
 from fedtune.planning.earlier_runs import opened
 from fedtune.planning.known import known
 from fedtune.planning.preflight import preflight
-from fedtune.planning.request import Request, Settings, settled
+from fedtune.planning.request import Request, settled
+from fedtune.planning.selection import Selection, selected_by
 from fedtune.planning.stopping import needs_stopping, stopping_notes
-from fedtune.record.experiment import MAX_SEED, MAX_SEEDS, Experiment, looks_back, search_seeds
+from fedtune.record.experiment import MAX_SEED, MAX_SEEDS, Experiment, looks_back
 from fedtune.record.run_directory import absolute
 from fedtune.record.taken_trials import TakenTrial
-from fedtune.trials.early_stopping import SCHEDULERS, default_grace
-from fedtune.trials.grace import AUTO
-from fedtune.trials.racing import MOST
+from fedtune.trials.early_stopping import SCHEDULERS
 from fedtune.trials.samplers import SAMPLERS
 from search_spaces.dimension import Dimension
-from search_spaces.errors import UserError, sentence
+from search_spaces.errors import UserError
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value, canonical
-from search_spaces.requirements import Requirement, asked
 from search_spaces.space import Space
 
 
@@ -51,38 +50,13 @@ class Plan:
     taken: tuple[TakenTrial, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Budget:
-    """How many trials, rounds and seeds a search has, and which sampler proposes and which scheduler stops trials."""
-
-    sampler: str
-    scheduler: str
-    trials: int
-    rounds: int
-    grace: int | Literal["auto"]
-    seeds: tuple[int, ...]
-    #: Seed-rounds of a race, 0 where the search is none.
-    seed_rounds: int
-    #: The width of the prior, 0 without one.
-    prior: float
-
-
-@dataclass(frozen=True)
-class _Selection:
-    """The metrics that the search selects by, and on which data."""
-
-    select_on: Literal["validation", "test"]
-    metric: tuple[str, ...]
-    require: tuple[Requirement, ...]
-
-
 def plan(request: Request) -> Plan:
     """Checks all of a request. Raises one `UserError` with every problem; writes nothing but the data set's cache."""
     load_torch()
     problems: list[str] = []
     folder, time = _folder(request, problems), _options(request, problems)
     space = (settings := settled(request, problems)).space
-    budget, selection = _budget(request, settings, problems), _selection(request, settings, problems)
+    budget, selection = budgeted(request, settings, problems), selected_by(request, settings, problems)
     _combination(request, space, budget, selection, problems)
     waits = budget.seed_rounds > 0 or looks_back(budget.sampler, budget.scheduler)
     packing, lag = placement(request, problems, trials=budget.trials, lag=request.lag, looks_back=waits)
@@ -160,80 +134,6 @@ def _options(request: Request, problems: list[str]) -> float | None:
     return seconds_of(request.time, problems)
 
 
-def _budget(request: Request, settings: Settings, problems: list[str]) -> _Budget:
-    """The budget that the request gives; what it leaves out comes from the space's profile, or else is the default."""
-    space, profile, where = settings.space, settings.options, f"the space {settings.space.name}"
-    sampler = request.sampler or str(profile.get("sampler", "tpe" if space.search else "grid"))
-    scheduler = request.scheduler or str(profile.get("scheduler", "none" if sampler == "grid" else "asha"))
-    if request.sampler is None:
-        checks.known("sampler", sampler, SAMPLERS, problems, where)
-    if request.scheduler is None:
-        checks.known("scheduler", scheduler, SCHEDULERS, problems, where)
-    seeds = int(request.seeds or profile.get("seeds", 1))
-    if request.seeds is None and seeds > MAX_SEEDS:
-        problems.append(sentence("seeds", f"a whole number in [1, {MAX_SEEDS}]", seeds, where))
-    rounds = int(settings.value("rounds"))
-    if "rounds" in space.search or "rounds" in space.vary:
-        problems.append(
-            "rounds cannot be searched or varied, as trials are compared after the same number of rounds. Fix it with "
-            "--rounds."
-        )
-    grace = checks.grace_of(request.grace, problems) or default_grace(rounds, max(2, request.reduction_factor))
-    if grace != AUTO and scheduler != "none" and grace >= rounds and grace > 1:
-        problems.append(sentence("grace", f"below the {rounds} rounds of a trial", grace, "--grace"))
-    trials = request.trials or (space.cells() if sampler == "grid" else whole_blocks(space, profile.get("trials")))
-    if sampler == "grid" and trials > space.cells():
-        problems.append(sentence("trials", f"at most {space.cells()}, the cells of the grid", trials, "--trials"))
-    prior = checks.prior_width(request.prior, problems)
-    if sampler == "grid" and prior:
-        problems.append(
-            "A grid search visits every cell of its grid, so --prior would change nothing. Leave it out, or choose "
-            "another --sampler."
-        )
-    most = min(MOST if request.race and seeds == 1 else seeds, MAX_SEEDS)
-    return _Budget(
-        sampler,
-        scheduler,
-        trials,
-        rounds,
-        grace,
-        search_seeds(request.seed, most),
-        trials * rounds * seeds if request.race else 0,
-        prior,
-    )
-
-
-def _selection(request: Request, settings: Settings, problems: list[str]) -> _Selection:
-    """The metrics to select by, under their recorded names. Adds a problem where these values do not measure one."""
-    space = settings.space
-    select_on: Any = request.select_on or ("test" if request.paper and space.select_on_test else "validation")
-    metric = recorded(request.metric or space.metric, select_on)
-    if (
-        select_on == "validation"
-        and not settings.value("validation_fraction")
-        and any(name.startswith("val_") for name in metric)
-    ):
-        problems.append(
-            "validation_fraction is 0, so there are no validation data to select on. Raise it with --set "
-            "validation_fraction=0.1, or give --select-on test."
-        )
-    for name in metric:
-        needed = METRICS[name].needs if name in METRICS else ""
-        if needed and not settings.value(needed) and needed not in (*space.search, *space.vary):
-            problems.append(
-                f"{name} is measured only where {needed} is above 0, and it is 0. Raise it with --set {needed}=VALUE."
-            )
-    require = asked(request.require, select_on, problems)
-    for needing in require:
-        needed = METRICS[needing.metric].needs
-        if needed and not settings.value(needed) and needed not in space.search:
-            problems.append(
-                f"{needing} needs {needing.metric}, which is measured only where {needed} is above 0. Raise it with "
-                f"--set {needed}=VALUE."
-            )
-    return _Selection(select_on, metric, require)
-
-
 def placement(
     request: Request, problems: list[str], *, trials: int, lag: int | None, looks_back: bool
 ) -> tuple[resources.Packing, int]:
@@ -263,17 +163,7 @@ def placed(request: Request, packing: resources.Packing) -> dict[str, Any]:
     }
 
 
-def recorded(names: Sequence[str], select_on: str) -> tuple[str, ...]:
-    """The names under which metrics are recorded: on validation data (`val_…`) where such exist, or on test data."""
-    plain = [canonical(name).removeprefix("val_") for name in names]
-    return tuple(
-        dict.fromkeys(
-            f"val_{name}" if select_on == "validation" and f"val_{name}" in METRICS else name for name in plain
-        )
-    )
-
-
-def _combination(request: Request, space: Space, budget: _Budget, selection: _Selection, problems: list[str]) -> None:
+def _combination(request: Request, space: Space, budget: Budget, selection: Selection, problems: list[str]) -> None:
     """Adds a problem for choices that each are possible and cannot be combined."""
     search = space.search
     conditions_allow(space, budget.sampler, problems, races=budget.seed_rounds > 0, starts=bool(request.warm_start))
@@ -330,6 +220,11 @@ def _notes(request: Request, experiment: Experiment, space: Space) -> tuple[str,
             else ""
         )
         notes = [f"Profile small: {at}.{how}"]
+    if e.races and request.race is None:
+        notes.append(
+            f"A race: every configuration begins with one seed, and gets up to {len(e.seeds)} where they are worth it; "
+            f"--no-race gives each of them all."
+        )
     notes += [*crossing_notes(e.trials, e.sampler, space), *stopping_notes(e)]
     if request.pack == "auto" or request.address is not None:
         return tuple(notes)

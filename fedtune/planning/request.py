@@ -35,7 +35,8 @@ class Request:
     seed: int = 0
     #: Whether seeds are given to configurations one after the other, where they are worth it
     #: (`fedtune.trials.racing`).
-    race: bool = False
+    #: None: where there is more than one seed and a race is possible.
+    race: bool | None = None
     sampler: str | None = None
     scheduler: str | None = None
     reduction_factor: int = 3

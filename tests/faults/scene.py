@@ -23,7 +23,21 @@ from tests.faults.outcome import Done
 from tests.toy import write_toy
 
 #: Rounds of milliseconds, of which some trials are stopped early; two trials at a time.
-BUDGET = ("--trials", 6, "--rounds", 8, "--seeds", 2, "--metric", "global_loss", "--seed", 1, "--concurrency", 2)
+BUDGET = (
+    "--trials",
+    6,
+    "--rounds",
+    8,
+    "--seeds",
+    2,
+    "--no-race",
+    "--metric",
+    "global_loss",
+    "--seed",
+    1,
+    "--concurrency",
+    2,
+)
 #: Of the search over several methods, and the reproduction with the fewest cells.
 METHODS = ("fedavg", "fedprox")
 TABLE = "fedkf-table12"

@@ -92,7 +92,9 @@ def test_every_example_is_accepted(words: list[str]) -> None:
         assert name is None or name in registry.methods()
     named = next((w for w in words[1:2] if w in registry.methods()), None)
     if values.get("space", "default") != "default":
-        assert named is not None and values["space"] in presets.names(named)
+        several = [name for text in values.get("methods") or () for name in text.split(",")]
+        tuned = several or [str(named)]
+        assert all(values["space"] in presets.names(name) for name in tuned)
     for setting in values.get("set_") or ():
         key, value = setting.split("=")
         assert named is not None

@@ -12,6 +12,8 @@ from fedtune.planning.auto_plan import AutoPlan, plan_auto
 from fedtune.planning.auto_request import AutoRequest
 from search_spaces.errors import UserError
 
+#: All that FedKF's space sets otherwise than FedAvg's, but how many clients take part.
+CONDITIONS = ("clients=3", "min_samples=2", "partition=dir_dominant", "client_test_fraction=0.2")
 COSTS = {"fedavg": 1.0, "fedprox": 2.0, "dfrd": 5.0, "scaffold": 2.0, "local": 1.0}
 
 
@@ -85,6 +87,43 @@ def test_methods_share_the_conditions(tmp_path: Path, toy: Path) -> None:
         assert made.part and first["values"] == space.declared_point()
 
 
+def test_a_named_space_brings_its_ranges_and_its_conditions(tmp_path: Path, toy: Path) -> None:
+    changes: dict[str, Any] = {"methods": ("local,dhf",), "space": "personal", "personal": True, "rounds": None}
+    plan = planned(tmp_path, toy, **changes, set=("clients=3", "min_samples=2"))
+    assert [(made.method, made.space, list(space.search)) for made, space, _ in plan.searches] == [
+        ("local", "personal", ["lr"]),
+        ("dhf", "personal", ["lr", "tau"]),
+    ]
+    for made, space, _ in plan.searches:
+        dimension = space.search["lr"]
+        assert (dimension.low, dimension.high) == (0.005, 0.2) and made.rounds == plan.record.rounds == 10
+        # Of the data and of local training, as the space says, but for what is asked otherwise.
+        held = ("partition", "omega", "client_test_fraction", "local_epochs", "batch_size", "model", "clients")
+        assert [made.values[key] for key in held] == ["dir_pfl", 0.1, 0.25, 1, 10, "cnn2", 3]
+        assert made.values["dataset"] == str(toy)
+    changed = planned(tmp_path, toy, **changes, set=("clients=3", "min_samples=2", "batch_size=16", "dhf.omega=1"))
+    assert [(made.values["batch_size"], made.values["omega"]) for made, _, _ in changed.searches] == [
+        (16, 0.1),
+        (16, 1),
+    ]
+
+
+def test_a_default_space_brings_no_conditions(tmp_path: Path, toy: Path) -> None:
+    plan = planned(tmp_path, toy, methods=("fedkf",), set=("clients=3", "min_samples=2"))
+    values = plan.searches[0][0].values
+    assert (values["partition"], values["readout"], values["active_clients"]) == ("dir_class", "oca", 0)
+
+
+def test_methods_without_the_space_are_left_out(tmp_path: Path, toy: Path) -> None:
+    plan = planned(tmp_path, toy, methods=("local,dhf,qffl",), space="personal", personal=True)
+    (left,) = plan.record.excluded
+    assert left.name == "qffl" and left.why.startswith("Unknown space of qffl 'personal'")
+    with pytest.raises(UserError, match="its space asks for several values of nu; fix one with --set"):
+        planned(tmp_path, toy, methods=("dhf",), space="partition_nu", personal=True)
+    with pytest.raises(UserError, match="every parameter of its space is fixed"):
+        planned(tmp_path, toy, methods=("dhf",), space="partition_nu", personal=True, set=("clients=3", "nu=0"))
+
+
 def test_who_is_left_out_and_why(tmp_path: Path, toy: Path) -> None:
     plan = planned(tmp_path, toy, methods=("fedavg,dfrd,local,scaffold",), no_label_counts=True, max_bytes_up="1.5MB")
     why = {one.name: one.why for one in plan.record.excluded}
@@ -150,6 +189,13 @@ def test_widths_and_personal(tmp_path: Path, toy: Path) -> None:
         ({"require": ("p_acc>=0.5",)}, "is measured only where client_test_fraction is above 0"),
         ({"require": ("psnr<=20",)}, "is measured only where attack_images is above 0"),
         ({"cost": "money"}, "Unknown unit 'money'"),
+        ({"space": "tunde"}, "Unknown space 'tunde' (--space). Did you mean 'tuned'?"),
+        ({"space": "mine.yaml"}, "space must be the name of a space of the methods, got 'mine.yaml' (--space)."),
+        (
+            {"methods": ("fedavg,fedkf",), "space": "tuned", "set": CONDITIONS},
+            "The methods' spaces 'tuned' must have the same active_clients, got 0 in that of fedavg, 2 in that of "
+            "fedkf. Give one value with --set active_clients=VALUE.",
+        ),
         ({"dataset": "mnsit"}, "mnsit"),
         ({"concurrency": 9}, "concurrency must be at most the lag, 4"),
     ],

@@ -99,7 +99,7 @@ def test_all_problems_are_told_together(run: Run) -> None:
 @pytest.mark.parametrize(
     ("edits", "why"),
     [
-        ({"budget": 60}, "it is a race (--race), and its budget was shared out among federations of 4 rounds"),
+        ({"budget": 60}, "it is a race, and its budget was shared out among federations of 4 rounds"),
         (
             {"audit": 0.5, "scheduler": "asha"},
             "its audit (--audit) measured early stopping against trials of 4 rounds",

@@ -18,8 +18,9 @@ from fedtune.api.export import load
 from fedtune.machine import resources
 from fedtune.machine.resources import Machine, pack
 from fedtune.planning.checks import seconds_of
-from fedtune.planning.plan import plan, recorded
+from fedtune.planning.plan import plan
 from fedtune.planning.request import Request
+from fedtune.planning.selection import recorded
 from fedtune.record.experiment import Experiment, final_seeds, search_seeds
 from fedtune.record.run_directory import create
 from search_spaces.errors import UserError
@@ -490,8 +491,39 @@ def test_a_race_has_a_budget_of_seed_rounds(
     assert e.seeds == search_seeds(1, seeds) and e.first_seeds == e.seeds[:1]
     assert e.looks_back and e.concurrency <= e.lag, "who gets a further seed depends on what earlier trials did"
     assert f"up to {seeds} seeds" in made.notes[0]
-    usual = plan(asked(trials=6, rounds=4, seeds=3, sampler="random", scheduler="none")).experiment
+    usual = plan(asked(race=False, trials=6, rounds=4, seeds=3, sampler="random", scheduler="none")).experiment
     assert (usual.budget, usual.seed_rounds, usual.each, usual.looks_back) == (0, 6 * 4 * 3, 3, False)
+
+
+@pytest.mark.parametrize(
+    ("given", "races"),
+    [
+        ({"seeds": 3}, True),
+        ({"seeds": 3, "sampler": "random"}, True),
+        ({"seeds": 3, "race": False}, False),
+        ({"seeds": 1}, False),
+        ({}, False),
+        ({"seeds": 3, "sampler": "grid", "trials": None}, False),
+        ({"seeds": 3, "metric": ("global_accuracy", "bytes_up")}, False),
+    ],
+)
+def test_a_search_of_several_seeds_is_a_race_where_it_can_be(
+    asked: Callable[..., Request], given: dict[str, Any], races: bool
+) -> None:
+    made = plan(asked(**{"trials": 6, "rounds": 4, **given}))
+    assert made.experiment.races is races and len(made.experiment.seeds) == given.get("seeds", 1)
+    said = "A race: every configuration begins with one seed, and gets up to 3 where they are worth it"
+    assert any(note.startswith(said) for note in made.notes) is races
+    if races:
+        again = plan(asked(**{"trials": 6, "rounds": 4, **given, "race": True}))
+        assert again.experiment == made.experiment and again.notes == tuple(n for n in made.notes if said not in n)
+
+
+def test_a_space_with_conditions_gives_every_trial_all_seeds(asked: Callable[..., Request], tmp_path: Path) -> None:
+    file = tmp_path / "varied.yaml"
+    file.write_text("method: fedavg\nsearch: {lr: {low: 0.01, high: 0.1}}\nvary: {omega: [1, 10]}\n", encoding="utf-8")
+    made = plan(asked(space=str(file), trials=6, rounds=4, seeds=2))
+    assert not made.experiment.races and made.experiment.each == 2
 
 
 def test_a_race_compares_one_metric(asked: Callable[..., Request]) -> None:

@@ -1,0 +1,83 @@
+"""What a search may spend, and what proposes and stops its trials: as asked, or as the profile says, or by default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fedtune.planning import checks
+from fedtune.planning.conditions import whole_blocks
+from fedtune.planning.request import Request, Settings
+from fedtune.record.experiment import MAX_SEEDS, search_seeds
+from fedtune.trials.early_stopping import SCHEDULERS, default_grace
+from fedtune.trials.grace import AUTO
+from fedtune.trials.racing import MOST
+from fedtune.trials.samplers import SAMPLERS
+from search_spaces.errors import sentence
+from search_spaces.space import Space
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How many trials, rounds and seeds a search has, and which sampler proposes and which scheduler stops trials."""
+
+    sampler: str
+    scheduler: str
+    trials: int
+    rounds: int
+    grace: int | Literal["auto"]
+    seeds: tuple[int, ...]
+    #: Seed-rounds of a race, 0 where the search is none.
+    seed_rounds: int
+    #: The width of the prior, 0 without one.
+    prior: float
+
+
+def budgeted(request: Request, settings: Settings, problems: list[str]) -> Budget:
+    """The budget that the request gives; what it leaves out comes from the space's profile, or else is the default."""
+    space, profile, where = settings.space, settings.options, f"the space {settings.space.name}"
+    sampler = request.sampler or str(profile.get("sampler", "tpe" if space.search else "grid"))
+    scheduler = request.scheduler or str(profile.get("scheduler", "none" if sampler == "grid" else "asha"))
+    if request.sampler is None:
+        checks.known("sampler", sampler, SAMPLERS, problems, where)
+    if request.scheduler is None:
+        checks.known("scheduler", scheduler, SCHEDULERS, problems, where)
+    seeds = int(request.seeds or profile.get("seeds", 1))
+    if request.seeds is None and seeds > MAX_SEEDS:
+        problems.append(sentence("seeds", f"a whole number in [1, {MAX_SEEDS}]", seeds, where))
+    rounds = int(settings.value("rounds"))
+    if "rounds" in space.search or "rounds" in space.vary:
+        problems.append(
+            "rounds cannot be searched or varied, as trials are compared after the same number of rounds. Fix it with "
+            "--rounds."
+        )
+    grace = checks.grace_of(request.grace, problems) or default_grace(rounds, max(2, request.reduction_factor))
+    if grace != AUTO and scheduler != "none" and grace >= rounds and grace > 1:
+        problems.append(sentence("grace", f"below the {rounds} rounds of a trial", grace, "--grace"))
+    trials = request.trials or (space.cells() if sampler == "grid" else whole_blocks(space, profile.get("trials")))
+    if sampler == "grid" and trials > space.cells():
+        problems.append(sentence("trials", f"at most {space.cells()}, the cells of the grid", trials, "--trials"))
+    prior = checks.prior_width(request.prior, problems)
+    if sampler == "grid" and prior:
+        problems.append(
+            "A grid search visits every cell of its grid, so --prior would change nothing. Leave it out, or choose "
+            "another --sampler."
+        )
+    races = request.race if request.race is not None else seeds > 1 and _can_race(request, space, sampler)
+    most = min(MOST if races and seeds == 1 else seeds, MAX_SEEDS)
+    return Budget(
+        sampler,
+        scheduler,
+        trials,
+        rounds,
+        grace,
+        search_seeds(request.seed, most),
+        trials * rounds * seeds if races else 0,
+        prior,
+    )
+
+
+def _can_race(request: Request, space: Space, sampler: str) -> bool:
+    """Whether a search of several seeds is a race where nothing is said: one metric, under one condition, of which a
+    grid wants every seed of every cell."""
+    return sampler != "grid" and len(request.metric or space.metric) == 1 and len(space.conditions()) < 2
