@@ -13,7 +13,7 @@ from fedtune.machine import resources
 from search_spaces import files
 from search_spaces.errors import UserError
 from tests.benchmarks.measure import OUT, ROOT
-from tests.benchmarks.replay import bench, page
+from tests.benchmarks.replay import bench, defaults, page
 from tests.benchmarks.replay.auto import measure as auto_measure
 from tests.benchmarks.replay.auto import section as auto_section
 from tests.benchmarks.replay.auto.world import worlds
@@ -53,6 +53,10 @@ def main() -> int:
     run.add_argument("--auto-budgets", type=int, nargs="+", default=auto_measure.BUDGETS, help="its, in federations")
     run.add_argument("--processes", type=int, default=resources.cores())
     run.add_argument("--folder", type=Path, default=RECORDED, help="where the tables are")
+    trying = commands.add_parser("defaults", help="replay fedtune's search with one default changed at a time")
+    trying.add_argument("--repetitions", type=int, default=100)
+    trying.add_argument("--processes", type=int, default=resources.cores())
+    trying.add_argument("--folder", type=Path, default=RECORDED, help="where the tables are")
     commands.add_parser("record", help="make docs/search-quality.md from the results, beside a copy of them")
     making = commands.add_parser("page", help="make docs/search-quality.md from docs/search-quality.json")
     making.add_argument("--check", action="store_true", help="only say whether it is what that gives")
@@ -60,6 +64,8 @@ def main() -> int:
     try:
         if chosen.command == "run":
             return measured(chosen)
+        if chosen.command == "defaults":
+            return tried(chosen)
     except UserError as error:
         print(*error.problems, sep="\n", file=sys.stderr)
         return 2
@@ -101,12 +107,26 @@ def measured(chosen: argparse.Namespace) -> int:
             "unrecorded": [name for name in CONDITIONS if name not in together],
         }
         print(auto_section.terminal(found["auto"]))
-    elif "auto" in before:
-        found["auto"] = before["auto"]
-    OUT.mkdir(parents=True, exist_ok=True)
-    files.replace(RESULTS, json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    found = {key: before[key] for key in ("auto", "defaults") if key in before} | found
     if tables:
         print(page.terminal(found))
+    return written(found)
+
+
+def tried(chosen: argparse.Namespace) -> int:
+    """Replays what the defaults could be, and keeps all that was measured before."""
+    before = earlier()
+    if not before:
+        raise UserError("There are no results yet. Measure with `make bench-search`.")
+    given = bench.tables(chosen.folder, [*defaults.DECIDING, *defaults.REPORTING])
+    found = defaults.measure(given, repetitions=chosen.repetitions, processes=chosen.processes)
+    return written(before | {"defaults": found | {"machine": machine()}})
+
+
+def written(found: dict[str, Any]) -> int:
+    """Keeps the results and makes their page."""
+    OUT.mkdir(parents=True, exist_ok=True)
+    files.replace(RESULTS, json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     return made(RESULTS, check=False)
 
 

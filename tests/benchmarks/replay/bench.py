@@ -15,7 +15,7 @@ from analysis.curve_table import CurveTable
 from tests.benchmarks.replay.measures import Interval, Judged, judge, over, rounds_to, share
 from tests.benchmarks.replay.pool import Task, replayed
 from tests.benchmarks.replay.searcher import Setting
-from tests.benchmarks.replay.searchers import SEARCHERS
+from tests.benchmarks.replay.searchers import SEARCHERS, Factory
 from tests.benchmarks.replay.simulator import Simulation
 from tests.benchmarks.replay.surrogate import Surrogate
 from tests.benchmarks.replay.table import Episode, Recorded, Shuffled, Table
@@ -58,11 +58,16 @@ def is_grid(table: CurveTable) -> bool:
 
 def replay(table: Table, task: Task) -> list[Judged]:
     """One repetition, judged at every budget. Raises `Impossible`."""
+    return replay_of(SEARCHERS[task.searcher], table, task)
+
+
+def replay_of(factory: Factory, table: Table, task: Task) -> list[Judged]:
+    """One repetition of the searcher that `factory` makes, judged at every budget. Raises `Impossible`."""
     episode = table.episode(task.repetition)
     setting = Setting(
         table.space, table.rounds, episode.seeds, task.repetition, task.slots, episode.truth_curve, episode.fresh
     )
-    searcher = SEARCHERS[task.searcher](setting)
+    searcher = factory(setting)
     budgets = [table.rounds * b for b in task.budgets]
     return [judge(episode, s) for s in Simulation(episode, searcher, slots=task.slots, budgets=budgets).run()]
 
