@@ -4,26 +4,38 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from analysis.curve_table import save
+from analysis.estimate import standing
 from fedtune.planning.request import Request
 from fedtune.record.experiment import Experiment
 from fedtune.trials import queue, samplers
+from search_spaces.dimension import Dimension
+from search_spaces.parameter import Parameter, Value
+from search_spaces.space import Space
 from tests.benchmarks.replay import __main__ as command
 from tests.benchmarks.replay import defaults
 from tests.benchmarks.replay.defaults import DECIDING, PRESENT, REPORTING, VARIANTS
 from tests.benchmarks.replay.measures import Judged
+from tests.benchmarks.replay.searcher import Floats, Setting
 from tests.benchmarks.replay.searchers.present import Present
 from tests.benchmarks.replay.searchers.racing import Racing
+from tests.benchmarks.replay.searchers.thawing import Thawing
+from tests.benchmarks.replay.simulator import Simulation
 from tests.benchmarks.tables.specs import SPECS
 from tests.packaging.test_replay import Known, calling, recorded, setting
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
 
 
 def made(variant: str) -> Any:
@@ -35,7 +47,7 @@ def test_a_variant_is_the_present_search_but_for_one_default() -> None:
     present: Experiment = made(PRESENT).experiment
     request = Request("fedavg")
     assert present.reduction_factor == request.reduction_factor and present.lag == 4
-    for variant in set(VARIANTS) - {PRESENT, "--race"}:
+    for variant in set(VARIANTS) - {PRESENT, "--race", "stopped trials may go on"}:
         searcher = made(variant)
         changed = {
             f.name: getattr(searcher.experiment, f.name)
@@ -66,6 +78,85 @@ def test_start_up_trials_are_those_of_the_sampler(monkeypatch: pytest.MonkeyPatc
     first, second = searcher.propose(), searcher.propose()
     assert first is not None and second is not None and set(asked) == {12}
     assert samplers.STARTUP == 6, "it stays as it is for everybody else"
+
+
+#: Rounds in which trials can be stopped early.
+LONG = 12
+#: A space in which no configuration is proposed twice.
+SMOOTH = Space("smooth", "toy", {"x": Dimension(Parameter("x", "real", 0.0, "", low=0, high=9), 0.0, 9.0)})
+
+
+class Longer(Known):
+    """The mean rises by a tenth per unit of x; the noise of a round is its own."""
+
+    def truth_curve(self, values: Mapping[str, Value]) -> Floats:
+        return 0.1 * float(values["x"]) * np.arange(1, LONG + 1) / LONG
+
+    def curve(self, values: Mapping[str, Value], seed: int) -> Floats:
+        rng = np.random.default_rng([self.repetition, seed, int(1e9 * (float(values["x"]) + 1))])
+        found: Floats = self.truth_curve(values) + 0.2 * rng.standard_normal(LONG)
+        return found
+
+
+def longer(repetition: int) -> tuple[Longer, Setting]:
+    episode = Longer(repetition)
+    return episode, dataclasses.replace(setting(episode, repetition, space=SMOOTH), rounds=LONG)
+
+
+def test_stopped_trials_go_on_from_where_they_stopped_and_may_win() -> None:
+    """Each once, for the rounds that are left, and only where it promises more per round than a new configuration."""
+    episode, given = longer(0)
+    searcher = Thawing(given)
+    search = Simulation(episode, searcher, slots=1, budgets=[30 * LONG])
+    search.run()
+    as_stopped = {trial.number: trial for trial in searcher.queue.trials()}
+    ended = {trial.number: trial for trial in searcher.trials()}
+    *whole, last = searcher.gone_on
+    assert len(whole) >= 3
+    for number in whole if ended[last].state.name == "PRUNED" else (*whole, last):  # the last one may be under way
+        stopped, trial = as_stopped[number], ended[number]
+        assert stopped.state.name == "PRUNED" and trial.state.name == "COMPLETE"
+        curve = episode.curve(searcher.queue.space.values(trial.params), 0)
+        assert trial.values == [curve[-1]] and trial.user_attrs["rounds"] == LONG > stopped.user_attrs["rounds"]
+    rounds = sum(int(trial.user_attrs["rounds"]) for trial in ended.values() if trial.state.is_finished())
+    assert 0 <= search.spent - rounds < LONG, "nobody pays for a round twice; one trial runs"
+    verdict = searcher.winner()
+    found = standing([trial for trial in ended.values() if trial.state.is_finished()], 1.0)
+    assert verdict is not None and found is not None
+    assert verdict.values == searcher.queue.space.values(ended[found.ranked[0]].params)
+
+
+def test_who_goes_on_promises_most_per_round() -> None:
+    """By drawing the value that its last round would have, in place of the closed form."""
+    chosen: list[tuple[FrozenTrial, list[FrozenTrial]]] = []
+
+    class Noted(Thawing):
+        def _worth_it(self) -> FrozenTrial | None:
+            known = [trial for trial in self.trials() if trial.state.is_finished()]
+            found = super()._worth_it()
+            if found is not None:
+                chosen.append((found, known))
+            return found
+
+    episode, given = longer(1)
+    Simulation(episode, Noted(given), slots=1, budgets=[30 * LONG]).run()
+    normal = np.random.default_rng(0).standard_normal(40_000)
+    assert chosen
+    for trial, known in chosen:
+        found = standing(known, 1.0)
+        assert found is not None
+        mean, variance, noise = found.belief.mean, found.belief.variance, found.belief.own
+        best = max(mean[i] for i in found.able)
+        gains = {}
+        for other in known:
+            if other.state.name == "PRUNED" and other.number in found.numbers:
+                i = found.numbers.index(other.number)
+                told = mean[i] + variance[i] / math.sqrt(variance[i] + noise) * normal
+                left = 1 - other.user_attrs["rounds"] / LONG
+                gains[other.number] = float(np.mean(np.maximum(told - best, 0))) / left
+        went_on = {t.number for t, _ in chosen[: [c[0] for c in chosen].index(trial)]}
+        rest = {number: value for number, value in gains.items() if number not in went_on}
+        assert gains[trial.number] >= 0.95 * max(rest.values())
 
 
 def judged(*regrets: float) -> list[Judged]:

@@ -25,6 +25,7 @@ from tests.benchmarks.replay.searcher import Floats, Setting
 from tests.benchmarks.replay.searchers import Factory
 from tests.benchmarks.replay.searchers.present import Present
 from tests.benchmarks.replay.searchers.racing import Racing
+from tests.benchmarks.replay.searchers.thawing import Thawing
 from tests.benchmarks.replay.table import Table
 
 #: The tables by which a default may be changed, and those that only report.
@@ -62,6 +63,7 @@ VARIANTS: dict[str, Factory] = {
     "--grace auto": _changed(grace=AUTO),
     "--scheduler median": _changed(scheduler="median"),
     "--scheduler none": _changed(scheduler="none"),
+    "stopped trials may go on": Thawing,
     "--lag 1": _changed(lag=1),
     "--lag 8": _changed(lag=8),
     "--race": Racing,

@@ -66,7 +66,10 @@ class AutoSearch(Present):
 
     def winners(self) -> dict[str, Verdict]:
         """Of every method that has one, its best configuration."""
-        found = {method: best_of(queue) for method, queue in zip(self._spaces, self.queue.queues, strict=True)}
+        found = {
+            method: best_of(queue.trials(), queue.space)
+            for method, queue in zip(self._spaces, self.queue.queues, strict=True)
+        }
         return {
             method: dataclasses.replace(verdict, values={METHOD: method, **verdict.values})
             for method, verdict in found.items()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from tests.benchmarks.replay.searcher import LEVEL, Floats, Setting, Verdict
 from tests.benchmarks.replay.trials import Trials
 from trainables.tune import Ending
 from trainables.worker.trial_values import TrialValues, means
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
 
 #: A metric that is maximised; the replay's values are turned so that larger is better.
 METRIC = "val_global_accuracy"
@@ -100,25 +103,29 @@ class Present(Trials):
         return "scheduler" if self._rules[number].stops(round_, self._measured[number].signed) else None
 
     def winner(self) -> Verdict | None:
-        return best_of(self.queue, self._by_seed if len(self.seeds) > 1 else None, self._fresh)
+        return best_of(
+            self.queue.trials(), self.queue.space, self._by_seed if len(self.seeds) > 1 else None, self._fresh
+        )
 
 
 def best_of(
-    queue: TrialQueue, by_seed: Mapping[int, Mapping[int, float]] | None = None, fresh: int | None = None
+    trials: Sequence[FrozenTrial],
+    space: Space,
+    by_seed: Mapping[int, Mapping[int, float]] | None = None,
+    fresh: int | None = None,
 ) -> Verdict | None:
     """The winner by estimate, as `analysis.runs.Run.best` has it; before there is one, the completed trial with the
     highest value, without an interval. `by_seed`: last values by trial and seed, where trials have several.
     `fresh`: as `Setting.fresh`."""
-    trials = queue.trials()
     found = standing(trials, 1.0, by_seed)
     if found is not None:
         said = estimate(found, LEVEL, fresh=fresh)
-        return Verdict(queue.space.values(trials[said.trial].params), said.mean, said.low, said.high)
+        return Verdict(space.values(trials[said.trial].params), said.mean, said.low, said.high)
     done = [trial for trial in trials if trial.state.name == "COMPLETE"]
     if not done:
         return None
     best = max(done, key=lambda trial: (trial.values[0], -trial.number))
-    return Verdict(queue.space.values(best.params), float(best.values[0]))
+    return Verdict(space.values(best.params), float(best.values[0]))
 
 
 def experiment(setting: Setting, each: int, **changes: Any) -> Experiment:
