@@ -2,7 +2,8 @@
 
     make bench-search                                       # every searcher on every recorded table, minutes each
     python -m tests.benchmarks.replay run --tables fedavg --searchers random-1 fedtune-1 --repetitions 20
-    python -m tests.benchmarks.replay defaults                # one default of `fedtune search` changed at a time
+    python -m tests.benchmarks.replay defaults               # one default of `fedtune search` changed at a time
+    python -m tests.benchmarks.replay live fedavg          # a real search beside the model of that table
     python -m tests.benchmarks.replay run --tables auto     # `fedtune auto` on its own tables, beside what was measured
     python -m tests.benchmarks.replay record                # puts what was measured into docs/search-quality.md
 

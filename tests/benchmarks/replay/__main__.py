@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from fedtune.machine import resources
 from search_spaces import files
 from search_spaces.errors import UserError
 from tests.benchmarks.measure import OUT, ROOT
-from tests.benchmarks.replay import bench, defaults, page
+from tests.benchmarks.replay import bench, defaults, live, page
 from tests.benchmarks.replay.auto import measure as auto_measure
 from tests.benchmarks.replay.auto import section as auto_section
 from tests.benchmarks.replay.auto.world import worlds
@@ -21,6 +22,7 @@ from tests.benchmarks.replay.kept import with_others
 from tests.benchmarks.replay.objectives import bench as objectives
 from tests.benchmarks.replay.objectives import searchers as several
 from tests.benchmarks.replay.searchers import PEERS, SEARCHERS, SLOW
+from tests.benchmarks.replay.surrogate import Surrogate
 from tests.benchmarks.replay.table import Table
 from tests.benchmarks.results import machine
 from tests.benchmarks.tables.auto_specs import CONDITIONS, FAMILY
@@ -57,6 +59,10 @@ def main() -> int:
     trying.add_argument("--repetitions", type=int, default=100)
     trying.add_argument("--processes", type=int, default=resources.cores())
     trying.add_argument("--folder", type=Path, default=RECORDED, help="where the tables are")
+    alive = commands.add_parser("live", help="real searches beside the models of these tables")
+    alive.add_argument("tables", nargs="+", metavar="NAME")
+    alive.add_argument("--trials", type=int, default=live.TRIALS)
+    alive.add_argument("--folder", type=Path, default=RECORDED, help="where the tables are")
     commands.add_parser("record", help="make docs/search-quality.md from the results, beside a copy of them")
     making = commands.add_parser("page", help="make docs/search-quality.md from docs/search-quality.json")
     making.add_argument("--check", action="store_true", help="only say whether it is what that gives")
@@ -66,6 +72,8 @@ def main() -> int:
             return measured(chosen)
         if chosen.command == "defaults":
             return tried(chosen)
+        if chosen.command == "live":
+            return lived(chosen)
     except UserError as error:
         print(*error.problems, sep="\n", file=sys.stderr)
         return 2
@@ -107,7 +115,7 @@ def measured(chosen: argparse.Namespace) -> int:
             "unrecorded": [name for name in CONDITIONS if name not in together],
         }
         print(auto_section.terminal(found["auto"]))
-    found = {key: before[key] for key in ("auto", "defaults") if key in before} | found
+    found = {key: before[key] for key in ("auto", "defaults", "live") if key in before} | found
     if tables:
         print(page.terminal(found))
     return written(found)
@@ -121,6 +129,24 @@ def tried(chosen: argparse.Namespace) -> int:
     given = bench.tables(chosen.folder, [*defaults.DECIDING, *defaults.REPORTING])
     found = defaults.measure(given, repetitions=chosen.repetitions, processes=chosen.processes)
     return written(before | {"defaults": found | {"machine": machine()}})
+
+
+def lived(chosen: argparse.Namespace) -> int:
+    """Searches in the spaces of tables, beside their models; what was found before stays."""
+    before = earlier()
+    if not before:
+        raise UserError("There are no results yet. Measure with `make bench-search`.")
+    given = bench.tables(chosen.folder, chosen.tables)
+    for name in chosen.tables:
+        world = given.get(name)
+        if not isinstance(world, Surrogate) or len(SPECS[name].methods) > 1:
+            raise UserError(f"{name} is no table with a model of the space of one method.")
+        (OUT / "live").mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=OUT / "live"))
+        found = live.live(SPECS[name], world, folder, trials=chosen.trials)
+        before["live"] = before.get("live", {}) | {name: found | {"machine": machine()}}
+        written(before)
+    return 0
 
 
 def written(found: dict[str, Any]) -> int:

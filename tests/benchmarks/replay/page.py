@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.benchmarks.page import table
-from tests.benchmarks.replay import defaults
+from tests.benchmarks.replay import defaults, live
 from tests.benchmarks.replay.auto import section as auto_section
 from tests.benchmarks.replay.cells import percent, points
 from tests.benchmarks.replay.kept import whens
@@ -55,6 +55,8 @@ def markdown(found: Mapping[str, Any]) -> str:
     if found["tables"]:
         parts += [_regret(found), _to_goal(found)]
     parts += [_section(found, name) for name in found["tables"]]
+    if "live" in found:
+        parts.append(live.section(found["live"]))
     if "defaults" in found:
         parts.append(defaults.section(found["defaults"]))
     parts += [section(_shared(found) | found.get("objectives", {})), auto_section.section(found.get("auto"))]
