@@ -378,6 +378,10 @@ def test_the_command_replays_several_objectives_beside_one(
     assert "By `val_global_accuracy`, `val_fm`, `val_wlp`." in text and "- `optuna-tpe`: not replayed" in text
     assert call("record") == 0 and call("page", "--check") == 0
     assert "Regret after" not in page.markdown(found | {"tables": {}}), "nothing with one objective was asked for"
+    assert call(*asked, "--objectives", "--searchers", "random-1", "optuna-tpe") == 0
+    again = json.loads((tmp_path / "search-quality.json").read_text())
+    assert again["tables"]["line"]["searchers"] == found["tables"]["line"]["searchers"]
+    assert [*again["objectives"]["tables"]["line"]["searchers"]] == ["random-1", "optuna-tpe"]
 
 
 def test_a_page_without_such_a_table_says_so() -> None:

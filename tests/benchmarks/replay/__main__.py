@@ -47,6 +47,7 @@ def main() -> int:
         help="these only, others stay as they were; a shuffled one in quotes; auto is a family",
     )
     run.add_argument("--searchers", nargs="+", default=[], metavar="NAME", help="these only")
+    run.add_argument("--objectives", action="store_true", help="searches with several objectives only")
     run.add_argument("--slow", action="store_true", help=f"also {', '.join(SLOW)}: a minute per repetition")
     run.add_argument("--peers", action="store_true", help=f"also {', '.join(ALL_PEERS)}: up to a minute per repetition")
     run.add_argument("--repetitions", type=int, default=100)
@@ -95,13 +96,13 @@ def measured(chosen: argparse.Namespace) -> int:
         raise UserError(f"{unknown[0]} is no searcher; there are {', '.join(known)}.")
     alone = set(chosen.tables) == {FAMILY}
     tables = {} if alone else bench.tables(chosen.folder, [name for name in chosen.tables if name != FAMILY])
-    asked = FAMILY in chosen.tables or not (chosen.tables or chosen.searchers)
+    asked = FAMILY in chosen.tables or not (chosen.tables or chosen.searchers or chosen.objectives)
     together = worlds(chosen.folder) if asked else {}
     if not tables and not together:
         raise UserError(f"There is no such table in {chosen.folder}. Record one with `make tables`.")
     before = earlier()
     found = searched(chosen, tables, searchers) if tables or not before else before
-    if tables and chosen.tables and before:
+    if tables and before and (chosen.tables or chosen.objectives):
         found = with_others(before, found)
     if together:
         autos = auto_measure.measure(
@@ -164,7 +165,7 @@ def earlier() -> dict[str, Any]:
 
 def searched(chosen: argparse.Namespace, tables: dict[str, Table], searchers: Sequence[str]) -> dict[str, Any]:
     """Replays searches of one table each."""
-    with_one = [name for name in searchers if name in SEARCHERS]
+    with_one = [name for name in searchers if name in SEARCHERS and not chosen.objectives]
     with_several = [name for name in searchers if name in several.SEARCHERS]
     found: dict[str, Any] = bench.measure(
         tables if with_one else {},
