@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,7 +50,7 @@ def test_the_winner_stands_beside_the_model_with_its_standard_error() -> None:
 
 
 @pytest.mark.slow
-def test_a_real_search_in_the_space_of_a_table(tmp_path: Path) -> None:
+def test_a_real_search_in_the_space_of_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = Spec("toy", "Toy", (("fedavg", "default"),), 8, 3, 2, values={"dataset": "blobs", "model": "mlp"})
     points = tuple(spec.points())
     rng = np.random.default_rng(0)
@@ -58,7 +59,16 @@ def test_a_real_search_in_the_space_of_a_table(tmp_path: Path) -> None:
     card |= {"metric": {"validation": spec.metric, "test": "global_accuracy"}, "direction": "maximize", "made": []}
     seconds = np.ones((len(points), 3), dtype=np.float32)
     world = Surrogate(CurveTable(card | {"how": ""}, points, (0, 1, 2), curves, curves.copy(), seconds))
+    asked: list[set[str]] = []
+    real = world.at
+
+    def noted(values: Any) -> Any:
+        asked.append({*values})
+        return real(values)
+
+    monkeypatch.setattr(world, "at", noted)
     found = live.live(spec, world, tmp_path, trials=3, fresh=2)
+    assert asked and all(keys == {*spec.space.search} for keys in asked)
     assert found["trials"] == 3 and found["winner"]["seeds"] == 2
     assert 0 < found["winner"]["mean"] <= 1 and math.isfinite(found["expected"])
     assert {path.name for path in tmp_path.iterdir()} == {"live-toy", "live-toy-final"}

@@ -56,7 +56,7 @@ def live(spec: Spec, world: Surrogate, folder: Path, *, trials: int = TRIALS, fr
     measured = [({key: row[key] for key in keys}, float(row["value"])) for _, row in ended.iterrows()]
     final = fedtune.run(found.folder, seeds=fresh, name=f"live-{spec.name}-final", runs_dir=str(folder), plain=True)
     last = fedtune.load(final.folder).trials["value"]
-    return compared(world, measured) | {"winner": winner(world, run.best.values, [float(v) for v in last])}
+    return compared(world, measured) | {"winner": winner(world, run.best.params, [float(v) for v in last])}
 
 
 def compared(world: Surrogate, ended: Sequence[tuple[Mapping[str, Value], float]]) -> dict[str, Any]:
