@@ -173,6 +173,43 @@ def mixed() -> list[Ordering]:
     return before_all("mixed", dict.fromkeys(others, "p_acc"))
 
 
+def tuned() -> list[Ordering]:
+    """What the papers put first, every method tuned with one budget, on the fresh seeds of `fedtune auto`."""
+    bases = {"dfrd": ("on FedAvg", "FedAvg", "fedavg"), "widths": ("on FedRolex", "FedRolex", "fedrolex")}
+    lines: list[tuple[str, ...]] = [
+        (part, label, "global_accuracy", f"tuned-{run}/fresh/{ahead}", f"tuned-{run}/fresh/{behind}")
+        for run, (part, title, base) in bases.items()
+        for label, ahead, behind in (
+            ("DFRD − FedFTG", "dfrd", "fedftg"),
+            ("DFRD − DENSE", "dfrd", "dense"),
+            (f"DFRD − {title}", "dfrd", base),
+            (f"FedFTG − {title}", "fedftg", base),
+            (f"DENSE − {title}", "dense", base),
+        )
+    ]
+    cache, minus, own = "tuned-kf/fresh/fedavg", "tuned-kf-minus/fresh/fedkf", "tuned-kf/fresh/fedkf"
+    lines += [
+        (f"{metric.upper()}, tuned", label, metric, ahead, behind)
+        for metric in ("amp", "wlp")
+        for label, ahead, behind in (
+            ("FedKF − FedKF⁻", own, minus),
+            ("FedKF − FedAvg (OCA)", own, cache),
+            ("FedKF⁻ − FedAvg (OCA)", minus, cache),
+        )
+    ]
+    lines += [
+        (f"{part}, tuned", "KDC − AVE", metric, "tuned-md-kdc/fresh/fedmdcg", "tuned-md-ave/fresh/fedmdcg")
+        for part, metric in (("local", "local_accuracy"), ("virtual", "g_acc_virtual"))
+    ]
+    lines += [
+        (f"{part}, tuned", "DHF − Local Training", "p_acc", *(f"tuned-dhf-{run}/fresh/{m}" for m in ("dhf", "local")))
+        for part, run in (("pathological", "pathological"), ("practical", "dir_pfl"))
+    ]
+    return [
+        Ordering(label, part, Side(ahead, metric), Side(behind, metric)) for part, label, metric, ahead, behind in lines
+    ]
+
+
 def before_all(section: str, others: Mapping[str, str]) -> list[Ordering]:
     """DHF's own models before the `others`, each scored by its metric."""
     return [
@@ -188,7 +225,7 @@ def before_all(section: str, others: Mapping[str, str]) -> list[Ordering]:
 
 
 SECTIONS: dict[str, Callable[[], list[Ordering]]] = {
-    f.__name__: f for f in (t1, t2, rolex, kf, md, dhf, personal, mixed)
+    f.__name__: f for f in (t1, t2, rolex, kf, md, dhf, personal, mixed, tuned)
 }
 
 

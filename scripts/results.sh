@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH="$PWD/.venv/bin:$PATH"
 RUNS=${RUNS:-runs}
-SECTIONS="avg t1 t2 rolex kf md dhf personal mixed bn leak"
+SECTIONS="avg t1 t2 rolex kf md dhf personal mixed tuned bn leak"
 DATASET=${DATASET:-}
 PREFIX=${DATASET:+$DATASET-}
 
@@ -23,6 +23,13 @@ tune() { # a method, one of its spaces, and options of `fedtune search`, --name 
     [ -e "$RUNS/$name" ] || fedtune search "$1" --space "$2" "${@:3:$#-4}" ${DATASET:+--dataset "$DATASET"} --name "$name" \
         --runs-dir "$RUNS" --plain ${OPTIONS:-}
     [ -e "$RUNS/$name.yaml" ] || fedtune export "$RUNS/$name" -o "$RUNS/$name.yaml"
+}
+
+auto() { # methods, a space that they have, a budget in rounds, and options of `fedtune auto`, --name last
+    local name=$PREFIX${*: -1}
+    # shellcheck disable=SC2086  # OPTIONS is several words
+    [ -e "$RUNS/$name" ] || fedtune auto --methods "$1" --space "$2" --budget "$3rounds" --equal --fresh-seeds 10 --final-seeds 1 \
+        "${@:4:$#-5}" ${DATASET:+--dataset "$DATASET"} --name "$name" --runs-dir "$RUNS" --plain ${OPTIONS:-}
 }
 
 compare() { # names of runs, the first one that which the others are tested against; then metrics
@@ -141,6 +148,25 @@ mixed() {
     trained mixed fedgen fedgen --set nu=0.5 --set share=head --metric val_p_acc
     for partition in pathological dir_pfl; do
         compare mixed-{local,lgfedavg,fedgen,fedproto,feddistill,fml,fedkd,fedgh,fedtgp,dhf}-$partition p_acc
+    done
+}
+
+tuned() {
+    auto fedavg,dense,fedftg,dfrd tuned 1128 --name tuned-dfrd
+    compare tuned-dfrd/fresh/{fedavg,dense,fedftg,dfrd}
+    auto fedrolex,dense,fedftg,dfrd tuned 1128 --set base=fedrolex --widths --name tuned-widths
+    compare tuned-widths/fresh/{fedrolex,dense,fedftg,dfrd}
+    local fairness="--set partition=dir_dominant --set client_test_fraction=0.2 --set active_clients=2 --set readout=oca --rounds 15"
+    auto fedavg,fedkf tuned 915 $fairness --metric val_amp --name tuned-kf
+    auto fedkf tuned 465 $fairness --set teacher=aca --metric val_amp --name tuned-kf-minus
+    compare tuned-kf/fresh/fedavg tuned-kf-minus/fresh/fedkf tuned-kf/fresh/fedkf amp wlp aca_amp aca_wlp
+    for agg in ave kdc; do
+        auto fedmdcg tuned 310 --personal --set server_agg=$agg --name tuned-md-$agg
+    done
+    compare tuned-md-{ave,kdc}/fresh/fedmdcg local_accuracy g_acc_virtual
+    for partition in pathological dir_pfl; do
+        auto local,dhf personal 610 --personal --metric p_acc --set nu=0 --set partition=$partition --name tuned-dhf-$partition
+        compare tuned-dhf-$partition/fresh/{local,dhf} p_acc
     done
 }
 

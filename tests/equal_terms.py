@@ -169,6 +169,15 @@ TABLES = (
         LOCAL,
     ),
     Table(
+        "DFRD, Tables 1 and 2, every method tuned",
+        tuple(f"{m}/tuned" for m in ("fedavg", "fedrolex", "dense", "fedftg", "dfrd")),
+        r"tuned-(dfrd|widths)/.*",
+        LOCAL | SERVER,
+    ),
+    Table("FedKF and its variant, tuned", ("fedkf/tuned",), r"tuned-kf(?:-minus)?/.*", LOCAL),
+    Table("FedMD-CG's variants, tuned", ("fedmdcg/tuned",), r"tuned-md-.*", LOCAL | FEATURES),
+    Table("DHF and Local Training, tuned", (), r"tuned-dhf-(pathological|dir_pfl)/.*", LOCAL | MIXED),
+    Table(
         "FedMD-CG, Table 2",
         tuple(f"{m}/leak" for m in ("fedavg", "fedper", "lgfedavg", "fedgen", "fedcg", "fedmdcg")),
         r"leak-.*-(random|searched)",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +13,8 @@ from fedtune.trials.racing import FIRST
 from tests.benchmarks.replay.searcher import Result
 from tests.benchmarks.replay.searchers.racing import Racing
 from tests.packaging.test_replay import Known, setting
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def raced(slots: int, jobs: int, sigma: float = 0.02, **changes: Any) -> list[tuple[int, int, dict[str, Any], int]]:
@@ -53,3 +58,22 @@ def test_a_race_is_the_same_whatever_runs_side_by_side() -> None:
     n = min(map(len, begun)) - 5
     assert n > 25
     assert begun[0][:n] == begun[1][:n] == begun[2][:n]
+
+
+def test_the_page_has_the_figures_of_the_benchmark() -> None:
+    """Regret, winner's curse and coverage after the largest budget, of a race, three seeds and one; and no budget at
+    which three seeds are told to be better."""
+    found = json.loads((ROOT / "docs" / "search-quality.json").read_text(encoding="utf-8"))["tables"]
+    text = (ROOT / "docs" / "racing.md").read_text(encoding="utf-8")
+    rows = {cells[0]: cells[1:] for cells in re.findall(r"^\| `(\w+)` " + r"\| ([^|]+) " * 9 + r"\|$", text, re.M)}
+    assert {*rows} == {name for name in found if "shuffled" not in name}
+    searchers = ("fedtune-race", "fedtune-3", "fedtune-1")
+    for name, cells in rows.items():
+        last = [found[name]["searchers"][searcher]["budgets"][-1] for searcher in searchers]
+        assert list(cells) == [
+            *(f"{100 * one['regret']['value']:.1f}" for one in last),
+            *(f"{100 * one['curse']['value']:.1f}" for one in last),
+            *(f"{100 * one['covered']['value']:.0f} %" for one in last),
+        ], name
+        race, three = (found[name]["searchers"][searcher]["budgets"] for searcher in searchers[:2])
+        assert all(r["regret"]["low"] <= t["regret"]["high"] for r, t in zip(race, three, strict=True))

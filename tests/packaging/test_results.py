@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from fedtune import cli
-from fedtune.api import run, search
+from fedtune.api import auto, run, search
+from fedtune.planning import auto_costs
 from tests.equal_terms import TABLES, differing, group
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,11 +28,13 @@ SH = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 #: Notes a call's words, each quoted for a shell, as one line on the file descriptor 9.
 NOTE = 'fedtune() { printf "%q " "$@" >&9; echo >&9; }; export -f fedtune;'
 #: The commands that compute something.
-MAKING = ("run", "search")
+MAKING = ("run", "search", "auto")
 #: A data set that the tables can be made on instead of digits.
 OTHER = "rotated_digits"
 #: What the script adds of its own.
 PLACEMENT = {"--runs-dir": 2, "--plain": 1}
+#: Options without a value.
+FLAGS = ("--equal", "--personal", "--widths")
 
 
 class Planned(Exception):
@@ -53,7 +56,7 @@ def noted(bash: str, folder: Path) -> list[list[str]]:
 
 
 def commands(name: str, folder: Path) -> list[list[str]]:
-    """The `fedtune run` and `fedtune search` commands of a document's shell blocks, loops carried out."""
+    """The commands of a document's shell blocks that compute something, loops carried out."""
     text = (ROOT / name).read_text(encoding="utf-8")
     lines = "\n".join(SH.findall(text)).splitlines() if name == "docs/results.md" else []
     if name == "README.md":
@@ -65,19 +68,21 @@ def commands(name: str, folder: Path) -> list[list[str]]:
 
 def settings(command: list[str]) -> tuple[str, ...]:
     """A run's or search's words without those that say where, options in a fixed order."""
-    words, kept, skip = command[2:], [], 0
+    words, kept, skip = command[1:], [], 0
     pairs: list[tuple[str, ...]] = []
     for i, word in enumerate(words):
         if skip:
             skip -= 1
         elif word in PLACEMENT:
             skip = PLACEMENT[word] - 1
+        elif word in FLAGS:
+            pairs.append((word,))
         elif word.startswith("--"):
             pairs.append((word, words[i + 1]))
             skip = 1
         else:
-            kept.append(word)
-    return (command[0], Path(command[1]).name, *kept, *(" ".join(p) for p in sorted(pairs)))
+            kept.append(Path(word).name)
+    return (command[0], *kept, *(" ".join(p) for p in sorted(pairs)))
 
 
 needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
@@ -114,6 +119,11 @@ def name(command: list[str]) -> str:
     return command[command.index("--name") + 1]
 
 
+def methods(command: list[str]) -> list[str]:
+    """Those that `fedtune auto` compares."""
+    return command[command.index("--methods") + 1].split(",")
+
+
 @needs_bash
 def test_another_data_set_changes_only_itself_and_the_names(tmp_path: Path) -> None:
     usual, other = (
@@ -141,14 +151,17 @@ def test_the_script_compares_only_runs_it_has_made(tmp_path: Path, dataset: str)
     environment = f"RUNS={shlex.quote(str(tmp_path / 'runs'))} DATASET={dataset}"
     runs = tmp_path / "runs"
     keeps = (
-        f'fedtune() {{ printf "%q " "$@" >&9; echo >&9; [ "$1" = run ] && mkdir -p "{runs}/${{@: -6:1}}" || true; }}; '
+        f'fedtune() {{ printf "%q " "$@" >&9; echo >&9; case "$1" in run) mkdir -p "{runs}/${{@: -6:1}}";; '
+        f'auto) eval mkdir -p "{runs}/${{@: -4:1}}/fresh/{{$3,}}";; esac; }}; '
         "export -f fedtune;"
     )
     for command in noted(f"{keeps} {environment} bash {shlex.quote(str(SCRIPT))}", tmp_path):
         if command[0] == "run":
             made.add(name(command))
+        elif command[0] == "auto":
+            made |= {f"{name(command)}/fresh/{method}" for method in methods(command)}
         elif command[0] == "compare":
-            compared |= {Path(word).name for word in command[1:] if word.startswith(str(runs))}
+            compared |= {str(Path(word).relative_to(runs)) for word in command[1:] if word.startswith(str(runs))}
     assert made and compared == made
 
 
@@ -194,6 +207,16 @@ def test_the_commands_can_be_carried_out(source: str, tmp_path: Path, monkeypatc
         configurations[e.name] = {k: v for k, v in planned.middle.items() if k not in searched} | {"rounds": e.rounds}
         raise Planned(e.method)
 
+    def stop_auto(planned: Any, **_: Any) -> None:
+        for e, _space, _facts in planned.searches:
+            configurations[f"{planned.record.name}/{e.method}"] = {**e.values, "rounds": e.rounds}
+        assert planned.record.equal and not planned.record.excluded
+        raise Planned
+
+    monkeypatch.setattr(auto, "carry_out_auto", stop_auto)
+    monkeypatch.setattr(
+        auto_costs, "measured", lambda *a, **k: {"seconds": 1.0, "seed-rounds": 1.0, "bytes": 1.0, "bytes_up": 1.0}
+    )
     for module in (search, run):  # each names it, the one that defines it and the one that calls it
         monkeypatch.setattr(module, "carry_out", stop)
     monkeypatch.chdir(tmp_path)
