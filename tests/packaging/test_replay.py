@@ -593,6 +593,19 @@ def test_a_table_that_is_not_replayed_stays_as_it_was_with_its_own_date(
     assert [*kept["tables"]] == ["one"] and "one" not in kept["unrecorded"]
 
 
+def test_the_page_says_where_even_a_search_without_noise_misses_the_goal() -> None:
+    found = json.loads(command.DOCS.read_text(encoding="utf-8"))
+    name, other = [n for n in found["tables"] if "oracle-fedtune" in found["tables"][n]["searchers"]][:2]
+    for table, reached, regret in ((name, None, 0.0234), (other, 96, 0.0)):
+        oracle = found["tables"][table]["searchers"]["oracle-fedtune"]
+        oracle["rounds_to_goal"], oracle["budgets"][-1]["regret"]["value"] = reached, regret
+    found["tables"] = {table: found["tables"][table] for table in (name, other)}
+    text = page.markdown(found)
+    assert f"does not get there either within {found['budgets'][-1]} federations' rounds: 2.3 on `{name}`. So" in text
+    found["tables"] = {other: found["tables"][other]}
+    assert "does not get there" not in page.markdown(found)
+
+
 def test_the_page_of_the_docs_is_what_its_figures_give() -> None:
     found = json.loads(command.DOCS.read_text(encoding="utf-8"))
     assert command.DOCS.with_suffix(".md").read_text(encoding="utf-8") == page.markdown(found)

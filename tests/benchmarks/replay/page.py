@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tests.benchmarks.page import table
@@ -108,9 +108,27 @@ def _to_goal(found: Mapping[str, Any]) -> str:
             reached = None if one is None or "impossible" in one else one["rounds_to_goal"]
             cells.append("not reached" if reached is None else str(reached))
         rows.append([f"`{searcher}`", *cells])
-    return f"## Seed-rounds until the median regret stays at {100 * found['goal']:g} point or below\n\n" + table(
-        ["searcher", *found["tables"]], rows
-    )
+    title = f"## Seed-rounds until the median regret stays at {100 * found['goal']:g} point or below"
+    return "\n".join([title + "\n", table(["searcher", *found["tables"]], rows), *_without_noise(found)])
+
+
+#: The searcher that proposes as fedtune does and sees no noise.
+ORACLE = "oracle-fedtune"
+
+
+def _without_noise(found: Mapping[str, Any]) -> Iterator[str]:
+    """Where the goal is out of reach for any choice among fedtune's proposals, in a sentence."""
+    told = {name: entry["searchers"].get(ORACLE, {}) for name, entry in found["tables"].items()}
+    missed = {name: one for name, one in told.items() if "budgets" in one and one["rounds_to_goal"] is None}
+    if missed:
+        last = ", ".join(
+            f"{100 * one['budgets'][-1]['regret']['value']:.1f} on `{name}`" for name, one in missed.items()
+        )
+        yield (
+            f"`{ORACLE}`, which sees every configuration's true mean, does not get there either within "
+            f"{found['budgets'][-1]} federations' rounds: {last}. So on these tables no choice by noisy values among the "
+            f"same proposals can.\n"
+        )
 
 
 def _section(found: Mapping[str, Any], name: str) -> str:
