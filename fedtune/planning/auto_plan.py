@@ -68,7 +68,6 @@ def plan_auto(request: AutoRequest, say: Callable[[str], None] = lambda text: No
         raise UserError(*dict.fromkeys(problems))
     device = device_of(packing.gpus, request.address)
     found, excluded = _taking_part(request, asked, given, device, packing.threads, say)
-    check_conditions([one for one, _ in found], request)
     rounds = int(found[0][0].typical["rounds"])
     candidates = [candidate for _, candidate in found]
     record = budgeted(request, asked, folder.name, candidates, excluded, rounds, packing.concurrency)
@@ -99,33 +98,47 @@ def _taking_part(
     say: Callable[[str], None],
 ) -> tuple[list[tuple[Able, Candidate]], list[Excluded]]:
     """The methods that take part with the cost of their rounds, and the others. Raises `UserError` where none is
-    left."""
+    left, or where their spaces have different conditions."""
+    able_ones: list[Able] = []
     found: list[tuple[Able, Candidate]] = []
-    excluded: list[Excluded] = []
+    left_out: dict[str, str] = {}
     seed = search_seeds(request.seed, 1)[0]
     for name in asked.methods:
-        say(f"measuring {name}")
+        say(f"checking {name}")
         try:
-            one = able(name, request, asked, given[name], seed, device)
-            costs = auto_costs.measured(
-                name, one.typical, seed, device=device or "cpu", threads=threads, data_dir=request.data_dir
-            )
-            up = costs.pop("bytes_up")
-            if asked.most_bytes_up is not None and up > asked.most_bytes_up:
-                raise Unable(
-                    f"its clients send {up / 1e6:.3g} MB in a round, more than {asked.most_bytes_up / 1e6:.3g} MB "
-                    f"(--max-bytes-up)"
-                )
+            able_ones.append(able(name, request, asked, given[name], seed, device))
         except (Unable, UserError) as error:
-            excluded.append(Excluded(name, str(error).rstrip(".")))
-            continue
-        found.append((one, Candidate(name, one.title, costs)))
+            left_out[name] = str(error)
+    check_conditions(able_ones, request)
+    for one in able_ones:
+        say(f"measuring {one.name}")
+        try:
+            found.append((one, _measured(one, request, asked, seed, device, threads)))
+        except (Unable, UserError) as error:
+            left_out[one.name] = str(error)
+    excluded = [Excluded(name, left_out[name].rstrip(".")) for name in asked.methods if name in left_out]
     if not found:
         whys = list(dict.fromkeys(one.why for one in excluded))
         if len(whys) == 1:
             raise UserError(f"No method is left: {whys[0]}.")
         raise UserError("No method is left.", *(f"{one.name} cannot take part: {one.why}." for one in excluded))
     return found, excluded
+
+
+def _measured(
+    one: Able, request: AutoRequest, asked: Options, seed: int, device: str | None, threads: int
+) -> Candidate:
+    """The method with the cost of its rounds. Raises `Unable` where its clients send too much."""
+    costs = auto_costs.measured(
+        one.name, one.typical, seed, device=device or "cpu", threads=threads, data_dir=request.data_dir
+    )
+    up = costs.pop("bytes_up")
+    if asked.most_bytes_up is not None and up > asked.most_bytes_up:
+        raise Unable(
+            f"its clients send {up / 1e6:.3g} MB in a round, more than {asked.most_bytes_up / 1e6:.3g} MB "
+            f"(--max-bytes-up)"
+        )
+    return Candidate(one.name, one.title, costs)
 
 
 def budgeted(

@@ -114,6 +114,16 @@ def test_a_default_space_brings_no_conditions(tmp_path: Path, toy: Path) -> None
     assert (values["partition"], values["readout"], values["active_clients"]) == ("dir_class", "oca", 0)
 
 
+def test_spaces_with_other_conditions_are_refused_before_anything_is_timed(
+    tmp_path: Path, toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*given: Any, **rest: Any) -> dict[str, float]:
+        raise AssertionError("rounds were timed")
+
+    monkeypatch.setattr(auto_costs, "measured", never)
+    problems(tmp_path, toy, methods=("fedavg,fedkf",), space="tuned", set=CONDITIONS)
+
+
 def test_methods_without_the_space_are_left_out(tmp_path: Path, toy: Path) -> None:
     plan = planned(tmp_path, toy, methods=("local,dhf,qffl",), space="personal", personal=True)
     (left,) = plan.record.excluded
