@@ -18,6 +18,7 @@ import fedtune
 from fedtune.cli import app
 from search_spaces.errors import UserError
 from tests.analysis import synthetic, varied
+from tests.analysis.browser import CHROMIUM
 
 
 @pytest.fixture(scope="module")
@@ -194,6 +195,7 @@ def test_without_a_browser_one_sentence_says_so(root: Path, tmp_path: Path, monk
 
 
 @pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
 @pytest.mark.parametrize(
     ("name", "kind", "begin"), [("heatmap", "png", b"\x89PNG"), ("trials", "svg", b"<svg"), ("heatmap", "pdf", b"%PDF")]
 )
