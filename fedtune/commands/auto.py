@@ -53,7 +53,7 @@ def command(
     data_dir: DataDir = None,
     methods: Annotated[
         list[str] | None,
-        typer.Option(help="Names separated by commas, or all.  [default: all]", show_default=False),
+        typer.Option(help="Names separated by commas.  [default: all that the budget pays for]", show_default=False),
     ] = None,
     family: Annotated[
         str | None, typer.Option(help="Only methods of this family; a part of its name is enough.", show_default=False)

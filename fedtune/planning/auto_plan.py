@@ -69,6 +69,7 @@ def plan_auto(request: AutoRequest, say: Callable[[str], None] = lambda text: No
     device = device_of(packing.gpus, request.address)
     found, excluded = _taking_part(request, asked, given, device, packing.threads, say)
     rounds = int(found[0][0].typical["rounds"])
+    found, excluded = _within_budget(request, asked, found, excluded, rounds, packing.concurrency)
     candidates = [candidate for _, candidate in found]
     record = budgeted(request, asked, folder.name, candidates, excluded, rounds, packing.concurrency)
     searches = tuple((_experiment(one, request, record, packing, lag), one.space, one.facts) for one, _ in found)
@@ -139,6 +140,33 @@ def _measured(
             f"(--max-bytes-up)"
         )
     return Candidate(one.name, one.title, costs)
+
+
+def _within_budget(
+    request: AutoRequest,
+    asked: Options,
+    found: Sequence[tuple[Able, Candidate]],
+    excluded: Sequence[Excluded],
+    rounds: int,
+    concurrency: int,
+) -> tuple[list[tuple[Able, Candidate]], list[Excluded]]:
+    """Where the user names no methods, those that the budget pays for: the dearest are left out, one after the other,
+    until it does. At least two stay; a budget too small for them is refused later, as it is for methods with names."""
+    cheap = sorted(found, key=lambda item: (item[1].costs[asked.unit], item[1].costs["seconds"]))
+    for count in range(len(found), 1 if request.every else len(found), -1):
+        names = {one.name for one, _ in cheap[:count]}
+        kept = [item for item in found if item[0].name in names]
+        try:
+            budgeted(request, asked, "", [candidate for _, candidate in kept], excluded, rounds, concurrency)
+        except UserError:
+            continue
+        return kept, [*excluded, *(_too_dear(one, candidate, asked, rounds) for one, candidate in cheap[count:])]
+    return list(found), list(excluded)
+
+
+def _too_dear(one: Able, candidate: Candidate, asked: Options, rounds: int) -> Excluded:
+    price = shown(candidate.costs[asked.unit] * rounds, asked.unit)
+    return Excluded(one.name, f"the budget does not pay for it beside cheaper methods; a trial of it costs {price}")
 
 
 def budgeted(

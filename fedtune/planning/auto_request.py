@@ -67,6 +67,11 @@ class AutoRequest:
     gpus_per_trial: float | None = None
     address: str | None = None
 
+    @property
+    def every(self) -> bool:
+        """Whether no method is asked for by name."""
+        return any(name.strip() == ALL for text in self.methods for name in text.split(","))
+
 
 @dataclass(frozen=True)
 class Options:

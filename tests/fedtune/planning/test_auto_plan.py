@@ -11,6 +11,7 @@ from fedtune.planning import auto_costs
 from fedtune.planning.auto_plan import AutoPlan, plan_auto
 from fedtune.planning.auto_request import AutoRequest
 from search_spaces.errors import UserError
+from trainables import registry
 
 #: All that FedKF's space sets otherwise than FedAvg's, but how many clients take part.
 CONDITIONS = ("clients=3", "min_samples=2", "partition=dir_dominant", "client_test_fraction=0.2")
@@ -59,6 +60,25 @@ def test_every_method_gets_its_minimum_where_the_search_pays_for_it(
 ) -> None:
     """A trial of each of the two methods takes 8 of the 8, 20, 36 and 564 seed-rounds that are the search's."""
     assert planned(tmp_path, toy, budget=budget).record.least == least
+
+
+def test_without_names_the_dearest_methods_are_left_out_until_the_budget_pays(
+    tmp_path: Path, toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    several = {name: registry.method(name) for name in sorted(COSTS) if name != "local"}
+    monkeypatch.setattr(registry, "methods", lambda: several)
+    # Rounds cost 5 (dfrd), 1, 2 and 2; four rounds, one trial, two fresh seeds of each, one final seed of the dearest.
+    everybody = planned(tmp_path, toy, methods=("all",), budget="90s")
+    assert [one.name for one in everybody.record.methods] == ["dfrd", "fedavg", "fedprox", "scaffold"]
+    few = planned(tmp_path, toy, methods=("all",), budget="45s")
+    assert [one.name for one in few.record.methods] == ["fedavg", "fedprox", "scaffold"]
+    assert [(one.name, one.why) for one in few.record.excluded] == [
+        ("dfrd", "the budget does not pay for it beside cheaper methods; a trial of it costs 20 s")
+    ]
+    assert "at least" in problems(tmp_path, toy, methods=("dfrd,fedavg,fedprox,scaffold",), budget="45s")
+    assert "each of 4 methods" in problems(tmp_path, toy, methods=("all",), budget="12s"), "two are too many"
+    rounds = planned(tmp_path, toy, methods=("all",), budget="40rounds").record
+    assert [one.name for one in rounds.methods] == ["fedavg", "fedprox", "scaffold"], "of equal costs the slowest goes"
 
 
 def test_a_time_is_computing_time_of_all_that_run_at_once(tmp_path: Path, toy: Path) -> None:
