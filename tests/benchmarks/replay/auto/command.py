@@ -15,7 +15,7 @@ from pathlib import Path
 
 from analysis.stats import summarise
 from fedtune.api.auto_driven import auto_queue
-from fedtune.planning.auto_plan import budgeted
+from fedtune.planning.auto_budget import budgeted
 from fedtune.planning.auto_request import AutoRequest, options
 from fedtune.record.auto_record import AutoRecord, Candidate
 from fedtune.trials.auto_queue import AutoQueue
