@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedtune.planning import checks
+from fedtune.planning.request import Request, settled
 from fedtune.planning.selection import recorded
 from fedtune.record.experiment import MAX_SEED, MAX_SEEDS
 from search_spaces import presets
@@ -186,7 +187,7 @@ def settings(request: AutoRequest, methods: Sequence[str], problems: list[str]) 
     shared: dict[str, Any] = dict(defaults(FederationConfig))
     named: tuple[tuple[str, object], ...] = (("dataset", request.dataset), ("rounds", request.rounds))
     asked = [(name, value) for name, value in named if value is not None]
-    found = {method: {**shared, **_of_space(request.space, method, shared)} for method in methods}
+    found = {method: _of_space(request.space, method, shared) or dict(shared) for method in methods}
     if request.widths:
         for method in methods:
             found[method]["rho"] = RHO
@@ -208,15 +209,12 @@ def settings(request: AutoRequest, methods: Sequence[str], problems: list[str]) 
 
 
 def _of_space(name: str, method: str, shared: Mapping[str, Any]) -> dict[str, Any]:
-    """The conditions of the method's space of this name: what it fixes, and the method's declared values. None of the
-    default one, whose conditions are one paper's choice, nor where there is no such space: the method is left out."""
-    from trainables import registry
-
+    """The conditions of the method's space of this name, what it fixes and the method's declared values, but for what
+    it searches or asks for several values of. None of the default one, whose conditions are one paper's choice, nor
+    where there is no such space: the method is left out."""
     if name == presets.DEFAULT or name not in presets.names(method):
         return {}
-    declared = registry.declared(method)
-    space = presets.load(method, name, declared)
-    values = {**{key: parameter.default for key, parameter in declared.items()}, **space.fix, **space.profiles["small"]}
+    values = settled(Request(method, space=name), []).values
     return {key: values[key] for key in shared if key in values}
 
 

@@ -17,10 +17,10 @@ import numpy as np
 from fedtune.trials import samplers
 from fedtune.trials.grace import AUTO
 from tests.benchmarks.page import table
-from tests.benchmarks.replay.bench import BUDGETS, SLOTS, as_data, replay_of
+from tests.benchmarks.replay.bench import BUDGETS, SLOTS, as_data, episodes, replay_of
 from tests.benchmarks.replay.cells import made, points
 from tests.benchmarks.replay.measures import Judged, over
-from tests.benchmarks.replay.pool import Task, replayed
+from tests.benchmarks.replay.pool import Task, every, replayed
 from tests.benchmarks.replay.searcher import Floats, Setting
 from tests.benchmarks.replay.searchers import Factory
 from tests.benchmarks.replay.searchers.present import Present
@@ -79,13 +79,7 @@ def replay(given: Table, task: Task) -> list[Judged]:
 def measure(given: Mapping[str, Table], *, repetitions: int, processes: int) -> dict[str, Any]:
     """Every variant on the tables that are there, and what came of it as plain data."""
     used = {name: given[name] for name in (*DECIDING, *REPORTING) if name in given}
-    tasks = [
-        Task(name, variant, repetition, SLOTS, BUDGETS)
-        for name in used
-        for variant in VARIANTS
-        for repetition in range(repetitions)
-    ]
-    result = replayed(used, tasks, processes, replay)
+    result = replayed(used, every(used, list(VARIANTS), repetitions, SLOTS, BUDGETS), processes, replay)
     scores = {
         (name, variant): _scores(one, result.found[name, variant, SLOTS])
         for name, one in used.items()
@@ -104,8 +98,7 @@ def measure(given: Mapping[str, Table], *, repetitions: int, processes: int) -> 
 
 def _scores(given: Table, repetitions: Sequence[Sequence[Judged]]) -> Floats:
     """By repetition: the mean regret over budgets, as a share of the mean regret of a blind choice."""
-    episodes = [given.episode(repetition) for repetition in range(len(repetitions))]
-    blind = float(np.mean([episode.best - episode.blind for episode in episodes]))
+    blind = float(np.mean([episode.best - episode.blind for episode in episodes(given, len(repetitions))]))
     return np.array([np.mean([judged.regret for judged in one]) for one in repetitions]) / blind
 
 

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,6 +31,18 @@ class Task:
     repetition: int
     slots: int
     budgets: tuple[int, ...]
+
+
+def every(
+    tables: Iterable[str], searchers: Sequence[str], repetitions: int, slots: int, budgets: tuple[int, ...]
+) -> list[Task]:
+    """Every repetition of every searcher on every table."""
+    return [
+        Task(table, searcher, repetition, slots, budgets)
+        for table in tables
+        for searcher in searchers
+        for repetition in range(repetitions)
+    ]
 
 
 @dataclass

@@ -148,10 +148,19 @@ def test_methods_without_the_space_are_left_out(tmp_path: Path, toy: Path) -> No
     plan = planned(tmp_path, toy, methods=("local,dhf,qffl",), space="personal", personal=True)
     (left,) = plan.record.excluded
     assert left.name == "qffl" and left.why.startswith("Unknown space of qffl 'personal'")
-    with pytest.raises(UserError, match="its space asks for several values of nu; fix one with --set"):
+    with pytest.raises(UserError, match="its space asks for several values of partition and nu; fix one with --set"):
         planned(tmp_path, toy, methods=("dhf",), space="partition_nu", personal=True)
+    with pytest.raises(UserError, match="its space asks for several values of omega; fix one with --set"):
+        planned(tmp_path, toy, methods=("fedavg",), space="fairness", set=("clients=3", "min_samples=2"))
     with pytest.raises(UserError, match="every parameter of its space is fixed"):
-        planned(tmp_path, toy, methods=("dhf",), space="partition_nu", personal=True, set=("clients=3", "nu=0"))
+        planned(
+            tmp_path,
+            toy,
+            methods=("dhf",),
+            space="partition_nu",
+            personal=True,
+            set=("clients=3", "nu=0", "partition=dir_pfl"),
+        )
 
 
 def test_who_is_left_out_and_why(tmp_path: Path, toy: Path) -> None:

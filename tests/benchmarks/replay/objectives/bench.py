@@ -14,7 +14,7 @@ from tests.benchmarks.replay.measures import over
 from tests.benchmarks.replay.objectives.measures import Judged, ObjectivesSimulation, mean_volume
 from tests.benchmarks.replay.objectives.searchers import OURS, SEARCHERS
 from tests.benchmarks.replay.objectives.table import Objectives, metrics
-from tests.benchmarks.replay.pool import Task, replayed
+from tests.benchmarks.replay.pool import Task, every, replayed
 from tests.benchmarks.replay.searcher import Setting
 
 
@@ -46,12 +46,7 @@ def measure(
     given: Mapping[str, Objectives], searchers: Sequence[str], *, repetitions: int, processes: int
 ) -> dict[str, Any]:
     """All repetitions of these searchers on these tables, and what they found."""
-    tasks = [
-        Task(table, searcher, repetition, SLOTS, BUDGETS)
-        for table in given
-        for searcher in searchers
-        for repetition in range(repetitions)
-    ]
+    tasks = every(given, searchers, repetitions, SLOTS, BUDGETS)
     result = replayed(given, tasks, processes, replay)
     return {
         "seconds": round(result.seconds),
