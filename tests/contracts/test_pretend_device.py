@@ -122,15 +122,20 @@ def options() -> Iterator[tuple[str, str, Any]]:
         yield from ((name, "batch_norm", option) for option in models.BATCH_NORMS[1:])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "key", "value"), list(options()), ids=str)
-def test_every_option(name: str, key: str, value: Any, toy: Path, tmp_path: Path) -> None:
+def with_option(name: str, key: str, value: Any, data: Path) -> dict[str, Any]:
+    """A small federation with that option, and with what it needs."""
     # Clients of several widths, where the method trains them: with a base that does.
     narrow = value in ("heterofl", "feddropout", "fedrolex") or "base" not in registry.declared(name)
     rho = 5 if registry.method(name).widths == "any" and narrow else 0
     pfl = {"client_test_fraction": 0.25} if value == "dir_pfl" else {}
     models_ = NORMALISED[name] if key == "batch_norm" else {}
-    assert_as_on_a_cpu(name, values_for(name, toy, **SMALL | {"rho": rho, key: value} | pfl | models_), tmp_path)
+    return values_for(name, data, **SMALL | {"rho": rho, key: value} | pfl | models_)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "key", "value"), list(options()), ids=str)
+def test_every_option(name: str, key: str, value: Any, toy: Path, tmp_path: Path) -> None:
+    assert_as_on_a_cpu(name, with_option(name, key, value, toy), tmp_path)
 
 
 @pytest.mark.parametrize("name", ["lgfedavg", "fedgen"])  # the others have two architectures by default

@@ -7,19 +7,20 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path(__file__).resolve().parent
 
-#: Patterns below the root, the most important files first. Not mutated yet, though methods, records and spaces are made
-#: of them: `trainables/generators`, `trainables/federation.py`, `personal.py` and `executors.py` of
-#: `trainables/simulation`, `taken.py`, `crossed.py` and `known_points.py` of `fedtune/trials`, and `parameter.py`,
-#: `space_file.py` and `vary_section.py` of `search_spaces`.
+#: Patterns below the root, the most important files first.
 FILES = (
     "trainables/building_blocks/*.py",
     "trainables/methods/*.py",
     "trainables/local.py",
+    "trainables/generators/*.py",
     "trainables/kernels/*.py",
+    "trainables/federation.py",
     "trainables/params.py",
     "trainables/method.py",
     "trainables/wire.py",
     "trainables/rng.py",
+    "trainables/simulation/executors.py",
+    "trainables/simulation/personal.py",
     "fedtune/trials/early_stopping.py",
     "fedtune/trials/stop_rules.py",
     "fedtune/trials/grace.py",
@@ -28,11 +29,17 @@ FILES = (
     "fedtune/trials/shown.py",
     "fedtune/trials/race_queue.py",
     "fedtune/trials/racing.py",
+    "fedtune/trials/crossed.py",
+    "fedtune/trials/known_points.py",
+    "fedtune/trials/taken.py",
     "fedtune/trials/samplers.py",
     "search_spaces/dimension.py",
+    "search_spaces/parameter.py",
     "search_spaces/space.py",
+    "search_spaces/space_file.py",
     "search_spaces/search_section.py",
     "search_spaces/space_json.py",
+    "search_spaces/vary_section.py",
 )
 
 #: The tests that run in the process itself: one that starts another process does not see the mutant.
@@ -41,15 +48,19 @@ TESTS = (
     "tests/trainables/kernels",
     "tests/trainables/models",
     "tests/trainables/methods",
+    "tests/trainables/data",
     "tests/trainables/generators",
     "tests/trainables/simulation",
     "tests/contracts",
+    "tests/fedtune/planning/test_conditions.py",
+    "tests/fedtune/planning/test_plan.py",
     "tests/fedtune/trials/test_early_stopping.py",
     "tests/fedtune/trials/test_grace.py",
     "tests/fedtune/trials/test_audit.py",
     "tests/fedtune/trials/test_crossed.py",
     "tests/fedtune/trials/test_damaged.py",
     "tests/fedtune/trials/test_known_points.py",
+    "tests/fedtune/trials/test_per_cost.py",
     "tests/fedtune/trials/test_queue.py",
     "tests/fedtune/trials/test_race_queue.py",
     "tests/fedtune/trials/test_raced.py",

@@ -35,7 +35,9 @@ def normalised_and_pooled(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -
     # PyTorch forms the scale in double precision from a batch's statistics, but not from given ones. So it is formed
     # here, and PyTorch is given a variance of 1.
     scale = (1 / (variance.double() + eps).sqrt()).to(weight.dtype) * weight
-    return F.batch_norm(max_pool(x), mean.to(scale.dtype), torch.ones_like(scale), scale, bias, False, 0.0, 0.0)
+    # `F.batch_norm` of some releases (2.11) refuses an eps of 0, the operation behind it takes it.
+    ones = torch.ones_like(scale)
+    return torch.batch_norm(max_pool(x), scale, bias, mean.to(scale.dtype), ones, False, 0.0, 0.0, False)
 
 
 def normalised_and_followed(

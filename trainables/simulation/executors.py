@@ -28,6 +28,9 @@ from trainables.rng import Rng
 from trainables.wire import ClientResult, Params
 
 Nested = TypeVar("Nested")
+#: The layout of all that is stacked. Where maps have their channels last, normalisation asks for them so, which vmap
+#: cannot give (on a GPU, and with PyTorch 2.11 on a processor). It takes a copy: a dimension of one hides the layout.
+PLAIN = torch.contiguous_format
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,7 @@ def _train_group(config: LocalTraining, tasks: Sequence[Task], drawn: Tensor) ->
     per_gather = max(1, GATHER // (clients * batch))
     for start in range(0, steps, per_gather):
         x, y = gather([t.data for t in tasks], drawn[:, start : start + per_gather].flatten(1))
+        x = x.clone(memory_format=PLAIN)
         for xb, yb in zip(x.split(batch, dim=1), y.split(batch, dim=1), strict=True):
             gradients, losses = step(weights, fixed, given, xb, yb)
             for name, tensor in weights.items():
@@ -143,7 +147,7 @@ def stack(values: Sequence[Nested]) -> Nested:
     many: Any = values
     stacked: Any
     if isinstance(first, Tensor):
-        stacked = torch.stack(many)
+        stacked = torch.stack(many).clone(memory_format=PLAIN)
     elif isinstance(first, dict):
         stacked = {key: stack([value[key] for value in many]) for key in first}
     else:

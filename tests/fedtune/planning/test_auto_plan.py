@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fedtune.machine import resources
 from fedtune.planning import auto_costs
 from fedtune.planning.auto_plan import AutoPlan, plan_auto
 from fedtune.planning.auto_request import AutoRequest
@@ -16,6 +17,11 @@ from trainables import registry
 #: All that FedKF's space sets otherwise than FedAvg's, but how many clients take part.
 CONDITIONS = ("clients=3", "min_samples=2", "partition=dir_dominant", "client_test_fraction=0.2")
 COSTS = {"fedavg": 1.0, "fedprox": 2.0, "dfrd": 5.0, "scaffold": 2.0, "local": 1.0}
+
+
+@pytest.fixture(autouse=True)
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resources, "machine", lambda: resources.Machine(resources.cores(), 0))
 
 
 @pytest.fixture(autouse=True)

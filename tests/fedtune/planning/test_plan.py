@@ -310,6 +310,7 @@ def test_arithmetic_that_the_processor_lacks_is_refused(
     asked: Callable[..., Request], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trainables.models.precision.processor_flags", frozenset)
+    monkeypatch.setattr(resources, "machine", lambda: Machine(2, 0))
     found = problems(asked(set=("precision=bf16",)))
     assert len(found) == 1 and found[0].startswith("precision must be fp32")
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from search_spaces.errors import UserError
 from tests.contracts.test_executors import assert_clients_as_exact, counts, start_alike, wide
@@ -113,6 +115,22 @@ def test_a_client_alone_gets_what_it_gets_in_company(executor: str, toy: Path) -
         if executor == "loop":  # the same operations
             assert same(together[client].model, result.model)
     assert any(assert_clients_as_exact(together, alone, exact))
+
+
+@pytest.mark.parametrize("model", ["lenet_code", "resnet8", "resnet10"])  # batch and group normalisation
+def test_stacked_maps_are_laid_out_plainly(model: str, toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU's normalisation asks for maps in the layout of its input, and vmap can only give the plain one."""
+    plain: list[bool] = []
+
+    def spied(real: Any, x: torch.Tensor, *given: Any, **more: Any) -> Any:
+        plain.append(x.stride()[1:] == (x.shape[2] * x.shape[3], x.shape[3], 1))
+        return real(x, *given, **more)
+
+    for name in ("batch_norm", "group_norm"):
+        monkeypatch.setattr(F, name, partial(spied, getattr(F, name)))
+    s = simulation("fedavg", toy, model=model)
+    results_of(s, "vmap")
+    assert plain and all(plain)
 
 
 def test_simulations_in_threads_do_not_touch_each_other(toy: Path) -> None:

@@ -1,0 +1,169 @@
+"""Every method, executor, model, partition and readout on a GPU: nothing is mixed, the same seed gives the same bits,
+what is saved goes on to them, and every number is as near to float64 as a processor's.
+
+`tests/contracts/test_pretend_device.py` shows most of it where there is no GPU. What only a GPU has is here: its
+kernels and their rounding, the recording of steps, sums whose order is left to chance, and bfloat16."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tests.contracts.test_executors import NEEDED, exact_round, wide
+from tests.contracts.test_methods import CPU, same, untimed, values_for
+from tests.contracts.test_pretend_device import EXECUTED, SMALL, options, with_option
+from tests.exact import MARGIN, assert_as_exact, distance
+from tests.float64 import in_float64, to_float32, to_float64
+from tests.toy import write_toy
+from tests.trainables.models.test_models import SHAPES
+from trainables import models
+from trainables.simulation import checkpoint, federated_data
+from trainables.simulation.replicates import Replicates
+from trainables.simulation.rounds import Row, Simulation
+from trainables.worker import process
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")]
+
+CUDA = torch.device("cuda")
+#: A GPU's convolutions (Winograd's, by Fourier transforms) round so many times as much as a processor's sums do, and no
+#: more: the shortened mantissas (TF32) that trials must not use are off by 2¹³ units in the last place.
+COARSER = 64
+
+
+@pytest.fixture(autouse=True)
+def as_trials_compute() -> Iterator[None]:
+    """Kernels are chosen as in a trial's process; images moved to the GPU are forgotten."""
+    process.use_gpu()
+    yield
+    federated_data._MOVED.clear()
+
+
+def on(device: torch.device, value: Any) -> Any:
+    """A nest of mappings, sequences and dataclasses with its tensors on that device."""
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if is_dataclass(value) and not isinstance(value, type):
+        return type(value)(**{f.name: on(device, getattr(value, f.name)) for f in fields(value)})
+    if isinstance(value, dict):
+        return {key: on(device, item) for key, item in value.items()}
+    return type(value)(on(device, item) for item in value) if isinstance(value, (list, tuple)) else value
+
+
+@pytest.mark.parametrize(("name", "executor"), EXECUTED)
+def test_every_method_and_executor_is_as_exact_as_on_a_processor(name: str, executor: str, toy: Path) -> None:
+    assert_as_exact_as_a_processor(name, values_for(name, toy, **SMALL, **NEEDED.get(name, {})), executor)
+
+
+def assert_as_exact_as_a_processor(name: str, values: dict[str, Any], executor: str) -> None:
+    """What clients and server compute in two rounds, each begun anew from float64."""
+    here = Simulation(name, values | {"executor": executor}, 3, CUDA)
+    plain, exact = Simulation(name, values, 3, CPU), wide(name, values)
+    for _ in range(2):
+        start = to_float32(exact.save())
+        exact.load(to_float64(start))
+        plain.load(start)
+        here.load(on(CUDA, start))
+        (_, ours), (_, theirs) = here.exchange(), plain.exchange()
+        with in_float64() as whole:
+            results, _ = exact_round(exact)
+        allowed = {"eps": COARSER * torch.finfo(torch.float32).eps, "decided": whole.margin > COARSER * MARGIN}
+        assert_as_exact(on(CPU, ours), theirs, results, **allowed)
+        assert_as_exact(*(on(CPU, s.save()["state"]) for s in (here, plain, exact)), **allowed)
+
+
+@pytest.mark.parametrize("operation", ["convolution", "product"])
+def test_no_mantissa_is_shortened(operation: str) -> None:
+    random = torch.Generator().manual_seed(0)
+    x, w = (torch.randn(shape, generator=random) for shape in ((8, 64, 16, 16), (64, 64, 3, 3)))
+    if operation == "product":
+        x, w = x.view(128, -1), w.view(1024, -1)
+    compute = F.conv2d if operation == "convolution" else torch.matmul
+    exact = compute(x.double(), w.double())
+    found = compute(x.to(CUDA), w.to(CUDA)).cpu()
+    assert distance(found, exact) < COARSER * torch.finfo(torch.float32).eps
+
+
+def two_rounds(name: str, values: dict[str, Any], file: Path, *, interrupted: bool = False) -> tuple[list[Row], Any]:
+    """The rows of two rounds on the GPU, saved and loaded into a new trial in between where they are interrupted, and
+    what is saved after both."""
+    trial = Replicates(name, values, [3], device="cuda")
+    rows = trial.step()
+    if interrupted:
+        trial.save(file)
+        trial = Replicates(name, values, [3], device="cuda")
+        trial.load(file)
+    rows += trial.step()
+    for params, _ in trial.models().values():
+        assert all(tensor.device == CPU for tensor in params.values())  # a file of weights opens anywhere
+    trial.save(file)
+    return [untimed(row) for row in rows], checkpoint.load(file)
+
+
+def assert_repeats(name: str, values: dict[str, Any], folder: Path) -> None:
+    """Two rounds a second time, interrupted, are the same to the bit."""
+    rows, state = two_rounds(name, values, folder / "whole")
+    again, resumed = two_rounds(name, values, folder / "parts", interrupted=True)
+    assert rows == again
+    assert same(state, resumed)
+
+
+@pytest.mark.parametrize(("name", "executor"), EXECUTED)
+def test_every_method_and_executor_repeats(name: str, executor: str, toy: Path, tmp_path: Path) -> None:
+    assert_repeats(name, values_for(name, toy, executor=executor, **SMALL, **NEEDED.get(name, {})), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "key", "value"), list(options()), ids=str)
+def test_every_option_repeats(name: str, key: str, value: Any, toy: Path, tmp_path: Path) -> None:
+    assert_repeats(name, with_option(name, key, value, toy), tmp_path)
+
+
+@pytest.mark.parametrize("model", models.names())
+def test_every_model_is_as_exact_as_on_a_processor_and_repeats(model: str, tmp_path: Path) -> None:
+    toy = write_toy(tmp_path, train=40, test=8, size=SHAPES.get(model, (1, 28, 28))[1])
+    values = values_for("fedavg", toy, model=model, **SMALL | {"local_steps": 1})
+    assert_as_exact_as_a_processor("fedavg", values, "loop")
+    assert_repeats("fedavg", values, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [28, 32, 64])
+@pytest.mark.parametrize("name", ["dfrd", "fedkf", "dhf"])
+def test_every_size_of_the_generators_of_images_repeats(name: str, size: int, tmp_path: Path) -> None:
+    toy = write_toy(tmp_path, train=40, test=8, size=size)
+    values = SMALL | {"local_steps": 1, "model": "cnn_small" if name != "dhf" else "cnn"}
+    assert_repeats(name, values_for(name, toy, **values), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["fedavg", "fedper", "lgfedavg", "local"])
+def test_the_attack_repeats(name: str, toy: Path, tmp_path: Path) -> None:
+    values = {"rounds": 2, "local_steps": 1, "attack_images": 1, "attack_steps": 2}
+    assert_repeats(name, values_for(name, toy, **SMALL | values), tmp_path)
+
+
+@pytest.mark.parametrize("executor", ["loop", "vmap", "graph"])
+@pytest.mark.parametrize("name", ["fedavg", "dhf"])
+def test_bfloat16_repeats_and_keeps_float32_weights(name: str, executor: str, toy: Path, tmp_path: Path) -> None:
+    values = values_for(name, toy, **SMALL, executor=executor, precision="bf16")
+    assert_repeats(name, values, tmp_path)
+    wide_, _ = two_rounds(name, values | {"precision": "fp32"}, tmp_path / "fp32")
+    narrow, state = two_rounds(name, values, tmp_path / "bf16")
+    assert narrow[0]["train_loss"] != wide_[0]["train_loss"]  # or nothing was computed in bfloat16
+    assert narrow[0]["train_loss"] == pytest.approx(wide_[0]["train_loss"], rel=0.05)
+    assert not [place for place, tensor in tensors(state) if tensor.dtype == torch.bfloat16]
+
+
+def tensors(value: Any, place: str = "") -> Iterator[tuple[str, Tensor]]:
+    """The tensors of a nest, with where they stand."""
+    if isinstance(value, Tensor):
+        yield place, value
+    elif isinstance(value, (dict, list, tuple)):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from tensors(item, f"{place}/{key}")
