@@ -73,9 +73,10 @@ def part(trials: int) -> float:
     return math.floor(10_000 / trials) / 10_000
 
 
-def held_back(concurrency: int, threads: int, cores: int, *, lag: int, trials: int) -> str | None:
-    """A note where the search's lag, and nothing else, keeps more trials from running at once."""
-    room = cores // threads
+def held_back(here: Machine, concurrency: int, threads: int, gpus: float, *, lag: int, trials: int) -> str | None:
+    """A note where the search's lag, and nothing else, keeps more trials of `threads` threads and `gpus` of a GPU each
+    from running at once."""
+    room = min(here.cores // threads, int(here.gpus / gpus + LEAST) if gpus > 0 else MOST)
     if not concurrency == lag < min(trials, room):
         return None
     return (

@@ -200,7 +200,7 @@ def _settled(
         f"Measured on {cores} cores" + (f" and one of {gpus} GPU{'s' * (gpus > 1)}" if gpus else "") + ":",
         *_table(table, best, footprint),
         f"Slots: {at_once} × ({each}). {_why(best, table, full)}",
-        *_warnings(experiment, cores, load, chosen=asked.concurrency is None),
+        *_warnings(experiment, resources.Machine(cores, gpus), load, chosen=asked.concurrency is None),
     ]
     chosen = {
         "concurrency": at_once,
@@ -223,19 +223,19 @@ def _measured(table: list[Sample], footprint: Footprint) -> dict[str, Any]:
     }
 
 
-def _warnings(e: Experiment, cores: int, load: float, *, chosen: bool) -> list[str]:
+def _warnings(e: Experiment, here: resources.Machine, load: float, *, chosen: bool) -> list[str]:
     """Warnings about a packing. `chosen`: how many trials run at once was measured, not asked for."""
     found = (
-        [resources.held_back(e.concurrency, e.threads, cores, lag=e.lag, trials=e.to_run)]
+        [resources.held_back(here, e.concurrency, e.threads, e.gpus_per_trial, lag=e.lag, trials=e.to_run)]
         if e.looks_back and chosen
         else []
     )
-    if load > cores / 4:
+    if load > here.cores / 4:
         found.append(
-            f"Other programs were running (load {load:.1f} on {cores} cores when this began), so these figures "
+            f"Other programs were running (load {load:.1f} on {here.cores} cores when this began), so these figures "
             "may be wrong. Override them with --concurrency and --cpus-per-trial."
         )
-    found.append(resources.crowding(e.concurrency, e.threads, cores))
+    found.append(resources.crowding(e.concurrency, e.threads, here.cores))
     return [text for text in found if text]
 
 

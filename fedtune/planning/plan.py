@@ -228,7 +228,7 @@ def _notes(request: Request, experiment: Experiment, space: Space) -> tuple[str,
     notes += [*crossing_notes(e.trials, e.sampler, space), *stopping_notes(e)]
     if request.pack == "auto" or request.address is not None:
         return tuple(notes)
-    cores = resources.machine().cores
-    held = resources.held_back(e.concurrency, e.threads, cores, lag=e.lag, trials=e.trials) if e.looks_back else None
-    crowded = resources.crowding(e.concurrency, e.threads, cores)
-    return (*notes, *(note for note in (held, crowded) if note))
+    here = resources.machine()
+    held = resources.held_back(here, e.concurrency, e.threads, e.gpus_per_trial, lag=e.lag, trials=e.trials)
+    crowded = resources.crowding(e.concurrency, e.threads, here.cores)
+    return (*notes, *(note for note in (held if e.looks_back else None, crowded) if note))

@@ -392,6 +392,24 @@ def test_packing(machine: Machine, options: dict[str, Any], expected: tuple[floa
 
 
 @pytest.mark.parametrize(
+    ("machine", "gpus", "words"),
+    [
+        (Machine(16, 0), 0.0, "because the lag is 4: a trial waits for the one 4 before it. More run with --lag 16."),
+        (Machine(4, 0), 0.0, None),  # the cores keep more from running
+        (Machine(16, 1), 0.25, None),  # the GPU does
+        (Machine(16, 2), 0.25, "More run with --lag 8."),
+        (Machine(16, 1), 0.0, "More run with --lag 16."),
+        (Machine(16, 1), resources.part(12), "More run with --lag 12."),  # a share is rounded down
+    ],
+)
+def test_that_the_lag_holds_trials_back_is_said_where_it_alone_does(
+    machine: Machine, gpus: float, words: str | None
+) -> None:
+    said = resources.held_back(machine, 4, 1, gpus, lag=4, trials=30)
+    assert said is None if words is None else words in (said or "")
+
+
+@pytest.mark.parametrize(
     ("machine", "options", "words"),
     [
         (Machine(2, 0), {"gpus": 0.5}, "must be 0, as no GPU was found"),
