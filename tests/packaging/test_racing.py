@@ -49,6 +49,11 @@ def test_further_seeds_go_to_rivals_one_after_the_other() -> None:
     assert np.mean([abs(values["x"] - 6) for _, _, values in again]) < tried
 
 
+def test_a_race_of_three_seeds_gives_no_more() -> None:
+    asked = raced(1, 400, sigma=0.1, most=3)
+    assert {seed for _, seed, _, _ in asked} == {0, 1, 2}
+
+
 def test_a_race_is_the_same_whatever_runs_side_by_side() -> None:
     """Trial n is decided by trials 0 … n - lag alone, so slots change only the order in which rounds are asked for."""
     begun = [

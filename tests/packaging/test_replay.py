@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import json
 import math
+import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -591,6 +592,33 @@ def test_a_table_that_is_not_replayed_stays_as_it_was_with_its_own_date(
     # Columns of other budgets would be taken for these.
     kept = with_others(both | {"budgets": [1, 2]}, first | {"objectives": {}})
     assert [*kept["tables"]] == ["one"] and "one" not in kept["unrecorded"]
+
+
+def test_searchers_that_are_not_replayed_stay_on_their_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(recorded(np.tile(np.linspace(0, 1.0, 10)[:, None], (1, 4)), "one"), tmp_path / "one.npz")
+    call = calling(monkeypatch, tmp_path / "bench")
+    monkeypatch.setattr(command, "DOCS", tmp_path / "docs.json")
+
+    def replayed(*searchers: str, repetitions: int = 5) -> dict[str, Any]:
+        asked = ("run", "--folder", str(tmp_path), "--clocks", "1", "--processes", "1", "--tables", "one")
+        assert call(*asked, "--repetitions", str(repetitions), "--searchers", *searchers) == 0
+        return dict(json.loads(command.RESULTS.read_text(encoding="utf-8")))
+
+    first = replayed("random-1", "random-3")
+    assert not first["objectives"]["tables"]
+    monkeypatch.setattr(command, "machine", lambda: {"processor": "another", "date": "later", "revision": "next"})
+    both = replayed("oracle-random")
+    entry = both["tables"]["one"]
+    assert [*entry["searchers"]] == ["random-1", "random-3", "oracle-random"]
+    assert {k: entry["searchers"][k] for k in ("random-1", "random-3")} == first["tables"]["one"]["searchers"]
+    assert entry["occasion"]["machine"] == first["machine"]
+    assert entry["searchers"]["oracle-random"]["occasion"]["machine"]["date"] == "later"
+    text = command.RESULTS.with_suffix(".md").read_text(encoding="utf-8")
+    assert re.search(
+        r"^Of these searchers, `oracle-random`: 5 repetitions, .* on another, later, revision next", text, re.M
+    )
+    # Other repetitions have other episodes: nothing of theirs stands beside these.
+    assert [*replayed("random-1", repetitions=6)["tables"]["one"]["searchers"]] == ["random-1"]
 
 
 def test_the_page_says_where_even_a_search_without_noise_misses_the_goal() -> None:

@@ -46,7 +46,7 @@ def main() -> int:
         metavar="NAME",
         help="these only, others stay as they were; a shuffled one in quotes; auto is a family",
     )
-    run.add_argument("--searchers", nargs="+", default=[], metavar="NAME", help="these only")
+    run.add_argument("--searchers", nargs="+", default=[], metavar="NAME", help="these only; a table keeps its others")
     run.add_argument("--objectives", action="store_true", help="searches with several objectives only")
     run.add_argument("--slow", action="store_true", help=f"also {', '.join(SLOW)}: a minute per repetition")
     run.add_argument("--peers", action="store_true", help=f"also {', '.join(ALL_PEERS)}: up to a minute per repetition")
@@ -103,7 +103,7 @@ def measured(chosen: argparse.Namespace) -> int:
     before = earlier()
     found = searched(chosen, tables, searchers) if tables or not before else before
     if tables and before and (chosen.tables or chosen.objectives):
-        found = with_others(before, found)
+        found = with_others(before, found, searchers=bool(chosen.searchers))
     if together:
         autos = auto_measure.measure(
             together,
@@ -166,7 +166,8 @@ def earlier() -> dict[str, Any]:
 def searched(chosen: argparse.Namespace, tables: dict[str, Table], searchers: Sequence[str]) -> dict[str, Any]:
     """Replays searches of one table each."""
     with_one = [name for name in searchers if name in SEARCHERS and not chosen.objectives]
-    with_several = [name for name in searchers if name in several.SEARCHERS]
+    both = chosen.objectives or not chosen.searchers  # else a name that is in both stands for the first
+    with_several = [name for name in searchers if name in several.SEARCHERS and (both or name not in SEARCHERS)]
     found: dict[str, Any] = bench.measure(
         tables if with_one else {},
         with_one,

@@ -1,8 +1,8 @@
-"""Where some tables are replayed, those that were measured before stay as they were, each with its own date."""
+"""Where some tables or searchers are replayed, what was measured before stays as it was, each with its own date."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tests.benchmarks.replay.cells import made
@@ -11,10 +11,18 @@ from tests.benchmarks.replay.cells import made
 _OCCASION = ("repetitions", "slots", "seconds", "processes", "machine")
 
 
-def with_others(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """`now`, with the tables of `before` that were not replayed now; those whose budgets were others are left out."""
+#: What must be the same of a table for searchers that were replayed at different times to stand side by side.
+_ALIKE = ("text", "rounds", "blind", "floor")
+
+
+def with_others(before: Mapping[str, Any], now: Mapping[str, Any], *, searchers: bool = False) -> dict[str, Any]:
+    """`now`, with the tables of `before` that were not replayed now; those whose budgets were others are left out.
+
+    With `searchers` only some were replayed, and a table keeps its others."""
     kept = before if before["budgets"] == now["budgets"] else {}
-    tables = _dated(kept, kept) | _dated(now, now)
+    tables = _dated(kept, kept)
+    for name, entry in _dated(now, now).items():
+        tables[name] = _joined(tables[name], entry) if searchers and name in tables else entry
     several = _dated(kept.get("objectives", {}), kept) | _dated(now["objectives"], now)
     return {
         **now,
@@ -25,13 +33,34 @@ def with_others(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, 
 
 
 def whens(found: Mapping[str, Any]) -> str:
-    """How often, when and where; where tables differ in that, of which tables."""
+    """How often, when and where; where tables or searchers differ in that, of which."""
     groups: dict[str, list[str]] = {}
+    apart: dict[str, dict[str, None]] = {}
     for name, entry in found["tables"].items():
         groups.setdefault(made(entry.get("occasion", found)), []).append(name)
+        for searcher, one in entry["searchers"].items():
+            if "occasion" in one:
+                apart.setdefault(made(one["occasion"]), {})[searcher] = None
+    parts = [f"{_names(names)}: {when}" for when, names in groups.items()]
     if len(groups) < 2:
-        return next(iter(groups), made(found))
-    return "\n".join(f"{', '.join(f'`{name}`' for name in names)}: {when}" for when, names in groups.items())
+        parts = [next(iter(groups), made(found))]
+    return "\n".join(parts + [f"Of these searchers, {_names(names)}: {when}" for when, names in apart.items()])
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _joined(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """A table with the searchers of both times, those of `now` with that date. Another table has only the latter."""
+    how = ("repetitions", "slots")
+    alike = all(before[key] == now[key] for key in _ALIKE) and all(
+        before["occasion"][key] == now["occasion"][key] for key in how
+    )
+    if not alike:
+        return dict(now)
+    dated = {name: entry | {"occasion": now["occasion"]} for name, entry in now["searchers"].items()}
+    return {**before, "searchers": before["searchers"] | dated}
 
 
 def _dated(part: Mapping[str, Any], whole: Mapping[str, Any]) -> dict[str, Any]:

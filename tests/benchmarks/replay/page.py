@@ -31,7 +31,8 @@ choice by what is seen can be expected to do better.
 |---|---|
 | `random-k`, `grid-k` | configurations at random or from the grid, each to its end over k seeds; the highest mean wins |
 | `fedtune-k` | `fedtune search --seeds k --no-race` as it stands: TPE and asynchronous successive halving, the winner by estimate; its own code without Ray |
-| `fedtune-race` | `fedtune search --race`, the default with more than one seed: the same, with up to ten seeds for configurations that are worth it |
+| `fedtune-race` | `fedtune search --race`: the same, with up to ten seeds for configurations that are worth it |
+| `fedtune-race-3` | `fedtune search --seeds 3`, which is a race of up to three seeds |
 | `fedtune-1-grace` | `fedtune-1` with `--grace auto`: the first trials run to their end, and the first rung is chosen from them |
 | `optuna-…` | Optuna's TPE or Gaussian process, with its median, successive-halving or Hyperband pruner; one seed |
 | `ray-tune-optuna` | Ray Tune's OptunaSearch and its ASHA; one seed |

@@ -32,6 +32,7 @@ SEARCHERS: dict[str, Factory] = {
     **{f"grid-{k}": partial(plain.Grid, each=k) for k in (1, 3, 5)},
     **{f"fedtune-{k}": partial(Present, each=k) for k in (1, 3)},
     "fedtune-race": Racing,
+    "fedtune-race-3": partial(Racing, most=3),
     "fedtune-1-grace": partial(Present, each=1, grace=AUTO),
     **{f"optuna-tpe-{pruner}": partial(OptunaStudy, sampler=TPE, pruner=pruner) for pruner in PRUNERS},
     **{f"optuna-gp-{pruner}": partial(OptunaStudy, sampler=GP, pruner=pruner) for pruner in PRUNERS},

@@ -16,11 +16,11 @@ ENDLESS = 10**9
 
 
 class Racing(Present):
-    """The race, with the defaults of `fedtune search` otherwise."""
+    """The race of up to `most` seeds, with the defaults of `fedtune search` otherwise."""
 
-    def __init__(self, setting: Setting, **changes: Any) -> None:
-        most = min(MOST, setting.seeds)
-        super().__init__(setting, each=1, seeds=search_seeds(0, most), budget=ENDLESS, **changes)
+    def __init__(self, setting: Setting, *, most: int = MOST, **changes: Any) -> None:
+        seeds = search_seeds(0, min(most, setting.seeds))
+        super().__init__(setting, each=1, seeds=seeds, budget=ENDLESS, **changes)
         self.queue: RaceQueue = RaceQueue(Path(), self.experiment, setting.space, StudyInMemory())
 
     def seeds_of(self, number: int) -> tuple[int, ...]:
