@@ -62,6 +62,14 @@ def test_images_are_the_same_with_gradients_and_without(noise_dim: int) -> None:
     assert_as_exact(made, model(h), copy.deepcopy(model).double()(h.double()))
 
 
+def test_images_are_cut_about_the_centre() -> None:
+    model = Generator((1, 33, 37), 4, 8, "none").eval()
+    h = torch.randn(2, 8)
+    whole = model.layers(h[:, :, None, None])
+    assert whole.shape[2:] == (40, 40)
+    assert torch.equal(model(h), whole[:, :, 3:36, 1:38])
+
+
 @pytest.mark.parametrize("op", MERGE_OPS)
 def test_merge_operators(op: str) -> None:
     z, y = torch.randn(3, 8), torch.tensor([2, 0, 2])
@@ -88,6 +96,8 @@ def test_initialisation_laws_and_determinism() -> None:
     a, b = Generator((3, 32, 32), 100, 64), Generator((3, 32, 32), 100, 64)
     built = a.layers[0].weight.clone()
     assert torch.equal(built, b.layers[0].weight)
+    initialise(a, torch.Generator().manual_seed(0))
+    assert torch.equal(built, a.layers[0].weight)
     initialise(a, torch.Generator().manual_seed(3))
     initialise(b, torch.Generator().manual_seed(3))
     assert torch.equal(torch.get_rng_state(), before)
