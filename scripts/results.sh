@@ -197,6 +197,10 @@ bn() {
         for method in lgfedavg fedmdcg; do
             run $method --space omega --set omega=0.1 --rounds 10 --set batch_norm=$norm --name bn-md-$method-$norm
         done
+        for partition in pathological dir_pfl; do
+            run dhf --space tau --set partition=$partition --set nu=0 --set tau=0.5 --rounds 15 --set batch_norm=$norm \
+                --name bn-dhf-$partition-$norm
+        done
     done
     for method in fedavg dense fedftg dfrd; do
         compare bn-t1-$method-{batch,running} global_accuracy local_accuracy
@@ -206,6 +210,9 @@ bn() {
     done
     compare bn-fair-fedavg-{batch,running} amp wlp
     compare bn-fair-fedkf-{batch,running} amp wlp oca_amp oca_wlp
+    for partition in pathological dir_pfl; do
+        compare bn-dhf-$partition-{batch,running} p_acc
+    done
 }
 
 # shellcheck disable=SC2086  # SECTIONS is several words

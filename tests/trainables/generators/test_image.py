@@ -41,6 +41,24 @@ def test_layers(shape: tuple[int, int, int], expected: list[tuple[int, ...]]) ->
 
 
 @pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        # By the rule for any other size: the shorter side says how often it is doubled, each side where it starts.
+        ((1, 9, 21), [(64, 128, (5, 11)), (128, 64, (4, 4)), (64, 1, (3, 3))]),
+        ((2, 3, 5), [(64, 64, (3, 5)), (64, 2, (3, 3))]),
+        (
+            (1, 100, 100),
+            [(64, 512, (7, 7)), (512, 512, (4, 4)), (512, 256, (4, 4)), (256, 128, (4, 4)), (128, 64, (4, 4))]
+            + [(64, 1, (3, 3))],
+        ),
+    ],
+)
+def test_layers_for_other_sizes(shape: tuple[int, int, int], expected: list[tuple[int, int, tuple[int, int]]]) -> None:
+    convs = [m for m in Generator(shape, 10, 64, "mul").modules() if isinstance(m, nn.ConvTranspose2d)]
+    assert [(c.in_channels, c.out_channels, c.kernel_size) for c in convs] == expected
+
+
+@pytest.mark.parametrize(
     "shape",
     [(1, 8, 8), (3, 16, 16), (1, 28, 28), (3, 32, 32), (3, 64, 64), (1, 15, 15), (3, 9, 21), (2, 3, 5), (1, 100, 100)],
 )
