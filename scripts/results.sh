@@ -201,6 +201,7 @@ bn() {
             run dhf --space tau --set partition=$partition --set nu=0 --set tau=0.5 --rounds 15 --set batch_norm=$norm \
                 --name bn-dhf-$partition-$norm
         done
+        run dhf --set nu=0 --set server_model=cnn --set batch_norm=$norm --name bn-dhf-global-$norm
     done
     for method in fedavg dense fedftg dfrd; do
         compare bn-t1-$method-{batch,running} global_accuracy local_accuracy
@@ -213,6 +214,7 @@ bn() {
     for partition in pathological dir_pfl; do
         compare bn-dhf-$partition-{batch,running} p_acc
     done
+    compare bn-dhf-global-{batch,running} p_acc_global
 }
 
 # shellcheck disable=SC2086  # SECTIONS is several words
