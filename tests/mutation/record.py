@@ -8,6 +8,7 @@ the first of them only, so what it runs is counted for every test that asks for 
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import sys
 import threading
@@ -21,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from tests.mutation.targets import DEVICE, FOLDER, LAST, ROOT, TESTS, files
+from tests.mutation.targets import DEVICE, FOLDER, LAST, ROOT, TESTS, files, module_of
 
 #: What is kept, in the repository.
 KEPT = FOLDER / "tests.json"
@@ -114,23 +115,40 @@ def key(file: str, function: str, text: str) -> str:
 
 
 def chosen(tests: set[str], seconds: dict[str, float], name: str) -> list[str]:
-    """At most `MOST` for what `key` gave this name: first those of the file's own test files, then others, then `LAST`.
-    What stands outside of functions are declarations, which the tests in `LAST` hold to their word: there they are
-    first.
+    """At most `MOST` for what `key` gave this name: first those of the file's own test files, then of test files that
+    import it, then others, then `LAST`. What stands outside of functions are declarations, which the tests in `LAST`
+    hold to their word: there they are first.
 
     Each time the quickest first, and every test function once before one is asked with its second case. One on another
     device than the processor is kept in any case."""
     file, function, _ = name.split(" | ", 2)
-    last = 2 if function else -1
     turns: dict[str, int] = defaultdict(int)
     order = []
     for test in sorted(tests, key=lambda t: (seconds[t], t)):
         case_of = test.partition("[")[0]
         turns[case_of] += 1
-        rank = last if test.startswith(LAST) else 0 if _own(test, file) else 1
+        last = test.startswith(LAST)
+        near = (
+            0 if _own(test, file) else 1 if module_of(file) in imported(test.partition("::")[0]) else 3 if last else 2
+        )
+        rank = -1 if last and not function else near
         order.append((rank, turns[case_of], seconds[test], test))
     every = [test for *_, test in sorted(order)]
     return every[:MOST] + [test for test in every[MOST:] if test.startswith(DEVICE)][:1]
+
+
+@functools.cache
+def imported(path: str) -> frozenset[str]:
+    """The modules, and what is taken from them, that a test file imports; nothing of a file that is not there."""
+    if not (ROOT / path).is_file():
+        return frozenset()
+    found: set[str] = set()
+    for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.update([node.module, *(f"{node.module}.{alias.name}" for alias in node.names)])
+    return frozenset(found)
 
 
 def _own(test: str, file: str) -> bool:

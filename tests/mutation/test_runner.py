@@ -246,6 +246,17 @@ def test_a_files_own_tests_are_chosen_first_and_those_that_compare_the_code_with
     assert outside == [inside[-1], *inside[:-1]]
 
 
+def test_tests_of_a_file_that_imports_the_module_come_before_others() -> None:
+    near, far = "tests/trainables/simulation/test_executors.py", "tests/trainables/models/test_models.py"
+    assert "trainables.simulation.executors" in record.imported(near)
+    assert "trainables.simulation.executors" not in record.imported(far)
+    seconds = {f"{far}::quick": 0.1, f"{near}::slow": 5.0, "gone.py::quicker": 0.01}
+    for name, expected in (("executors", [f"{near}::slow"]), ("attack", [])):
+        found = record.chosen(set(seconds), seconds, record.key(f"trainables/simulation/{name}.py", "f", ""))
+        assert found[: len(expected)] == expected
+        assert found[len(expected) : len(expected) + 2] == ["gone.py::quicker", f"{far}::quick"]
+
+
 def test_one_test_on_another_device_is_kept_however_many_are_quicker() -> None:
     seconds = {f"t.py::test_{i}": 0.1 for i in range(record.MOST + 5)} | {
         f"{DEVICE}.py::a": 3.0,
