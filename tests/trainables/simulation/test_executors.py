@@ -16,6 +16,7 @@ from search_spaces.errors import UserError
 from tests.contracts.test_executors import assert_clients_as_exact, counts, start_alike, wide
 from tests.contracts.test_methods import CPU, same, untimed, values_for
 from trainables import registry
+from trainables.federation import gather
 from trainables.simulation import executors
 from trainables.simulation.executors import Task, chosen, stack, train_stacked
 from trainables.simulation.rounds import Simulation, exchange_together, run_together
@@ -131,6 +132,26 @@ def test_stacked_maps_are_laid_out_plainly(model: str, toy: Path, monkeypatch: p
     s = simulation("fedavg", toy, model=model)
     results_of(s, "vmap")
     assert plain and all(plain)
+
+
+@pytest.mark.parametrize(("room", "calls"), [(1, 5), (2 * 3 * 4, 3), (1 << 20, 1)])
+def test_batches_are_gathered_for_as_many_steps_as_there_is_room_for(
+    room: int, calls: int, toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five steps of three clients with batches of four; at least one step at a time, and the numbers stay."""
+    more = {"clients": 3, "batch_size": 4, "local_steps": 5, "partition": "iid"}
+    expected = results_of(simulation("fedavg", toy, **more), "vmap")
+    seen: list[int] = []
+
+    def spied(clients: Any, chosen: torch.Tensor) -> Any:
+        seen.append(chosen.shape[1] // 4)
+        return gather(clients, chosen)
+
+    monkeypatch.setattr(executors, "GATHER", room)
+    monkeypatch.setattr(executors, "gather", spied)
+    found = results_of(simulation("fedavg", toy, **more), "vmap")
+    assert len(seen) == calls and sum(seen) == 5
+    assert same([r.model for r in found], [r.model for r in expected])
 
 
 def test_simulations_in_threads_do_not_touch_each_other(toy: Path) -> None:
