@@ -64,16 +64,16 @@ def by_hand(made: NoiseGenerator, z: Tensor, dtype: torch.dtype) -> Tensor:
 @pytest.mark.numeric
 def test_images_are_those_of_the_layers_by_hand_cut_about_the_centre_and_normalised() -> None:
     mean, std = torch.tensor((0.3, 0.6)), torch.tensor((0.2, 0.7))
-    made = NoiseGenerator((2, 5, 6), 4, mean.tolist(), std.tolist())
+    made = NoiseGenerator((2, 6, 10), 4, mean.tolist(), std.tolist())
     random = torch.Generator().manual_seed(1)
     for norm in (made.norm0, made.norm1, made.norm2):
         norm.weight.data.normal_(generator=random)
         norm.bias.data.normal_(generator=random)
     z = torch.randn(9, 4, generator=random)
     plain, exact = (by_hand(made, z, dtype) for dtype in (torch.float32, torch.float64))
-    assert exact.shape == (9, 2, 8, 8)
+    assert exact.shape == (9, 2, 8, 12)
     expected = [
-        (x[:, :, 1:6, 1:7] - mean.to(x.dtype)[:, None, None]) / std.to(x.dtype)[:, None, None] for x in (plain, exact)
+        (x[:, :, 1:7, 1:11] - mean.to(x.dtype)[:, None, None]) / std.to(x.dtype)[:, None, None] for x in (plain, exact)
     ]
     assert_as_exact(made(z), *expected)
 

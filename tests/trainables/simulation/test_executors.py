@@ -61,6 +61,14 @@ def test_auto_is_the_loop_on_a_cpu_and_stacks_on_cuda_what_can_be_stacked() -> N
     assert chosen("auto", dense, dense.Config(beta_bn=0.0), torch.device("cuda")) == "vmap"
 
 
+def test_graphs_are_of_a_gpu() -> None:
+    for executor in ("auto", "loop", "vmap"):
+        executors.check(executor, CPU)
+    executors.check("graph", torch.device("cuda"))
+    with pytest.raises(UserError, match="on a processor, which has no CUDA graphs, got 'graph'"):
+        executors.check("graph", CPU)
+
+
 def test_dense_is_stacked_only_without_batch_statistics(toy: Path) -> None:
     with pytest.raises(
         UserError,
@@ -127,7 +135,7 @@ def test_stacked_maps_are_laid_out_plainly(model: str, toy: Path, monkeypatch: p
         plain.append(x.stride()[1:] == (x.shape[2] * x.shape[3], x.shape[3], 1))
         return real(x, *given, **more)
 
-    for name in ("batch_norm", "group_norm"):
+    for name in ("batch_norm", "group_norm", "conv2d"):
         monkeypatch.setattr(F, name, partial(spied, getattr(F, name)))
     s = simulation("fedavg", toy, model=model)
     results_of(s, "vmap")
