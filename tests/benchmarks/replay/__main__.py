@@ -166,8 +166,9 @@ def earlier() -> dict[str, Any]:
 def searched(chosen: argparse.Namespace, tables: dict[str, Table], searchers: Sequence[str]) -> dict[str, Any]:
     """Replays searches of one table each."""
     with_one = [name for name in searchers if name in SEARCHERS and not chosen.objectives]
-    both = chosen.objectives or not chosen.searchers  # else a name that is in both stands for the first
-    with_several = [name for name in searchers if name in several.SEARCHERS and (both or name not in SEARCHERS)]
+    # A name that is in both stands for searches with one objective, unless others are asked for as well.
+    both = chosen.objectives or not chosen.searchers or not {*searchers} <= {*SEARCHERS}
+    with_several = [name for name in searchers if name in several.SEARCHERS and both]
     found: dict[str, Any] = bench.measure(
         tables if with_one else {},
         with_one,
