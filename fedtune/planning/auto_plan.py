@@ -18,7 +18,7 @@ from fedtune.planning.plan import device_of
 from fedtune.record.auto_record import AutoRecord, Candidate, Excluded
 from fedtune.record.experiment import Experiment, search_seeds
 from fedtune.record.run_directory import absolute
-from fedtune.trials.early_stopping import third_round
+from fedtune.trials.early_stopping import default_grace
 from fedtune.trials.known_points import PAPER
 from search_spaces.errors import UserError
 from search_spaces.metrics import METRICS
@@ -157,7 +157,7 @@ def _experiment(
         sampler="tpe",
         scheduler="asha",
         reduction_factor=REDUCTION,
-        grace=third_round(record.rounds, REDUCTION),  # with which the command was measured
+        grace=default_grace(record.rounds, REDUCTION),
         lag=lag,
         first=() if point is None else ({"values": point, "from": PAPER},),
         part=True,

@@ -118,15 +118,10 @@ def rungs(rounds: int, grace: int, reduction: int) -> list[int]:
 
 
 def default_grace(rounds: int, reduction: int) -> int:
-    """A tenth of the rounds, but no later than `third_round`.
+    """The third round, or later where that still leaves three rungs; the first rounds of a federation say little.
 
-    For searches of 8 to 12 rounds the first round was better than the third on the tables by which defaults are chosen
-    and on the others (`docs/search-quality.md`); longer ones have not been measured, and keep the third."""
-    return min(max(1, rounds // 10), third_round(rounds, reduction))
-
-
-def third_round(rounds: int, reduction: int) -> int:
-    """The third round, or later where that still leaves three rungs; the first rounds of a federation say little."""
+    In short searches the first round gives a slightly better winner, but an estimate of it that is less true
+    (`fedtune-1-early` in `docs/search-quality.md`)."""
     return min(max(3, rounds // reduction**3), max(1, rounds - 1))
 
 

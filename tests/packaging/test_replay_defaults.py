@@ -217,6 +217,6 @@ def test_the_command_adds_its_part_and_keeps_the_others(tmp_path: Path, monkeypa
 
 def test_the_page_says_what_was_made_of_the_figures_of_that_revision() -> None:
     found = json.loads(command.DOCS.read_text(encoding="utf-8"))["defaults"]
-    revision, words = next(iter(defaults.CHANGED.items()))
+    revision, words = next(iter(defaults.MADE_OF.items()))
     for measured, said in ((revision, True), ("0000000", False)):
         assert (words in defaults.section(found | {"machine": found["machine"] | {"revision": measured}})) is said

@@ -253,7 +253,7 @@ def test_the_papers_values_are_trial_0_where_they_lie_in_the_space(
         assert elsewhere.experiment.first == () and not any("paper's values" in note for note in elsewhere.notes)
 
 
-@pytest.mark.parametrize(("grace", "kept"), [(None, 1), (4, 4), ("4", 4), ("auto", "auto")])
+@pytest.mark.parametrize(("grace", "kept"), [(None, 3), (4, 4), ("4", 4), ("auto", "auto")])
 def test_the_grace_is_a_number_or_auto(asked: Callable[..., Request], grace: Any, kept: Any) -> None:
     made = plan(asked(grace=grace, rounds=12))
     assert made.experiment.grace == kept

@@ -16,7 +16,6 @@ from fedtune.trials.early_stopping import (
     dominates,
     rule,
     rungs,
-    third_round,
     value_at,
 )
 
@@ -31,18 +30,10 @@ def test_rungs_are_powers_in_the_first_two_thirds_of_the_planned_rounds() -> Non
 
 
 @pytest.mark.parametrize(
-    ("rounds", "expected"),
-    [(1, 1), (2, 1), (3, 1), (9, 1), (19, 1), (20, 2), (29, 2), (30, 3), (100, 3), (200, 7), (1000, 37)],
-)
-def test_the_first_rung_is_after_a_tenth_of_the_rounds_the_third_round_or_a_27th(rounds: int, expected: int) -> None:
-    assert default_grace(rounds, 3) == expected
-
-
-@pytest.mark.parametrize(
     ("rounds", "expected"), [(1, 1), (2, 1), (3, 2), (9, 3), (10, 3), (100, 3), (200, 7), (1000, 37)]
 )
-def test_across_methods_it_is_the_third_round_or_a_27th(rounds: int, expected: int) -> None:
-    assert third_round(rounds, 3) == expected
+def test_the_first_rung_is_the_third_round_or_a_27th(rounds: int, expected: int) -> None:
+    assert default_grace(rounds, 3) == expected
 
 
 def test_the_first_trial_at_a_rung_passes() -> None:

@@ -33,11 +33,6 @@ the interval that holds it with a probability of 90 %.
 | `oracle-…` | the same proposals, told the test metrics' true means in place of noisy values |
 """
 
-#: What was other by default at the revision at which tables were measured.
-THEN = {
-    "edf7382": "Early stopping of `fedtune` began after the third round then, where it begins after the first now.\n"
-}
-
 NOT_YET = "Not measured yet: no table is recorded that keeps several validation metrics.\n"
 
 
@@ -47,8 +42,7 @@ def section(found: Mapping[str, Any]) -> str:
         return "\n".join([HEAD, NOT_YET])
     there = {name for entry in found["tables"].values() for name in entry["searchers"]}
     missing = [f"- `{name}`: not replayed this time." for name in SEARCHERS if name not in there]
-    revisions = {entry.get("occasion", found)["machine"]["revision"] for entry in found["tables"].values()}
-    parts = [HEAD, whens(found), *(THEN[revision] for revision in sorted(revisions & THEN.keys()))]
+    parts = [HEAD, whens(found)]
     parts += [_table(found, name) for name in found["tables"]]
     return "\n".join([*parts, *("\n".join([*missing, ""]) for _ in missing[:1])])
 

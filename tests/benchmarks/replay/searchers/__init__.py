@@ -34,6 +34,8 @@ SEARCHERS: dict[str, Factory] = {
     "fedtune-race": Racing,
     "fedtune-race-3": partial(Racing, most=3),
     "fedtune-1-grace": partial(Present, each=1, grace=AUTO),
+    "fedtune-1-early": partial(Present, each=1, grace=1),
+    "fedtune-race-early": partial(Racing, grace=1),
     **{f"optuna-tpe-{pruner}": partial(OptunaStudy, sampler=TPE, pruner=pruner) for pruner in PRUNERS},
     **{f"optuna-gp-{pruner}": partial(OptunaStudy, sampler=GP, pruner=pruner) for pruner in PRUNERS},
     "ray-tune-optuna": RayTune,
