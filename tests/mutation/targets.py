@@ -61,6 +61,7 @@ TESTS = (
     "tests/fedtune/trials/test_damaged.py",
     "tests/fedtune/trials/test_known_points.py",
     "tests/fedtune/trials/test_per_cost.py",
+    "tests/fedtune/trials/test_prior.py",
     "tests/fedtune/trials/test_queue.py",
     "tests/fedtune/trials/test_race_queue.py",
     "tests/fedtune/trials/test_raced.py",

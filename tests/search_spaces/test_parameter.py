@@ -76,3 +76,9 @@ def test_build_takes_its_own_and_leaves_the_rest() -> None:
     config = build(Config, {"lambda": 0.7, "alpha": 1.0, "somebody_elses": 3})
     assert config == Config(lambda_=0.7, alpha=1.0)
     assert defaults(Config)["lambda"] == 0.5 and canonical("local-steps") == "local_steps"
+
+
+def test_a_label_has_the_symbol_where_that_says_more() -> None:
+    names = [("lambda", "λ"), ("mu", ""), ("mu", "mu")]
+    labels = [Parameter(key, "real", 0.0, "", symbol=symbol).label for key, symbol in names]
+    assert labels == ["λ (lambda)", "mu", "mu"]

@@ -11,7 +11,7 @@ import pytest
 from optuna.distributions import FloatDistribution
 from optuna.trial import TrialState, create_trial
 
-from fedtune.trials.crossed import Crossed, merged
+from fedtune.trials.crossed import Crossed, _places, _standing, merged
 from search_spaces.dimension import Dimension
 from search_spaces.parameter import Parameter
 from search_spaces.space import Space
@@ -167,3 +167,34 @@ def test_a_grid_takes_the_results_of_an_earlier_one(tmp_path: Path) -> None:
     cells = varied().grid_points()
     assert len(trials) == 18 and all(cell in trials for cell in cells)
     assert trials[: len(done)] == [trial.params for trial in done]
+
+
+def test_the_place_of_a_trial_among_those_under_its_condition() -> None:
+    """How far it ran comes first, then its value; equal ones share the better places."""
+    end = float("inf")
+    assert _places([(end, 3.0), (end, 1.0), (end, 3.0), (2.0, 9.0)]) == pytest.approx([2.5 / 3, 1 / 3, 2.5 / 3, 0.0])
+    assert _places([(end, 1.0), (end, 2.0)]) == [0.0, 1.0]
+    assert _places([(end, 1.0)]) == [0.5] and _places([]) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "values", "measured", "standing"),
+    [
+        (TrialState.COMPLETE, [0.3], {1: 0.9}, (float("inf"), -0.3)),
+        (TrialState.PRUNED, None, {1: 0.1, 4: 0.25}, (4.0, -0.25)),
+        (TrialState.PRUNED, None, {}, (float("-inf"), 0.0)),
+        (TrialState.FAIL, None, {1: 0.1}, (float("-inf"), 0.0)),
+    ],
+)
+def test_what_trials_under_one_condition_are_ordered_by(
+    state: TrialState, values: Any, measured: dict[int, float], standing: tuple[float, float]
+) -> None:
+    trial = create_trial(state=state, values=values, intermediate_values=measured)
+    assert _standing(trial, -1, 0) == standing
+
+
+def test_places_in_the_sequence() -> None:
+    crossed = Crossed(({"omega": 10.0}, {"omega": 1.0}, {"omega": 0.1}), 3)
+    assert [crossed.place(n) for n in range(7)] == [0, 0, 0, 1, 1, 1, 2]
+    assert [crossed.first(n) for n in range(7)] == [0, 0, 0, 3, 3, 3, 6]
+    assert [crossed.condition(n)["omega"] for n in range(4)] == [10.0, 1.0, 0.1, 10.0]
