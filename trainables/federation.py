@@ -290,12 +290,12 @@ class ClientData:
 
 
 def gather(clients: Sequence[ClientData], chosen: Tensor) -> tuple[Tensor, Tensor]:
-    """Normalised images `(K, n, ch, H, W)` and labels `(K, n)` of K clients of one data set, at each one's `chosen`
-    `(K, n)`."""
+    """Normalised images `(K, n, ch, H, W)`, laid out plainly, and labels `(K, n)` of K clients of one data set, at each
+    one's `chosen` `(K, n)`."""
     first = clients[0]
     positions = torch.cat([c.indices[own] for c, own in zip(clients, chosen, strict=True)])
     labels = torch.stack([c.y[own] for c, own in zip(clients, chosen, strict=True)])
-    x = normalise(first.images[positions].to(first.device), first.mean, first.std)
+    x = _scaled(first.images[positions].to(first.device), first.mean, first.std)
     return x.view(*chosen.shape, *x.shape[1:]), labels.to(first.device)
 
 
@@ -303,5 +303,10 @@ def normalise(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
     """uint8 `(B, ch, H, W)` to float `(x/255 - mean)/std`, channels last."""
     # First channel by channel in the images' own memory order, then one transposition: half the time of working on
     # interleaved channels.
-    scaled = images.to(torch.float32).div_(255.0).sub_(mean[:, None, None]).div_(std[:, None, None])
+    scaled = _scaled(images, mean, std)
     return torch.empty_like(scaled, memory_format=torch.channels_last).copy_(scaled)
+
+
+def _scaled(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
+    """`(x/255 - mean)/std` in the images' own layout."""
+    return images.to(torch.float32).div_(255.0).sub_(mean[:, None, None]).div_(std[:, None, None])

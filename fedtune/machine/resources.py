@@ -76,7 +76,7 @@ def part(trials: int) -> float:
 def held_back(here: Machine, concurrency: int, threads: int, gpus: float, *, lag: int, trials: int) -> str | None:
     """A note where the search's lag, and nothing else, keeps more trials of `threads` threads and `gpus` of a GPU each
     from running at once."""
-    room = min(here.cores // threads, int(here.gpus / gpus + LEAST) if gpus > 0 else MOST)
+    room = _room(here, threads, gpus)
     if not concurrency == lag < min(trials, room):
         return None
     return (

@@ -1,4 +1,4 @@
-"""Every method, executor, model, partition and readout on a GPU: nothing is mixed, the same seed gives the same bits,
+"""Every method, executor, option and model on a GPU: nothing is mixed, the same seed gives the same bits,
 what is saved goes on to them, and every number is as near to float64 as a processor's.
 
 `tests/contracts/test_pretend_device.py` shows most of it where there is no GPU. What only a GPU has is here: its
@@ -7,7 +7,7 @@ kernels and their rounding, the recording of steps, sums whose order is left to 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tests.contracts.test_executors import NEEDED, exact_round, wide
-from tests.contracts.test_methods import CPU, same, untimed, values_for
-from tests.contracts.test_pretend_device import EXECUTED, SMALL, options, with_option
+from tests.contracts.test_methods import CPU, same, values_for
+from tests.contracts.test_pretend_device import EXECUTED, SMALL, of_size, on, options, two_rounds, with_option
 from tests.exact import MARGIN, assert_as_exact, distance
 from tests.float64 import in_float64, to_float32, to_float64
 from tests.toy import write_toy
 from tests.trainables.models.test_models import SHAPES
 from trainables import models
-from trainables.simulation import checkpoint, federated_data
+from trainables.simulation import federated_data
 from trainables.simulation.replicates import Replicates
 from trainables.simulation.rounds import Row, Simulation
 from trainables.worker import process
@@ -43,17 +43,6 @@ def as_trials_compute() -> Iterator[None]:
     process.use_gpu()
     yield
     federated_data._MOVED.clear()
-
-
-def on(device: torch.device, value: Any) -> Any:
-    """A nest of mappings, sequences and dataclasses with its tensors on that device."""
-    if isinstance(value, Tensor):
-        return value.to(device)
-    if is_dataclass(value) and not isinstance(value, type):
-        return type(value)(**{f.name: on(device, getattr(value, f.name)) for f in fields(value)})
-    if isinstance(value, dict):
-        return {key: on(device, item) for key, item in value.items()}
-    return type(value)(on(device, item) for item in value) if isinstance(value, (list, tuple)) else value
 
 
 @pytest.mark.parametrize(("name", "executor"), EXECUTED)
@@ -90,28 +79,14 @@ def test_no_mantissa_is_shortened(operation: str) -> None:
     assert distance(found, exact) < COARSER * torch.finfo(torch.float32).eps
 
 
-def two_rounds(name: str, values: dict[str, Any], file: Path, *, interrupted: bool = False) -> tuple[list[Row], Any]:
-    """The rows of two rounds on the GPU, saved and loaded into a new trial in between where they are interrupted, and
-    what is saved after both."""
-    trial = Replicates(name, values, [3], device="cuda")
-    rows = trial.step()
-    if interrupted:
-        trial.save(file)
-        trial = Replicates(name, values, [3], device="cuda")
-        trial.load(file)
-    rows += trial.step()
-    for params, _ in trial.models().values():
-        assert all(tensor.device == CPU for tensor in params.values())  # a file of weights opens anywhere
-    trial.save(file)
-    return [untimed(row) for row in rows], checkpoint.load(file)
-
-
-def assert_repeats(name: str, values: dict[str, Any], folder: Path) -> None:
-    """Two rounds a second time, interrupted, are the same to the bit."""
-    rows, state = two_rounds(name, values, folder / "whole")
-    again, resumed = two_rounds(name, values, folder / "parts", interrupted=True)
+def assert_repeats(name: str, values: dict[str, Any], folder: Path) -> tuple[list[Row], Any]:
+    """Two rounds a second time, interrupted, are the same to the bit; returns their rows and what is saved."""
+    begin = partial(Replicates, name, values, [3], device="cuda")
+    rows, state = two_rounds(begin, folder / "whole", interrupted=False)
+    again, resumed = two_rounds(begin, folder / "parts")
     assert rows == again
     assert same(state, resumed)
+    return rows, state
 
 
 @pytest.mark.parametrize(("name", "executor"), EXECUTED)
@@ -137,9 +112,7 @@ def test_every_model_is_as_exact_as_on_a_processor_and_repeats(model: str, tmp_p
 @pytest.mark.parametrize("size", [28, 32, 64])
 @pytest.mark.parametrize("name", ["dfrd", "fedkf", "dhf"])
 def test_every_size_of_the_generators_of_images_repeats(name: str, size: int, tmp_path: Path) -> None:
-    toy = write_toy(tmp_path, train=40, test=8, size=size)
-    values = SMALL | {"local_steps": 1, "model": "cnn_small" if name != "dhf" else "cnn"}
-    assert_repeats(name, values_for(name, toy, **values), tmp_path)
+    assert_repeats(name, of_size(name, size, tmp_path), tmp_path)
 
 
 @pytest.mark.parametrize("name", ["fedavg", "fedper", "lgfedavg", "local"])
@@ -152,9 +125,8 @@ def test_the_attack_repeats(name: str, toy: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["fedavg", "dhf"])
 def test_bfloat16_repeats_and_keeps_float32_weights(name: str, executor: str, toy: Path, tmp_path: Path) -> None:
     values = values_for(name, toy, **SMALL, executor=executor, precision="bf16")
-    assert_repeats(name, values, tmp_path)
-    wide_, _ = two_rounds(name, values | {"precision": "fp32"}, tmp_path / "fp32")
-    narrow, state = two_rounds(name, values, tmp_path / "bf16")
+    narrow, state = assert_repeats(name, values, tmp_path)
+    wide_, _ = assert_repeats(name, values | {"precision": "fp32"}, tmp_path)
     assert narrow[0]["train_loss"] != wide_[0]["train_loss"]  # or nothing was computed in bfloat16
     assert narrow[0]["train_loss"] == pytest.approx(wide_[0]["train_loss"], rel=0.05)
     assert not [place for place, tensor in tensors(state) if tensor.dtype == torch.bfloat16]

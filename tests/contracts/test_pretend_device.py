@@ -11,7 +11,8 @@ import importlib
 import pkgutil
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import fields, is_dataclass
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,6 @@ from tests.toy import write_toy
 from tests.trainables.models.test_models import SHAPES
 from trainables import models, registry
 from trainables.kernels import distances, normalisation, pooling, upsampling
-from trainables.params import pack
 from trainables.simulation import checkpoint, federated_data
 from trainables.simulation.cuda_graphs import Graphs
 from trainables.simulation.replicates import Replicates
@@ -77,13 +77,15 @@ def recorded(step: Callable[[], None]) -> Callable[[], None]:
     return step
 
 
-def two_rounds(name: str, values: dict[str, Any], device: str, file: Path) -> tuple[list[Row], Any]:
-    """The rows of two rounds with saving and loading into a new trial in between, and what is saved after both."""
-    trial = started(name, values, device)
+def two_rounds(begin: Callable[[], Replicates], file: Path, *, interrupted: bool = True) -> tuple[list[Row], Any]:
+    """The rows of two rounds of the trial that `begin` makes, saved and loaded into a new one in between where they are
+    interrupted, and what is saved after both."""
+    trial = begin()
     rows = trial.step()
-    trial.save(file)
-    trial = started(name, values, device)
-    trial.load(file)
+    if interrupted:
+        trial.save(file)
+        trial = begin()
+        trial.load(file)
     rows += trial.step()
     for params, _ in trial.models().values():
         assert all(tensor.device == CPU for tensor in params.values())  # a file of weights opens anywhere
@@ -91,11 +93,22 @@ def two_rounds(name: str, values: dict[str, Any], device: str, file: Path) -> tu
     return [untimed(row) for row in rows], checkpoint.load(file)
 
 
+def on(device: torch.device, value: Any) -> Any:
+    """A nest of mappings, sequences and dataclasses with its tensors on that device."""
+    if isinstance(value, torch.Tensor):
+        return value.to(device)
+    if is_dataclass(value) and not isinstance(value, type):
+        return type(value)(**{f.name: on(device, getattr(value, f.name)) for f in fields(value)})
+    if isinstance(value, dict):
+        return {key: on(device, item) for key, item in value.items()}
+    return type(value)(on(device, item) for item in value) if isinstance(value, (list, tuple)) else value
+
+
 def assert_as_on_a_cpu(name: str, values: dict[str, Any], folder: Path) -> Seen:
     """Two rounds on the device are those of a CPU: records, states of server and clients."""
     with pretending() as seen:
-        rows, state = two_rounds(name, values, DEVICE, folder / "device")
-    expected, kept = two_rounds(name, values, "cpu", folder / "cpu")
+        rows, state = two_rounds(partial(started, name, values, DEVICE), folder / "device")
+    expected, kept = two_rounds(partial(started, name, values, "cpu"), folder / "cpu")
     assert rows == expected
     assert same(state, kept)
     assert seen.operations > 100
@@ -170,8 +183,7 @@ def test_models_that_sum_in_another_order_are_as_exact(model: str, tmp_path: Pat
         exact = wide("fedavg", values)
         start_alike(exact, plain)
         (_, ours), (_, theirs) = device.exchange(), plain.exchange()
-        models_ = {c: {name: t.cpu() for name, t in r.model.items()} for c, r in ours.items() if r.model is not None}
-        here = {c: replace(r, upload=pack("model", models_[c]), model=models_[c]) for c, r in ours.items()}
+        here = on(CPU, ours)
     assert_clients_as_exact(here, theirs, exact)
 
 
@@ -183,13 +195,18 @@ def test_every_model_stacked(model: str, tmp_path: Path) -> None:
     assert_as_on_a_cpu("fedavg", values_for("fedavg", toy, model=model, **values), tmp_path)
 
 
+def of_size(name: str, size: int, folder: Path) -> dict[str, Any]:
+    """A small federation of a method with generated images, on images of that side."""
+    toy = write_toy(folder, train=40, test=8, size=size)
+    model = "cnn_small" if name != "dhf" else "cnn"
+    return values_for(name, toy, **SMALL | {"local_steps": 1, "model": model})
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [28, 32, 64])
 @pytest.mark.parametrize("name", ["dfrd", "fedkf", "dhf"])
 def test_every_size_of_the_generators_of_images(name: str, size: int, tmp_path: Path) -> None:
-    toy = write_toy(tmp_path, train=40, test=8, size=size)
-    values = SMALL | {"local_steps": 1, "model": "cnn_small" if name != "dhf" else "cnn"}
-    assert_as_on_a_cpu(name, values_for(name, toy, **values), tmp_path)
+    assert_as_on_a_cpu(name, of_size(name, size, tmp_path), tmp_path)
 
 
 @pytest.mark.parametrize("partition", registry.declared("fedavg")["partition"].options)
@@ -221,7 +238,7 @@ def test_a_state_loaded_to_the_wrong_device_is_caught(
     load = checkpoint.load
     monkeypatch.setattr(checkpoint, "load", lambda path, device: load(path))
     with pretending(), pytest.raises(MixedDevices, match="of cpu beside tensors of pretend"):
-        two_rounds("dhf", values_for("dhf", toy, **SMALL), DEVICE, tmp_path / "device")
+        two_rounds(partial(started, "dhf", values_for("dhf", toy, **SMALL), DEVICE), tmp_path / "device")
 
 
 # --- what the processor waits for ------------------------------------------------------------------------------------

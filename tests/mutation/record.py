@@ -127,14 +127,21 @@ def chosen(tests: set[str], seconds: dict[str, float], name: str) -> list[str]:
     for test in sorted(tests, key=lambda t: (seconds[t], t)):
         case_of = test.partition("[")[0]
         turns[case_of] += 1
-        last = test.startswith(LAST)
-        near = (
-            0 if _own(test, file) else 1 if module_of(file) in imported(test.partition("::")[0]) else 3 if last else 2
-        )
-        rank = -1 if last and not function else near
-        order.append((rank, turns[case_of], seconds[test], test))
+        order.append((_rank(test, file, function), turns[case_of], seconds[test], test))
     every = [test for *_, test in sorted(order)]
     return every[:MOST] + [test for test in every[MOST:] if test.startswith(DEVICE)][:1]
+
+
+def _rank(test: str, file: str, function: str) -> int:
+    """Tests of a lower rank are asked first."""
+    last = test.startswith(LAST)
+    if last and not function:
+        return 0
+    if _own(test, file):
+        return 1
+    if module_of(file) in imported(test.partition("::")[0]):
+        return 2
+    return 4 if last else 3
 
 
 @functools.cache

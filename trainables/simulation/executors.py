@@ -104,7 +104,6 @@ def _train_group(config: LocalTraining, tasks: Sequence[Task], drawn: Tensor) ->
     per_gather = max(1, GATHER // (clients * batch))
     for start in range(0, steps, per_gather):
         x, y = gather([t.data for t in tasks], drawn[:, start : start + per_gather].flatten(1))
-        x = x.clone(memory_format=PLAIN)
         for xb, yb in zip(x.split(batch, dim=1), y.split(batch, dim=1), strict=True):
             gradients, losses = step(weights, fixed, given, xb, yb)
             for name, tensor in weights.items():
