@@ -12,7 +12,6 @@ Nobody looks for the best value of a condition. Every configuration is run under
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from search_spaces.dimension import Dimension
 from search_spaces.documents import Node
@@ -32,8 +31,8 @@ def read_condition(reader: Reader, parameter: Parameter, node: Node) -> Dimensio
     values = _values(reader, parameter, listed.elements) if listed is not None else []
     if not values:
         return None
-    numbers = tuple(value for value in values if isinstance(value, (int, float)) and not isinstance(value, bool))
     if parameter.kind in ("real", "integer"):
+        numbers = tuple(value for value in values if isinstance(value, (int, float)))
         low, high = min(numbers), max(numbers)
         return Dimension(parameter, low, high, parameter.log and low > 0, grid=numbers)
     return Dimension(parameter, options=tuple(map(str, values)))
@@ -52,8 +51,7 @@ def _listed(reader: Reader, parameter: Parameter, node: Node) -> Node | None:
                 )
         node = node.items.get(form, node)
     if not node.is_list or not node.elements:
-        if not node.is_mapping or form not in node.items:
-            reader.complain(node, f"{parameter.key} under `vary`", "a list of at least one value", node.value)
+        reader.complain(node, f"{parameter.key} under `vary`", "a list of at least one value", node.value)
         return None
     return node
 
@@ -61,9 +59,7 @@ def _listed(reader: Reader, parameter: Parameter, node: Node) -> Node | None:
 def _values(reader: Reader, parameter: Parameter, elements: Sequence[Node]) -> list[Value]:
     found: list[Value] = []
     for item in elements:
-        # YAML reads `null` as None; it names the option `none`.
-        written = "none" if item.value is None and parameter.kind == "choice" else item.value
-        value = reader.convert(parameter, replace(item, value=written))
+        value = reader.convert(parameter, item)
         if value is None:
             continue
         if value in found:

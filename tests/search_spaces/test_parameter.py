@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from search_spaces.errors import UserError
-from search_spaces.parameter import Parameter, build, canonical, convert_all, defaults
+from search_spaces.parameter import (
+    Parameter,
+    build,
+    canonical,
+    choice,
+    convert_all,
+    defaults,
+    flag,
+    integer,
+    parameters,
+    real,
+    text,
+)
 from tests.search_spaces.conftest import Config
 
 
@@ -23,7 +36,8 @@ from tests.search_spaces.conftest import Config
         ("alpha", 2, 2.0),
         ("steps", "7", 7),
         ("steps", 7.0, 7),
-        ("use_ema", "off", False),
+        *(("use_ema", raw, True) for raw in ("true", "yes", "on", "True", "YES")),
+        *(("use_ema", raw, False) for raw in ("false", "no", "off", "False", "NO")),
         ("use_ema", True, True),
         ("merge_op", None, "none"),
         ("merge_op", "add", "add"),
@@ -82,3 +96,101 @@ def test_a_label_has_the_symbol_where_that_says_more() -> None:
     names = [("lambda", "λ"), ("mu", ""), ("mu", "mu")]
     labels = [Parameter(key, "real", 0.0, "", symbol=symbol).label for key, symbol in names]
     assert labels == ["λ (lambda)", "mu", "mu"]
+
+
+#: What a declaration that says nothing more means.
+NOTHING: dict[str, Any] = {
+    "symbol": "",
+    "source": "",
+    "unit": "",
+    "low": None,
+    "high": None,
+    "log": False,
+    "step": None,
+    "options": (),
+    "names": {},
+    "children": {},
+    "tune": False,
+    "condition": False,
+}
+
+
+def said(cls: type) -> dict[str, dict[str, Any]]:
+    """Every field of every parameter that `cls` declares."""
+    return {key: {f.name: getattr(p, f.name) for f in fields(p)} for key, p in parameters(cls).items()}
+
+
+def test_a_declaration_that_says_nothing_more() -> None:
+    @dataclass(frozen=True)
+    class Plain:
+        a_real: float = real(0.5, doc="R.")
+        an_integer: int = integer(3, doc="I.")
+        a_choice: str = choice("a", ("a", "b"), doc="C.")
+        a_flag: bool = flag(True, doc="F.")
+        a_text: str = text("t", doc="T.")
+
+    assert said(Plain) == {
+        "a_real": NOTHING | {"name": "a_real", "kind": "real", "default": 0.5, "doc": "R."},
+        "an_integer": NOTHING | {"name": "an_integer", "kind": "integer", "default": 3, "doc": "I."},
+        "a_choice": NOTHING
+        | {"name": "a_choice", "kind": "choice", "default": "a", "doc": "C.", "options": ("a", "b")},
+        "a_flag": NOTHING | {"name": "a_flag", "kind": "flag", "default": True, "doc": "F."},
+        "a_text": NOTHING | {"name": "a_text", "kind": "text", "default": "t", "doc": "T."},
+    }
+    assert Plain() == Plain(0.5, 3, "a", True, "t")
+
+
+def test_a_declaration_that_says_everything() -> None:
+    @dataclass(frozen=True)
+    class Owned:
+        width: int = integer(4, doc="W.")
+
+    number: dict[str, Any] = {"low": 1, "high": 9, "log": True, "step": 2, "unit": "u", "tune": (2, 8)}
+    every: dict[str, Any] = {"symbol": "s", "source": "Eq. 1"}
+    named = {"a": "the first"}
+
+    @dataclass(frozen=True)
+    class Whole:
+        a_real: float = real(5.0, doc="R.", condition=True, **number, **every)
+        an_integer: int = integer(5, doc="I.", condition=True, **number, **every)
+        a_choice: str = choice(
+            "a", {"a": Owned, "b": None}, names=named, doc="C.", tune=("a",), condition=True, **every
+        )
+        a_flag: bool = flag(False, doc="F.", tune=True, **every)
+        a_text: str = text("t", doc="T.", condition=True, **every)
+
+    known = {"condition": True, **every}
+    owned = {"options": ("a", "b"), "names": named, "children": {"a": tuple(parameters(Owned).values())}}
+    assert said(Whole) == {
+        "a_real": NOTHING | number | known | {"name": "a_real", "kind": "real", "default": 5.0, "doc": "R."},
+        "an_integer": NOTHING | number | known | {"name": "an_integer", "kind": "integer", "default": 5, "doc": "I."},
+        "a_choice": NOTHING
+        | owned
+        | known
+        | {"name": "a_choice", "kind": "choice", "default": "a", "doc": "C.", "tune": ("a",)},
+        "a_flag": NOTHING | every | {"name": "a_flag", "kind": "flag", "default": False, "doc": "F.", "tune": True},
+        "a_text": NOTHING | known | {"name": "a_text", "kind": "text", "default": "t", "doc": "T."},
+    }
+
+
+def test_a_parameter_made_by_hand_says_nothing_more_either() -> None:
+    made = Parameter("x", "real", 0.5, "X.")
+    assert {f.name: getattr(made, f.name) for f in fields(made)} == NOTHING | {
+        "name": "x",
+        "kind": "real",
+        "default": 0.5,
+        "doc": "X.",
+    }
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "must"),
+    [
+        (None, None, "a number"),
+        (0.5, None, "a number of at least 0.5"),
+        (None, 2, "a number of at most 2"),
+        (0, 2, "a number in [0, 2]"),
+    ],
+)
+def test_the_bounds_in_words(low: float | None, high: float | None, must: str) -> None:
+    assert Parameter("x", "real", 1.0, "", low=low, high=high).must() == must

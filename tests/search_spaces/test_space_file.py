@@ -408,8 +408,21 @@ def test_conditions_are_lists_of_values(tmp_path: Path, declared: Declared) -> N
     assert space.searches({"alpha": 0.5}) and set(space.distributions()) == {"alpha"}
 
 
+def test_the_range_of_a_condition_is_that_of_its_values(tmp_path: Path, declared: Declared) -> None:
+    """On a log scale where its parameter is and the values allow it."""
+    known = declared | {"shift": Parameter("shift", "real", 0.0, "", low=0.0, high=10.0, log=True)}
+    vary = load(tmp_path, "method: m\nvary: {rho: [40, 5], steps: [5, 50, 20], shift: [1, 0.5]}\n", known).vary
+    assert [(d.low, d.high, d.log, d.grid) for d in vary.values()] == [
+        (5, 40, False, (40, 5)),
+        (5, 50, True, (5, 50, 20)),
+        (0.5, 1.0, True, (1.0, 0.5)),
+    ]
+    assert not load(tmp_path, "method: m\nvary: {shift: [1, 0]}\n", known).vary["shift"].log
+
+
 def test_a_space_may_vary_conditions_alone(tmp_path: Path, declared: Declared) -> None:
     space = load(tmp_path, "method: m\nvary: {rho: [5, 40]}\n", declared)
+    assert not space.select_on_test and not space.one_at_a_time
     assert not space.search and space.grid_points() == [{"rho": 5}, {"rho": 40}]
     assert load(tmp_path, "method: m\nsearch: {alpha: {}}\n", declared).conditions() == [{}]
 
@@ -420,6 +433,13 @@ def test_a_space_may_vary_conditions_alone(tmp_path: Path, declared: Declared) -
         ("rho: {low: 1, high: 5}", "Unknown key 'low' of rho under `vary` (space.yaml, line 2)"),
         ("rho: 5", "rho under `vary` must be a list of at least one value, got 5 (space.yaml, line 2)."),
         ("rho: []", "rho under `vary` must be a list of at least one value, got [] (space.yaml, line 2)."),
+        ("rho: {}", "rho under `vary` must be a list of at least one value, got {} (space.yaml, line 2)."),
+        ("rho: {grid: 5}", "rho under `vary` must be a list of at least one value, got 5 (space.yaml, line 2)."),
+        (
+            "rho: {grid: {grid: [5]}}",
+            "rho under `vary` must be a list of at least one value, got {'grid': [5]} (space.yaml, line 2).",
+        ),
+        ("dataset: [null]", "dataset must be a name or a path, got None (space.yaml, line 2)."),
         ("rho: [5, 500]", "rho must be a whole number in [0, 100], got 500 (space.yaml, line 2)."),
         ("rho: [5, 5]", "5 is listed twice for rho (space.yaml, line 2). Remove one."),
         (
@@ -433,6 +453,20 @@ def test_a_space_may_vary_conditions_alone(tmp_path: Path, declared: Declared) -
 def test_a_wrong_condition(tmp_path: Path, declared: Declared, entry: str, said: str) -> None:
     found = problems(tmp_path, f"method: m\nvary: {{{entry}}}\nsearch: {{alpha: {{}}}}\n", declared)
     assert found[0].startswith(said), found
+
+
+def test_every_wrong_condition_is_told(tmp_path: Path, declared: Declared) -> None:
+    vary = "{rho: [500, 600, 5, 5, 7, 7], steps: [1], alpha: [1], lambda: [2]}"
+    search = "{alpha: {}, steps: {}}"
+    assert problems(tmp_path, f"method: m\nvary: {vary}\nsearch: {search}\n", declared) == [
+        "rho must be a whole number in [0, 100], got 500 (space.yaml, line 2).",
+        "rho must be a whole number in [0, 100], got 600 (space.yaml, line 2).",
+        "5 is listed twice for rho (space.yaml, line 2). Remove one.",
+        "7 is listed twice for rho (space.yaml, line 2). Remove one.",
+        "steps is both searched and varied (space.yaml, line 2). Remove one.",
+        "alpha is both searched and varied (space.yaml, line 2). Remove one.",
+        "lambda must be a number in [0, 0.99], got 2 (space.yaml, line 2).",
+    ]
 
 
 def test_a_condition_is_neither_fixed_nor_set_by_a_profile(tmp_path: Path, declared: Declared) -> None:

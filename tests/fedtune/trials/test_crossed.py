@@ -146,6 +146,29 @@ def test_a_stopped_configuration_is_below_those_that_ran_further_and_a_failed_on
     assert all(t.state == TrialState.COMPLETE for t in shown(tmp_path, known))
 
 
+def test_with_two_metrics_each_has_its_places_and_a_stopped_configuration_is_not_shown(tmp_path: Path) -> None:
+    """By hand, the first metric rising and the second falling, of the two configurations that ended and of the one that
+    was stopped under its second condition; what a sampler keeps with a proposal stands in its first trial."""
+    ended = [((0.9, 2.0), (0.1, 2.0)), ((0.8, 1.0), (0.3, 1.0))]
+    stopped = create_trial(state=TrialState.PRUNED, params={"alpha": 1.0}, distributions=ALPHA)
+    known = [both(0.0, *ended[0][0], kept=3), both(0.0, *ended[0][1])]
+    known += [both(1.0, 0.95, 9.0), stopped]
+    known += [both(2.0, *ended[1][0], kept=5), both(2.0, *ended[1][1])]
+    found = shown(tmp_path, known, metric=("val_global_accuracy", "train_loss"))
+    assert [t.params["alpha"] for t in found] == [0.0, 2.0]
+    # Accuracy under ω = 10: ½ and 0, as the stopped one has 0.95 there; under 0.1: ½ and 1, as it did not end.
+    # Loss: 2.0 and 1.0, and 9.0 for the stopped one under 10, nothing under 0.1.
+    assert [t.values for t in found] == [[0.5, -0.5], [0.5, -1.0]]
+    assert [t.system_attrs for t in found] == [{"kept": 3}, {"kept": 5}]
+
+
+ALPHA = {"alpha": FloatDistribution(0, 2)}
+
+
+def both(alpha: float, accuracy: float, loss: float, **kept: int) -> Any:
+    return create_trial(values=[accuracy, loss], params={"alpha": alpha}, distributions=ALPHA, system_attrs=kept)
+
+
 def test_a_tpe_search_comes_near_what_is_good_under_all_conditions(tmp_path: Path) -> None:
     """The proposals after the random ones are better, by the mean place, than the random ones."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)

@@ -57,6 +57,21 @@ def test_taken_trials_are_trials_like_any_other(tmp_path: Path, old: Path) -> No
     assert run.finals.loc[3, "wlp"] > 0
 
 
+def test_seconds_of_a_taken_trial_are_those_of_its_rounds(tmp_path: Path, old: Path) -> None:
+    """Nine rounds of two seeds of 0.01 s; a round that does not tell its time counts nothing."""
+    made = warm(tmp_path / "new", old)
+    path = tmp_path / "new" / run_folder.trial_folder(1) / run_folder.ROUNDS
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    del rows[0]["seconds"]
+    rows[1]["seconds"] = None
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    queue = TrialQueue(tmp_path / "new", made, space())
+    settle(queue, tmp_path / "new", made)
+    found = [trial.user_attrs["seconds"] for trial in queue.trials()]
+    queue.close()
+    assert found == [0.18, 0.16, *[0.18] * 6]
+
+
 @pytest.mark.parametrize("sampler", ["tpe", "nsga2", "cmaes"])
 @pytest.mark.parametrize("scheduler", ["asha", "none"])
 def test_width_and_interruptions_change_nothing(tmp_path: Path, old: Path, sampler: str, scheduler: str) -> None:

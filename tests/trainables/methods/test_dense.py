@@ -61,6 +61,12 @@ def test_the_other_adversarial_loss_counts_samples_that_one_of_the_two_gets_righ
     loss.backward()
     assert student.grad is None and ensemble.grad is not None and float(ensemble.grad.abs().sum()) > 0
     assert float(adversarial_loss(Config(adversarial="dfdg"), ENSEMBLE, ENSEMBLE, y)) == 0.0
+    first = int(mask.argmax())
+    alone = y.clone()
+    alone[np.arange(6) != first] = 9  # no other sample is right on either side
+    expected = -kl(softmax(STUDENT.numpy(), 2.0), softmax(ENSEMBLE.numpy(), 2.0))[first]
+    config = Config(kd_temperature=2.0, adversarial="dfdg")
+    assert float(adversarial_loss(config, ENSEMBLE, STUDENT, alone)) == pytest.approx(expected, rel=1e-9)
 
 
 def test_generator_loss_without_statistics() -> None:

@@ -51,6 +51,14 @@ def results_of(s: Simulation, executor: str) -> list[ClientResult]:
     )
 
 
+def test_recorded_steps_need_a_gpu() -> None:
+    with pytest.raises(UserError, match=r"executor must be auto, loop or vmap on a processor, .* got 'graph'"):
+        executors.check("graph", CPU)
+    executors.check("graph", torch.device("cuda"))
+    for executor in ("auto", "loop", "vmap"):
+        executors.check(executor, CPU)
+
+
 def test_auto_is_the_loop_on_a_cpu_and_stacks_on_cuda_what_can_be_stacked() -> None:
     for name, cuda in (("fedavg", "vmap"), ("fedkf", "loop"), ("dense", "loop")):
         s = registry.method(name)
