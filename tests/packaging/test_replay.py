@@ -23,6 +23,7 @@ from search_spaces.parameter import Parameter, Value
 from search_spaces.space import Space
 from tests.benchmarks.replay import __main__ as command
 from tests.benchmarks.replay import bench, page
+from tests.benchmarks.replay.gridded import Gridded, Shuffled
 from tests.benchmarks.replay.kept import with_others
 from tests.benchmarks.replay.measures import judge, over, rounds_to, share
 from tests.benchmarks.replay.peer import NOT_INSTALLED, Peer
@@ -31,7 +32,7 @@ from tests.benchmarks.replay.searchers import PEERS, SEARCHERS, SLOW, plain
 from tests.benchmarks.replay.searchers.oracle import Told
 from tests.benchmarks.replay.simulator import Simulation, Snapshot
 from tests.benchmarks.replay.surrogate import Surrogate, cut_off, measure_noise
-from tests.benchmarks.replay.table import Recorded, Shuffled, differences, held_out
+from tests.benchmarks.replay.table import Recorded, differences, held_out
 from tests.benchmarks.tables.specs import SPECS
 
 ROUNDS = 4
@@ -240,6 +241,41 @@ def test_a_shuffled_table_tells_nothing() -> None:
     steps = np.arange(1, ROUNDS + 1) / ROUNDS
     assert np.abs(seen.mean(axis=0) / steps - 0.1).max() <= ERRORS * math.sqrt(0.09 / 2000)
     assert np.abs(np.corrcoef(seen.T) - np.eye(ROUNDS)).max() <= ERRORS / math.sqrt(2000)
+
+
+def test_what_lies_between_cells_has_noise_of_its_own() -> None:
+    """Six cells over eight seeds: means, what a seed does to all, and the rest, each as NumPy has it. A proposal shares
+    its cell's mean and the seed's part with its neighbours, and nothing else."""
+    rng = np.random.default_rng(1)
+    values = 5 + rng.normal(0, 1, (6, 1)) + rng.normal(0, 0.5, 8) + rng.normal(0, 0.3, (6, 8))
+    episode = Gridded(recorded(values)).episode(4)
+    seen = np.array([[float(episode.curve({"x": float(c)}, s)[-1]) for s in range(5)] for c in range(6)])
+    assert set(seen.ravel()) <= set(values.ravel()), "a cell has its recorded curves"
+    means, parts = seen.mean(axis=1), seen.mean(axis=0) - seen.mean()
+    own = np.sum((seen - means[:, None] - parts) ** 2) / ((6 - 1) * (5 - 1))
+    beside = [{"x": 2 + x} for x in np.linspace(-0.4, 0.4, 2000) if x != 0]
+    for seed in (0, 3):
+        found = np.array([float(episode.curve(x, seed)[-1]) for x in beside])
+        near(found.tolist(), means[2] + parts[seed])
+        assert found.var() == pytest.approx(own, rel=0.15)
+        assert np.abs(np.corrcoef(found[1:], found[:-1])[0, 1]) < ERRORS / math.sqrt(2000)
+    curve = episode.curve(beside[0], 0)
+    assert curve.tolist() == episode.curve(dict(beside[0]), 0).tolist()
+    assert curve == pytest.approx(curve[-1] * np.arange(1, ROUNDS + 1) / ROUNDS), "all rounds of one federation"
+    assert episode.expected(beside[0]) == episode.expected({"x": 2.0})
+    assert episode.truth_curve(beside[0]).tolist() == episode.truth_curve({"x": 2.0}).tolist()
+
+
+def test_what_lies_between_cells_shows_nothing_of_held_out_seeds() -> None:
+    values = np.random.default_rng(2).random((6, 8))
+    episode = Gridded(recorded(values)).episode(0)
+    hidden = [s for s in range(8) if not any(episode.curve({"x": 1.0}, k)[-1] == values[1, s] for k in range(5))]
+    assert len(hidden) == 3
+    other = values.copy()
+    other[:, hidden] += 7.0
+    again = Gridded(recorded(other)).episode(0)
+    for x, seed in itertools.product((0.2, 1.0, 3.3), range(5)):
+        assert episode.curve({"x": x}, seed).tolist() == again.curve({"x": x}, seed).tolist()
 
 
 def test_a_minimised_metric_is_turned_and_a_diverged_federation_is_the_worst() -> None:
@@ -504,7 +540,7 @@ def test_a_grid_is_replayed_as_recorded_and_other_tables_through_a_model(tmp_pat
     save(smooth(12, 4)[0], tmp_path / "smooth.npz")
     found = bench.tables(tmp_path)
     assert {name: type(table) for name, table in found.items()} == {
-        "cells": Recorded,
+        "cells": Gridded,
         "cells, shuffled": Shuffled,
         "smooth": Surrogate,
     }

@@ -12,13 +12,14 @@ import numpy as np
 
 from analysis import curve_table
 from analysis.curve_table import CurveTable
+from tests.benchmarks.replay.gridded import Gridded, Shuffled
 from tests.benchmarks.replay.measures import Interval, Judged, judge, over, rounds_to, share
 from tests.benchmarks.replay.pool import Task, replayed
 from tests.benchmarks.replay.searcher import Setting
 from tests.benchmarks.replay.searchers import SEARCHERS, Factory
 from tests.benchmarks.replay.simulator import Simulation
 from tests.benchmarks.replay.surrogate import Surrogate
-from tests.benchmarks.replay.table import Episode, Recorded, Shuffled, Table
+from tests.benchmarks.replay.table import Episode, Table
 
 #: Budgets, in whole federations of one seed: each about one and a half times the one before.
 BUDGETS = (3, 5, 8, 12, 18, 27, 40)
@@ -39,7 +40,7 @@ def tables(folder: Path, names: Sequence[str] = ()) -> dict[str, Table]:
         recorded = curve_table.load(path)
         several: list[Table] = []
         if not names or recorded.card["name"] in names:
-            several.append(Recorded(recorded) if is_grid(recorded) else Surrogate(recorded))
+            several.append(Gridded(recorded) if is_grid(recorded) else Surrogate(recorded))
         shuffled = Shuffled(recorded)
         if place == 0 and (not names or shuffled.name in names):
             several.append(shuffled)

@@ -1,12 +1,11 @@
 """What a search is replayed on. A `Table` gives episodes; an `Episode` has seeds for the search, and seeds held out.
 
-    Recorded   the recorded configurations are all there are: a proposal becomes the nearest of them, which for a grid
-               is its cell. The recorded seeds are dealt anew in every repetition.
-    Shuffled   the same, but what a search sees is dealt out at random among configurations, anew for every seed and
-               round. So neither rounds nor values tell anything, and no search can do better than to draw one.
+    Recorded   the recorded configurations are all there are: a proposal becomes the nearest of them. The recorded seeds
+               are dealt anew in every repetition.
 
-`tests.benchmarks.replay.surrogate` has the third, for continuous spaces. Values are turned so that larger is better. A
-federation that diverged counts with the worst value of the whole table.
+`tests.benchmarks.replay.gridded` has those for the cells of a grid, `tests.benchmarks.replay.surrogate` the one for
+continuous spaces. Values are turned so that larger is better. A federation that diverged counts with the worst value of
+the whole table.
 """
 
 from __future__ import annotations
@@ -106,21 +105,6 @@ class Recorded:
 
     def describe(self) -> str:
         return f"{self.size} {differences(self.test[:, :, -1])}"
-
-
-class Shuffled(Recorded):
-    """What a search sees tells nothing."""
-
-    def __init__(self, table: CurveTable) -> None:
-        super().__init__(table, f"{table.card['name']}, shuffled")
-
-    def episode(self, repetition: int) -> RecordedEpisode:
-        rng = np.random.default_rng([repetition, 2])
-        order = rng.permutation(len(self.table.seeds))
-        return RecordedEpisode(self, order, rng.permuted(self.validation, axis=0))
-
-    def describe(self) -> str:
-        return f"{super().describe()} What a search sees is dealt out among the configurations by chance."
 
 
 class RecordedEpisode:
