@@ -196,7 +196,10 @@ def _check_fit(here: Machine, cpus: float | None, gpus: float, problems: list[st
 def _room(here: Machine, cpus: float, gpus: float) -> int:
     """How many trials of that size the machine has room for; at least one."""
     room = max(1, int(here.cores / cpus + 1e-9))
-    if gpus > 0:
-        per_gpu = int(1 / gpus + 1e-9) if gpus <= 1 else 0
-        room = min(room, max(1, here.gpus * per_gpu if per_gpu else here.gpus // int(gpus)))
-    return room
+    return min(room, on_gpus(here.gpus, gpus)) if gpus > 0 else room
+
+
+def on_gpus(count: int, share: float) -> int:
+    """How many trials with that share of a GPU `count` GPUs have room for, at least one. A part of a GPU is a part of
+    one: of two GPUs, four trials have 0.4 and not five."""
+    return max(1, count * int(1 / share + 1e-9) if share <= 1 else count // int(share))

@@ -23,6 +23,7 @@ from fedtune.console import progress
 from fedtune.console.busy import busy
 from fedtune.machine import resources
 from fedtune.planning.plan import Plan
+from fedtune.planning.request import Request
 from fedtune.planning.timed_federations import MIB, Federations, Footprint, OutOfMemory
 from fedtune.record.experiment import Experiment
 from search_spaces.errors import UserError, sentence
@@ -65,14 +66,7 @@ def packed(planned: Plan, *, plain: bool = False, quiet: bool = False) -> Plan:
     e, asked, here = planned.experiment, planned.request, resources.machine()
     on_gpu = e.gpus_per_trial > 0
     gpus = here.gpus if on_gpu else 1
-    room = min(e.to_run, e.lag) if e.looks_back else e.to_run
-    if asked.gpus_per_trial:
-        room = min(room, max(1, int(gpus / asked.gpus_per_trial + 1e-9)))
-    cores = max(1, here.cores // gpus)
-    threads = None if asked.cpus_per_trial is None else resources.Packing(1, asked.cpus_per_trial, 0).threads
-    per_core = cores if asked.cpus_per_trial is None else max(1, int(cores / asked.cpus_per_trial + 1e-9))
-    wanted = None if asked.concurrency is None else math.ceil(asked.concurrency / gpus)
-    bounds = Bounds(cores, min(per_core, math.ceil(room / gpus)), threads, wanted)
+    bounds = limits(e, asked, here)
     load = os.getloadavg()[0]
     with (
         busy(progress.style(plain, quiet), "starting a federation") as say,
@@ -95,10 +89,23 @@ def packed(planned: Plan, *, plain: bool = False, quiet: bool = False) -> Plan:
 
         table, full = explore(ask, bounds, lambda: _fit(federations.footprint))
         footprint = federations.footprint
-    if wanted is not None and table[-1].trials < wanted:
+    if bounds.trials is not None and table[-1].trials < bounds.trials:
         raise UserError(sentence("concurrency", f"as many as fit ({full})", asked.concurrency, "--concurrency"))
     best = pick(table, bounds.trials)
     return _settled(planned, best, table, footprint, full, gpus=gpus if on_gpu else 0, cores=here.cores, load=load)
+
+
+def limits(e: Experiment, asked: Request, here: resources.Machine) -> Bounds:
+    """What the cores, the GPUs, the trials, the lag and the command line allow."""
+    gpus = here.gpus if e.gpus_per_trial > 0 else 1
+    room = min(e.to_run, e.lag) if e.looks_back else e.to_run
+    if asked.gpus_per_trial:
+        room = min(room, resources.on_gpus(gpus, asked.gpus_per_trial))
+    cores = max(1, here.cores // gpus)
+    threads = None if asked.cpus_per_trial is None else resources.Packing(1, asked.cpus_per_trial, 0).threads
+    per_core = cores if asked.cpus_per_trial is None else max(1, int(cores / asked.cpus_per_trial + 1e-9))
+    wanted = None if asked.concurrency is None else math.ceil(asked.concurrency / gpus)
+    return Bounds(cores, min(per_core, math.ceil(room / gpus)), threads, wanted)
 
 
 def explore(ask: Callable[[int, int], Sample], bounds: Bounds, fit: Callable[[], int]) -> tuple[list[Sample], str]:

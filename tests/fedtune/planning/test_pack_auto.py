@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -180,6 +181,32 @@ def test_where_rounds_are_long_two_are_timed(
 def test_parts_of_a_gpu_fit_as_often_as_they_say(trials: int) -> None:
     share = resources.part(trials)
     assert round(share, 4) == share and trials * share <= 1 < (trials + 1) * share
+
+
+@pytest.mark.parametrize(
+    ("gpus", "share", "room"),
+    [(1, 0.25, 4), (2, 0.4, 4), (2, 1 / 3, 6), (3, 1.0, 3), (4, 2.0, 2), (3, 2.0, 1), (1, 2.0, 1)],
+)
+def test_a_part_of_a_gpu_is_a_part_of_one(gpus: int, share: float, room: int) -> None:
+    assert resources.on_gpus(gpus, share) == room
+
+
+@pytest.mark.parametrize(
+    ("gpus", "options", "most"),
+    [
+        (2, {"gpus_per_trial": 0.4}, 2),  # of each GPU; together they have room for four, and not for five
+        (2, {"gpus_per_trial": 0.2}, 4),  # the eight cores of each would do, the lag does not
+        (2, {"gpus_per_trial": 0.4, "sampler": "random", "scheduler": "none"}, 2),
+        (2, {"gpus_per_trial": 0.1, "sampler": "random", "scheduler": "none"}, 8),
+        (0, {"cpus_per_trial": 3.0, "sampler": "random", "scheduler": "none"}, 5),
+    ],
+)
+def test_what_limits_the_choice(small: Callable[..., Request], gpus: int, options: dict[str, Any], most: int) -> None:
+    here = resources.Machine(16, gpus)
+    asked = small(trials=30, lag=8, **options)
+    e = dataclasses.replace(plan(small(trials=30)).experiment, lag=8, gpus_per_trial=options.get("gpus_per_trial", 0.0))
+    e = dataclasses.replace(e, **{key: options[key] for key in ("sampler", "scheduler") if key in options})
+    assert probe.limits(e, asked, here).most == most
 
 
 def test_a_larger_share() -> None:
