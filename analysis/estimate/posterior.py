@@ -11,6 +11,8 @@ u      variance of what a seed does to all configurations alike (`p_s`), as a mu
        configurations are compared on the same seeds; from a single seed it cannot be known, so the grid is the prior
 x_is   what is added where a federation was stopped early and its last value is a guess
 
+Where only the mean over several seeds is known, that is the mean of their y_is.
+
 l, ρ and u take the values of a small grid, each with the weight that the data give it (their evidence); μ and v have
 flat priors and are integrated out, which makes every belief a mixture of Student's t distributions with n - 1 degrees
 of freedom (Gelman et al., Bayesian Data Analysis, ch. 14; Rasmussen and Williams 2006, ch. 2 and 5). Nothing is
@@ -39,12 +41,13 @@ LEAST = 1e-3
 
 @dataclass(frozen=True)
 class Federations:
-    """What was measured, a row per federation: `configuration` (n,) places in `points`, `seed` (n,), `value` (n,),
-    `extra` (n,) variance of a guess, 0 for what was measured. `points` (m, d): configurations in the unit cube."""
+    """What was measured, a row per value: `configuration` (n,) places in `points`, `shares` (n, s) what each of s seeds
+    has in it: 1 for a federation on that seed, 1/k in a mean over k; `value` (n,), `extra` (n,) variance of a guess, 0
+    for what was measured. `points` (m, d): configurations in the unit cube."""
 
     points: Floats
     configuration: NDArray[np.int64]
-    seed: NDArray[np.int64]
+    shares: Floats
     value: Floats
     extra: Floats
 
@@ -137,10 +140,11 @@ def posterior(found: Federations) -> Posterior:
     if spread == 0:
         return Posterior([Part(1.0, np.full(m, centre), np.zeros((m, m)), 0.0, 0.0)], n - 1)
     y = (found.value - centre) / spread
-    same = (found.seed[:, None] == found.seed).astype(float)
+    together = found.shares @ found.shares.T
+    alone = np.diag(np.diag(together))
     guessed = np.diag(found.extra / spread**2)
     solved = [
-        _Solved(y, found.configuration, signal, noise, shared, noise * (shared * same + np.eye(n)) + guessed)
+        _Solved(y, found.configuration, signal, noise, shared, noise * (shared * together + alone) + guessed)
         for signal in (matern(found.points, length) for length in LENGTHS)
         for noise, shared in itertools.product(NOISES, SHARED)
     ]

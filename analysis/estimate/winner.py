@@ -38,11 +38,11 @@ MOST = 160
 
 @dataclass(frozen=True)
 class Measured:
-    """One federation: its configuration, its seed, the value of its last round (signed, so that larger is better; of a
-    stopped one after `rounds`), and the trial it belongs to."""
+    """One federation: its configuration, its seed, the value of its last round (signed, so that larger is better), and
+    the trial it belongs to. Of a trial over several seeds that was stopped early, all of them, and their mean."""
 
     configuration: tuple[tuple[str, object], ...]
-    seed: int
+    seeds: tuple[int, ...]
     value: float
     trial: FrozenTrial
     complete: bool
@@ -133,11 +133,11 @@ def standing(
     federations = Federations(
         coordinates([(first[i].params, first[i].distributions) for i in range(len(place))]),
         np.array([place[m.configuration] for m in found]),
-        np.array([m.seed for m in found]),
+        _shares(found),
         value,
         extra,
     )
-    all_seeds = len({m.seed for m in found})
+    all_seeds = len({seed for m in found for seed in m.seeds})
     seeds = [sum(m.complete for m in found if place[m.configuration] == i) for i in range(len(keys))]
     return Standing(
         tuple(first[i].number for i in range(len(keys))),
@@ -192,27 +192,38 @@ def _settled_by(belief: Posterior, best: int, others: Sequence[int]) -> int | No
 
 def _measured(trials: Sequence[FrozenTrial], sign: float, by_seed: Mapping[int, Mapping[int, float]]) -> list[Measured]:
     """Every federation once, without the configurations that failed on a seed or did not reach their target there."""
-    found: dict[tuple[object, int], Measured] = {}
+    found: dict[tuple[object, tuple[int, ...]], Measured] = {}
     failed = {configuration(trial) for trial in trials if trial.state.name == "FAIL" or missed_target(trial)}
     for trial in trials:
         key = configuration(trial)
         if trial.state.name not in ("COMPLETE", "PRUNED") or key in failed:
             continue
         complete = trial.state.name == "COMPLETE"
-        values = dict(by_seed.get(trial.number, {})) if complete else {}
+        measured = by_seed.get(trial.number, {})
+        values = {(seed,): value for seed, value in measured.items()} if complete else {}
         if not values and complete:
-            values = {_seed(trial): float(trial.values[0])}
+            values = {(_seed(trial),): float(trial.values[0])}
         elif not values and trial.intermediate_values:
-            values = {_seed(trial): trial.intermediate_values[max(trial.intermediate_values)]}
-        for seed, value in values.items():
-            before = found.get((key, seed))
+            seeds = tuple(measured) or (_seed(trial),)
+            values = {seeds: trial.intermediate_values[max(trial.intermediate_values)]}
+        for seeds, value in values.items():
+            before = found.get((key, seeds))
             if (
                 math.isfinite(value)
                 and not is_unreached(value)
                 and (before is None or complete and not before.complete)
             ):
-                found[key, seed] = Measured(key, seed, sign * value, trial, complete)
+                found[key, seeds] = Measured(key, seeds, sign * value, trial, complete)
     return list(found.values())
+
+
+def _shares(found: Sequence[Measured]) -> Floats:
+    """(n, s): what each seed has in each value."""
+    seeds = {seed: place for place, seed in enumerate(sorted({seed for m in found for seed in m.seeds}))}
+    shares = np.zeros((len(found), len(seeds)))
+    for row, m in zip(shares, found, strict=True):
+        row[[seeds[seed] for seed in m.seeds]] = 1 / len(m.seeds)
+    return shares
 
 
 def configuration(trial: FrozenTrial) -> tuple[tuple[str, object], ...]:

@@ -1,5 +1,7 @@
 """The model behind a search's estimate, against integrals done by brute force and against its own assumptions."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy import integrate, stats
@@ -12,7 +14,12 @@ POINTS = np.array([[0.0, 0.0], [0.1, 0.2], [0.9, 0.4], [1.0, 1.0]])
 
 def federations(values, configuration, seed, extra=None, points=POINTS):
     guessed = np.zeros(len(values)) if extra is None else np.array(extra)
-    return Federations(points, np.array(configuration), np.array(seed), np.array(values, float), guessed)
+    return Federations(points, np.array(configuration), shares(seed), np.array(values, float), guessed)
+
+
+def shares(seed):
+    """Of federations on these seeds."""
+    return (np.array(seed)[:, None] == np.unique(seed)).astype(float)
 
 
 FOUND = federations([0.2, 0.5, 0.4, 0.9, 0.7, 0.6], [0, 1, 1, 2, 3, 3], [0, 0, 1, 0, 0, 1], extra=[0.01, 0, 0, 0, 0, 0])
@@ -34,20 +41,26 @@ def covariance(found, length, noise, share):
             i, j = found.configuration[a], found.configuration[b]
             z = np.sqrt(5) * np.linalg.norm(found.points[i] - found.points[j]) / (length * np.sqrt(2) if length else 1)
             k[a, b] = (1 + z + z**2 / 3) * np.exp(-z) if length else float(i == j)
-            k[a, b] += noise * share * (found.seed[a] == found.seed[b])
-            k[a, b] += (noise + found.extra[a] / spread**2) * (a == b)
+            common = sum(one * other for one, other in zip(found.shares[a], found.shares[b], strict=True))
+            k[a, b] += noise * share * common
+            k[a, b] += (noise * common + found.extra[a] / spread**2) * (a == b)
     return k
 
 
+#: The last value is a mean over both seeds.
+MEAN = dataclasses.replace(FOUND, shares=np.array([[1, 0], [1, 0], [0, 1], [1, 0], [1, 0], [0.5, 0.5]]))
+
+
+@pytest.mark.parametrize("found", [FOUND, MEAN])
 @pytest.mark.parametrize(("length", "noise", "share"), [(0.4, 0.3, 0.3), (0.0, 1.0, 0.0), (0.8, 0.03, 0.6)])
-def test_means_are_those_of_a_regression_with_a_vague_mean(monkeypatch, length, noise, share):
+def test_means_are_those_of_a_regression_with_a_vague_mean(monkeypatch, length, noise, share, found):
     """μ ~ N(0, 10⁶ v) in place of a flat prior; the t's scale is the generalised least squares' residual."""
     only(monkeypatch, length, noise, share)
-    belief = posterior(FOUND)
-    k = covariance(FOUND, length, noise, share)
+    belief = posterior(found)
+    k = covariance(found, length, noise, share)
     vague = 1e6
-    y, n = FOUND.value, len(FOUND.value)
-    across = matern(POINTS, length)[:, FOUND.configuration] + vague
+    y, n = found.value, len(found.value)
+    across = matern(POINTS, length)[:, found.configuration] + vague
     weights = np.linalg.solve(k + vague, np.column_stack([y, across.T]))
     (part,) = belief.parts
     np.testing.assert_allclose(part.mean, across @ weights[:, 0], rtol=1e-4)
@@ -60,6 +73,33 @@ def test_means_are_those_of_a_regression_with_a_vague_mean(monkeypatch, length, 
     assert part.own == pytest.approx(v * noise)
     assert part.shared == pytest.approx(v * noise * share)
     assert belief.freedom == n - 1
+
+
+def test_the_mean_of_two_federations_tells_what_both_tell(monkeypatch):
+    """What no configuration explains in the mean is the mean of what it does not in both: the same covariance."""
+    only(monkeypatch, 0.4, 0.3, 4.0)
+    monkeypatch.setattr(module._Solved, "__init__", remember := Remember(module._Solved.__init__))
+    posterior(federations([0.2, 0.4, 0.7], [0, 0, 1], [0, 1, 2]))
+    both = remember.rest
+    posterior(
+        Federations(POINTS, np.array([0, 1]), np.array([[0.5, 0.5, 0], [0, 0, 1]]), np.array([0.3, 0.7]), np.zeros(2))
+    )
+    average = np.array([[0.5, 0.5, 0], [0, 0, 1]])
+    np.testing.assert_allclose(remember.rest, average @ both @ average.T)
+
+
+class Remember:
+    """A constructor that keeps the covariance of what no configuration explains."""
+
+    def __init__(self, construct):
+        self.construct, self.rest = construct, None
+
+    def __get__(self, instance, owner):
+        return lambda *args: self(instance, *args)
+
+    def __call__(self, instance, *args):
+        self.rest = args[-1]
+        self.construct(instance, *args)
 
 
 def test_the_weights_are_integrals_of_the_likelihood(monkeypatch):
@@ -115,9 +155,7 @@ def test_the_interval_of_fresh_seeds_holds_what_their_noise_moves():
 
 def test_without_a_parameter_all_federations_are_of_one_point() -> None:
     """Its mean is that of the values."""
-    found = posterior(
-        Federations(np.zeros((1, 0)), np.array([0, 0]), np.array([1, 2]), np.array([0.2, 0.4]), np.zeros(2))
-    )
+    found = posterior(Federations(np.zeros((1, 0)), np.array([0, 0]), np.eye(2), np.array([0.2, 0.4]), np.zeros(2)))
     assert found.mean == pytest.approx([0.3], abs=1e-9) and found.variance[0] > 0
 
 

@@ -8,7 +8,7 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState, create_trial
 
-from analysis.estimate import Estimate, estimate, sentences, standing
+from analysis.estimate import Estimate, estimate, sentences, standing, winner
 from analysis.estimate.coordinates import coordinates
 from analysis.estimate.posterior import Federations, posterior
 
@@ -120,7 +120,10 @@ def test_the_model_is_told_which_seed_a_federation_had():
     points = coordinates([({"lr": lr}, LR) for lr in (0.01, 0.02, 0.03)])
     which, value, extra = np.array([0, 1, 1, 2, 2]), np.array([v for _, v, _ in rows]), np.zeros(5)
     seeds = np.array([s for *_, s in rows])
-    told, wrong = (posterior(Federations(points, which, s, value, extra)).mean for s in (seeds, 0 * seeds))
+    told, wrong = (
+        posterior(Federations(points, which, (s[:, None] == [0, 1]).astype(float), value, extra)).mean
+        for s in (seeds, 0 * seeds)
+    )
     np.testing.assert_allclose(found.belief.mean, told)
     assert abs(told - wrong).max() > 0.01
 
@@ -129,6 +132,26 @@ def test_a_configuration_that_failed_on_one_seed_cannot_win():
     given = [(0.01, 0.5), (0.02, 0.9), (0.03, 0.6), (0.02, 0.0, TrialState.FAIL, {"seed": 1})]
     found = standing(trials(*given), 1.0)
     assert found.numbers == (0, 2)
+
+
+def test_a_stopped_trial_of_several_seeds_is_the_mean_over_these(monkeypatch):
+    """Not a federation on one more seed, beside which a seed's shared part would look small."""
+    seen = []
+    monkeypatch.setattr(winner, "posterior", lambda found: (seen.append(found), posterior(found))[1])
+    by_seed = {0: {3: 0.4, 5: 0.6}, 1: {3: 0.5, 5: 0.7}, 2: {3: 0.1, 5: 0.3}}
+    given = trials((0.01, [0.2, 0.5]), (0.02, [0.3, 0.6]), (0.03, [0.2], TrialState.PRUNED))
+    found = standing(given, 1.0, by_seed)
+    assert found.all_seeds == 2 and found.seeds == (2, 2, 0)
+    rows = sorted(zip(seen[0].configuration, seen[0].value, *seen[0].shares.T, strict=True))
+    assert rows == [
+        (0, 0.4, 1, 0),
+        (0, 0.6, 0, 1),
+        (1, 0.5, 1, 0),
+        (1, 0.7, 0, 1),
+        (2, pytest.approx(0.2 + 0.3), 0.5, 0.5),  # others gained 0.3 from there
+    ]
+    alone = standing(given, 1.0)
+    assert alone.all_seeds == 1 and seen[1].shares.tolist() == [[1], [1], [1]]
 
 
 def test_values_by_seed_are_told_one_by_one():

@@ -65,7 +65,7 @@ def improvement(known: Floats, values: Floats, asked: Floats) -> Floats:
     count = len(known)
     nothing = np.zeros(count)
     belief = posterior(
-        Federations(np.vstack([known, asked]), np.arange(count), np.full(count, -1), values, extra=nothing)
+        Federations(np.vstack([known, asked]), np.arange(count), np.ones((count, 1)), values, extra=nothing)
     )
     better, spread = belief.mean[count:] - belief.mean[:count].max(), np.sqrt(belief.variance[count:])
     found: Floats = better * norm.cdf(better / spread) + spread * norm.pdf(better / spread)
