@@ -199,14 +199,7 @@ def _measured(trials: Sequence[FrozenTrial], sign: float, by_seed: Mapping[int, 
         if trial.state.name not in ("COMPLETE", "PRUNED") or key in failed:
             continue
         complete = trial.state.name == "COMPLETE"
-        measured = by_seed.get(trial.number, {})
-        values = {(seed,): value for seed, value in measured.items()} if complete else {}
-        if not values and complete:
-            values = {(_seed(trial),): float(trial.values[0])}
-        elif not values and trial.intermediate_values:
-            seeds = tuple(measured) or (_seed(trial),)
-            values = {seeds: trial.intermediate_values[max(trial.intermediate_values)]}
-        for seeds, value in values.items():
+        for seeds, value in _values(trial, by_seed.get(trial.number, {})).items():
             before = found.get((key, seeds))
             if (
                 math.isfinite(value)
@@ -215,6 +208,16 @@ def _measured(trials: Sequence[FrozenTrial], sign: float, by_seed: Mapping[int, 
             ):
                 found[key, seeds] = Measured(key, seeds, sign * value, trial, complete)
     return list(found.values())
+
+
+def _values(trial: FrozenTrial, measured: Mapping[int, float]) -> dict[tuple[int, ...], float]:
+    """A trial's last values by the seeds that are in them: of one that was stopped early, one value for all of them.
+    measured: by seed, of a trial over several."""
+    if trial.state.name == "COMPLETE":
+        return {(seed,): value for seed, value in measured.items()} or {(_seed(trial),): float(trial.values[0])}
+    if not trial.intermediate_values:
+        return {}
+    return {tuple(measured) or (_seed(trial),): trial.intermediate_values[max(trial.intermediate_values)]}
 
 
 def _shares(found: Sequence[Measured]) -> Floats:
