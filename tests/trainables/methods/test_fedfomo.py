@@ -99,6 +99,14 @@ def test_the_loss_of_a_model_is_that_of_its_evaluation_mode(toy: Path) -> None:
     assert float(fedfomo.loss_of(s.fed.network().train(), params, data)) == pytest.approx(expected, rel=1e-4)
 
 
+def test_without_peers_a_client_goes_on_with_its_own_model(toy: Path) -> None:
+    s, _ = simulate("fedfomo", toy, 1)
+    own, peer = some_models(2)
+    for start in (own, peer):
+        model, served = fedfomo.moved_from(s.fed, fedfomo.ClientState(own, start), [], s.data.clients[0])
+        assert model is own and served.shape == (0,)
+
+
 def test_distance_is_of_trained_parameters() -> None:
     own, peer = some_models(2)
     more = {"a.running_mean": torch.ones(3), "a.num_batches_tracked": torch.tensor(4)}
