@@ -125,8 +125,7 @@ def _one_at_a_time(reader: Reader, node: Node | None, search: Mapping[str, Dimen
         return False
     if not isinstance(node.value, bool):
         reader.complain(node, "one_at_a_time", "true or false", node.value)
-        return False
-    for key, dimension in search.items() if node.value else ():
+    for key, dimension in search.items() if node.value is True else ():
         if dimension.children:
             where = reader.document.at(node)
             reader.problems.append(
@@ -136,7 +135,7 @@ def _one_at_a_time(reader: Reader, node: Node | None, search: Mapping[str, Dimen
         elif not dimension.contains(dimension.parameter.default):
             must = f"wide enough to hold its default, {dimension.parameter.default}, with one_at_a_time"
             reader.complain(node, f"search of {key}", must, Shown(dimension.describe()))
-    return node.value
+    return node.value is True
 
 
 def _search(reader: Reader, node: Node | None) -> dict[str, Dimension]:

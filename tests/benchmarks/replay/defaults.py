@@ -134,7 +134,9 @@ MADE_OF = {
 third round: regret is not all that a search promises. Replayed with it, as `fedtune-1-early` and
 `fedtune-race-early` above, what a search says of its winner is further from the truth. One trial at
 a time (`--lag 1`) is better by as much, and the lag stays at four, as it says how many trials may
-run at once. No other change is told to be better on the tables that decide.
+run at once. No other change is told to be better on the tables that decide. On `dfrd_alpha_lambda`
+proposals between its cells had the nearest one's recorded curves then; above, they have noise of
+their own.
 """
 }
 

@@ -48,6 +48,20 @@ def test_as_many_batches_are_gathered_at_once_as_the_bound_holds_and_one_at_leas
         assert torch.equal(x, expected_x) and torch.equal(y, expected_y)
 
 
+def test_a_step_has_momentum_and_decay() -> None:
+    """v ← m v + g + d w, w ← w - η v, by hand, with a gradient that moves."""
+    config = LocalTraining(lr=0.1, momentum=0.9, weight_decay=0.05)
+    w = torch.tensor([2.0, -1.0], dtype=torch.float64, requires_grad=True)
+    optimiser = local.sgd(config, [w])
+    expected, velocity = w.detach().clone(), torch.zeros(2, dtype=torch.float64)
+    for step in range(1, 5):
+        w.grad = torch.tensor([step, -0.5 * step], dtype=torch.float64)
+        optimiser.step()
+        velocity = 0.9 * velocity + w.grad + 0.05 * expected
+        expected = expected - 0.1 * velocity
+        torch.testing.assert_close(w.detach(), expected, rtol=1e-12, atol=0)
+
+
 def test_the_loss_is_the_mean_over_the_steps_and_frozen_parameters_stay(toy: Path) -> None:
     """Each step starts without the last one's gradient: the losses `w_1 + w_2` fall by 1 a step, and w_3 rests."""
     data = Simulation("fedavg", values_for("fedavg", toy), 3, CPU).data.clients[0]
