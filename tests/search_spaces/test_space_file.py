@@ -13,6 +13,7 @@ from search_spaces import presets
 from search_spaces.errors import UserError
 from search_spaces.parameter import Parameter, integer, parameters, real
 from search_spaces.space import Space
+from search_spaces.space_file import EXPERIMENT
 
 Declared = dict[str, Parameter]
 
@@ -425,6 +426,24 @@ def test_a_space_may_vary_conditions_alone(tmp_path: Path, declared: Declared) -
     assert not space.select_on_test and not space.one_at_a_time
     assert not space.search and space.grid_points() == [{"rho": 5}, {"rho": 40}]
     assert load(tmp_path, "method: m\nsearch: {alpha: {}}\n", declared).conditions() == [{}]
+
+
+def test_what_a_profile_may_set_of_the_experiment(tmp_path: Path, declared: Declared) -> None:
+    text = (
+        "method: m\nsearch: {alpha: {}}\nprofiles: {small: {seeds: 1, trials: 1, sampler: random, scheduler: none}}\n"
+    )
+    space = load(tmp_path, text, declared)
+    assert space.profiles["small"] == {"seeds": 1, "trials": 1, "sampler": "random", "scheduler": "none"}
+    assert problems(tmp_path, text.replace(": 1", ": 0"), declared) == [
+        "seeds must be a whole number of at least 1, got 0 (space.yaml, line 3).",
+        "trials must be a whole number of at least 1, got 0 (space.yaml, line 3).",
+    ]
+    assert {key: parameter.default for key, parameter in EXPERIMENT.items()} == {
+        "seeds": 1,
+        "trials": 30,
+        "sampler": "tpe",
+        "scheduler": "asha",
+    }
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,13 @@ from scipy import stats
 
 from fedtune.record.experiment import Experiment
 from fedtune.record.study import StudyFile
+from fedtune.trials.known_points import KnownPoints, Point
 from fedtune.trials.prior import draw, share
 from fedtune.trials.samplers import SAMPLERS, STARTUP
 from search_spaces.dimension import Dimension
 from search_spaces.parameter import Parameter
 from search_spaces.space import Space
-from tests.fedtune.conftest import start
+from tests.fedtune.conftest import experiment, space, start
 from tests.fedtune.trials.test_queue import conduct
 
 COUNT = 4000
@@ -121,6 +122,17 @@ def test_it_depends_on_seed_and_number_only() -> None:
     space = Space("s", "m", {"x": real(0.5, 0.0, 1.0)})
     assert draw(space, 0.25, 1, 3, 0) == draw(space, 0.25, 1, 3, 5)
     assert len({str(draw(space, 0.25, seed, number, 0)) for seed in range(3) for number in range(3)}) == 9
+
+
+def test_a_search_draws_by_its_seed_the_trial_and_what_it_may_see(tmp_path: Path) -> None:
+    points = KnownPoints(experiment(tmp_path, prior=0.25, seed=5), space())
+    drawn = 0
+    for number in range(40):
+        for seen in (0, 7, 11):
+            expected = draw(space(), 0.25, 5, number, seen)
+            assert points.of(number, seen) == (None if expected is None else Point(expected, "the prior"))
+            drawn += expected is not None
+    assert 40 < drawn < 120
 
 
 def origins(folder: Path) -> list[str | None]:
