@@ -314,3 +314,9 @@ def test_a_space_written_before_it_could_go_one_at_a_time_does_not() -> None:
 
 def test_a_space_selects_on_validation_data_unless_it_says_otherwise() -> None:
     assert not Space("s", "fedavg", {}).select_on_test
+
+
+def test_a_space_that_says_nothing_more_selects_on_validation_data() -> None:
+    plain = Space("s", "m", {})
+    assert plain.metric == ("val_global_accuracy",) and not plain.select_on_test and not plain.one_at_a_time
+    assert plain.conditions() == [{}]
