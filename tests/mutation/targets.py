@@ -60,6 +60,7 @@ TESTS = (
     "tests/fedtune/trials/test_crossed.py",
     "tests/fedtune/trials/test_damaged.py",
     "tests/fedtune/trials/test_known_points.py",
+    "tests/fedtune/trials/test_more_rounds.py",
     "tests/fedtune/trials/test_per_cost.py",
     "tests/fedtune/trials/test_prior.py",
     "tests/fedtune/trials/test_queue.py",
