@@ -31,6 +31,25 @@ SCHEDULES: list[tuple[str, dict[str, Any], bool]] = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("name", "values", "rounds", "follows"),
+    [
+        ("dhf", {"gme_interval": 0}, 7, False),
+        ("dhf", {"gme_interval": 3}, 7, True),
+        ("dhf", {"gme_interval": 3}, 9, False),
+        ("fedcg", {"ramp": "polynomial", "ramp_power": 1}, 7, True),
+        ("fedcg", {"ramp": "polynomial", "ramp_power": 0}, 7, False),
+        ("fedcg", {"ramp": "sigmoid", "ramp_power": 1}, 7, False),
+        ("fedkd", {"energy_start": 0.9, "energy_end": 0.95}, 7, True),
+        ("fedkd", {"energy_start": 0.9, "energy_end": 0.9}, 7, False),
+        ("fedavg", {}, 7, False),
+    ],
+)
+def test_where_a_schedule_spans_the_plan(name: str, values: dict[str, Any], rounds: int, follows: bool) -> None:
+    method = registry.method(name)
+    assert method.follows_plan(method.Config(**values), rounds) is follows
+
+
 def four_rounds(name: str, toy: Path, planned: int, values: dict[str, Any]) -> tuple[list[Row], Any, bool]:
     """The first four rounds of so many planned ones: rows, state, and whether the method says that the plan matters."""
     simulation, rows = simulate(name, toy, 4, rounds=planned, **light(name) | values)
