@@ -116,8 +116,8 @@ def key(file: str, function: str, text: str) -> str:
 
 def chosen(tests: set[str], seconds: dict[str, float], name: str) -> list[str]:
     """At most `MOST` for what `key` gave this name: first those of the file's own test files, then of test files that
-    import it, then others, then `LAST`. What stands outside of functions under `trainables` are declarations of
-    methods, which the tests in `LAST` hold to their word: there they are first.
+    import it, then others, then `LAST`. What stands outside of functions in a method's file declares it, and
+    the tests in `LAST` hold it to its word: there they are first.
 
     Each time the quickest first, and every test function once before one is asked with its second case. One on another
     device than the processor is kept in any case."""
@@ -135,7 +135,7 @@ def chosen(tests: set[str], seconds: dict[str, float], name: str) -> list[str]:
 def _rank(test: str, file: str, function: str) -> int:
     """Tests of a lower rank are asked first."""
     last = test.startswith(LAST)
-    if last and not function and file.startswith("trainables/"):
+    if last and not function and file.startswith("trainables/methods/"):
         return 0
     if _own(test, file):
         return 1

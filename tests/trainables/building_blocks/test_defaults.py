@@ -12,6 +12,7 @@ from tests.contracts.test_methods import simulate
 from tests.trainables.building_blocks.test_losses import random
 from trainables.building_blocks.losses import kd_kl, kl_rows
 from trainables.building_blocks.mixed_architectures import MixedArchitectures
+from trainables.building_blocks.mutual_pair import both
 from trainables.federation import FederationConfig
 from trainables.generators.feature import FeatureGenerator
 from trainables.kernels.pooling import max_pool
@@ -23,6 +24,13 @@ def test_a_divergence_has_the_temperature_one() -> None:
     assert not torch.equal(kl_rows(one, other), kl_rows(one, other, 2.0))
     assert torch.equal(kd_kl(one, other), kd_kl(one, other, 1.0))
     assert not torch.equal(kd_kl(one, other), kd_kl(one, other, 2.0))
+
+
+def test_two_losses_count_alike_in_the_gradient() -> None:
+    own, other = torch.tensor(2.0, requires_grad=True), torch.tensor(5.0, requires_grad=True)
+    loss = both(own, other)
+    loss.backward()
+    assert (float(loss.detach()), float(own.grad or 0), float(other.grad or 0)) == (2.0, 1.0, 1.0)
 
 
 def test_half_of_the_clients_are_deep_and_the_data_are_a_condition() -> None:
