@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from analysis import curve_table
 from fedtune.trials.racing import FIRST
 from tests.benchmarks.replay.searcher import Result
 from tests.benchmarks.replay.searchers.racing import Racing
+from tests.benchmarks.tables.lines import RECORDED
 from tests.packaging.test_replay import Known, setting
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,3 +92,12 @@ def test_the_page_has_the_figures_of_the_benchmark() -> None:
         ], name
         race, three = (found[name]["searchers"][searcher]["budgets"] for searcher in SEARCHERS[1:3])
         assert all(r["regret"]["low"] <= t["regret"]["high"] for r, t in zip(race, three, strict=True))
+
+
+def test_what_the_page_says_of_the_seeds_is_so() -> None:
+    """The means over all configurations, last round, of the seeds of `dfrd_alpha_lambda`."""
+    table = curve_table.load(RECORDED / "dfrd_alpha_lambda.npz")
+    means = sorted(100 * table.validation[:, :, -1].mean(axis=0))
+    text = " ".join((ROOT / "docs" / "racing.md").read_text(encoding="utf-8").split())
+    assert f"twelve seeds of that table have means of {means[0]:.0f} to {means[-1]:.0f}" in text and len(means) == 12
+    assert f"one lies {means[1] - means[0]:.0f} points below all others" in text

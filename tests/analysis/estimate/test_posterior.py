@@ -78,28 +78,18 @@ def test_means_are_those_of_a_regression_with_a_vague_mean(monkeypatch, length, 
 def test_the_mean_of_two_federations_tells_what_both_tell(monkeypatch):
     """What no configuration explains in the mean is the mean of what it does not in both: the same covariance."""
     only(monkeypatch, 0.4, 0.3, 4.0)
-    monkeypatch.setattr(module._Solved, "__init__", remember := Remember(module._Solved.__init__))
-    posterior(federations([0.2, 0.4, 0.7], [0, 0, 1], [0, 1, 2]))
-    both = remember.rest
-    posterior(
-        Federations(POINTS, np.array([0, 1]), np.array([[0.5, 0.5, 0], [0, 0, 1]]), np.array([0.3, 0.7]), np.zeros(2))
-    )
+    rests, construct = [], module._Solved.__init__
+
+    def remembered(self, *given):
+        rests.append(given[-1])  # the covariance of what no configuration explains
+        construct(self, *given)
+
+    monkeypatch.setattr(module._Solved, "__init__", remembered)
     average = np.array([[0.5, 0.5, 0], [0, 0, 1]])
-    np.testing.assert_allclose(remember.rest, average @ both @ average.T)
-
-
-class Remember:
-    """A constructor that keeps the covariance of what no configuration explains."""
-
-    def __init__(self, construct):
-        self.construct, self.rest = construct, None
-
-    def __get__(self, instance, owner):
-        return lambda *args: self(instance, *args)
-
-    def __call__(self, instance, *args):
-        self.rest = args[-1]
-        self.construct(instance, *args)
+    posterior(federations([0.2, 0.4, 0.7], [0, 0, 1], [0, 1, 2]))
+    posterior(Federations(POINTS, np.array([0, 1]), average, np.array([0.3, 0.7]), np.zeros(2)))
+    both, mean = rests
+    np.testing.assert_allclose(mean, average @ both @ average.T)
 
 
 def test_the_weights_are_integrals_of_the_likelihood(monkeypatch):
