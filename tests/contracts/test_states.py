@@ -22,6 +22,9 @@ from trainables.method import Method
 VIRTUAL = {"fedavg", "fedcg", "fedgen", "fedmdcg", "fedper", "lgfedavg", "local"}
 
 
+#: Methods with a generator that can be looked at.
+PAINTED = {"dense", "dfrd", "dhf", "fedcg", "fedftg", "fedgen", "fedkf", "fedmdcg"}
+
 #: Which methods a method is a case of, with some of its values; with others it may be a case of itself.
 ON_A_BASE = {"fedavg", "heterofl", "feddropout", "fedrolex"}
 LIMITS = {
@@ -98,6 +101,7 @@ def test_a_method_declares_the_functions_and_classes_of_its_file(name: str, toy:
     assert {field: getattr(method, field) for field in named} == named
     assert method.measures_virtual(s.config) is (name in VIRTUAL)
     assert {limit.equals for limit in method.limits} == LIMITS[name]
+    assert (method.painters is not None) is (name in PAINTED)
     plain = registry.method("fedavg")
     assert (method.client is plain.client) is (name in ("fedavg", *WITH_FEDAVGS_CLIENTS))
     assert (method.job is plain.job) is (method.client is plain.client)
@@ -110,6 +114,10 @@ def test_a_method_of_mixed_clients_declares_their_models_and_the_one_they_share(
     models = s.method.architectures(s.config, s.settings)
     assert set(models) == {"cnn2", "cnn3"} | ({"cnn"} if shares else set())
     assert shares == (name in ("fedkd", "fml"))
+    # Those that share the last layer of every client's model need heads of one shape.
+    small = dataclasses.replace(s.settings, model="cnn_small")
+    assert not s.method.check(s.config, s.settings)
+    assert bool(s.method.check(s.config, small)) is (name in ("fedgen", "lgfedavg"))
     if shares:
         beside: Any = s.method.other_networks["shared"](s.config, s.fed, 1)
         whole: Any = s.method.global_network(s.config, s.fed)

@@ -26,8 +26,8 @@ from tests.mutation.targets import DEVICE, FOLDER, LAST, ROOT, TESTS, files, mod
 
 #: What is kept, in the repository.
 KEPT = FOLDER / "tests.json"
-#: So many tests are kept of a statement, and a test that takes longer than so many seconds is not.
-MOST, LONGEST = 60, 30.0
+#: So many tests are kept of a statement, and so many of a file; one that takes longer than so many seconds is not.
+MOST, OF_A_FILE, LONGEST = 60, 400, 30.0
 
 #: Of a file, the lines that ran.
 Lines = set[tuple[str, int]]
@@ -115,9 +115,9 @@ def key(file: str, function: str, text: str) -> str:
 
 
 def chosen(tests: set[str], seconds: dict[str, float], name: str) -> list[str]:
-    """At most `MOST` for what `key` gave this name: first those of the file's own test files, then of test files that
-    import it, then others, then `LAST`. What stands outside of functions in a method's file declares it, and
-    the tests in `LAST` hold it to its word: there they are first.
+    """At most `MOST` for what `key` gave this name, for a file `OF_A_FILE`: first those of the file's own test files,
+    then of test files that import it, then others, then `LAST`. What stands outside of functions in a method's file
+    declares it, and the tests in `LAST` hold it to its word: there they are first.
 
     Each time the quickest first, and every test function once before one is asked with its second case. One on another
     device than the processor is kept in any case."""
@@ -129,7 +129,8 @@ def chosen(tests: set[str], seconds: dict[str, float], name: str) -> list[str]:
         turns[case_of] += 1
         order.append((_rank(test, file, function), turns[case_of], seconds[test], test))
     every = [test for *_, test in sorted(order)]
-    return every[:MOST] + [test for test in every[MOST:] if test.startswith(DEVICE)][:1]
+    most = MOST if function else OF_A_FILE
+    return every[:most] + [test for test in every[most:] if test.startswith(DEVICE)][:1]
 
 
 def _rank(test: str, file: str, function: str) -> int:
@@ -175,10 +176,10 @@ class Known:
 def gathered(recorder: Recorder) -> Known:
     """What was seen."""
     by_line: dict[tuple[str, int], set[str]] = defaultdict(set)
-    for test, lines in recorder.ran.items():
-        if recorder.seconds[test] <= LONGEST:
-            for place in lines:
-                by_line[place].add(test)
+    quick = [test for test in recorder.ran if recorder.seconds[test] <= LONGEST]
+    for test in quick:
+        for place in recorder.ran[test]:
+            by_line[place].add(test)
     found: dict[str, set[str]] = defaultdict(set)
     for file in files():
         source = (ROOT / file).read_text(encoding="utf-8")
@@ -186,9 +187,13 @@ def gathered(recorder: Recorder) -> Known:
         for first, start, end, function in statements(ast.parse(source)):
             tests = set().union(*(by_line[file, line] for line in range(start, end + 1)))
             if function and tests:
-                for name in (key(file, function, text[first - 1]), key(file, function, ""), key(file, "", "")):
+                for name in (key(file, function, text[first - 1]), key(file, function, "")):
                     found[name] |= tests
-    return Known(found, {test: round(recorder.seconds[test], 3) for test in recorder.ran})
+            found[key(file, "", "")] |= tests
+        # What only declares may be held to its word by a test that runs no function of it.
+        found[key(file, "", "")] |= {test for test in quick if module_of(file) in imported(test.partition("::")[0])}
+    seconds = {test: round(recorder.seconds[test], 3) for test in recorder.ran}
+    return Known({name: tests for name, tests in found.items() if tests}, seconds)
 
 
 def read(path: Path = KEPT) -> Known:

@@ -13,11 +13,14 @@ import pytest
 
 from analysis.stopping import AUDITED, GRACE
 from fedtune.record.study import StudyFile
-from fedtune.trials.early_stopping import Halving, rungs
+from fedtune.trials import per_cost
+from fedtune.trials.early_stopping import Halving, Later, rungs
 from fedtune.trials.queue import Proposal, TrialQueue
-from fedtune.trials.samplers import SAMPLERS, make_sampler
+from fedtune.trials.samplers import SAMPLERS, STARTUP, make_sampler
+from search_spaces import run_folder
 from search_spaces.dimension import Dimension
 from search_spaces.parameter import Parameter
+from search_spaces.space import Space
 from tests.fedtune.conftest import space, start
 from trainables.tune import Ending
 
@@ -244,11 +247,14 @@ def test_the_grid_is_walked_row_by_row(tmp_path: Path) -> None:
     )
 
 
+def under_three_conditions() -> Space:
+    omega = Parameter("omega", "real", 0.1, "", low=1e-3, high=1e4, log=True)
+    return dataclasses.replace(space(), vary={"omega": Dimension(omega, 0.1, 10.0, True, grid=(10.0, 1.0, 0.1))})
+
+
 def crossed(folder: Path, **changes: Any) -> list[tuple[Any, ...]]:
     """The values of every trial that a search under three conditions proposes."""
-    omega = Parameter("omega", "real", 0.1, "", low=1e-3, high=1e4, log=True)
-    where = dataclasses.replace(space(), vary={"omega": Dimension(omega, 0.1, 10.0, True, grid=(10.0, 1.0, 0.1))})
-    queue = TrialQueue(folder, start(folder, scheduler="none", **changes), where)
+    queue = TrialQueue(folder, start(folder, scheduler="none", **changes), under_three_conditions())
     found = []
     while (proposal := queue.propose()) is not None:
         found.append(tuple(proposal.values[key] for key in ("alpha", "lambda", "omega")))
@@ -269,6 +275,72 @@ def test_every_known_point_is_run_under_every_condition(tmp_path: Path) -> None:
     )
     assert found[:6] == [(p["alpha"], p["lambda"], omega) for p in points for omega in (10.0, 1.0, 0.1)]
     assert [omega for *_, omega in found[6:]] == [10.0, 1.0, 0.1] and len({trial[:2] for trial in found[6:]}) == 1
+
+
+def compared(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, where: Space, **changes: Any
+) -> tuple[list[dict[str, Any]], dict[int, Any]]:
+    """A search, one trial at a time, that compares what α costs: the values of all trials, and by trial the trials and
+    the sign by which it was compared."""
+    marked = {**where.search, "alpha": dataclasses.replace(where.search["alpha"], cost=0.9)}
+    queue = TrialQueue(folder, start(folder, lag=1, **changes), dataclasses.replace(where, search=marked))
+    found: dict[int, Any] = {}
+
+    def proposed(view: optuna.Study, of: Space, known: Any, sign: float) -> Any:
+        found[queue.started] = known, sign
+        of.suggest(view.ask())
+        return view.get_trials(deepcopy=False)[-1]
+
+    monkeypatch.setattr(per_cost, "proposed", proposed)
+    values = []
+    while (proposal := queue.propose()) is not None:
+        values.append(dict(proposal.values))
+        queue.finish(proposal.number, end(proposal, 9))
+    queue.close()
+    return values, found
+
+
+def test_costs_are_compared_where_tpe_begins_to_learn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the known points, with all that ran: whole curves, those of stopped trials too."""
+    _, found = compared(tmp_path / "run", monkeypatch, space(), grace=3, trials=STARTUP + 6)
+    assert list(found) == [*range(STARTUP, STARTUP + 6)]
+    for number, (known, sign) in found.items():
+        assert [trial.number for trial in known] == [*range(number)] and sign == 1.0
+        assert all(len(trial.intermediate_values) == trial.user_attrs["rounds"] for trial in known)
+    known, _ = found[STARTUP + 5]
+    assert any(trial.state.name == "PRUNED" and trial.user_attrs["rounds"] > 1 for trial in known)
+    points = [{"alpha": i / 8, "lambda": 0.5} for i in range(STARTUP + 2)]
+    first = tuple({"values": point, "from": "a list"} for point in points)
+    least: dict[str, Any] = {"metric": ("val_global_loss",), "trials": STARTUP + 4}
+    values, found = compared(tmp_path / "known", monkeypatch, space(), first=first, **least)
+    assert values[: len(points)] == points and list(found) == [STARTUP + 2, STARTUP + 3]
+    assert {sign for _, sign in found.values()} == {-1.0}
+
+
+def test_under_several_conditions_costs_are_compared_by_configurations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    three = under_three_conditions()
+    values, found = compared(tmp_path / "run", monkeypatch, three, scheduler="none", trials=3 * (STARTUP + 2))
+    assert list(found) == [3 * STARTUP, 3 * (STARTUP + 1)]
+    for number, (known, _) in found.items():
+        tried = [{key: v for key, v in one.items() if key != "omega"} for one in values[:number:3]]
+        assert [trial.params for trial in known] == tried
+
+
+def test_a_trial_that_goes_on_asks_its_rule_after_the_rounds_that_it_had(tmp_path: Path) -> None:
+    queue = TrialQueue(tmp_path / "run", start(tmp_path / "run", scheduler="asha"), space())
+    for _ in range(2):
+        proposal = queue.propose()
+        assert proposal is not None
+        queue.finish(proposal.number, end(proposal, 9))
+    first, known = queue.trials()[0], queue.trials()[1:]
+    plain = queue._rule(0, known)
+    assert isinstance(plain, Halving)
+    first.set_user_attr(run_folder.WENT_ON, 4)
+    queue._trials[0] = first
+    assert queue._rule(0, known) == Later(4, plain)
+    queue.close()
 
 
 def test_cmaes_leaves_its_random_phase(tmp_path: Path) -> None:

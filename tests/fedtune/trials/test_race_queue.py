@@ -164,17 +164,18 @@ def test_further_seeds_are_never_stopped_and_stop_nobody(tmp_path: Path) -> None
 
 
 def test_a_configuration_that_is_proposed_again_is_a_further_seed(tmp_path: Path) -> None:
-    made = start(tmp_path / "run", budget=4 * ROUNDS, seeds=search_seeds(0, 6), rounds=ROUNDS, sampler="random")
+    made = start(tmp_path / "run", budget=5 * ROUNDS, seeds=search_seeds(0, 6), rounds=ROUNDS, sampler="random")
     queue = RaceQueue(tmp_path / "run", made, space())
     ask = RaceQueue._asked
     queue._asked = lambda number, place, known: ask(queue, min(number, 1), place, known)  # type: ignore[method-assign]
     seeds = []
-    for _ in range(3):
+    for _ in range(4):
         proposal = queue.propose()
         assert proposal is not None
         run(queue, proposal, 0.0)
         seeds.append(proposal.seeds)
-    assert seeds == [(0,), (0,), (1,)] and queue.trials()[2].user_attrs["of"] == 1
+    assert seeds == [(0,), (0,), (1,), (2,)]
+    assert [trial.user_attrs.get("of") for trial in queue.trials()] == [None, None, 1, 1]
     queue.close()
 
 

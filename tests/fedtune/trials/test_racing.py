@@ -230,9 +230,3 @@ def test_a_new_configuration_costs_at_least_a_round() -> None:
     for t in known:
         t.user_attrs["rounds"] = 0
     assert whole > 0 and of_a_new_one(found, known, 5) == pytest.approx(5 * whole)
-
-
-def test_a_race_has_the_numbers_that_the_guide_names() -> None:
-    """docs/racing.md: up to ten seeds, six configurations before one gets a second, and the last ten say what a new one
-    promises."""
-    assert (MOST, FIRST, WINDOW) == (10, 6, 10)
