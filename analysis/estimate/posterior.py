@@ -2,14 +2,14 @@
 
 For configuration i and seed s, the last round's value is
 
-    y_is = μ + f_i + p_s + e_is,    f ~ N(0, v M_l),  p_s ~ N(0, v ρ u),  e_is ~ N(0, v (ρ + x_is))
+    y_is = μ + f_i + p_s + e_is + x_is,    f ~ N(0, v M_l),  p_s ~ N(0, v ρ u),  e_is ~ N(0, v ρ),  x ~ N(0, X)
 
 M_l    Matérn 5/2 over the searched parameters in the unit cube, of length l; the identity for l = 0, where neighbours
        tell nothing of one another
 ρ      variance of what one seed does to one configuration alone, as a multiple of that between configurations
 u      variance of what a seed does to all configurations alike (`p_s`), as a multiple of ρ. It cancels where
        configurations are compared on the same seeds; from a single seed it cannot be known, so the grid is the prior
-x_is   what is added where a federation was stopped early and its last value is a guess
+X      what is added where federations were stopped early and their last values are guesses (`stopped`)
 
 Where only the mean over several seeds is known, that is the mean of their y_is.
 
@@ -42,8 +42,8 @@ LEAST = 1e-3
 @dataclass(frozen=True)
 class Federations:
     """What was measured, a row per value: `configuration` (n,) places in `points`, `shares` (n, s) what each of s seeds
-    has in it: 1 for a federation on that seed, 1/k in a mean over k; `value` (n,), `extra` (n,) variance of a guess, 0
-    for what was measured. `points` (m, d): configurations in the unit cube."""
+    has in it: 1 for a federation on that seed, 1/k in a mean over k; `value` (n,), `extra` (n, n) the covariance of
+    guesses, 0 for what was measured. `points` (m, d): configurations in the unit cube."""
 
     points: Floats
     configuration: NDArray[np.int64]
@@ -142,7 +142,7 @@ def posterior(found: Federations) -> Posterior:
     y = (found.value - centre) / spread
     together = found.shares @ found.shares.T
     alone = np.diag(np.diag(together))
-    guessed = np.diag(found.extra / spread**2)
+    guessed = found.extra / spread**2
     solved = [
         _Solved(y, found.configuration, signal, noise, shared, noise * (shared * together + alone) + guessed)
         for signal in (matern(found.points, length) for length in LENGTHS)

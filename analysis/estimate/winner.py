@@ -9,7 +9,7 @@ A configuration that did not reach the target of `rounds_to_target` or `bytes_to
 mean, so it has no place in the model.
 
 A trial that was stopped early informs the model about its neighbours: its last value, plus what trials that ran to
-their end gained from that round on, with the variance of that gain added.
+their end gained from that round on, as unsure as that is (`analysis.estimate.stopped`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ import numpy as np
 
 from analysis.estimate.coordinates import coordinates
 from analysis.estimate.posterior import Federations, Floats, Posterior, posterior
-from search_spaces.metrics import UNREACHED, is_unreached
+from analysis.estimate.stopped import Measured, ends_of
+from search_spaces.metrics import is_unreached
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -34,18 +35,6 @@ if TYPE_CHECKING:
 LEVEL, RISK = 0.9, 0.05
 #: The model reads at most so many federations, those with the best values: its cost grows with their number cubed.
 MOST = 160
-
-
-@dataclass(frozen=True)
-class Measured:
-    """One federation: its configuration, its seed, the value of its last round (signed, so that larger is better), and
-    the trial it belongs to. Of a trial over several seeds that was stopped early, all of them, and their mean."""
-
-    configuration: tuple[tuple[str, object], ...]
-    seeds: tuple[int, ...]
-    value: float
-    trial: FrozenTrial
-    complete: bool
 
 
 @dataclass(frozen=True)
@@ -129,7 +118,7 @@ def standing(
         first.setdefault(place[m.configuration], m.trial)
     for trial in candidates:
         first.setdefault(place.setdefault(configuration(trial), len(place)), trial)
-    value, extra = _completed(found, sign)
+    value, extra = ends_of(found, sign)
     federations = Federations(
         coordinates([(first[i].params, first[i].distributions) for i in range(len(place))]),
         np.array([place[m.configuration] for m in found]),
@@ -242,29 +231,3 @@ def missed_target(trial: FrozenTrial) -> bool:
 def _seed(trial: FrozenTrial) -> int:
     """The seed of a trial of one federation; trials without one share theirs."""
     return int(trial.user_attrs.get("seed", -1))
-
-
-def _completed(found: Sequence[Measured], sign: float) -> tuple[Floats, Floats]:
-    """Last values of all federations, and the variance of those that are guessed."""
-    value = np.array([m.value for m in found])
-    extra = np.zeros(len(found))
-    ends = [m for m in found if m.complete]
-    spread = float(np.var([m.value for m in ends]))
-    whole = list({m.trial.number: m.trial for m in ends}.values())
-    for i, m in enumerate(found):
-        if m.complete:
-            continue
-        last = max(m.trial.intermediate_values)
-        gains = np.array(
-            [
-                sign * (t.values[0] - t.intermediate_values[last])
-                for t in whole
-                if t.values and not is_unreached(t.intermediate_values.get(last, UNREACHED))
-            ]
-        )
-        if len(gains) >= 2:
-            value[i] += gains.mean()
-            extra[i] = gains.var(ddof=1) * (1 + 1 / len(gains))
-        else:
-            extra[i] = max(spread, float(np.var(value)))
-    return value, extra

@@ -13,7 +13,7 @@ POINTS = np.array([[0.0, 0.0], [0.1, 0.2], [0.9, 0.4], [1.0, 1.0]])
 
 
 def federations(values, configuration, seed, extra=None, points=POINTS):
-    guessed = np.zeros(len(values)) if extra is None else np.array(extra)
+    guessed = np.zeros((len(values), len(values))) if extra is None else np.array(extra)
     return Federations(points, np.array(configuration), shares(seed), np.array(values, float), guessed)
 
 
@@ -22,7 +22,10 @@ def shares(seed):
     return (np.array(seed)[:, None] == np.unique(seed)).astype(float)
 
 
-FOUND = federations([0.2, 0.5, 0.4, 0.9, 0.7, 0.6], [0, 1, 1, 2, 3, 3], [0, 0, 1, 0, 0, 1], extra=[0.01, 0, 0, 0, 0, 0])
+#: The first and the fourth are guesses that err together.
+GUESSED = np.zeros((6, 6))
+GUESSED[np.ix_([0, 3], [0, 3])] = [[0.03, 0.02], [0.02, 0.03]]
+FOUND = federations([0.2, 0.5, 0.4, 0.9, 0.7, 0.6], [0, 1, 1, 2, 3, 3], [0, 0, 1, 0, 0, 1], extra=GUESSED)
 
 
 def only(monkeypatch, length, noise, share):
@@ -43,7 +46,7 @@ def covariance(found, length, noise, share):
             k[a, b] = (1 + z + z**2 / 3) * np.exp(-z) if length else float(i == j)
             common = sum(one * other for one, other in zip(found.shares[a], found.shares[b], strict=True))
             k[a, b] += noise * share * common
-            k[a, b] += (noise * common + found.extra[a] / spread**2) * (a == b)
+            k[a, b] += noise * common * (a == b) + found.extra[a, b] / spread**2
     return k
 
 
@@ -87,7 +90,7 @@ def test_the_mean_of_two_federations_tells_what_both_tell(monkeypatch):
     monkeypatch.setattr(module._Solved, "__init__", remembered)
     average = np.array([[0.5, 0.5, 0], [0, 0, 1]])
     posterior(federations([0.2, 0.4, 0.7], [0, 0, 1], [0, 1, 2]))
-    posterior(Federations(POINTS, np.array([0, 1]), average, np.array([0.3, 0.7]), np.zeros(2)))
+    posterior(Federations(POINTS, np.array([0, 1]), average, np.array([0.3, 0.7]), np.zeros((2, 2))))
     both, mean = rests
     np.testing.assert_allclose(mean, average @ both @ average.T)
 
@@ -145,7 +148,9 @@ def test_the_interval_of_fresh_seeds_holds_what_their_noise_moves():
 
 def test_without_a_parameter_all_federations_are_of_one_point() -> None:
     """Its mean is that of the values."""
-    found = posterior(Federations(np.zeros((1, 0)), np.array([0, 0]), np.eye(2), np.array([0.2, 0.4]), np.zeros(2)))
+    found = posterior(
+        Federations(np.zeros((1, 0)), np.array([0, 0]), np.eye(2), np.array([0.2, 0.4]), np.zeros((2, 2)))
+    )
     assert found.mean == pytest.approx([0.3], abs=1e-9) and found.variance[0] > 0
 
 

@@ -118,7 +118,7 @@ def test_the_model_is_told_which_seed_a_federation_had():
     rows = [(0.01, 0.5, 0), (0.02, 0.52, 0), (0.02, 0.91, 1), (0.03, 0.3, 0), (0.03, 0.7, 1)]
     found = standing(trials(*[(lr, v, TrialState.COMPLETE, {"seed": s}) for lr, v, s in rows]), 1.0)
     points = coordinates([({"lr": lr}, LR) for lr in (0.01, 0.02, 0.03)])
-    which, value, extra = np.array([0, 1, 1, 2, 2]), np.array([v for _, v, _ in rows]), np.zeros(5)
+    which, value, extra = np.array([0, 1, 1, 2, 2]), np.array([v for _, v, _ in rows]), np.zeros((5, 5))
     seeds = np.array([s for *_, s in rows])
     told, wrong = (
         posterior(Federations(points, which, (s[:, None] == [0, 1]).astype(float), value, extra)).mean

@@ -63,7 +63,7 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 def improvement(known: Floats, values: Floats, asked: Floats) -> Floats:
     """The expected improvement of the points `asked`; rows are (steps / 100, x), as the model sorts names."""
     count = len(known)
-    nothing = np.zeros(count)
+    nothing = np.zeros((count, count))
     belief = posterior(
         Federations(np.vstack([known, asked]), np.arange(count), np.ones((count, 1)), values, extra=nothing)
     )
