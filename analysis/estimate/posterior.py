@@ -31,9 +31,12 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-#: Lengths, as multiples of the root of the number of parameters; u; ρ.
+#: Lengths, as multiples of the root of the number of parameters; u; ρ. As multiples of what this model takes for a
+#: seed's own variance the shared one is 0.1 (`fedavg`), 1 (`mixed`) and 11 (`dfrd_alpha_lambda`) on the tables by which
+#: defaults are chosen (`docs/search-quality.md`). The largest u is above that: from one seed it is a guess, and an
+#: interval that is too narrow misleads more than one that is too wide.
 LENGTHS = (0.0, 0.1, 0.2, 0.4, 0.8)
-SHARED = (0.0, 1.0, 9.0)
+SHARED = (0.0, 1.0, 16.0)
 NOISES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 #: Parts of the mixture with less weight than this are left out.
 LEAST = 1e-3
