@@ -2,14 +2,15 @@
 
 For configuration i and seed s, the last round's value is
 
-    y_is = μ + f_i + p_s + e_is + x_is,    f ~ N(0, v M_l),  p_s ~ N(0, v ρ u),  e_is ~ N(0, v ρ),  x ~ N(0, X)
+    y_is = μ + f_i + p_s + e_is + x_is,    f ~ N(0, v M_l),  p_s ~ N(0, v ρ u),  e_is ~ N(0, v ρ),  x ~ N(0, v X / d)
 
 M_l    Matérn 5/2 over the searched parameters in the unit cube, of length l; the identity for l = 0, where neighbours
        tell nothing of one another
 ρ      variance of what one seed does to one configuration alone, as a multiple of that between configurations
 u      variance of what a seed does to all configurations alike (`p_s`), as a multiple of ρ. It cancels where
        configurations are compared on the same seeds; from a single seed it cannot be known, so the grid is the prior
-X      what is added where federations were stopped early and their last values are guesses (`stopped`)
+X      what is added where federations were stopped early and their last values are guesses (`stopped`); d is the
+       variance of all values, as v is integrated out and everything is in multiples of it
 
 Where only the mean over several seeds is known, that is the mean of their y_is.
 
@@ -31,10 +32,9 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-#: Lengths, as multiples of the root of the number of parameters; u; ρ. As multiples of what this model takes for a
-#: seed's own variance the shared one is 0.1 (`fedavg`), 1 (`mixed`) and 11 (`dfrd_alpha_lambda`) on the tables by which
-#: defaults are chosen (`docs/search-quality.md`). The largest u is above that: from one seed it is a guess, and an
-#: interval that is too narrow misleads more than one that is too wide.
+#: Lengths, as multiples of the root of the number of parameters; u; ρ. By analysis of variance of the last values u is
+#: 0.2 on `fedavg`, 1.6 on `mixed` and 5.7 on `dfrd_alpha_lambda`, the recorded tables by which defaults are chosen. The
+#: largest is above these: from one seed u is a guess, and too narrow an interval misleads more than too wide a one.
 LENGTHS = (0.0, 0.1, 0.2, 0.4, 0.8)
 SHARED = (0.0, 1.0, 16.0)
 NOISES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
