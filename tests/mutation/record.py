@@ -40,6 +40,7 @@ class Recorder:
         self.paths = {str(ROOT / file): file for file in files()}
         self.now: Lines = set()
         self.ran: dict[str, Lines] = {}
+        self.failed: set[str] = set()
         self.seconds: dict[str, float] = {}
         self.shared: dict[tuple[str, str], Lines] = defaultdict(set)
 
@@ -70,9 +71,11 @@ class Recorder:
         finally:
             sys.settrace(None)
             threading.settrace(None)  # type: ignore[arg-type]
-            self.ran[item.nodeid], self.seconds[item.nodeid] = self.now, time.process_time() - start
-            for name in getattr(item, "fixturenames", ()):
-                self.ran[item.nodeid] |= self.shared.get((item.nodeid.partition("::")[0], name), set())
+            self.seconds[item.nodeid] = time.process_time() - start
+            if item.nodeid not in self.failed:
+                self.ran[item.nodeid] = self.now
+                for name in getattr(item, "fixturenames", ()):
+                    self.ran[item.nodeid] |= self.shared.get((item.nodeid.partition("::")[0], name), set())
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: Any, request: Any) -> Generator[None, Any, Any]:
@@ -86,10 +89,9 @@ class Recorder:
             self.now |= before
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """A test that does not pass as things are says nothing about a mutant."""
+        """A test that does not pass as things are, or is skipped, says nothing about a mutant."""
         if not report.passed:
-            self.ran.pop(report.nodeid, None)
-            self.now = set()
+            self.failed.add(report.nodeid)
 
 
 def statements(tree: ast.Module) -> Iterator[tuple[int, int, int, str]]:
@@ -167,7 +169,8 @@ def _own(test: str, file: str) -> bool:
 
 @dataclass
 class Known:
-    """Tests by statement, by function (empty text) and by file (empty function and text), and their seconds."""
+    """Tests by statement, by function (empty text) and by file (empty function and text), those included that only
+    import it; and their seconds."""
 
     places: dict[str, set[str]]
     seconds: dict[str, float]

@@ -30,7 +30,7 @@ class Kept:
 
     def asked(self, mutant: Mutant, source: str, budget: float = BUDGET) -> list[tuple[str, float]]:
         """The tests and their seconds. What stands at module level is asked by its file, what is not known by its
-        function, then by its file; of a file without functions nothing is known, and the tests in `LAST` are asked."""
+        function, then by its file; of a file that no test runs or imports the tests in `LAST` are asked."""
         if mutant.test:
             return [(mutant.test, dict(self.tests).get(mutant.test, budget))]
         text = source.splitlines()[mutant.statement - 1]

@@ -266,6 +266,53 @@ def test_one_test_on_another_device_is_kept_however_many_are_quicker() -> None:
     assert len(found) == record.MOST + 1 and found[-1] == f"{DEVICE}.py::b"
 
 
+def test_more_tests_are_kept_of_a_file_than_of_a_statement() -> None:
+    seconds = {f"t.py::test_{i}": 0.1 for i in range(record.OF_A_FILE + 5)}
+    assert len(record.chosen(set(seconds), seconds, record.key("made.py", "", ""))) == record.OF_A_FILE
+
+
+PASSES = """
+import pytest
+from {module} import VALUE
+
+def test_passes():
+    assert VALUE() == 1
+
+def test_fails():
+    assert VALUE() == 2
+
+@pytest.mark.skip
+def test_is_skipped():
+    pass
+"""
+
+
+def test_a_file_is_asked_of_tests_that_run_a_declaration_or_import_it_and_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "declared.py").write_text("VALUE = lambda: 1\n\n\ndef used():\n    return 2\n")
+    (tmp_path / "test_declared.py").write_text(PASSES.format(module="declared"))
+    (tmp_path / "test_runs.py").write_text(
+        "import importlib\n\ndef test_runs():\n    importlib.import_module('declared').VALUE()\n"
+    )
+    (tmp_path / "test_imports.py").write_text("import declared\n\ndef test_imports():\n    pass\n")
+    (tmp_path / "test_else.py").write_text("def test_else():\n    pass\n")
+    for name, value in (("ROOT", tmp_path), ("files", lambda: ["declared.py"])):
+        monkeypatch.setattr(record, name, value)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    record.imported.cache_clear()
+    recorder = record.Recorder()
+    before = sys.gettrace()
+    pytest.main(["-q", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", ".", "."], [recorder])
+    sys.settrace(before)
+    known = record.gathered(recorder)
+    record.imported.cache_clear()
+    assert recorder.failed == {"test_declared.py::test_fails", "test_declared.py::test_is_skipped"}
+    asked = {"test_declared.py::test_passes", "test_runs.py::test_runs", "test_imports.py::test_imports"}
+    assert known.places == {record.key("declared.py", "", ""): asked}
+
+
 def test_a_part_is_recorded_again(tmp_path: Path) -> None:
     path, f, g = tmp_path / "tests.json", record.key("made.py", "f", ""), record.key("made.py", "g", "")
     seconds = {"old.py::a": 1.0, "new.py::gone": 1.0}
