@@ -94,6 +94,25 @@ def test_the_page_has_the_figures_of_the_benchmark() -> None:
         assert all(r["regret"]["low"] <= t["regret"]["high"] for r, t in zip(race, three, strict=True))
 
 
+def test_what_the_page_says_of_how_true_estimates_are_is_so() -> None:
+    """After the largest budget, on the tables that the page names."""
+    found = json.loads((ROOT / "docs" / "search-quality.json").read_text(encoding="utf-8"))["tables"]
+    tables = {name: table["searchers"] for name, table in found.items() if "shuffled" not in name}
+
+    def last(searcher: str, what: str) -> dict[str, float]:
+        return {name: 100 * one[searcher]["budgets"][-1][what]["value"] for name, one in tables.items()}
+
+    curse, held, guessed = last("fedtune-race", "curse"), last("fedtune-race", "covered"), last("fedtune-1", "covered")
+    grid = guessed.pop("dfrd_alpha_lambda")
+    text = " ".join((ROOT / "docs" / "racing.md").read_text(encoding="utf-8").split())
+    assert f"it holds in {grid:.0f} % of the repetitions on `dfrd_alpha_lambda`" in text
+    assert f"and in {min(guessed.values()):.0f} to {max(guessed.values()):.0f} % on the others" in text
+    assert f"race of ten seeds lies within {max(map(abs, curse.values())):.1f} points" in text
+    assert f"its 90 % interval holds in {min(held.values()):.0f} to {max(held.values()):.0f} %" in text
+    three = last("fedtune-race-3", "covered")["dfrd_alpha_lambda"]
+    assert f"holds in {three:.0f} % of the repetitions, and in {held['dfrd_alpha_lambda']:.0f} % with ten" in text
+
+
 def test_what_the_page_says_of_the_seeds_is_so() -> None:
     """The means over all configurations, last round, of the seeds of `dfrd_alpha_lambda`."""
     table = curve_table.load(RECORDED / "dfrd_alpha_lambda.npz")
