@@ -86,6 +86,20 @@ class Posterior:
         within = np.stack([wider * np.diag(part.covariance) + part.mean**2 for part in self.parts])
         return np.maximum(self._weights @ within - self.mean**2, 0.0)
 
+    def beside(self, others: Sequence[int]) -> Floats:
+        """(m,): the variance of each mean minus the mean of these `others`, in which cancels what is unknown of all
+        alike, such as what the only seed does to them."""
+        wider = self.freedom / (self.freedom - 2) if self.freedom > 2 else 3.0
+        means, squares = [], []
+        for part in self.parts:
+            with_them = part.covariance[:, others].mean(axis=1)
+            against = np.diag(part.covariance) - 2 * with_them + with_them[list(others)].mean()
+            means.append(part.mean - part.mean[others].mean())
+            squares.append(wider * against + means[-1] ** 2)
+        centre = self._weights @ np.stack(means)
+        found: Floats = np.maximum(self._weights @ np.stack(squares) - centre**2, 0.0)
+        return found
+
     @cached_property
     def own(self) -> float:
         """Variance of what a seed does to one configuration alone: the noise of paired comparisons."""

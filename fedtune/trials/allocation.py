@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from analysis.estimate import standing
 from fedtune.trials.early_stopping import Halving, History, Rule, Vector, value_at
-from fedtune.trials.racing import WINDOW, of_a_new_one
+from fedtune.trials.racing import of_a_new_one
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -117,14 +117,15 @@ def _spent(allowance: Allowance, known: Sequence[Seen], later: Sequence[int], pl
 
 
 def _promised(allowance: Allowance, known: Sequence[Seen]) -> list[float]:
-    """By method, what a new trial of it promises per cost; nothing while there is no estimate."""
+    """By method, what a new trial of it promises per cost; nothing while there is no estimate. Variances are those
+    beside the mean of all that ran to their end: what a seed does to all alike promises nothing."""
     found = standing([seen.trial for seen in known], allowance.sign)
     if found is None:
         return [0.0] * len(allowance.costs)
-    gains = []
+    gains, variances = [], found.belief.beside(found.able)
     for place, cost in enumerate(allowance.costs):
         tried = [seen.trial for seen in known if seen.method == place]
-        gains.append(of_a_new_one(found, tried[-WINDOW:], allowance.rounds) / cost if tried else 0.0)
+        gains.append(of_a_new_one(found, tried, allowance.rounds, 0.0, variances) / cost if tried else 0.0)
     return gains
 
 

@@ -8,8 +8,9 @@ many, and the trial is the one with the largest
     E[max(f(x) - μ*, 0)] / c(x)
 
 of equal ones the first: expected improvement per second (Snoek, Larochelle and Adams 2012, section 3.2). f(x) has the
-mean and the variance that the model of `analysis.estimate` believes of x, μ* is the best mean of what ran to its end,
-and c(x) is what a round of x costs, as a part of the dearest one. Trials of a search have the same rounds, and early
+mean that the model of `analysis.estimate` believes of x, and the variance beside the mean of what ran to its end, so
+that what a seed does to all alike promises nothing; μ* is the best mean of what ran to its end, and c(x) is what a
+round of x costs, as a part of the dearest one. Trials of a search have the same rounds, and early
 stopping ends a cheap one as it does a dear one, so the rounds cancel.
 
 c(x) comes from the marks, never from a clock: with measured seconds the same seed would give other trials on another
@@ -87,9 +88,9 @@ def best(
     if found is None:
         return drawn[0]
     belief, winner = found.belief, found.ranking[0]
+    variance = belief.beside(found.able)
     gains = [
-        gain(float(belief.mean[place] - belief.mean[winner]), math.sqrt(belief.variance[place]))
-        for place in found.candidates
+        gain(float(belief.mean[place] - belief.mean[winner]), math.sqrt(variance[place])) for place in found.candidates
     ]
     worth = [one / cost.of_a_round(search, trial.params) for one, trial in zip(gains, drawn, strict=True)]
     return drawn[worth.index(max(worth))]

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.estimate import Standing, configuration, standing
+from analysis.estimate.posterior import Floats
 from analysis.estimate.winner import RISK
 from analysis.runs.race import first_of
 from fedtune.trials.more_rounds import unfinished
@@ -125,14 +126,16 @@ def _of_rivals(
     return gains
 
 
-def of_a_new_one(found: Standing, tried: Sequence[FrozenTrial], rounds: int, noise: float = 0.0) -> float:
+def of_a_new_one(
+    found: Standing, tried: Sequence[FrozenTrial], rounds: int, noise: float = 0.0, variances: Floats | None = None
+) -> float:
     """What a new configuration is worth, per whole federation. noise: variance of the value by which it will be known;
-    0: its mean itself will be."""
+    0: its mean itself will be. variances: of all means (m,), where not those of the belief."""
     last = {trial.number for trial in tried[-WINDOW:]}
     places = [i for i, number in enumerate(found.numbers) if number in last]
     if not places:  # all of them failed
         return 0.0
-    mean, variance = found.belief.mean[places], found.belief.variance[places]
+    mean, variance = found.belief.mean[places], (found.belief.variance if variances is None else variances)[places]
     cost = float(np.mean([trial.user_attrs.get("rounds", rounds) for trial in tried[-WINDOW:]])) / rounds
     apart = float(mean.mean() - found.belief.mean[found.ranking[0]])
     moves = further(float(mean.var() + variance.mean()), noise, 0)

@@ -208,3 +208,21 @@ def test_what_a_seed_does_to_all_alike_does_not_tell_configurations_apart():
     assert belief.shared > belief.own
     assert abs(belief.mean[0] - belief.mean[1]) < 0.05
     assert 0.1 < belief.better(0, 1) < 0.9
+
+
+def test_beside_others_what_is_unknown_of_all_cancels():
+    """Against draws from the mixture; and as if μ and the seed's shared part were known."""
+    found = posterior(FOUND)
+    rng, draws = np.random.default_rng(0), []
+    wider = found.freedom / (found.freedom - 2)
+    for part in found.parts:
+        count = round(400_000 * part.weight)
+        draws.append(rng.multivariate_normal(part.mean, wider * part.covariance, count, method="eigh"))
+    drawn = np.concatenate(draws)
+    np.testing.assert_allclose(
+        found.beside([1, 3]), (drawn - drawn[:, [1, 3]].mean(axis=1)[:, None]).var(axis=0), rtol=0.02
+    )
+    assert found.beside([2])[2] == pytest.approx(0, abs=1e-12)
+    one_seed = dataclasses.replace(FOUND, shares=np.ones((6, 1)))
+    believed = posterior(one_seed)
+    assert (believed.beside(range(4)) < 0.5 * believed.variance).all()

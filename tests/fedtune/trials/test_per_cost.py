@@ -67,7 +67,13 @@ def improvement(known: Floats, values: Floats, asked: Floats) -> Floats:
     belief = posterior(
         Federations(np.vstack([known, asked]), np.arange(count), np.ones((count, 1)), values, extra=nothing)
     )
-    better, spread = belief.mean[count:] - belief.mean[:count].max(), np.sqrt(belief.variance[count:])
+    better = belief.mean[count:] - belief.mean[:count].max()
+    against = np.eye(count + len(asked))[count:] - np.r_[np.ones(count), np.zeros(len(asked))] / count
+    wider = (count - 1) / (count - 3)
+    weights = np.array([part.weight for part in belief.parts])
+    means = np.array([against @ part.mean for part in belief.parts])
+    within = np.array([np.diag(wider * against @ part.covariance @ against.T) for part in belief.parts])
+    spread = np.sqrt(weights @ (within + means**2) - (weights @ means) ** 2)
     found: Floats = better * norm.cdf(better / spread) + spread * norm.pdf(better / spread)
     return found
 
