@@ -82,22 +82,23 @@ class Posterior:
     @cached_property
     def variance(self) -> Floats:
         """(m,) Below three federations that of a t distribution with three degrees of freedom stands for none."""
-        wider = self.freedom / (self.freedom - 2) if self.freedom > 2 else 3.0
-        within = np.stack([wider * np.diag(part.covariance) + part.mean**2 for part in self.parts])
-        return np.maximum(self._weights @ within - self.mean**2, 0.0)
+        return self._mixed([part.mean for part in self.parts], [np.diag(part.covariance) for part in self.parts])
 
     def beside(self, others: Sequence[int]) -> Floats:
         """(m,): the variance of each mean minus the mean of these `others`, in which cancels what is unknown of all
         alike, such as what the only seed does to them."""
-        wider = self.freedom / (self.freedom - 2) if self.freedom > 2 else 3.0
-        means, squares = [], []
+        means, scales = [], []
         for part in self.parts:
             with_them = part.covariance[:, others].mean(axis=1)
-            against = np.diag(part.covariance) - 2 * with_them + with_them[list(others)].mean()
             means.append(part.mean - part.mean[others].mean())
-            squares.append(wider * against + means[-1] ** 2)
-        centre = self._weights @ np.stack(means)
-        found: Floats = np.maximum(self._weights @ np.stack(squares) - centre**2, 0.0)
+            scales.append(np.diag(part.covariance) - 2 * with_them + with_them[others].mean())
+        return self._mixed(means, scales)
+
+    def _mixed(self, means: Sequence[Floats], scales: Sequence[Floats]) -> Floats:
+        """(m,): the variance of a mixture of t distributions, by part their centres and squared scales (m,)."""
+        wider = self.freedom / (self.freedom - 2) if self.freedom > 2 else 3.0
+        within = np.stack([wider * scale + mean**2 for mean, scale in zip(means, scales, strict=True)])
+        found: Floats = np.maximum(self._weights @ within - (self._weights @ np.stack(means)) ** 2, 0.0)
         return found
 
     @cached_property

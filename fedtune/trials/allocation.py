@@ -9,8 +9,9 @@ from which it promises the largest gain per cost,
 
 by how much a configuration like the method's last `racing.WINDOW` ones is expected to beat the best configuration of
 all methods. μ* is the best mean, μ_m and v_m are mean and variance of those configurations under the model of
-`analysis.estimate` over all methods' trials, and c_m is what a trial of the method costs, which early stopping makes
-small. With `equal` every trial goes to the method on which least was spent.
+`analysis.estimate` over all methods' trials, the variance beside the mean of all that ran to their end, and c_m is what
+a trial of the method costs, which early stopping makes small. With `equal` every trial goes to the method on which
+least was spent.
 
 Rungs lie at equal cost. The cheapest method's rungs, at the rounds g, g·η, g·η², … (`early_stopping.rungs`), give the
 costs; of another method the rung is the first round that reaches such a cost, where that is not before round g nor

@@ -10,8 +10,8 @@ many, and the trial is the one with the largest
 of equal ones the first: expected improvement per second (Snoek, Larochelle and Adams 2012, section 3.2). f(x) has the
 mean that the model of `analysis.estimate` believes of x, and the variance beside the mean of what ran to its end, so
 that what a seed does to all alike promises nothing; μ* is the best mean of what ran to its end, and c(x) is what a
-round of x costs, as a part of the dearest one. Trials of a search have the same rounds, and early
-stopping ends a cheap one as it does a dear one, so the rounds cancel.
+round of x costs, as a part of the dearest one. Trials of a search have the same rounds, and early stopping ends a cheap
+one as it does a dear one, so the rounds cancel.
 
 c(x) comes from the marks, never from a clock: with measured seconds the same seed would give other trials on another
 machine, or on the same one at a busier time.

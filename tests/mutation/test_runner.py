@@ -273,7 +273,7 @@ def test_more_tests_are_kept_of_a_file_than_of_a_statement() -> None:
 
 PASSES = """
 import pytest
-from {module} import VALUE
+from declared import VALUE
 
 def test_passes():
     assert VALUE() == 1
@@ -291,7 +291,7 @@ def test_a_file_is_asked_of_tests_that_run_a_declaration_or_import_it_and_pass(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "declared.py").write_text("VALUE = lambda: 1\n\n\ndef used():\n    return 2\n")
-    (tmp_path / "test_declared.py").write_text(PASSES.format(module="declared"))
+    (tmp_path / "test_declared.py").write_text(PASSES)
     (tmp_path / "test_runs.py").write_text(
         "import importlib\n\ndef test_runs():\n    importlib.import_module('declared').VALUE()\n"
     )
