@@ -46,7 +46,8 @@ class AtOnce(Bore):
             later = [self._hp_ranges.to_ndarray(self._get_random_config()) for _ in range(self.feval_acq)]
             np.random.set_state(state)
             points = [x, *later]
-            self._known |= dict(zip((point.tobytes() for point in points), super()._loss(np.array(points)), strict=True))
+            losses = super()._loss(np.array(points))
+            self._known |= {point.tobytes(): loss for point, loss in zip(points, losses, strict=True)}
         return [self._known[x.tobytes()]]
 
 
