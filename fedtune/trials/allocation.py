@@ -123,10 +123,10 @@ def _promised(allowance: Allowance, known: Sequence[Seen]) -> list[float]:
     found = standing([seen.trial for seen in known], allowance.sign)
     if found is None:
         return [0.0] * len(allowance.costs)
-    gains, variances = [], found.belief.beside(found.able)
+    gains = []
     for place, cost in enumerate(allowance.costs):
         tried = [seen.trial for seen in known if seen.method == place]
-        gains.append(of_a_new_one(found, tried, allowance.rounds, 0.0, variances) / cost if tried else 0.0)
+        gains.append(of_a_new_one(found, tried, allowance.rounds) / cost if tried else 0.0)
     return gains
 
 

@@ -5,8 +5,9 @@ get further seeds: seed k is the same for all of them, so that they are compared
 seed-rounds: rounds of single federations, over all trials.
 
 Rounds and seeds are traded by one rule: the next federation is that which promises the largest gain per round. With the
-model of `analysis.estimate`, whose means are μ and variances v, σ² one seed's noise where configurations are compared
-on the same seeds, and μ* the best mean,
+model of `analysis.estimate`, whose means are μ, v their variances beside the mean of what ran to its end, so that what a
+seed does to all alike promises nothing, σ² one seed's noise where configurations are compared on the same seeds, and μ*
+the best mean,
 
     rival i     E[max(μ_i + s_i Z, m) - max(μ_i, m)],  m the best mean among the others,  s_i² = v_i² / (v_i + σ²)
                 what one more seed is worth: by how much the winner's mean is expected to rise when its value is known
@@ -31,7 +32,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.estimate import Standing, configuration, standing
-from analysis.estimate.posterior import Floats
 from analysis.estimate.winner import RISK
 from analysis.runs.race import first_of
 from fedtune.trials.more_rounds import unfinished
@@ -115,27 +115,25 @@ def _of_rivals(
     by_number = {trial.number: trial for trial in known}
     seeds = Counter(configuration(trial) for trial in (*known, *running))
     under_way = Counter(configuration(trial) for trial in running)
-    gains: dict[int, float] = {}
+    variance, gains = belief.beside(found.able), dict[int, float]()
     for i in ranking if len(ranking) > 1 else ():
         key = configuration(by_number[found.numbers[i]])
         if seeds[key] >= most or i != ranking[0] and belief.better(i, ranking[0]) <= RISK:
             continue
         rest = max(float(belief.mean[j]) for j in ranking if j != i)
-        moves = further(float(belief.variance[i]), noise, under_way[key])
+        moves = further(float(variance[i]), noise, under_way[key])
         gains[found.numbers[i]] = gain(-abs(float(belief.mean[i]) - rest), moves)
     return gains
 
 
-def of_a_new_one(
-    found: Standing, tried: Sequence[FrozenTrial], rounds: int, noise: float = 0.0, variances: Floats | None = None
-) -> float:
+def of_a_new_one(found: Standing, tried: Sequence[FrozenTrial], rounds: int, noise: float = 0.0) -> float:
     """What a new configuration is worth, per whole federation. noise: variance of the value by which it will be known;
-    0: its mean itself will be. variances: of all means (m,), where not those of the belief."""
+    0: its mean itself will be."""
     last = {trial.number for trial in tried[-WINDOW:]}
     places = [i for i, number in enumerate(found.numbers) if number in last]
     if not places:  # all of them failed
         return 0.0
-    mean, variance = found.belief.mean[places], (found.belief.variance if variances is None else variances)[places]
+    mean, variance = found.belief.mean[places], found.belief.beside(found.able)[places]
     cost = float(np.mean([trial.user_attrs.get("rounds", rounds) for trial in tried[-WINDOW:]])) / rounds
     apart = float(mean.mean() - found.belief.mean[found.ranking[0]])
     moves = further(float(mean.var() + variance.mean()), noise, 0)
