@@ -46,7 +46,7 @@ from search_spaces.vary_section import read_condition
 EXPERIMENT = {
     "seeds": Parameter("seeds", "integer", 1, "Paired repetitions of every trial.", low=1),
     "trials": Parameter("trials", "integer", 30, "Configurations to try.", low=1),
-    "sampler": Parameter("sampler", "text", "tpe", "Who proposes configurations."),
+    "sampler": Parameter("sampler", "text", "ei", "Who proposes configurations."),
     "scheduler": Parameter("scheduler", "text", "asha", "Who stops trials early."),
 }
 PROFILES = ("small", "paper")

@@ -46,21 +46,25 @@ LEAST = 1e-3
 class Federations:
     """What was measured, a row per value: `configuration` (n,) places in `points`, `shares` (n, s) what each of s seeds
     has in it: 1 for a federation on that seed, 1/k in a mean over k; `value` (n,), `extra` (n, n) the covariance of
-    guesses, 0 for what was measured. `points` (m, d): configurations in the unit cube."""
+    guesses, 0 for what was measured. `points` (m, d): configurations in the unit cube, the last `asked` of them without
+    a value."""
 
     points: Floats
     configuration: NDArray[np.int64]
     shares: Floats
     value: Floats
     extra: Floats
+    asked: int = 0
 
 
 @dataclass(frozen=True)
 class Part:
-    """One l, ρ and u: its weight, the scaled t distribution of all means, and a seed's own and shared variance."""
+    """One l, ρ and u: its weight, the scaled t distribution of all means, and a seed's own and shared variance. `mean`
+    and `square` (m,): centres and squared scales; `covariance` (m, k): with the k configurations that have values."""
 
     weight: float
     mean: Floats
+    square: Floats
     covariance: Floats
     own: float
     shared: float
@@ -82,16 +86,16 @@ class Posterior:
     @cached_property
     def variance(self) -> Floats:
         """(m,) Below three federations that of a t distribution with three degrees of freedom stands for none."""
-        return self._mixed([part.mean for part in self.parts], [np.diag(part.covariance) for part in self.parts])
+        return self._mixed([part.mean for part in self.parts], [part.square for part in self.parts])
 
     def beside(self, others: Sequence[int]) -> Floats:
-        """(m,): the variance of each mean minus the mean of these `others`, in which cancels what is unknown of all
-        alike, such as what the only seed does to them."""
+        """(m,): the variance of each mean minus the mean of these `others`, which have values, in which cancels what is
+        unknown of all alike, such as what the only seed does to them."""
         means, scales = [], []
         for part in self.parts:
             with_them = part.covariance[:, others].mean(axis=1)
             means.append(part.mean - part.mean[others].mean())
-            scales.append(np.diag(part.covariance) - 2 * with_them + with_them[others].mean())
+            scales.append(part.square - 2 * with_them + with_them[others].mean())
         return self._mixed(means, scales)
 
     def _mixed(self, means: Sequence[Floats], scales: Sequence[Floats]) -> Floats:
@@ -154,16 +158,18 @@ class Posterior:
 def posterior(found: Federations) -> Posterior:
     """The beliefs after `found`: at least two federations."""
     n, m = len(found.value), len(found.points)
+    known = found.points[: m - found.asked]
     centre, spread = float(found.value.mean()), float(found.value.std())
     if spread == 0:
-        return Posterior([Part(1.0, np.full(m, centre), np.zeros((m, m)), 0.0, 0.0)], n - 1)
+        nothing = np.zeros((m, len(known)))
+        return Posterior([Part(1.0, np.full(m, centre), nothing[:, 0], nothing, 0.0, 0.0)], n - 1)
     y = (found.value - centre) / spread
     together = found.shares @ found.shares.T
     alone = np.diag(np.diag(together))
     guessed = found.extra / spread**2
     solved = [
         _Solved(y, found.configuration, signal, noise, shared, noise * (shared * together + alone) + guessed)
-        for signal in (matern(found.points, length) for length in LENGTHS)
+        for signal in (matern(found.points, known, length) for length in LENGTHS)
         for noise, shared in itertools.product(NOISES, SHARED)
     ]
     evidence = np.array([one.evidence for one in solved])
@@ -177,7 +183,8 @@ class _Solved:
     """One l, ρ and u, solved in units of `spread` from `centre`: the logarithm of its evidence at once, the rest where
     it is asked for, as most of the grid has next to no weight.
 
-    y: (n,); signal: (m, m), of the configurations in multiples of v; rest: (n, n), everything else there is in y."""
+    y: (n,); signal: (m, k), of all configurations with those that have values, in multiples of v; rest: (n, n),
+    everything else there is in y."""
 
     def __init__(
         self, y: Floats, configuration: NDArray[np.int64], signal: Floats, noise: float, shared: float, rest: Floats
@@ -199,22 +206,26 @@ class _Solved:
         )
 
     def part(self, weight: float, centre: float, spread: float) -> Part:
-        """The scaled t distribution's mean (m,) and covariance (m, m), and the noise."""
+        """The scaled t distribution's centres, squared scales and covariances, and the noise."""
         from scipy.linalg import cho_solve
 
-        cross = self._cross
-        known = cross @ cho_solve(self._factor, cross.T, check_finite=False)
+        cross, known = self._cross, self._signal.shape[1]
+        solved = cho_solve(self._factor, cross.T, check_finite=False)
         off = 1 - cross @ self._ones
-        covariance = spread**2 * self._v * (self._signal - known + np.outer(off, off) / self._total)
-        own = spread**2 * self._v * self._noise
-        return Part(weight, centre + spread * (self._mu + cross @ self._residual), covariance, own, own * self._shared)
+        unit = spread**2 * self._v
+        square = unit * (1 - np.einsum("mn,nm->m", cross, solved) + off**2 / self._total)
+        covariance = unit * (self._signal - cross @ solved[:, :known] + np.outer(off, off[:known]) / self._total)
+        own = unit * self._noise
+        mean = centre + spread * (self._mu + cross @ self._residual)
+        return Part(weight, mean, square, covariance, own, own * self._shared)
 
 
-def matern(points: Floats, length: float) -> Floats:
-    """(m, m): the Matérn 5/2 kernel of variance 1 over `points` (m, d); `length` is a multiple of √d. 0: identity."""
+def matern(points: Floats, others: Floats, length: float) -> Floats:
+    """(m, k): the Matérn 5/2 kernel of variance 1 between `points` (m, d) and the first of them, `others` (k, d);
+    `length` is a multiple of √d. 0: identity."""
     if length == 0:
-        return np.eye(len(points))
-    apart = np.sqrt(np.maximum(((points[:, None] - points) ** 2).sum(-1), 0.0))
+        return np.eye(len(points), len(others))
+    apart = np.sqrt(np.maximum(((points[:, None] - others) ** 2).sum(-1), 0.0))
     z = np.sqrt(5.0) * apart / (length * np.sqrt(max(points.shape[1], 1)))  # without a parameter all are one point
     found: Floats = (1 + z + z * z / 3) * np.exp(-z)
     return found

@@ -18,7 +18,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -99,14 +99,14 @@ def standing(
     trials: Sequence[FrozenTrial],
     sign: float,
     by_seed: Mapping[int, Mapping[int, float]] | None = None,
-    candidates: Sequence[FrozenTrial] = (),
+    candidates: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]] = (),
 ) -> Standing | None:
     """The standing after these trials of a search for one metric, or None where fewer than two federations ran to
     their end.
 
     sign: 1 where more is better, -1 where less is. by_seed: of trials over several seeds, the last values by seed;
-    without it a trial counts as one federation. candidates: configurations of which nothing has to be known; the belief
-    covers them too."""
+    without it a trial counts as one federation. candidates: configurations of which nothing is known, as (values,
+    Optuna's distributions) by name; the belief covers them too."""
     found = _measured(trials, sign, by_seed or {})
     if sum(m.complete for m in found) < 2:
         return None
@@ -116,15 +116,15 @@ def standing(
     first: dict[int, FrozenTrial] = {}
     for m in sorted(found, key=lambda m: (not m.complete, m.trial.number)):
         first.setdefault(place[m.configuration], m.trial)
-    for trial in candidates:
-        first.setdefault(place.setdefault(configuration(trial), len(place)), trial)
+    points = [(first[i].params, first[i].distributions) for i in range(len(keys))]
     value, extra = ends_of(found, sign)
     federations = Federations(
-        coordinates([(first[i].params, first[i].distributions) for i in range(len(place))]),
+        coordinates([*points, *candidates]),
         np.array([place[m.configuration] for m in found]),
         _shares(found),
         value,
         extra,
+        asked=len(candidates),
     )
     all_seeds = len({seed for m in found for seed in m.seeds})
     seeds = [sum(m.complete for m in found if place[m.configuration] == i) for i in range(len(keys))]
@@ -134,7 +134,7 @@ def standing(
         tuple(seeds),
         all_seeds,
         sign,
-        tuple(place[configuration(trial)] for trial in candidates),
+        tuple(range(len(keys), len(keys) + len(candidates))),
     )
 
 

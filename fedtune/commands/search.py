@@ -134,7 +134,11 @@ def command(
         ),
     ] = None,
     sampler: Annotated[
-        str | None, typer.Option(help="tpe, random, grid, cmaes, gp or nsga2.  [default: tpe]", show_default=False)
+        str | None,
+        typer.Option(
+            help="ei, tpe, random, grid, cmaes, gp or nsga2.  [default: ei; tpe for several metrics]",
+            show_default=False,
+        ),
     ] = None,
     scheduler: Annotated[
         str | None, typer.Option(help="asha, median or none.  [default: asha; none for a grid]", show_default=False)

@@ -32,7 +32,7 @@ from fedtune.planning import earlier_runs
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import git_revision, machine, versions
 from fedtune.record.taken_trials import TakenTrial
-from fedtune.trials import per_cost
+from fedtune.trials import improvement
 from fedtune.trials.known_points import PAPER, Point
 from fedtune.trials.samplers import STARTUP
 from search_spaces.parameter import Value
@@ -102,7 +102,7 @@ def known(experiment: Experiment, space: Space, facts: Mapping[str, Any], earlie
             f"Trials that would be random are drawn around the paper's values, with a width of {experiment.prior:g} of "
             f"each interval, and later ones with a falling probability."
         )
-    costs = per_cost.note(experiment.sampler, experiment.metric, space.search)
+    costs = improvement.note(experiment.sampler, space.search)
     notes += [] if costs is None else [costs]
     best = _best_of_each(others, first) if grid is None else []
     notes += [_points_only(run, sum(owner is run for owner, _ in best), grid is not None) for run in others]

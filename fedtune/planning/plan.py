@@ -24,7 +24,7 @@ from fedtune.record.experiment import MAX_SEED, MAX_SEEDS, Experiment, looks_bac
 from fedtune.record.run_directory import absolute
 from fedtune.record.taken_trials import TakenTrial
 from fedtune.trials.early_stopping import SCHEDULERS
-from fedtune.trials.samplers import SAMPLERS
+from fedtune.trials.samplers import EI, SAMPLERS
 from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError
 from search_spaces.metrics import METRICS
@@ -56,7 +56,8 @@ def plan(request: Request) -> Plan:
     problems: list[str] = []
     folder, time = _folder(request, problems), _options(request, problems)
     space = (settings := settled(request, problems)).space
-    budget, selection = budgeted(request, settings, problems), selected_by(request, settings, problems)
+    selection = selected_by(request, settings, problems)
+    budget = budgeted(request, settings, len(selection.metric), problems)
     _combination(request, space, budget, selection, problems)
     waits = budget.seed_rounds > 0 or looks_back(budget.sampler, budget.scheduler)
     packing, lag = placement(request, problems, trials=budget.trials, lag=request.lag, looks_back=waits)
@@ -175,14 +176,16 @@ def _combination(request: Request, space: Space, budget: Budget, selection: Sele
         problems.append(
             "Every parameter of the space is fixed by --set, so nothing is left to search. Leave one of them out."
         )
+    if budget.sampler in (EI, "cmaes") and several:
+        problems.append(
+            f"The sampler {budget.sampler} optimises one metric. Give one --metric, or use --sampler nsga2 or tpe."
+        )
     if budget.sampler == "cmaes":
-        if several:
-            problems.append("The sampler cmaes optimises one metric. Give one --metric, or use --sampler nsga2 or tpe.")
         numbers = [d for d in search.values() if d.parameter.kind in ("real", "integer")]
         if search and len(numbers) < 2:
             problems.append(
                 f"The sampler cmaes needs at least two searched numbers, and this space has {len(numbers)}. Use "
-                f"--sampler tpe."
+                f"--sampler {EI}."
             )
     if budget.scheduler == "median" and several:
         problems.append("The median rule compares one metric. Give one --metric, or use --scheduler asha.")

@@ -16,7 +16,7 @@ from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value
 
 #: Model-based samplers: a proposal depends on earlier trials.
-LEARNING_SAMPLERS = ("tpe", "cmaes", "gp", "nsga2")
+LEARNING_SAMPLERS = ("ei", "tpe", "cmaes", "gp", "nsga2")
 
 MAX_SEED = 999_999
 MAX_SEEDS = 1000

@@ -24,11 +24,10 @@ What trial n draws depends on the search's seed and n, and on nothing else.
 from __future__ import annotations
 
 import hashlib
-import math
 import random
-from decimal import Decimal
 from statistics import NormalDist
 
+from fedtune.trials.drawn import at, drawn, ends, scaled
 from fedtune.trials.samplers import STARTUP
 from search_spaces.dimension import Dimension
 from search_spaces.parameter import Value
@@ -46,23 +45,16 @@ def draw(space: Space, width: float, seed: int, number: int, seen: int) -> dict[
     rng = random.Random(int.from_bytes(digest, "big"))
     if rng.random() >= share(seen):
         return None
-    found: dict[str, Value] = {}
-    queue = list(space.search.values())
-    while queue:
-        dimension = queue.pop(0)
-        value = _option(dimension, width, rng) if _is_choice(dimension) else _number(dimension, width, rng)
-        found[dimension.key] = value
-        queue.extend(dimension.children.get(str(value), ()))
-    return found
+    return drawn(
+        space,
+        option=lambda dimension: _option(dimension, width, rng),
+        number=lambda dimension: _number(dimension, width, rng),
+    )
 
 
 def share(seen: int) -> float:
     """The probability that a trial is drawn from the prior."""
     return 1.0 if seen < STARTUP else STARTUP / (2 * seen)
-
-
-def _is_choice(dimension: Dimension) -> bool:
-    return dimension.parameter.kind in ("choice", "flag")
 
 
 def _option(dimension: Dimension, width: float, rng: random.Random) -> Value:
@@ -73,39 +65,14 @@ def _option(dimension: Dimension, width: float, rng: random.Random) -> Value:
 
 def _number(dimension: Dimension, width: float, rng: random.Random) -> Value:
     """A number from the truncated normal distribution around the default."""
-    low, high = (_scaled(dimension, end) for end in _ends(dimension))
+    low, high = (scaled(dimension, end) for end in ends(dimension))
     if low == high:
-        return _at(dimension, 0.0)
+        return at(dimension, 0.0)
     assert dimension.low is not None and dimension.high is not None
     default = min(max(float(dimension.parameter.default), dimension.low), dimension.high)
-    normal = NormalDist((_scaled(dimension, default) - low) / (high - low), width)
+    normal = NormalDist((scaled(dimension, default) - low) / (high - low), width)
     bottom, top = normal.cdf(0.0), normal.cdf(1.0)
     # `inv_cdf` is not defined at 0 and 1, and rounding could lead just outside.
     level = min(max(bottom + rng.random() * (top - bottom), 1e-300), 1 - 1e-16)
     unit = min(max(normal.inv_cdf(level), 0.0), 1.0)
-    return _at(dimension, unit)
-
-
-def _ends(dimension: Dimension) -> tuple[float, float]:
-    """The interval whose numbers are drawn. Half a step is added at both ends, so that rounding to steps gives the
-    first and the last one as much room as the others."""
-    assert dimension.low is not None and dimension.high is not None
-    step = dimension.step or (1 if dimension.parameter.kind == "integer" else 0)
-    return dimension.low - step / 2, dimension.high + step / 2
-
-
-def _scaled(dimension: Dimension, value: float) -> float:
-    return math.log(value) if dimension.log else value
-
-
-def _at(dimension: Dimension, unit: float) -> Value:
-    """The value of the dimension nearest to the unit coordinate."""
-    assert dimension.low is not None and dimension.high is not None
-    low, high = (_scaled(dimension, end) for end in _ends(dimension))
-    scaled = low + unit * (high - low)
-    value = min(max(math.exp(scaled) if dimension.log else scaled, dimension.low), dimension.high)
-    if dimension.parameter.kind == "real" and dimension.step is None:
-        return float(value)
-    step = dimension.step or 1
-    exact = Decimal(str(dimension.low)) + round((value - dimension.low) / step) * Decimal(str(step))
-    return int(exact) if dimension.parameter.kind == "integer" else float(exact)
+    return at(dimension, unit)

@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from analysis.stopping import as_stopped
 from fedtune.record.study import StudyFile, quiet_optuna
-from fedtune.trials import per_cost
+from fedtune.trials import improvement
 from fedtune.trials.crossed import Crossed, merged
 from fedtune.trials.damaged import COPY, curve, damaged
 from fedtune.trials.early_stopping import Later, Rule
 from fedtune.trials.known_points import KnownPoints, Point
-from fedtune.trials.samplers import STARTUP, make_sampler
+from fedtune.trials.samplers import EI, make_sampler
 from fedtune.trials.shown import shown
 from fedtune.trials.stop_rules import StopRules
 from search_spaces import run_folder
@@ -80,7 +80,7 @@ class TrialQueue:
         self._signs = [1.0 if METRICS[name].direction == "maximize" else -1.0 for name in experiment.metric]
         self._points = KnownPoints(experiment, space)
         self._crossed = Crossed.of(experiment, space)
-        self._compares = per_cost.compares(experiment.sampler, experiment.metric, space.search)
+        improvement.check(space.search)
         #: By condition: early values and their order under one say nothing of another.
         self._stopping: dict[str, StopRules] = {}
         self._trials: dict[int, FrozenTrial] = {t.number: t for t in self._study.trials()}
@@ -206,6 +206,8 @@ class TrialQueue:
         import optuna
 
         point = self._point(number, place, known)
+        if point is None and self.experiment.sampler == EI:
+            return self._promising(number, known), ""
         with quiet_optuna(), warnings.catch_warnings():
             warnings.simplefilter("ignore", category=UserWarning)
             view = optuna.create_study(
@@ -213,11 +215,7 @@ class TrialQueue:
                 sampler=self._sampler(number, is_known=point is not None),
                 pruner=optuna.pruners.NopPruner(),
             )
-            visible = [trial for trial in self._shown(known) if trial is not None]
-            view.add_trials(visible)
-            if point is None and self._compares and len(visible) >= STARTUP:
-                seen = visible if self._crossed.several else known
-                return per_cost.proposed(view, self.space, seen, self._signs[0]), ""
+            view.add_trials([trial for trial in self._shown(known) if trial is not None])
             if point is not None:
                 view.enqueue_trial(self.space.params(point.values))
             self.space.suggest(view.ask())
@@ -225,6 +223,15 @@ class TrialQueue:
                 # Optuna leaves a trial whose values are given out of every generation, and so out of what is learnt.
                 view.sampler.get_trial_generation(view, _last(view))
             return _last(view), "" if point is None else point.origin
+
+    def _promising(self, number: int, known: Sequence[FrozenTrial]) -> FrozenTrial:
+        """What promises most, for trial `number`."""
+        seen = [t for t in self._shown(known) if t is not None] if self._crossed.several else known
+        had = [
+            {key: value for key, value in self._trials[n].params.items() if key not in self.space.vary}
+            for n in range(number)
+        ]
+        return improvement.proposed(self.space, seen, had, self._signs[0], self.experiment.seed, number)
 
     def _point(self, number: int, place: int, known: Sequence[FrozenTrial]) -> Point | None:
         """The values of trial `number`, the configuration at `place`, where they are known before a sampler is
@@ -255,8 +262,6 @@ class TrialQueue:
         e = self.experiment
         if is_known and e.sampler != "nsga2":
             return make_sampler("random", e.seed, number)
-        if self._compares:
-            return per_cost.make_sampler(e.seed, number)
         return make_sampler(e.sampler, e.seed, number, [self._trials[n] for n in range(min(number, e.taken))])
 
     def _shown(self, known: Sequence[FrozenTrial]) -> list[FrozenTrial | None]:

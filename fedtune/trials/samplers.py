@@ -1,4 +1,4 @@
-"""Optuna's samplers, as fedtune sets them up."""
+"""Optuna's samplers, as fedtune sets them up, and the name of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 
-SAMPLERS = ("tpe", "random", "grid", "cmaes", "gp", "nsga2")
+#: Expected improvement by the search's own model (`improvement.py`).
+EI = "ei"
+SAMPLERS = (EI, "tpe", "random", "grid", "cmaes", "gp", "nsga2")
 
 #: Random trials before a model-based sampler starts. Fixed, so that a search of 20 extended by 20 is a search of 40.
 STARTUP = 6
@@ -21,26 +23,17 @@ STARTUP = 6
 POPULATION = 12
 
 
-#: Draws from its density of good trials among which TPE chooses a proposal, as Optuna has it.
-CANDIDATES = 24
-
-
-def make_sampler(
-    name: str, seed: int, number: int, taken: Sequence[FrozenTrial] = (), candidates: int = CANDIDATES
-) -> BaseSampler:
-    """The sampler of trial `number`. (`grid` proposes by itself and needs one only to exist.)
+def make_sampler(name: str, seed: int, number: int, taken: Sequence[FrozenTrial] = ()) -> BaseSampler:
+    """The sampler of trial `number`. (`grid` and `ei` propose by themselves and need one only to exist.)
 
     `taken`: trials with results of earlier runs. All samplers are shown them as trials of the study; CMA-ES, which
-    learns from trials of its own only, starts where they did well (Nomura et al. 2021, warm starting CMA-ES).
-    candidates: of TPE; with 1 a proposal is a draw and no choice."""
+    learns from trials of its own only, starts where they did well (Nomura et al. 2021, warm starting CMA-ES)."""
     import optuna
 
     digest = hashlib.blake2b(f"{seed}/{number}".encode(), digest_size=4).digest()
     own = int.from_bytes(digest, "big")
     if name == "tpe":
-        return optuna.samplers.TPESampler(
-            seed=own, n_startup_trials=STARTUP, group=True, multivariate=True, n_ei_candidates=candidates
-        )
+        return optuna.samplers.TPESampler(seed=own, n_startup_trials=STARTUP, group=True, multivariate=True)
     if name == "cmaes":
         return optuna.samplers.CmaEsSampler(
             seed=own,
@@ -53,7 +46,7 @@ def make_sampler(
         return optuna.samplers.GPSampler(seed=own, n_startup_trials=STARTUP, deterministic_objective=False)
     if name == "nsga2":
         return optuna.samplers.NSGAIISampler(seed=own, population_size=POPULATION)
-    if name in ("random", "grid"):
+    if name in (EI, "random", "grid"):
         return optuna.samplers.RandomSampler(seed=own)
     raise ValueError(f"sampler {name!r}")
 

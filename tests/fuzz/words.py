@@ -32,7 +32,7 @@ _GOOD: dict[str, tuple[str, ...]] = {
     "prior": ("off", "paper", "strong", "0.5"),
     "metric": ("global_accuracy", "val_local_accuracy", "bytes_up", "wlp", "seconds"),
     "select_on": ("validation", "test"),
-    "sampler": ("tpe", "random", "grid", "cmaes", "gp", "nsga2"),
+    "sampler": ("ei", "tpe", "random", "grid", "cmaes", "gp", "nsga2"),
     "scheduler": ("asha", "median", "none"),
     "reduction_factor": ("2", "4"),
     "grace": ("1", "auto"),

@@ -18,7 +18,7 @@ from analysis.curve_table import save
 from analysis.estimate import standing
 from fedtune.planning.request import Request
 from fedtune.record.experiment import Experiment
-from fedtune.trials import queue, samplers
+from fedtune.trials import improvement
 from search_spaces.dimension import Dimension
 from search_spaces.parameter import Parameter, Value
 from search_spaces.space import Space
@@ -56,7 +56,7 @@ def test_a_variant_is_the_present_search_but_for_one_default() -> None:
         }
         startup = re.fullmatch(r"(\d+) start-up trials", variant)
         if startup:
-            assert not changed and searcher.startup == int(startup[1]) != samplers.STARTUP
+            assert not changed and searcher.startup == int(startup[1]) != improvement.FEWEST
         elif variant == "--seeds 3 --no-race":
             assert changed == {"seeds": (0, 1, 2)} and not searcher.experiment.races
         else:
@@ -65,19 +65,19 @@ def test_a_variant_is_the_present_search_but_for_one_default() -> None:
     assert isinstance(made("--race"), Racing) and isinstance(made(PRESENT), Present)
 
 
-def test_start_up_trials_are_those_of_the_sampler(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_start_up_trials_are_those_before_the_model_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    real = samplers.make_sampler
+    real = improvement.proposed
 
     def spied(*given: Any, **named: Any) -> Any:
-        asked.append(samplers.STARTUP)
+        asked.append(improvement.FEWEST)
         return real(*given, **named)
 
-    monkeypatch.setattr(queue, "make_sampler", spied)
+    monkeypatch.setattr(improvement, "proposed", spied)
     searcher = made("12 start-up trials")
     first, second = searcher.propose(), searcher.propose()
     assert first is not None and second is not None and set(asked) == {12}
-    assert samplers.STARTUP == 6, "it stays as it is for everybody else"
+    assert improvement.FEWEST == 3, "it stays as it is for everybody else"
 
 
 #: Rounds in which trials can be stopped early.

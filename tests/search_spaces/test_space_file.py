@@ -441,7 +441,7 @@ def test_what_a_profile_may_set_of_the_experiment(tmp_path: Path, declared: Decl
     assert {key: parameter.default for key, parameter in EXPERIMENT.items()} == {
         "seeds": 1,
         "trials": 30,
-        "sampler": "tpe",
+        "sampler": "ei",
         "scheduler": "asha",
     }
 

@@ -63,7 +63,7 @@ def test_means_are_those_of_a_regression_with_a_vague_mean(monkeypatch, length, 
     k = covariance(found, length, noise, share)
     vague = 1e6
     y, n = found.value, len(found.value)
-    across = matern(POINTS, length)[:, found.configuration] + vague
+    across = matern(POINTS, POINTS, length)[:, found.configuration] + vague
     weights = np.linalg.solve(k + vague, np.column_stack([y, across.T]))
     (part,) = belief.parts
     np.testing.assert_allclose(part.mean, across @ weights[:, 0], rtol=1e-4)
@@ -71,7 +71,7 @@ def test_means_are_those_of_a_regression_with_a_vague_mean(monkeypatch, length, 
     root = np.linalg.inv(np.linalg.cholesky(k))
     residuals = np.linalg.lstsq(root @ np.ones((n, 1)), root @ y, rcond=None)[1]
     v = float(residuals[0]) / (n - 1)
-    expected = v * (matern(POINTS, length) + vague - across @ weights[:, 1:])
+    expected = v * (matern(POINTS, POINTS, length) + vague - across @ weights[:, 1:])
     np.testing.assert_allclose(part.covariance, expected, rtol=2e-3, atol=1e-6)
     assert part.own == pytest.approx(v * noise)
     assert part.shared == pytest.approx(v * noise * share)
@@ -164,7 +164,7 @@ def test_equal_values_are_believed():
 def drawn(rng, m=16, seeds=3, noise=0.5, share=0.4):
     """A search as the model assumes it: m configurations on a line, all over the same seeds."""
     points = rng.random((m, 1))
-    true = np.linalg.cholesky(matern(points, 0.4) + 1e-9 * np.eye(m)) @ rng.standard_normal(m)
+    true = np.linalg.cholesky(matern(points, points, 0.4) + 1e-9 * np.eye(m)) @ rng.standard_normal(m)
     shift = np.sqrt(noise * share) * rng.standard_normal(seeds)
     configuration, seed = np.repeat(np.arange(m), seeds), np.tile(np.arange(seeds), m)
     own = np.sqrt(noise * (1 - share)) * rng.standard_normal(m * seeds)

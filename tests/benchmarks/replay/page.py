@@ -30,7 +30,8 @@ choice by what is seen can be expected to do better.
 | searcher | what it does |
 |---|---|
 | `random-k`, `grid-k` | configurations at random or from the grid, each to its end over k seeds; the highest mean wins |
-| `fedtune-k` | `fedtune search --seeds k --no-race` as it stands: TPE and asynchronous successive halving, the winner by estimate; its own code without Ray |
+| `fedtune-k` | `fedtune search --seeds k --no-race` as it stands: expected improvement and asynchronous successive halving, the winner by estimate; its own code without Ray |
+| `fedtune-1-tpe` | `fedtune-1` with `--sampler tpe`, Optuna's TPE, which was the default before |
 | `fedtune-race` | `fedtune search --race`: the same, with up to ten seeds for configurations that are worth it |
 | `fedtune-race-3` | `fedtune search --seeds 3`, which is a race of up to three seeds |
 | `fedtune-1-grace` | `fedtune-1` with `--grace auto`: the first trials run to their end, and the first rung is chosen from them |

@@ -94,7 +94,7 @@ def test_a_file_that_searches_a_condition_gets_a_hint(tmp_path: Path) -> None:
         "search: {lr: {low: 0.01, high: 0.1}}\nvary: {omega: [1, 0.1, 0.01]}", "search: {omega: {grid: [1, 0.1, 0.01]}}"
     )
     found = made(tmp_path, old)
-    assert list(found.space.search) == ["omega"] and found.experiment.sampler == "tpe"
+    assert list(found.space.search) == ["omega"] and found.experiment.sampler == "ei"
     assert [note for note in found.notes if "vary" in note] == [
         f"omega is a condition of the experiment and stands under `search` of {tmp_path / 'mine.yaml'}, where the best "
         "value is looked for; put it under `vary`, and results are told for each condition."

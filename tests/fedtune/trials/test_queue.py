@@ -13,7 +13,7 @@ import pytest
 
 from analysis.stopping import AUDITED, GRACE
 from fedtune.record.study import StudyFile
-from fedtune.trials import per_cost
+from fedtune.trials import improvement
 from fedtune.trials.early_stopping import Halving, Later, rungs
 from fedtune.trials.queue import Proposal, TrialQueue
 from fedtune.trials.samplers import SAMPLERS, STARTUP, make_sampler
@@ -97,7 +97,7 @@ def test_samplers_are_told_what_a_search_of_federations_needs(monkeypatch: pytes
     cmaes = {"n_startup_trials": 6, "consider_pruned_trials": True, "warn_independent_sampling": False}
     cmaes["source_trials"] = None
     assert made == [
-        ("TPESampler", {"n_startup_trials": 6, "group": True, "multivariate": True, "n_ei_candidates": 24}),
+        ("TPESampler", {"n_startup_trials": 6, "group": True, "multivariate": True}),
         ("CmaEsSampler", cmaes),
         ("GPSampler", {"n_startup_trials": 6, "deterministic_objective": False}),
         ("NSGAIISampler", {"population_size": 12}),
@@ -280,18 +280,18 @@ def test_every_known_point_is_run_under_every_condition(tmp_path: Path) -> None:
 def compared(
     folder: Path, monkeypatch: pytest.MonkeyPatch, where: Space, **changes: Any
 ) -> tuple[list[dict[str, Any]], dict[int, Any]]:
-    """A search, one trial at a time, that compares what α costs: the values of all trials, and by trial the trials and
-    the sign by which it was compared."""
-    marked = {**where.search, "alpha": dataclasses.replace(where.search["alpha"], cost=0.9)}
-    queue = TrialQueue(folder, start(folder, lag=1, **changes), dataclasses.replace(where, search=marked))
+    """A search by `ei`, one trial at a time: the values of all trials, and by trial the trials that the model is told,
+    the configurations that are not to come again, and the sign."""
+    queue = TrialQueue(folder, start(folder, lag=1, sampler="ei", **changes), where)
     found: dict[int, Any] = {}
+    proposed = improvement.proposed
 
-    def proposed(view: optuna.Study, of: Space, known: Any, sign: float) -> Any:
-        found[queue.started] = known, sign
-        of.suggest(view.ask())
-        return view.get_trials(deepcopy=False)[-1]
+    def noted(space: Space, known: Any, had: Any, sign: float, seed: int, number: int) -> Any:
+        assert number == queue.started and seed == 0
+        found[number] = known, had, sign
+        return proposed(space, known, had, sign, seed, number)
 
-    monkeypatch.setattr(per_cost, "proposed", proposed)
+    monkeypatch.setattr(improvement, "proposed", noted)
     values = []
     while (proposal := queue.propose()) is not None:
         values.append(dict(proposal.values))
@@ -300,32 +300,56 @@ def compared(
     return values, found
 
 
-def test_costs_are_compared_where_tpe_begins_to_learn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the known points, with all that ran: whole curves, those of stopped trials too."""
-    _, found = compared(tmp_path / "run", monkeypatch, space(), grace=3, trials=STARTUP + 6)
-    assert list(found) == [*range(STARTUP, STARTUP + 6)]
-    for number, (known, sign) in found.items():
+def test_the_model_is_told_of_all_that_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the known points: whole curves, those of stopped trials too."""
+    _, found = compared(tmp_path / "run", monkeypatch, space(), grace=3, trials=STARTUP + 14)
+    assert list(found) == [*range(STARTUP + 14)]
+    for number, (known, had, sign) in found.items():
         assert [trial.number for trial in known] == [*range(number)] and sign == 1.0
+        assert had == [trial.params for trial in known]
         assert all(len(trial.intermediate_values) == trial.user_attrs["rounds"] for trial in known)
-    known, _ = found[STARTUP + 5]
+    known, *_ = found[STARTUP + 13]
     assert any(trial.state.name == "PRUNED" and trial.user_attrs["rounds"] > 1 for trial in known)
     points = [{"alpha": i / 8, "lambda": 0.5} for i in range(STARTUP + 2)]
     first = tuple({"values": point, "from": "a list"} for point in points)
     least: dict[str, Any] = {"metric": ("val_global_loss",), "trials": STARTUP + 4}
+    monkeypatch.undo()
     values, found = compared(tmp_path / "known", monkeypatch, space(), first=first, **least)
     assert values[: len(points)] == points and list(found) == [STARTUP + 2, STARTUP + 3]
-    assert {sign for _, sign in found.values()} == {-1.0}
+    assert {sign for *_, sign in found.values()} == {-1.0}
 
 
-def test_under_several_conditions_costs_are_compared_by_configurations(
+def test_trials_under_way_are_not_to_come_again_and_tell_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = TrialQueue(tmp_path / "run", start(tmp_path / "run", lag=3, sampler="ei"), space())
+    found: list[tuple[int, int]] = []
+    proposed = improvement.proposed
+
+    def noted(space: Space, known: Any, had: Any, *others: Any) -> Any:
+        found.append((len(known), len(had)))
+        return proposed(space, known, had, *others)
+
+    monkeypatch.setattr(improvement, "proposed", noted)
+    live = [queue.propose() for _ in range(3)]
+    for _ in range(3):
+        done = live.pop(0)
+        assert done is not None
+        queue.finish(done.number, end(done, 9))
+        live.append(queue.propose())
+    queue.close()
+    assert found == [(0, 0), (0, 1), (0, 2), (1, 3), (2, 4), (3, 5)]
+
+
+def test_under_several_conditions_the_model_is_told_of_configurations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     three = under_three_conditions()
     values, found = compared(tmp_path / "run", monkeypatch, three, scheduler="none", trials=3 * (STARTUP + 2))
-    assert list(found) == [3 * STARTUP, 3 * (STARTUP + 1)]
-    for number, (known, _) in found.items():
-        tried = [{key: v for key, v in one.items() if key != "omega"} for one in values[:number:3]]
-        assert [trial.params for trial in known] == tried
+    assert list(found) == [3 * n for n in range(STARTUP + 2)]
+    for number, (known, had, _) in found.items():
+        tried = [{key: v for key, v in one.items() if key != "omega"} for one in values[:number]]
+        assert had == tried and [trial.params for trial in known] == tried[::3]
 
 
 def test_a_trial_that_goes_on_asks_its_rule_after_the_rounds_that_it_had(tmp_path: Path) -> None:

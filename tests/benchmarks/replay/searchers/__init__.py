@@ -33,6 +33,7 @@ SEARCHERS: dict[str, Factory] = {
     **{f"fedtune-{k}": partial(Present, each=k) for k in (1, 3)},
     "fedtune-race": Racing,
     "fedtune-race-3": partial(Racing, most=3),
+    "fedtune-1-tpe": partial(Present, each=1, sampler="tpe"),
     "fedtune-1-grace": partial(Present, each=1, grace=AUTO),
     "fedtune-1-early": partial(Present, each=1, grace=1),
     "fedtune-race-early": partial(Racing, grace=1),

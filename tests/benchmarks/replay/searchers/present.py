@@ -17,6 +17,7 @@ from fedtune.record.study import Direction, StudyFile, quiet_optuna
 from fedtune.trials.early_stopping import Rule, default_grace
 from fedtune.trials.known_points import PAPER
 from fedtune.trials.queue import TrialQueue
+from fedtune.trials.samplers import EI
 from search_spaces.parameter import Value
 from search_spaces.space import Space
 from tests.benchmarks.replay.searcher import LEVEL, Floats, Setting, Verdict
@@ -51,7 +52,8 @@ class StudyInMemory(StudyFile):
 
 
 class Present(Trials):
-    """The search that `fedtune search --seeds K` runs, with its defaults: TPE, asynchronous successive halving."""
+    """The search that `fedtune search --seeds K --no-race` runs, with its defaults: the sampler `ei` (TPE for several
+    metrics) and asynchronous successive halving."""
 
     def __init__(self, setting: Setting, *, each: int, **changes: Any) -> None:
         setting.check_seeds(each)
@@ -145,7 +147,7 @@ def experiment(setting: Setting, each: int, **changes: Any) -> Experiment:
         "rounds": setting.rounds,
         "seed": setting.seed,
         "seeds": tuple(range(each)),
-        "sampler": "tpe",
+        "sampler": EI if len(setting.metrics or (METRIC,)) == 1 else "tpe",
         "scheduler": "asha",
         "first": () if paper is None else ({"from": PAPER, "values": paper},),
     }

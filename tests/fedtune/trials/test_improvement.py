@@ -1,10 +1,11 @@
-"""Proposals by expected improvement per cost: the choice, that it is exact, and that it pays where a cost is marked."""
+"""Proposals by expected improvement: the choice, that it is exact, and that it pays, also where a cost is marked."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import math
+import random
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,20 @@ import numpy as np
 import pytest
 from optuna.distributions import FloatDistribution, IntDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
-from scipy.stats import norm
+from scipy.stats import chisquare, kstest, norm
 
 from analysis.estimate.posterior import Federations, posterior
+from analysis.estimate.winner import MOST
 from fedtune.planning.known import known
 from fedtune.record.study import StudyFile
-from fedtune.trials import per_cost
+from fedtune.trials import improvement
+from fedtune.trials.drawn import uniform
+from fedtune.trials.improvement import FEWEST, _told, best, proposed
 from fedtune.trials.queue import Proposal, TrialQueue
 from fedtune.trials.race_queue import queue_of
-from fedtune.trials.samplers import STARTUP
 from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError
+from search_spaces.metrics import UNREACHED
 from search_spaces.parameter import Parameter
 from search_spaces.space import Space
 from tests.fedtune.conftest import experiment, space, start
@@ -30,7 +34,7 @@ from tests.fedtune.played import FACTS
 from tests.fedtune.trials.test_queue import end
 from trainables.tune import Ending
 
-KINDS = {"x": FloatDistribution(0.0, 1.0), "steps": IntDistribution(0, 100)}
+KINDS = {"steps": IntDistribution(0, 100), "x": FloatDistribution(0.0, 1.0)}
 
 
 def toy(cost: float | None = 0.9) -> Space:
@@ -60,7 +64,7 @@ def point(x: float, steps: int, value: float | None = None) -> FrozenTrial:
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
-def improvement(known: Floats, values: Floats, asked: Floats) -> Floats:
+def promised(known: Floats, values: Floats, asked: Floats) -> Floats:
     """The expected improvement of the points `asked`; rows are (steps / 100, x), as the model sorts names."""
     count = len(known)
     nothing = np.zeros((count, count))
@@ -78,6 +82,10 @@ def improvement(known: Floats, values: Floats, asked: Floats) -> Floats:
     return found
 
 
+def params(x: float, steps: int) -> dict[str, Any]:
+    return {"x": x, "steps": steps}
+
+
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_the_choice_is_the_largest_expected_improvement_per_cost(sign: float) -> None:
     moved = 0
@@ -86,27 +94,112 @@ def test_the_choice_is_the_largest_expected_improvement_per_cost(sign: float) ->
         known, asked = rng.integers(0, 101, (9, 2)) / 100, rng.integers(0, 101, (8, 2)) / 100
         values = -((known[:, 1] - 0.4) ** 2) + 0.2 * known[:, 0] + 0.02 * rng.standard_normal(9)
         trials = [point(x, round(100 * s), sign * v) for (s, x), v in zip(known, values, strict=True)]
-        drawn = [point(x, round(100 * s)) for s, x in asked]
-        alone = improvement(known, values, asked)
+        draws = [params(x, round(100 * s)) for s, x in asked]
+        alone = promised(known, values, asked)
         per_second = alone / (0.1 + 0.9 * asked[:, 0])
-        assert per_cost.best(drawn, trials, sign, toy().search) is drawn[int(per_second.argmax())]
+        assert best(draws, trials, sign, toy()) is draws[int(per_second.argmax())]
+        assert best(draws, trials, sign, toy(None)) is draws[int(alone.argmax())]
         moved += int(per_second.argmax() != alone.argmax())
     assert moved >= 3, "value alone would have chosen otherwise"
 
 
-def test_a_point_that_was_tried_promises_no_more_than_is_known_of_it() -> None:
-    known = [point(0.1 * i, 50, 0.1 * i) for i in range(8)]
-    drawn = [point(0.0, 50), point(0.9, 50)]
-    assert per_cost.best(drawn, known, 1.0, toy().search) is drawn[1]
-    again = [point(0.7, 50), point(0.95, 50)]
-    assert per_cost.best(again, known, 1.0, toy().search) is again[1]
-
-
-def test_where_there_is_nothing_to_compare_the_first_proposal_stays() -> None:
-    drawn = [point(0.5, 100), point(0.5, 0)]
-    assert per_cost.best(drawn, [point(0.2, 20, 0.5)], 1.0, toy().search) is drawn[0]
+def test_where_there_is_nothing_to_compare_the_first_draw_stays() -> None:
+    draws = [params(0.5, 100), params(0.5, 0)]
+    assert best(draws, [point(0.2, 20, 0.5)], 1.0, toy()) is draws[0]
     flat = [point(0.1 * i, 50, 0.5) for i in range(8)]  # nothing promises anything
-    assert per_cost.best(drawn, flat, 1.0, toy().search) is drawn[0]
+    assert best(draws, flat, 1.0, toy()) is draws[0]
+    assert best(draws[1:], flat, 1.0, toy()) is draws[1]
+
+
+def bad(x: float, steps: int, value: float | None = None) -> FrozenTrial:
+    """A trial that failed, or that did not reach its target."""
+    if value is not None:
+        return point(x, steps, value)
+    return create_trial(state=TrialState.FAIL, params=params(x, steps), distributions=KINDS)
+
+
+@pytest.mark.parametrize(("sign", "value"), [(1.0, None), (-1.0, None), (-1.0, UNREACHED)])
+def test_what_failed_or_missed_its_target_promises_nothing_beside_it(sign: float, value: float | None) -> None:
+    """Larger x is better, and beyond 0.6 nothing runs: a draw between those that failed is not worth a trial."""
+    known = [point(0.1 * i, 50, sign * 0.1 * i) for i in range(7)]
+    failed = [bad(x, 50, value) for x in (0.7, 0.8, 0.9, 1.0)]
+    draws = [params(0.85, 50), params(0.55, 50)]
+    assert best(draws, known, sign, toy(None)) is draws[0]
+    assert best(draws, [*known, *failed], sign, toy(None)) is draws[1]
+    told = _told([*known, *failed], sign)
+    assert [t.values for t in told] == [[sign * 0.1 * i] for i in range(7)] + [[0.0]] * 4
+    assert [t.params for t in told] == [t.params for t in (*known, *failed)]
+
+
+def test_of_more_than_the_model_reads_it_is_told_of_good_and_of_poor_ones() -> None:
+    known = [point(n / 1000, 50, (n * 7919 % 1000) / 1000) for n in range(900)]
+    for n, trial in enumerate(known):
+        trial.number = n
+    stopped = [
+        create_trial(
+            state=TrialState.PRUNED,
+            params=params(n / 1000, 60),
+            distributions=KINDS,
+            intermediate_values={1: 0.9, 2: n / 100},
+        )
+        for n in range(100)
+    ]
+    for n, trial in enumerate(stopped):
+        trial.number = 900 + n
+    told = _told([*stopped, *known], 1.0)
+    assert MOST // 2 + MOST // 4 < len(told) <= MOST and len({t.number for t in told}) == len(told)
+    ranked = sorted(known, key=lambda t: -t.values[0])
+    assert [t.number for t in told[: MOST // 2]] == [t.number for t in ranked[: MOST // 2]]
+    order = [*(t.number for t in ranked), *(t.number for t in reversed(stopped))]
+    places = [order.index(t.number) for t in told[MOST // 2 :]]
+    assert places == [*range(MOST // 2, 1000, places[1] - places[0])], "evenly among the others, stopped ones last"
+    assert [t.number for t in _told(known, -1.0)][:2] == [t.number for t in ranked[:-3:-1]]
+
+
+def test_a_proposal_is_a_configuration_that_the_search_has_not_had() -> None:
+    two = Parameter("x", "choice", "a", "", options=("a", "b"))
+    where = Space("toy", "fedavg", {"x": Dimension(two, options=("a", "b"))})
+    for number in range(6):
+        assert proposed(where, [], [{"x": "a"}], 1.0, 0, number).params in ({"x": "a"}, {"x": "b"})
+    known = [create_trial(values=[v], params={"x": x}, distributions=where.distributions()) for x, v in
+             [("a", 0.1), ("a", 0.2)] * FEWEST]  # fmt: skip
+    assert proposed(where, known, [t.params for t in known], 1.0, 0, 20).params == {"x": "b"}
+    again = proposed(where, known, [{"x": "a"}, {"x": "b"}], 1.0, 0, 20)
+    assert again.params in ({"x": "a"}, {"x": "b"}) and again.state == TrialState.RUNNING
+    assert again.distributions == where.distributions()
+
+
+def test_draws_are_uniform_on_the_scale_and_under_their_option() -> None:
+    one = Parameter("lr", "real", 0.1, "", low=1e-4, high=1.0, log=True)
+    steps = Parameter("steps", "integer", 1, "", low=1, high=4)
+    method = Parameter("method", "choice", "a", "", options=("a", "b"))
+    where = Space(
+        "toy",
+        "fedavg",
+        {
+            "method": Dimension(
+                method, options=("a", "b"), children={"b": (Dimension(steps, 1, 4), Dimension(one, 1e-4, 1.0, True))}
+            )
+        },
+    )
+    rng = random.Random(0)
+    draws = [uniform(where, rng) for _ in range(4000)]
+    b = [one for one in draws if one["method"] == "b"]
+    assert all(set(one) == ({"method", "steps", "lr"} if one["method"] == "b" else {"method"}) for one in draws)
+    assert chisquare([len(b), 4000 - len(b)]).pvalue > 1e-3
+    assert chisquare([sum(one["steps"] == k for one in b) for k in (1, 2, 3, 4)]).pvalue > 1e-3
+    assert kstest([math.log10(float(one["lr"])) / 4 + 1 for one in b], "uniform").pvalue > 1e-3
+
+
+def test_the_trial_depends_on_seed_and_number_alone() -> None:
+    known = [point(0.1 * i, 10 * i, 0.1 * i) for i in range(8)]
+
+    def made(seed: int, number: int, seen: int = 8) -> dict[str, Any]:
+        return proposed(toy(None), known[:seen], [], 1.0, seed, number).params
+
+    assert made(0, 8) == made(0, 8)
+    assert len({tuple(made(*of).values()) for of in ((0, 8), (0, 9), (1, 8))}) == 3
+    assert made(0, 8, 1) == made(0, 8, FEWEST - 1) != made(0, 8), "the first draw, before there are enough"
 
 
 # -- a whole search ------------------------------------------------------------------------------------------------
@@ -140,20 +233,20 @@ RACE = {"budget": 108, "seeds": (0, 1, 2, 3)}
 
 @pytest.mark.parametrize("changes", [{"scheduler": "asha"}, {"scheduler": "none"}, RACE], ids=["asha", "none", "race"])
 def test_order_width_and_interruptions_change_nothing(tmp_path: Path, changes: dict[str, Any]) -> None:
-    changes = {"trials": 13, **changes}
+    changes = {"trials": 13, "sampler": "ei", **changes}
     one = conduct(tmp_path / "one", marked(), **changes)
     assert conduct(tmp_path / "two", marked(), 2, -1, **changes) == one
     assert conduct(tmp_path / "killed", marked(), 2, every=1, **changes) == one
     plain = conduct(tmp_path / "plain", space(), **changes)
-    seen = STARTUP + experiment(tmp_path / "one").lag - 1
-    assert [trial[2] for trial in one[:seen]] == [trial[2] for trial in plain[:seen]], "TPE draws at random there"
+    seen = FEWEST + experiment(tmp_path / "one").lag - 1
+    assert [trial[2] for trial in one[:seen]] == [trial[2] for trial in plain[:seen]], "nothing is compared there"
     assert [trial[2] for trial in one] != [trial[2] for trial in plain]
 
 
 def test_under_several_conditions_configurations_are_compared(tmp_path: Path) -> None:
     omega = Parameter("omega", "real", 0.1, "", low=1e-3, high=1e4, log=True)
     vary = {"omega": Dimension(omega, 0.1, 10.0, True, grid=(10.0, 0.1))}
-    changes = {"trials": 18, "scheduler": "none", "lag": 2}
+    changes = {"trials": 18, "scheduler": "none", "lag": 2, "sampler": "ei"}
     where, plain = dataclasses.replace(marked(), vary=vary), dataclasses.replace(space(), vary=vary)
     one = conduct(tmp_path / "one", where, **changes)
     assert conduct(tmp_path / "killed", where, 2, -1, every=1, **changes) == one
@@ -161,17 +254,10 @@ def test_under_several_conditions_configurations_are_compared(tmp_path: Path) ->
     assert all(a[2]["alpha"] == b[2]["alpha"] for a, b in zip(one[::2], one[1::2], strict=True))
 
 
-def test_a_search_without_marks_is_the_one_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither is the sampler asked more often nor is anything compared."""
-    monkeypatch.setattr(per_cost, "proposed", None)
-    conduct(tmp_path / "run", space(), trials=10, scheduler="none")
-    with pytest.raises(TypeError):  # trial 9 is the first one that looks at six others
-        conduct(tmp_path / "marked", marked(), trials=10, scheduler="none")
-
-
 @pytest.mark.parametrize(
     "changes",
     [
+        {"sampler": "tpe"},
         {"sampler": "random"},
         {"sampler": "grid", "trials": 6},
         {"sampler": "cmaes"},
@@ -187,24 +273,15 @@ def test_other_samplers_propose_as_if_nothing_were_marked(tmp_path: Path, change
 
 
 def test_the_user_is_told(tmp_path: Path) -> None:
-    def note(**changes: Any) -> str | None:
-        asked = experiment(tmp_path, **changes)
-        return per_cost.note(asked.sampler, asked.metric, toy().search)
-
-    assert note() == (
-        "Proposals are compared by what they promise per second of cost, which depends on steps (0.9 of a round)."
+    told = "Proposals are compared by what they promise per second of cost, which depends on steps (0.9 of a round)."
+    assert improvement.note("ei", toy().search) == told
+    assert improvement.note("gp", toy().search) == (
+        "The space marks the cost of steps (0.9 of a round); costs are not compared by the sampler gp, only by ei."
     )
-    assert note(sampler="gp") == (
-        "The space marks the cost of steps (0.9 of a round); costs are not compared by the sampler gp, only by tpe for "
-        "one metric."
-    )
-    assert note(metric=("val_global_accuracy", "bytes_up")) == (
-        "The space marks the cost of steps (0.9 of a round); costs are not compared with 2 metrics, only by tpe for "
-        "one metric."
-    )
-    assert per_cost.note("tpe", ["global_accuracy"], toy(None).search) is None
-    assert note() in known(experiment(tmp_path), toy(), FACTS).notes
-    assert not any("cost" in told for told in known(experiment(tmp_path), toy(None), FACTS).notes)
+    assert improvement.note("ei", toy(None).search) is None
+    asked = experiment(tmp_path, sampler="ei")
+    assert told in known(asked, toy(), FACTS).notes
+    assert not any("cost" in said for said in known(asked, toy(None), FACTS).notes)
 
 
 def test_marks_that_were_edited_into_nonsense_are_told(tmp_path: Path) -> None:
@@ -217,7 +294,7 @@ def test_marks_that_were_edited_into_nonsense_are_told(tmp_path: Path) -> None:
 # -- what it is for ------------------------------------------------------------------------------------------------
 
 
-def work_until(folder: Path, where: Space, seed: int, target: float) -> float:
+def work_until(folder: Path, where: Space, sampler: str, seed: int, target: float) -> float:
     """What a search spends until a configuration is as good as `target`, in rounds of the dearest one. The value has
     its peak in x and hardly depends on the steps, which are nine tenths of a round's cost."""
 
@@ -225,7 +302,7 @@ def work_until(folder: Path, where: Space, seed: int, target: float) -> float:
         x, steps = float(proposal.values["x"]), float(proposal.values["steps"])
         return -((x - 0.37) ** 2) + 1e-4 * steps / 100
 
-    made = start(folder, seed=seed, trials=80, scheduler="none", rounds=1, lag=1)
+    made = start(folder, seed=seed, trials=120, scheduler="none", rounds=1, lag=1, sampler=sampler)
     queue, spent, best = TrialQueue(folder, made, where), 0.0, -math.inf
     while best < target and (proposal := queue.propose()) is not None:
         best = max(best, value(proposal))
@@ -238,9 +315,10 @@ def work_until(folder: Path, where: Space, seed: int, target: float) -> float:
 
 def test_the_same_value_takes_less_work_where_the_cost_is_marked(tmp_path: Path) -> None:
     spent = {
-        cost: [work_until(tmp_path / f"{cost}-{seed}", toy(cost), seed, -1e-5) for seed in range(4)]
-        for cost in (None, 1e-9, 0.9)
+        (sampler, cost): [
+            work_until(tmp_path / f"{sampler}-{cost}-{seed}", toy(cost), sampler, seed, -1e-4) for seed in range(6)
+        ]
+        for sampler, cost in (("tpe", None), ("ei", None), ("ei", 0.9))
     }
-    assert sum(spent[0.9]) < 0.8 * sum(spent[None]), spent
-    # A mark of next to nothing compares the same candidates by expected improvement alone.
-    assert sum(spent[0.9]) < 0.9 * sum(spent[1e-9]), spent
+    assert sum(spent["ei", 0.9]) < 0.8 * sum(spent["ei", None]), spent
+    assert sum(spent["ei", None]) < 0.9 * sum(spent["tpe", None]), spent
