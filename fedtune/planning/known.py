@@ -9,11 +9,10 @@ The trials of a search are, in this order:
 3. The best points of the other earlier runs, to be run here.
 4. What the sampler proposes.
 
-Of points, `POINTS` are taken: half as many as a model-based sampler has random trials before it starts
-(`fedtune.trials.samplers.STARTUP`). An earlier run was ranked under other conditions, so chance keeps its place among
-the first trials. The number does not depend on how many trials are asked for: a search of 20 trials that is extended by
-20 is a search of 40. Of several runs first every best point is taken, then every second best, and so on, at least one
-point of each.
+Of points, `POINTS` are taken: half as many as Optuna's samplers have random trials before they start
+(`fedtune.trials.samplers.STARTUP`). An earlier run was ranked under other conditions, so not too much is made of it.
+The number does not depend on how many trials are asked for: a search of 20 trials that is extended by 20 is a search of
+40. Of several runs first every best point is taken, then every second best, and so on, at least one point of each.
 
 A grid search visits all its cells anyway: of those, the ones with a known result are not run.
 """

@@ -13,8 +13,8 @@ part of the dearest one: expected improvement per second (Snoek, Larochelle and 
 search have the same rounds, and early stopping ends a cheap one as it does a dear one, so the rounds cancel. c(x) comes
 from the marks, never from a clock: with measured seconds the same seed would give other trials on another machine.
 
-The first draw is the trial while it can look at fewer than `FEWEST` others, or while fewer than two ran to their end. A
-configuration that the search has had already is drawn again only where there is no other. One that failed, or did not
+Draws that the search has had already are left out, unless it has had all of them. The first one that is left is the
+trial while it can look at fewer than `FEWEST` others, or while fewer than two ran to their end. What failed, or did not
 reach its target, counts with the worst value there is: that of which nothing is known would promise much.
 """
 
@@ -75,10 +75,10 @@ def proposed(
 
     digest = hashlib.blake2b(f"{seed}/{number}/candidates".encode(), digest_size=8).digest()
     rng = random.Random(int.from_bytes(digest, "big"))
-    draws = [space.params(uniform(space, rng)) for _ in range(CANDIDATES if len(known) >= FEWEST else 1)]
     before = {tuple(sorted(params.items())) for params in had}
-    new = [params for params in draws if tuple(sorted(params.items())) not in before]
-    chosen = best(new or draws, known, sign, space)
+    draws = [space.params(uniform(space, rng)) for _ in range(CANDIDATES)]
+    draws = [params for params in draws if tuple(sorted(params.items())) not in before] or draws
+    chosen = best(draws, known, sign, space) if len(known) >= FEWEST else draws[0]
     kinds = space.distributions()
     return create_trial(
         state=TrialState.RUNNING, params=dict(chosen), distributions={name: kinds[name] for name in chosen}
@@ -91,7 +91,7 @@ def best(
     """Of the `draws`, values by name, the one that promises most per cost after the `known` trials."""
     kinds = space.distributions()
     asked = [(params, {name: kinds[name] for name in params}) for params in draws]
-    found = standing(_told(known, sign), sign, candidates=asked) if len(draws) > 1 else None
+    found = standing(_told(known, sign), sign, candidates=asked)
     if found is None:
         return draws[0]
     belief, winner = found.belief, found.ranking[0]

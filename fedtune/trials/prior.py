@@ -2,10 +2,10 @@
 
 The rule, for a trial that may look at `seen` earlier ones (results taken from earlier runs included):
 
-    seen < STARTUP    the trial, which a sampler would draw at random, is drawn from the prior
+    seen < STARTUP    the trial, which most samplers would draw at random, is drawn from the prior
     seen ≥ STARTUP    it is drawn from the prior with probability STARTUP / (2 · seen), else the sampler proposes it
 
-So the probability is ½ where the sampler takes over, ¼ after twice as many trials, and falls like 1/n: a prior that is
+So the probability is ½ after STARTUP trials, ¼ after twice as many, and falls like 1/n: a prior that is
 wrong costs ever less of a search. A prior that fades like 1/n is from πBO (Hvarfner et al. 2022, ICLR), draws from the
 prior among the search's own proposals are from PriorBand (Mallik et al. 2023, NeurIPS).
 

@@ -160,7 +160,8 @@ def test_a_proposal_is_a_configuration_that_the_search_has_not_had() -> None:
     two = Parameter("x", "choice", "a", "", options=("a", "b"))
     where = Space("toy", "fedavg", {"x": Dimension(two, options=("a", "b"))})
     for number in range(6):
-        assert proposed(where, [], [{"x": "a"}], 1.0, 0, number).params in ({"x": "a"}, {"x": "b"})
+        assert proposed(where, [], [{"x": "a"}], 1.0, 0, number).params == {"x": "b"}
+    assert {proposed(where, [], [], 1.0, 0, number).params["x"] for number in range(9)} == {"a", "b"}
     known = [create_trial(values=[v], params={"x": x}, distributions=where.distributions()) for x, v in
              [("a", 0.1), ("a", 0.2)] * FEWEST]  # fmt: skip
     assert proposed(where, known, [t.params for t in known], 1.0, 0, 20).params == {"x": "b"}
