@@ -160,7 +160,7 @@ def posterior(found: Federations) -> Posterior:
     n, m = len(found.value), len(found.points)
     known = found.points[: m - found.asked]
     centre, spread = float(found.value.mean()), float(found.value.std())
-    if spread == 0:
+    if np.ptp(found.value) == 0:  # (the mean of equal values may differ from them by a rounding)
         nothing = np.zeros((m, len(known)))
         return Posterior([Part(1.0, np.full(m, centre), nothing[:, 0], nothing, 0.0, 0.0)], n - 1)
     y = (found.value - centre) / spread

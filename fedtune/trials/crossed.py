@@ -14,6 +14,7 @@ every search a configuration that was stopped is not shown.
 
 from __future__ import annotations
 
+import copy
 import statistics
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -88,6 +89,16 @@ def merged(
             distributions={key: value for key, value in first.distributions.items() if key not in varied},
             system_attrs=first.system_attrs,
         )
+
+
+def without(trial: FrozenTrial, keys: Collection[str]) -> FrozenTrial:
+    """The trial without these parameters; itself where it has none of them."""
+    if trial.params.keys().isdisjoint(keys):
+        return trial
+    found = copy.copy(trial)
+    found.params = {key: value for key, value in trial.params.items() if key not in keys}
+    found.distributions = {key: value for key, value in trial.distributions.items() if key not in keys}
+    return found
 
 
 def _standing(trial: FrozenTrial, sign: int, metric: int) -> tuple[float, float]:

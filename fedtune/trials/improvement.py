@@ -13,9 +13,10 @@ part of the dearest one: expected improvement per second (Snoek, Larochelle and 
 search have the same rounds, and early stopping ends a cheap one as it does a dear one, so the rounds cancel. c(x) comes
 from the marks, never from a clock: with measured seconds the same seed would give other trials on another machine.
 
-Draws that the search has had already are left out, unless it has had all of them. The first one that is left is the
-trial while it can look at fewer than `FEWEST` others, or while fewer than two ran to their end. What failed, or did not
-reach its target, counts with the worst value there is: that of which nothing is known would promise much.
+What the search has had already is not drawn again, as long as `TRIES` draws find anything else. The first draw is the
+trial while it can look at fewer than `FEWEST` others, or while fewer than two ran to their end. A configuration that
+failed on a seed, or did not reach its target, counts as if it had ended with the worst value that any other trial had
+last: that of which nothing is known would promise much.
 """
 
 from __future__ import annotations
@@ -23,25 +24,27 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
-from analysis.estimate import standing
+from analysis.estimate import configuration, standing
 from analysis.estimate.winner import MOST, missed_target
 from fedtune.trials.drawn import uniform
 from fedtune.trials.racing import gain
 from fedtune.trials.samplers import EI
 from search_spaces import cost, run_folder
 from search_spaces.errors import UserError
+from search_spaces.metrics import is_unreached
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
     from search_spaces.dimension import Dimension
+    from search_spaces.parameter import Value
     from search_spaces.space import Space
 
-#: Draws among which a proposal is chosen.
-CANDIDATES = 200
+#: Draws among which a proposal is chosen, and how many are drawn at most to find so many.
+CANDIDATES, TRIES = 200, 4000
 #: So few trials say too little.
 FEWEST = 3
 
@@ -75,9 +78,7 @@ def proposed(
 
     digest = hashlib.blake2b(f"{seed}/{number}/candidates".encode(), digest_size=8).digest()
     rng = random.Random(int.from_bytes(digest, "big"))
-    before = {tuple(sorted(params.items())) for params in had}
-    draws = [space.params(uniform(space, rng)) for _ in range(CANDIDATES)]
-    draws = [params for params in draws if tuple(sorted(params.items())) not in before] or draws
+    draws = _drawn(space, rng, {_key(params) for params in had})
     chosen = best(draws, known, sign, space) if len(known) >= FEWEST else draws[0]
     kinds = space.distributions()
     return create_trial(
@@ -85,14 +86,34 @@ def proposed(
     )
 
 
+def _drawn(space: Space, rng: random.Random, had: Set[object]) -> list[dict[str, Value]]:
+    """Values by name: as many as are to be compared, without those that were `had` if others are found."""
+    draws = (space.params(uniform(space, rng)) for _ in range(TRIES))
+    new: list[dict[str, Value]] = []
+    old: list[dict[str, Value]] = []
+    for params in draws:
+        (old if _key(params) in had else new).append(params)
+        if len(new) == CANDIDATES:
+            break
+    return new or old[:CANDIDATES]
+
+
+def _key(params: Mapping[str, Any]) -> object:
+    """What values by name have in common with equal ones: samplers write a number between steps in different ways."""
+    rounded = {name: float(f"{value:.12g}") if isinstance(value, float) else value for name, value in params.items()}
+    return tuple(sorted(rounded.items()))
+
+
 def best(
     draws: Sequence[Mapping[str, Any]], known: Sequence[FrozenTrial], sign: float, space: Space
 ) -> Mapping[str, Any]:
     """Of the `draws`, values by name, the one that promises most per cost after the `known` trials."""
+    if sum(_whole(trial) for trial in known) < 2:  # those that failed count as such, too, from here on
+        return draws[0]
     kinds = space.distributions()
     asked = [(params, {name: kinds[name] for name in params}) for params in draws]
     found = standing(_told(known, sign), sign, candidates=asked)
-    if found is None:
+    if found is None:  # the same federation twice
         return draws[0]
     belief, winner = found.belief, found.ranking[0]
     variance = belief.beside(found.able)
@@ -104,28 +125,35 @@ def best(
 
 
 def _told(known: Sequence[FrozenTrial], sign: float) -> list[FrozenTrial]:
-    """The trials as the model is to see them: what failed or missed its target as the worst of those that ran to their
-    end; of more than it reads, half the best and half from among all others, so that it knows of poor regions too."""
+    """The trials as the model is to see them: those of bad configurations as complete ones with the worst value; of
+    more than it reads, half the best and half evenly from among all others, so that it knows of poor regions too."""
     from optuna.trial import TrialState, create_trial
 
-    whole = [trial for trial in known if trial.state == TrialState.COMPLETE and not missed_target(trial)]
-    worst = min((sign * trial.values[0] for trial in whole), default=0.0) * sign
+    bad = {configuration(trial) for trial in known if _last(trial) is None}
+    last = [None if configuration(trial) in bad else _last(trial) for trial in known]
+    worst = sign * min((sign * value for value in last if value is not None), default=0.0)
     told = []
-    for trial in known:
-        if trial.state == TrialState.FAIL or missed_target(trial):
+    for trial, value in zip(known, last, strict=True):
+        if value is None:
             number, kinds = trial.number, trial.distributions
             trial = create_trial(value=worst, params=trial.params, distributions=kinds, user_attrs=trial.user_attrs)
             trial.number = number
-        told.append(trial)
-    if len(told) <= MOST:
-        return told
-    told.sort(key=lambda trial: (trial.state != TrialState.COMPLETE, -sign * _last(trial), trial.number))
-    others = told[MOST // 2 :]
-    return told[: MOST // 2] + others[:: math.ceil(len(others) / (MOST - MOST // 2))]
+        told.append((trial.state != TrialState.COMPLETE, -sign * (worst if value is None else value), trial))
+    if len(told) > MOST:
+        half, told = MOST // 2, sorted(told, key=lambda entry: (*entry[:2], entry[2].number))
+        others = told[half:]
+        told = told[:half] + [others[i * len(others) // (MOST - half)] for i in range(MOST - half)]
+    return [trial for *_, trial in told]
 
 
-def _last(trial: FrozenTrial) -> float:
-    """Its value, or where it was stopped the last one it had."""
-    if trial.values:
-        return float(trial.values[0])
-    return float(trial.intermediate_values.get(max(trial.intermediate_values, default=0), -math.inf))
+def _whole(trial: FrozenTrial) -> bool:
+    """Whether it ran to its end, and to its target."""
+    return trial.state.name == "COMPLETE" and not missed_target(trial)
+
+
+def _last(trial: FrozenTrial) -> float | None:
+    """The last value it had; None of one that failed, or had not reached its target by then."""
+    if trial.state.name == "FAIL" or not (trial.values or trial.intermediate_values):
+        return None
+    value = trial.values[0] if trial.values else trial.intermediate_values[max(trial.intermediate_values)]
+    return None if is_unreached(value) else float(value)

@@ -1,8 +1,9 @@
 """Which trial comes next: one that was interrupted, or a new one that the sampler proposes. Knows Optuna, and nothing
 of Ray.
 
-Trial n is proposed, and later stopped, by what trials 0 … n - lag did and by nothing else; it waits until all of those
-have finished. Its sampler is made fresh, seeded by (seed, n), and asked on a view of the study that holds just them.
+Trial n is proposed, and later stopped, by what trials 0 … n - lag did and by nothing else, except that `ei` does not
+propose what a later one has already; it waits until all of those have finished. Its sampler is made fresh, seeded by
+(seed, n), and asked on a view of the study that holds just them.
 So a search is one fixed sequence of trials, whatever ran side by side and however often it was interrupted. `lag`
 bounds how many trials can run at once; where neither sampler nor scheduler looks back, nothing waits. Results taken
 from earlier runs are the first trials of the study, and every other trial sees all of them.
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from analysis.stopping import as_stopped
 from fedtune.record.study import StudyFile, quiet_optuna
 from fedtune.trials import improvement
-from fedtune.trials.crossed import Crossed, merged
+from fedtune.trials.crossed import Crossed, merged, without
 from fedtune.trials.damaged import COPY, curve, damaged
 from fedtune.trials.early_stopping import Later, Rule
 from fedtune.trials.known_points import KnownPoints, Point
@@ -227,10 +228,8 @@ class TrialQueue:
     def _promising(self, number: int, known: Sequence[FrozenTrial]) -> FrozenTrial:
         """What promises most, for trial `number`."""
         seen = [t for t in self._shown(known) if t is not None] if self._crossed.several else known
-        had = [
-            {key: value for key, value in self._trials[n].params.items() if key not in self.space.vary}
-            for n in range(number)
-        ]
+        seen = [without(trial, self.space.vary.keys()) for trial in seen]
+        had = [without(self._trials[n], self.space.vary.keys()).params for n in range(number)]
         return improvement.proposed(self.space, seen, had, self._signs[0], self.experiment.seed, number)
 
     def _point(self, number: int, place: int, known: Sequence[FrozenTrial]) -> Point | None:

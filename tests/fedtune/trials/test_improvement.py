@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 import random
@@ -111,24 +112,62 @@ def test_where_there_is_nothing_to_compare_the_first_draw_stays() -> None:
     assert best(draws[1:], flat, 1.0, toy()) is draws[1]
 
 
-def bad(x: float, steps: int, value: float | None = None) -> FrozenTrial:
-    """A trial that failed, or that did not reach its target."""
-    if value is not None:
-        return point(x, steps, value)
+def failed(x: float, steps: int) -> FrozenTrial:
     return create_trial(state=TrialState.FAIL, params=params(x, steps), distributions=KINDS)
 
 
-@pytest.mark.parametrize(("sign", "value"), [(1.0, None), (-1.0, None), (-1.0, UNREACHED)])
-def test_what_failed_or_missed_its_target_promises_nothing_beside_it(sign: float, value: float | None) -> None:
+def missed(x: float, steps: int) -> FrozenTrial:
+    """It ran to its end without its target."""
+    return point(x, steps, UNREACHED)
+
+
+def not_yet(x: float, steps: int) -> FrozenTrial:
+    """It was stopped before its target."""
+    return late(x, steps, UNREACHED)
+
+
+def late(x: float, steps: int, value: float) -> FrozenTrial:
+    """A trial that was stopped early with this last value."""
+    return create_trial(
+        state=TrialState.PRUNED, params=params(x, steps), distributions=KINDS, intermediate_values={1: 0.0, 3: value}
+    )
+
+
+@pytest.mark.parametrize(("sign", "bad"), [(1.0, failed), (-1.0, failed), (-1.0, missed), (-1.0, not_yet)])
+def test_what_failed_or_missed_its_target_promises_nothing_beside_it(sign: float, bad: Any) -> None:
     """Larger x is better, and beyond 0.6 nothing runs: a draw between those that failed is not worth a trial."""
     known = [point(0.1 * i, 50, sign * 0.1 * i) for i in range(7)]
-    failed = [bad(x, 50, value) for x in (0.7, 0.8, 0.9, 1.0)]
+    failures = [bad(x, 50) for x in (0.7, 0.8, 0.9, 1.0)]
     draws = [params(0.85, 50), params(0.55, 50)]
     assert best(draws, known, sign, toy(None)) is draws[0]
-    assert best(draws, [*known, *failed], sign, toy(None)) is draws[1]
-    told = _told([*known, *failed], sign)
+    assert best(draws, [*known, *failures], sign, toy(None)) is draws[1]
+    told = _told([*known, *failures], sign)
     assert [t.values for t in told] == [[sign * 0.1 * i] for i in range(7)] + [[0.0]] * 4
-    assert [t.params for t in told] == [t.params for t in (*known, *failed)]
+    assert [t.params for t in told] == [t.params for t in (*known, *failures)]
+    stopped = late(0.95, 50, -sign * 0.3)
+    told = _told([*known, *failures, stopped], sign)
+    assert [t.values for t in told[7:]] == [[-sign * 0.3]] * 4 + [None], "the worst is that of one that was stopped"
+
+
+def test_a_configuration_that_failed_on_one_seed_is_bad_on_all() -> None:
+    good = [point(0.5, 50, value) for value in (0.82, 0.81, 0.83)]
+    known = [*good, failed(0.5, 50), point(0.2, 50, 0.6), point(0.3, 50, 0.7)]
+    for seed, trial in enumerate(known):
+        trial.number, trial.user_attrs["seed"] = seed, seed % 4
+    assert [t.values for t in _told(known, 1.0)] == [[0.6]] * 5 + [[0.7]]
+    assert [t.user_attrs["seed"] for t in _told(known, 1.0)] == [0, 1, 2, 3, 0, 1]
+
+
+@pytest.mark.parametrize("value", [0.1, 0.7, 1 / 3])
+def test_values_that_are_all_equal_promise_nothing(value: float) -> None:
+    draws = [params(0.5, 100), params(1.0, 0)]
+    assert best(draws, [point(0.1 * i, 50, value) for i in range(7)], 1.0, toy(None)) is draws[0]
+
+
+def test_failures_do_not_stand_for_trials_that_ran_to_their_end() -> None:
+    known = [point(0.2, 50, 0.5), failed(0.4, 50), failed(0.6, 50), late(0.8, 50, 0.3)]
+    draws = [params(0.9, 50), params(0.1, 50), params(0.3, 50)]
+    assert best(draws, known, 1.0, toy(None)) is draws[0] and best(draws, known, -1.0, toy(None)) is draws[0]
 
 
 def test_of_more_than_the_model_reads_it_is_told_of_good_and_of_poor_ones() -> None:
@@ -147,12 +186,14 @@ def test_of_more_than_the_model_reads_it_is_told_of_good_and_of_poor_ones() -> N
     for n, trial in enumerate(stopped):
         trial.number = 900 + n
     told = _told([*stopped, *known], 1.0)
-    assert MOST // 2 + MOST // 4 < len(told) <= MOST and len({t.number for t in told}) == len(told)
+    assert len(told) == len({t.number for t in told}) == MOST
+    assert len(_told(known[: MOST + 1], 1.0)) == MOST
     ranked = sorted(known, key=lambda t: -t.values[0])
     assert [t.number for t in told[: MOST // 2]] == [t.number for t in ranked[: MOST // 2]]
     order = [*(t.number for t in ranked), *(t.number for t in reversed(stopped))]
     places = [order.index(t.number) for t in told[MOST // 2 :]]
-    assert places == [*range(MOST // 2, 1000, places[1] - places[0])], "evenly among the others, stopped ones last"
+    assert places[0] == MOST // 2 and places[-1] >= 1000 - 12, "stopped ones last"
+    assert {b - a for a, b in itertools.pairwise(places)} == {11, 12}, "evenly among the others"
     assert [t.number for t in _told(known, -1.0)][:2] == [t.number for t in ranked[:-3:-1]]
 
 
@@ -165,9 +206,23 @@ def test_a_proposal_is_a_configuration_that_the_search_has_not_had() -> None:
     known = [create_trial(values=[v], params={"x": x}, distributions=where.distributions()) for x, v in
              [("a", 0.1), ("a", 0.2)] * FEWEST]  # fmt: skip
     assert proposed(where, known, [t.params for t in known], 1.0, 0, 20).params == {"x": "b"}
+    for width in (150, 400):  # one of so many is left
+        count = Parameter("n", "integer", 1, "", low=1, high=width)
+        many = Space("toy", "fedavg", {"n": Dimension(count, 1, width)})
+        had = [{"n": k} for k in range(1, width + 1) if k != 77]
+        assert [proposed(many, [], had, 1.0, 0, number).params for number in range(20)] == [{"n": 77}] * 20
     again = proposed(where, known, [{"x": "a"}, {"x": "b"}], 1.0, 0, 20)
     assert again.params in ({"x": "a"}, {"x": "b"}) and again.state == TrialState.RUNNING
     assert again.distributions == where.distributions()
+
+
+def test_a_step_that_was_written_otherwise_is_the_same_step() -> None:
+    """Optuna adds up steps, which rounds: 0.1 · 3 = 0.30000000000000004."""
+    real = Parameter("x", "real", 0.0, "", low=0.0, high=1.0)
+    where = Space("toy", "fedavg", {"x": Dimension(real, 0.0, 1.0, step=0.1)})
+    had = [{"x": 0.1 * k} for k in range(11) if k != 5]
+    assert any(one["x"] != round(one["x"], 1) for one in had)
+    assert [proposed(where, [], had, 1.0, 0, number).params for number in range(20)] == [{"x": 0.5}] * 20
 
 
 def test_draws_are_uniform_on_the_scale_and_under_their_option() -> None:

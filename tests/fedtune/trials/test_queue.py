@@ -341,6 +341,18 @@ def test_trials_under_way_are_not_to_come_again_and_tell_nothing(
     assert found == [(0, 0), (0, 1), (0, 2), (1, 3), (2, 4), (3, 5)]
 
 
+def test_one_condition_is_no_part_of_what_the_model_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a search under it proposes what one without any condition does."""
+    partition = Parameter("partition", "choice", "iid", "", options=("iid", "dir_class"))
+    one = dataclasses.replace(space(), vary={"partition": Dimension(partition, options=("dir_class",))})
+    values, found = compared(tmp_path / "one", monkeypatch, one, trials=12)
+    assert all("partition" not in {**params, **trial.params} for known, had, _ in found.values() for params in had
+               for trial in known)  # fmt: skip
+    monkeypatch.undo()
+    plain, _ = compared(tmp_path / "plain", monkeypatch, space(), trials=12)
+    assert [{key: v for key, v in row.items() if key != "partition"} for row in values] == plain
+
+
 def test_under_several_conditions_the_model_is_told_of_configurations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,7 +52,12 @@ class AutoSearch(Present):
         super().__init__(setting, each=1)
         self._spaces = dict(spaces)
         runs = [
-            (Path(), experiment(dataclasses.replace(setting, space=space), 1, part=True), space, StudyInMemory())
+            (
+                Path(),
+                experiment(dataclasses.replace(setting, space=space), 1, part=True, sampler="tpe"),
+                space,
+                StudyInMemory(),
+            )
             for space in spaces.values()
         ]
         self.queue = auto_queue(record, runs)
