@@ -98,7 +98,7 @@ def known(experiment: Experiment, space: Space, facts: Mapping[str, Any], earlie
         first.append(Point(paper, PAPER))
     if experiment.prior:
         notes.append(
-            f"Trials that would be random are drawn around the paper's values, with a width of {experiment.prior:g} of "
+            f"The first trials are drawn around the paper's values, with a width of {experiment.prior:g} of "
             f"each interval, and later ones with a falling probability."
         )
     costs = improvement.note(experiment.sampler, space.search)

@@ -33,8 +33,8 @@ from fedtune.trials.samplers import STARTUP
 
 #: What users type.
 AUTO: Literal["auto"] = "auto"
-#: So many trials run to their end in any case: those that a sampler draws at random, which lie all over the space.
-#: Later ones lie close to each other, where ranks are mostly noise.
+#: So many trials run to their end in any case. Most samplers draw these at random, so that they lie all over the space;
+#: later ones lie closer to each other, where ranks are mostly noise.
 FIRST = STARTUP
 #: The correlation that a rung must surely have. Among normally distributed values, a configuration two standard
 #: deviations above the mean is in the best third at a rung with a probability of 0.74 at ρ = 0.5, of 0.91 at 0.7.

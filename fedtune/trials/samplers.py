@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 EI = "ei"
 SAMPLERS = (EI, "tpe", "random", "grid", "cmaes", "gp", "nsga2")
 
-#: Random trials before a model-based sampler starts. Fixed, so that a search of 20 extended by 20 is a search of 40.
+#: Random trials before Optuna's model-based samplers start. Fixed, so that a search of 20 extended by 20 is a search of
+#: 40.
 STARTUP = 6
 
 #: Configurations per generation of NSGA-II; Optuna's 50 would leave a search of usual length at random.
