@@ -102,7 +102,7 @@ def measured(chosen: argparse.Namespace) -> int:
         raise UserError(f"There is no such table in {chosen.folder}. Record one with `make tables`.")
     before = earlier()
     found = searched(chosen, tables, searchers) if tables or not before else before
-    if tables and before and (chosen.tables or chosen.objectives):
+    if tables and before and (chosen.tables or chosen.searchers or chosen.objectives):
         found = with_others(before, found, searchers=bool(chosen.searchers))
     if together:
         autos = auto_measure.measure(
