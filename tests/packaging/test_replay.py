@@ -630,13 +630,16 @@ def test_a_table_that_is_not_replayed_stays_as_it_was_with_its_own_date(
     assert [*kept["tables"]] == ["one"] and "one" not in kept["unrecorded"]
 
 
-def test_searchers_that_are_not_replayed_stay_on_their_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("tables", [("--tables", "one"), ()], ids=["named", "all"])
+def test_searchers_that_are_not_replayed_stay_on_their_tables(
+    tables: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     save(recorded(np.tile(np.linspace(0, 1.0, 10)[:, None], (1, 4)), "one"), tmp_path / "one.npz")
     call = calling(monkeypatch, tmp_path / "bench")
     monkeypatch.setattr(command, "DOCS", tmp_path / "docs.json")
 
     def replayed(*searchers: str, repetitions: int = 5) -> dict[str, Any]:
-        asked = ("run", "--folder", str(tmp_path), "--clocks", "1", "--processes", "1", "--tables", "one")
+        asked = ("run", "--folder", str(tmp_path), "--clocks", "1", "--processes", "1", *tables)
         assert call(*asked, "--repetitions", str(repetitions), "--searchers", *searchers) == 0
         return dict(json.loads(command.RESULTS.read_text(encoding="utf-8")))
 
