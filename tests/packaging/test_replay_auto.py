@@ -207,7 +207,7 @@ def test_a_single_search_is_the_one_that_is_replayed_by_itself() -> None:
     found = singles(given, 2, (24, 3, 3, 0, -5, 8), slots=2)
     for method, by_budget in found.items():
         one = given.tables[method]
-        alone = bench.replay(one, bench.Task(one.name, "fedtune-1", 2, 2, (3, 8, 24)))
+        alone = bench.replay(one, bench.Task(one.name, "fedtune-1-tpe", 2, 2, (3, 8, 24)))
         assert [*by_budget] == [3, 8, 24]
         for values, judged in zip(by_budget.values(), alone, strict=True):
             episode = one.episode(2)

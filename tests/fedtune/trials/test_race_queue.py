@@ -43,7 +43,7 @@ def run(queue: RaceQueue, proposal: Proposal, noise: float) -> None:
 
 
 def raced(
-    folder: Path, width: int = 1, order: int = 1, sessions: int = 1, noise: float = 0.3, **changes: Any
+    folder: Path, width: int = 1, order: int = 1, sessions: int = 1, noise: float = 0.6, **changes: Any
 ) -> tuple[Experiment, list[FrozenTrial]]:
     """A race of `width` federations at once, in more than one session as if its driver were killed."""
     given: dict[str, Any] = {"budget": 16 * ROUNDS, "seeds": search_seeds(2, 6), "rounds": ROUNDS}
@@ -73,7 +73,7 @@ def content(trials: list[FrozenTrial]) -> list[tuple[Any, ...]]:
     [
         {"sampler": "tpe"},
         {"sampler": "random", "scheduler": "none"},
-        {"sampler": "gp", "budget": 9 * ROUNDS},
+        {"sampler": "gp", "budget": 12 * ROUNDS},
         {"sampler": "cmaes"},
         {"sampler": "grid", "scheduler": "none"},
         {"sampler": "random", "grace": "auto", "audit": 0.5},
@@ -88,7 +88,7 @@ def test_order_width_and_restarts_change_nothing(tmp_path: Path, changes: dict[s
 
 def test_nobody_else_in_a_race_notices_an_audit(tmp_path: Path) -> None:
     """The rounds of audited trials are of its budget, so it ends earlier; up to there it is the race without them."""
-    plain, audited = (raced(tmp_path / str(share), sampler="random", audit=share)[1] for share in (0.0, 0.6))
+    plain, audited = (raced(tmp_path / str(share), noise=0.4, sampler="random", audit=share)[1] for share in (0.0, 0.6))
     marked = [trial.number for trial in audited if "audited" in trial.user_attrs]
     assert marked and any(is_further(trial) for trial in audited) and len(audited) <= len(plain)
     for before, after in zip(content(plain), content(audited), strict=False):

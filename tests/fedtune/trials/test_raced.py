@@ -22,10 +22,13 @@ from fedtune.record.experiment import search_seeds
 from tests.fedtune.played import begin, play, searched
 
 ROUNDS = 4
+#: Further seeds pay where a seed does something to one configuration alone.
+NOISY = {"own_noise": 0.2}
 
 
 def raced(folder: Path, sessions: int = 1, **changes: object) -> Run:
-    given = {"budget": 18 * ROUNDS, "seeds": search_seeds(0, 5), "rounds": ROUNDS, "scheduler": "none"}
+    given: dict[str, object] = {"budget": 18 * ROUNDS, "seeds": search_seeds(0, 5), "rounds": ROUNDS}
+    given |= {"scheduler": "none", "values": NOISY}
     begin(folder, **given | {"sampler": "random", **changes})
     return play(folder, width=2, sessions=sessions)
 
@@ -102,7 +105,7 @@ def test_the_table_of_curves_has_a_row_per_configuration(run: Run, tmp_path: Pat
 
 
 def test_a_search_takes_the_first_seeds_of_a_race(run: Run, tmp_path: Path) -> None:
-    made = begin(tmp_path / "warm", run, rounds=ROUNDS, seeds=(0,), trials=3)
+    made = begin(tmp_path / "warm", run, rounds=ROUNDS, seeds=(0,), trials=3, values=NOISY)
     first = [t for t in run.frozen if "of" not in t.user_attrs]
     assert made.experiment.taken == len(first) and made.experiment.trials == len(first) + 3
     warm = play(tmp_path / "warm")
@@ -111,14 +114,15 @@ def test_a_search_takes_the_first_seeds_of_a_race(run: Run, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("seeds", [(0, 1), (7,)])
 def test_a_search_of_other_seeds_takes_points_only(run: Run, tmp_path: Path, seeds: tuple[int, ...]) -> None:
-    made = begin(tmp_path / "warm", run, rounds=ROUNDS, seeds=seeds)
+    made = begin(tmp_path / "warm", run, rounds=ROUNDS, seeds=seeds, values=NOISY)
     assert made.experiment.taken == 0 and "differ in seeds" in made.notes[-1]
 
 
 def test_a_race_takes_results_and_gives_them_further_seeds(tmp_path: Path) -> None:
-    old = searched(tmp_path / "old", rounds=ROUNDS, seeds=(0,))
+    old = searched(tmp_path / "old", rounds=ROUNDS, seeds=(0,), values=NOISY)
     budget = 12 * ROUNDS
-    made = begin(tmp_path / "race", old, rounds=ROUNDS, seeds=search_seeds(0, 5), budget=budget, sampler="random")
+    changes: dict[str, object] = {"budget": budget, "sampler": "random", "values": NOISY}
+    made = begin(tmp_path / "race", old, rounds=ROUNDS, seeds=search_seeds(0, 5), **changes)
     assert made.experiment.taken == 6
     run = play(tmp_path / "race", sessions=2)
     assert [t.values for t in run.frozen[:6]] == [t.values for t in old.frozen]

@@ -13,6 +13,7 @@ import pytest
 from analysis.report.trials import trials
 from fedtune.api.export import export
 from fedtune.record.experiment import Experiment
+from fedtune.trials import improvement
 from fedtune.trials.early_stopping import Halving
 from fedtune.trials.queue import TrialQueue
 from fedtune.trials.samplers import SAMPLERS, make_sampler
@@ -103,6 +104,10 @@ def test_the_first_new_trial_is_proposed_from_all_taken_results(tmp_path: Path, 
     if sampler == "nsga2":
         return  # the first generation of twelve is not full; the next test has more
     known = optuna.load_study(study_name=None, storage=f"sqlite:///{old}/study.db").trials
+    if sampler == "ei":
+        assert found == improvement.proposed(space(), known, [t.params for t in known], 1.0, 0, 8).params
+        assert found != improvement.proposed(space(), [], [], 1.0, 0, 8).params
+        return
     study = optuna.create_study(direction="maximize", sampler=make_sampler(sampler, 0, 8, known))
     study.add_trials(
         [optuna.trial.create_trial(values=t.values, params=t.params, distributions=t.distributions) for t in known]

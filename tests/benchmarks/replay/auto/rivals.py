@@ -23,7 +23,7 @@ def singles(world: World, repetition: int, budgets: Sequence[int], *, slots: int
     episode = world.episode(repetition)
     found: Winners = {}
     for method, part in episode.parts.items():
-        searcher = Present(setting_of(world, episode, method, seed=repetition, slots=slots), each=1)
+        searcher = Present(setting_of(world, episode, method, seed=repetition, slots=slots), each=1, sampler="tpe")
         ordered = sorted({budget for budget in budgets if budget > 0})
         simulation = Simulation(part, searcher, slots=slots, budgets=[world.rounds * budget for budget in ordered])
         found[method] = {
