@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +62,12 @@ class Standing:
     def ranking(self) -> list[int]:
         """The same places, the best estimate first; of equal ones the first."""
         return sorted(self.able, key=lambda i: (-self.belief.mean[i], i))
+
+    @cached_property
+    def beside(self) -> Floats:
+        """(m,): the variance of each mean beside the mean of those that may win: what a seed does to all alike, which
+        cancels where configurations are compared, is no part of it."""
+        return self.belief.beside(self.able)
 
     @property
     def ranked(self) -> list[int]:

@@ -25,6 +25,8 @@ from search_spaces.metrics import METRICS
 from search_spaces.space import Space
 
 REDUCTION = 3
+#: Proposes values within each method.
+SAMPLER = "tpe"
 #: The most trials that a method can have; the budget ends a search long before.
 MOST = 1_000_000
 
@@ -154,7 +156,7 @@ def _experiment(
         rounds=record.rounds,
         seed=request.seed,
         seeds=search_seeds(request.seed, request.seeds),
-        sampler="tpe",
+        sampler=SAMPLER,
         scheduler="asha",
         reduction_factor=REDUCTION,
         grace=default_grace(record.rounds, REDUCTION),

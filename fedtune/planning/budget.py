@@ -12,7 +12,7 @@ from fedtune.record.experiment import MAX_SEEDS, search_seeds
 from fedtune.trials.early_stopping import SCHEDULERS, default_grace
 from fedtune.trials.grace import AUTO
 from fedtune.trials.racing import MOST
-from fedtune.trials.samplers import EI, SAMPLERS
+from fedtune.trials.samplers import SAMPLERS, usual
 from search_spaces.errors import sentence
 from search_spaces.space import Space
 
@@ -38,8 +38,7 @@ def budgeted(request: Request, settings: Settings, metrics: int, problems: list[
 
     metrics: how many the search selects by."""
     space, profile, where = settings.space, settings.options, f"the space {settings.space.name}"
-    usual = "grid" if not space.search else "tpe" if metrics > 1 else EI
-    sampler = request.sampler or str(profile.get("sampler", usual))
+    sampler = request.sampler or str(profile.get("sampler", usual(metrics) if space.search else "grid"))
     scheduler = request.scheduler or str(profile.get("scheduler", "none" if sampler == "grid" else "asha"))
     if request.sampler is None:
         checks.known("sampler", sampler, SAMPLERS, problems, where)

@@ -18,16 +18,13 @@ without it. The winner is another matter: an audited trial has run to its end, a
 
 from __future__ import annotations
 
-import hashlib
-import random
-
+from fedtune.trials.drawn import generator
 from fedtune.trials.early_stopping import Curve, Rule
 
 
 def drawn(share: float, seed: int, number: int) -> bool:
     """Whether trial `number` runs to its end even where it is to be stopped, which has probability `share`."""
-    digest = hashlib.blake2b(f"{seed}/{number}/audit".encode(), digest_size=8).digest()
-    return random.Random(int.from_bytes(digest, "big")).random() < share
+    return generator(seed, number, "audit").random() < share
 
 
 def stopped_after(rule: Rule, curve: Curve, last: int) -> int | None:

@@ -79,14 +79,14 @@ def merged(
         block = known[i * size : (i + 1) * size]
         if several and any(trial.state.name == "PRUNED" for trial in block):
             continue
-        first = block[0]
+        first = without(block[0], varied)
         yield create_trial(
             values=[
                 sign * statistics.fmean(column[i] for column in of_metric)
                 for sign, of_metric in zip(experiment.signs, places, strict=True)
             ],
-            params={key: value for key, value in first.params.items() if key not in varied},
-            distributions={key: value for key, value in first.distributions.items() if key not in varied},
+            params=first.params,
+            distributions=first.distributions,
             system_attrs=first.system_attrs,
         )
 

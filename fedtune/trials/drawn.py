@@ -1,7 +1,8 @@
-"""Configurations drawn parameter by parameter, as `prior.py` and `improvement.py` do it."""
+"""What is drawn for one trial of a search: its generator, and configurations, parameter by parameter."""
 
 from __future__ import annotations
 
+import hashlib
 import math
 import random
 from collections.abc import Callable
@@ -10,6 +11,12 @@ from decimal import Decimal
 from search_spaces.dimension import Dimension
 from search_spaces.parameter import Value
 from search_spaces.space import Space
+
+
+def generator(seed: int, number: int, purpose: str) -> random.Random:
+    """What is drawn for trial `number` of a search with this `seed`, for one purpose."""
+    digest = hashlib.blake2b(f"{seed}/{number}/{purpose}".encode(), digest_size=8).digest()
+    return random.Random(int.from_bytes(digest, "big"))
 
 
 def drawn(space: Space, option: Callable[[Dimension], Value], number: Callable[[Dimension], Value]) -> dict[str, Value]:

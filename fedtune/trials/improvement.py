@@ -21,7 +21,6 @@ last: that of which nothing is known would promise much.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import random
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -29,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.estimate import configuration, standing
 from analysis.estimate.winner import MOST, missed_target
-from fedtune.trials.drawn import uniform
+from fedtune.trials.drawn import generator, uniform
 from fedtune.trials.racing import gain
 from fedtune.trials.samplers import EI
 from search_spaces import cost, run_folder
@@ -76,9 +75,7 @@ def proposed(
     sign: 1 where more is better, -1 where less is."""
     from optuna.trial import TrialState, create_trial
 
-    digest = hashlib.blake2b(f"{seed}/{number}/candidates".encode(), digest_size=8).digest()
-    rng = random.Random(int.from_bytes(digest, "big"))
-    draws = _drawn(space, rng, {_key(params) for params in had})
+    draws = _drawn(space, generator(seed, number, "candidates"), {_key(params) for params in had})
     chosen = best(draws, known, sign, space) if len(known) >= FEWEST else draws[0]
     kinds = space.distributions()
     return create_trial(
@@ -116,9 +113,9 @@ def best(
     if found is None:  # the same federation twice
         return draws[0]
     belief, winner = found.belief, found.ranking[0]
-    variance = belief.beside(found.able)
     gains = [
-        gain(float(belief.mean[place] - belief.mean[winner]), math.sqrt(variance[place])) for place in found.candidates
+        gain(float(belief.mean[place] - belief.mean[winner]), math.sqrt(found.beside[place]))
+        for place in found.candidates
     ]
     worth = [one / cost.of_a_round(space.search, params) for one, params in zip(gains, draws, strict=True)]
     return draws[worth.index(max(worth))]

@@ -23,11 +23,10 @@ What trial n draws depends on the search's seed and n, and on nothing else.
 
 from __future__ import annotations
 
-import hashlib
 import random
 from statistics import NormalDist
 
-from fedtune.trials.drawn import at, drawn, ends, scaled
+from fedtune.trials.drawn import at, drawn, ends, generator, scaled
 from fedtune.trials.samplers import STARTUP
 from search_spaces.dimension import Dimension
 from search_spaces.parameter import Value
@@ -41,8 +40,7 @@ def draw(space: Space, width: float, seed: int, number: int, seen: int) -> dict[
     """The values of trial `number`, by key, where it is drawn from the prior; None where the sampler proposes it.
 
     width: of the prior, in (0, 1]; seen: how many trials it may look at."""
-    digest = hashlib.blake2b(f"{seed}/{number}/prior".encode(), digest_size=8).digest()
-    rng = random.Random(int.from_bytes(digest, "big"))
+    rng = generator(seed, number, "prior")
     if rng.random() >= share(seen):
         return None
     return drawn(

@@ -115,13 +115,13 @@ def _of_rivals(
     by_number = {trial.number: trial for trial in known}
     seeds = Counter(configuration(trial) for trial in (*known, *running))
     under_way = Counter(configuration(trial) for trial in running)
-    variance, gains = belief.beside(found.able), dict[int, float]()
+    gains: dict[int, float] = {}
     for i in ranking if len(ranking) > 1 else ():
         key = configuration(by_number[found.numbers[i]])
         if seeds[key] >= most or i != ranking[0] and belief.better(i, ranking[0]) <= RISK:
             continue
         rest = max(float(belief.mean[j]) for j in ranking if j != i)
-        moves = further(float(variance[i]), noise, under_way[key])
+        moves = further(float(found.beside[i]), noise, under_way[key])
         gains[found.numbers[i]] = gain(-abs(float(belief.mean[i]) - rest), moves)
     return gains
 
@@ -133,7 +133,7 @@ def of_a_new_one(found: Standing, tried: Sequence[FrozenTrial], rounds: int, noi
     places = [i for i, number in enumerate(found.numbers) if number in last]
     if not places:  # all of them failed
         return 0.0
-    mean, variance = found.belief.mean[places], found.belief.beside(found.able)[places]
+    mean, variance = found.belief.mean[places], found.beside[places]
     cost = float(np.mean([trial.user_attrs.get("rounds", rounds) for trial in tried[-WINDOW:]])) / rounds
     apart = float(mean.mean() - found.belief.mean[found.ranking[0]])
     moves = further(float(mean.var() + variance.mean()), noise, 0)

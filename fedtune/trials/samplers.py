@@ -24,8 +24,13 @@ STARTUP = 6
 POPULATION = 12
 
 
+def usual(metrics: int) -> str:
+    """The sampler of a search that optimises so many metrics, where the user names none."""
+    return EI if metrics == 1 else "tpe"
+
+
 def make_sampler(name: str, seed: int, number: int, taken: Sequence[FrozenTrial] = ()) -> BaseSampler:
-    """The sampler of trial `number`. (`grid` and `ei` propose by themselves and need one only to exist.)
+    """The sampler of trial `number`. (`grid` proposes by itself and needs one only to exist; `ei` needs none.)
 
     `taken`: trials with results of earlier runs. All samplers are shown them as trials of the study; CMA-ES, which
     learns from trials of its own only, starts where they did well (Nomura et al. 2021, warm starting CMA-ES)."""
@@ -47,7 +52,7 @@ def make_sampler(name: str, seed: int, number: int, taken: Sequence[FrozenTrial]
         return optuna.samplers.GPSampler(seed=own, n_startup_trials=STARTUP, deterministic_objective=False)
     if name == "nsga2":
         return optuna.samplers.NSGAIISampler(seed=own, population_size=POPULATION)
-    if name in (EI, "random", "grid"):
+    if name in ("random", "grid"):
         return optuna.samplers.RandomSampler(seed=own)
     raise ValueError(f"sampler {name!r}")
 

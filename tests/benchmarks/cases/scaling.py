@@ -101,8 +101,7 @@ def trials(case: Case, quick: bool) -> None:
     """When the n-th trial of one search had ended, and the search's memory."""
     rows: list[list[Any]] = []
     series: dict[str, list[tuple[float, float]]] = {}
-    # TPE, which takes longest to propose, to the end; random ones, which cost nothing, only as far as needed to tell the
-    # two apart.
+    # TPE to the end; random ones, which cost nothing to propose, only as far as needed to tell the two apart.
     plan = {"random": (2, 6)} if quick else {"tpe": (10, 30, 100, 300, 1000), "random": (10, 30, 100, 300)}
     with tempfile.TemporaryDirectory(prefix="fedtune-bench-") as made:
         for sampler, marks in plan.items():

@@ -137,8 +137,9 @@ third round: regret is not all that a search promises. Replayed with it, as `fed
 a time (`--lag 1`) is better by as much, and the lag stays at four, as it says how many trials may
 run at once. No other change is told to be better on the tables that decide. On `dfrd_alpha_lambda`
 proposals between its cells had the nearest one's recorded curves then; above, they have noise of
-their own. All of this was measured with the sampler `tpe`, which was the default then: `fedtune-1-tpe`
-above beside `fedtune-1` is why `ei` is the default now. Its start-up trials were 3, 6 or 12 with TPE.
+their own. All of this was measured with the sampler `tpe`, which was the default then; the variants
+of start-up trials are its own. How `ei` became the default is not decided by this table, and
+[how configurations are proposed](proposals.md#whether-it-pays) says what speaks for it and against it.
 """
 }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -105,9 +104,6 @@ class Believed:
     odds: tuple[float, ...]
     own: float = 1.0
 
-    def beside(self, others: Sequence[int]) -> tuple[float, ...]:
-        return (1.0,) * len(self.mean)
-
     def better(self, one: int, other: int) -> float:
         return self.odds[one] if other == 0 else 0.5
 
@@ -121,7 +117,7 @@ def test_who_is_surely_worse_than_the_best_is_dropped(odds: tuple[float, ...], e
     known = [trial(n, float(n), 0.5) for n in range(len(odds))]
     believed = Believed(tuple(0.5 - 0.1 * n for n in range(len(odds))), odds)
     everyone = range(len(odds))
-    found: Any = SimpleNamespace(belief=believed, numbers=everyone, ranking=everyone, able=everyone)
+    found: Any = SimpleNamespace(belief=believed, numbers=everyone, ranking=everyone, beside=[1.0] * len(odds))
     assert _of_rivals(found, known, [], most=3).keys() == expected
 
 

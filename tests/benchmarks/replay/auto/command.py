@@ -16,6 +16,7 @@ from pathlib import Path
 from analysis.stats import summarise
 from fedtune.api.auto_driven import auto_queue
 from fedtune.planning.auto_budget import budgeted
+from fedtune.planning.auto_plan import SAMPLER
 from fedtune.planning.auto_request import AutoRequest, options
 from fedtune.record.auto_record import AutoRecord, Candidate
 from fedtune.trials.auto_queue import AutoQueue
@@ -51,14 +52,9 @@ class AutoSearch(Present):
         """setting: of the first method."""
         super().__init__(setting, each=1)
         self._spaces = dict(spaces)
+        parts = [dataclasses.replace(setting, space=space) for space in spaces.values()]
         runs = [
-            (
-                Path(),
-                experiment(dataclasses.replace(setting, space=space), 1, part=True, sampler="tpe"),
-                space,
-                StudyInMemory(),
-            )
-            for space in spaces.values()
+            (Path(), experiment(part, 1, part=True, sampler=SAMPLER), part.space, StudyInMemory()) for part in parts
         ]
         self.queue = auto_queue(record, runs)
 

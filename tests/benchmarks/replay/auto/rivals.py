@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from fedtune.planning.auto_plan import SAMPLER
 from fedtune.planning.plan import middle_values
 from search_spaces.parameter import Value
 from search_spaces.space import Space
@@ -19,11 +20,12 @@ Winners = dict[str, dict[int, Mapping[str, Value] | None]]
 
 
 def singles(world: World, repetition: int, budgets: Sequence[int], *, slots: int) -> Winners:
-    """`fedtune search --seeds 1` of every method, with each of these budgets, in federations."""
+    """`fedtune search --seeds 1` of every method by the sampler of `fedtune auto`, with each of these budgets, in
+    federations."""
     episode = world.episode(repetition)
     found: Winners = {}
     for method, part in episode.parts.items():
-        searcher = Present(setting_of(world, episode, method, seed=repetition, slots=slots), each=1, sampler="tpe")
+        searcher = Present(setting_of(world, episode, method, seed=repetition, slots=slots), each=1, sampler=SAMPLER)
         ordered = sorted({budget for budget in budgets if budget > 0})
         simulation = Simulation(part, searcher, slots=slots, budgets=[world.rounds * budget for budget in ordered])
         found[method] = {

@@ -17,7 +17,7 @@ from fedtune.record.study import Direction, StudyFile, quiet_optuna
 from fedtune.trials.early_stopping import Rule, default_grace
 from fedtune.trials.known_points import PAPER
 from fedtune.trials.queue import TrialQueue
-from fedtune.trials.samplers import EI
+from fedtune.trials.samplers import usual
 from search_spaces.parameter import Value
 from search_spaces.space import Space
 from tests.benchmarks.replay.searcher import LEVEL, Floats, Setting, Verdict
@@ -147,7 +147,7 @@ def experiment(setting: Setting, each: int, **changes: Any) -> Experiment:
         "rounds": setting.rounds,
         "seed": setting.seed,
         "seeds": tuple(range(each)),
-        "sampler": EI if len(setting.metrics or (METRIC,)) == 1 else "tpe",
+        "sampler": usual(len(setting.metrics or (METRIC,))),
         "scheduler": "asha",
         "first": () if paper is None else ({"from": PAPER, "values": paper},),
     }
