@@ -8,6 +8,8 @@ import random
 from collections.abc import Callable
 from decimal import Decimal
 
+from fedtune.record.study import quiet_optuna
+from fedtune.trials.samplers import make_sampler
 from search_spaces.dimension import Dimension
 from search_spaces.parameter import Value
 from search_spaces.space import Space
@@ -17,6 +19,14 @@ def generator(seed: int, number: int, purpose: str) -> random.Random:
     """What is drawn for trial `number` of a search with this `seed`, for one purpose."""
     digest = hashlib.blake2b(f"{seed}/{number}/{purpose}".encode(), digest_size=8).digest()
     return random.Random(int.from_bytes(digest, "big"))
+
+
+def at_random(space: Space, seed: int, number: int) -> dict[str, Value]:
+    """By key, what `--sampler random` proposes for trial `number`, and the models of Optuna before they start."""
+    import optuna
+
+    with quiet_optuna():
+        return space.suggest(optuna.create_study(sampler=make_sampler("random", seed, number)).ask())
 
 
 def drawn(space: Space, option: Callable[[Dimension], Value], number: Callable[[Dimension], Value]) -> dict[str, Value]:

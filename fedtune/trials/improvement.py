@@ -14,21 +14,22 @@ search have the same rounds, and early stopping ends a cheap one as it does a de
 from the marks, never from a clock: with measured seconds the same seed would give other trials on another machine.
 
 What the search has had already is not drawn again, as long as `TRIES` draws find anything else. The first draw is the
-trial while it can look at fewer than `FEWEST` others, or while fewer than two ran to their end. A configuration that
+trial while it can look at fewer than `FEWEST` others, or while fewer than two ran to their end; it is what the sampler
+`random` proposes for this trial, so that searches by different samplers begin alike. A configuration that
 failed on a seed, or did not reach its target, counts as if it had ended with the worst value that any other trial had
 last: that of which nothing is known would promise much.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-import random
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from analysis.estimate import configuration, standing
 from analysis.estimate.winner import MOST, missed_target
-from fedtune.trials.drawn import generator, uniform
+from fedtune.trials.drawn import at_random, generator, uniform
 from fedtune.trials.racing import gain
 from fedtune.trials.samplers import EI
 from search_spaces import cost, run_folder
@@ -75,7 +76,7 @@ def proposed(
     sign: 1 where more is better, -1 where less is."""
     from optuna.trial import TrialState, create_trial
 
-    draws = _drawn(space, generator(seed, number, "candidates"), {_key(params) for params in had})
+    draws = _drawn(space, seed, number, {_key(params) for params in had})
     chosen = best(draws, known, sign, space) if len(known) >= FEWEST else draws[0]
     kinds = space.distributions()
     return create_trial(
@@ -83,12 +84,14 @@ def proposed(
     )
 
 
-def _drawn(space: Space, rng: random.Random, had: Set[object]) -> list[dict[str, Value]]:
+def _drawn(space: Space, seed: int, number: int, had: Set[object]) -> list[dict[str, Value]]:
     """Values by name: as many as are to be compared, without those that were `had` if others are found."""
-    draws = (space.params(uniform(space, rng)) for _ in range(TRIES))
+    rng = generator(seed, number, "candidates")
+    others = (uniform(space, rng) for _ in range(TRIES - 1))
     new: list[dict[str, Value]] = []
     old: list[dict[str, Value]] = []
-    for params in draws:
+    for values in itertools.chain([at_random(space, seed, number)], others):
+        params = space.params(values)
         (old if _key(params) in had else new).append(params)
         if len(new) == CANDIDATES:
             break

@@ -299,6 +299,17 @@ def test_order_width_and_interruptions_change_nothing(tmp_path: Path, changes: d
     assert [trial[2] for trial in one] != [trial[2] for trial in plain]
 
 
+@pytest.mark.parametrize("where", [space(), marked()], ids=["plain", "marked"])
+@pytest.mark.parametrize("sampler", ["random", "tpe"])
+def test_searches_by_other_samplers_begin_alike(tmp_path: Path, where: Space, sampler: str) -> None:
+    """So what differs between samplers is not the luck of the first draws."""
+    changes = {"trials": 13, "seed": 3}
+    one, other = (conduct(tmp_path / name, where, sampler=name, **changes) for name in ("ei", sampler))
+    alike = FEWEST + experiment(tmp_path / "ei").lag - 1
+    assert [trial[2] for trial in one[:alike]] == [trial[2] for trial in other[:alike]]
+    assert [trial[2] for trial in one] != [trial[2] for trial in other]
+
+
 def test_under_several_conditions_configurations_are_compared(tmp_path: Path) -> None:
     omega = Parameter("omega", "real", 0.1, "", low=1e-3, high=1e4, log=True)
     vary = {"omega": Dimension(omega, 0.1, 10.0, True, grid=(10.0, 0.1))}

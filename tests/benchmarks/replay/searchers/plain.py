@@ -3,15 +3,16 @@ wins. The interval is that of Student's t over the winner's k seeds, as users co
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from analysis.stats import summarise
+from fedtune.trials.drawn import at_random
 from search_spaces.parameter import Value
 from tests.benchmarks.replay.searcher import LEVEL, Floats, Impossible, Job, Result, Setting, Verdict
-from tests.benchmarks.tables.points import coordinates, from_unit
 
 #: A grid has at most so many cells, with at most so many values of a parameter that has no grid of its own.
 CELLS, VALUES = 125, 5
@@ -54,12 +55,10 @@ class Fixed:
 
 
 class Random(Fixed):
-    """Configurations drawn independently."""
+    """Configurations drawn independently: those with which searches of the same seed begin."""
 
     def _proposals(self) -> Iterator[Mapping[str, Value]]:
-        rng = np.random.default_rng([self.setting.seed, 5])
-        while True:
-            yield from_unit(self.setting.space, rng.random(coordinates(self.setting.space)))
+        return (at_random(self.setting.space, self.setting.seed, number) for number in itertools.count())
 
 
 class Grid(Fixed):
