@@ -98,6 +98,7 @@ EXPERIMENT: Shape = {
     "grace": ("auto or a whole number of at least 1", lambda value: value == "auto" or is_whole(1)(value)),
     "audit": ("a number in [0, 1]", is_number(0, 1)),
     "lag": ("a whole number of at least 1", is_whole(1)),
+    "early": ("a whole number of at least 0", is_whole(0)),
     "time": ("a number of seconds or null", none_or(is_number(0))),
     "concurrency": ("a whole number of at least 1", is_whole(1)),
     "cpus_per_trial": ("a number of at least 0", is_number(0)),

@@ -42,7 +42,10 @@ Require = Annotated[
 ]
 Lag = Annotated[
     int | None,
-    typer.Option(help="What becomes of trial n depends on trials 0 … n - lag only.  [default: 4]", show_default=False),
+    typer.Option(
+        help="What becomes of trial n depends on trials 0 … n - lag only.  [default: 4; of a search's first ten 2]",
+        show_default=False,
+    ),
 ]
 Concurrency = Annotated[
     int | None,

@@ -17,6 +17,9 @@ from search_spaces.errors import Shown, sentence
 #: Trial n looks at trials 0 … n - LAG unless told otherwise. It follows neither from the machine nor from the length of
 #: the search, as it decides what is proposed: the same request gives the same record everywhere.
 LAG = 4
+#: Without a lag of the user's own the first trials wait for more: trials 2 … EARLY + 1 for all but the one just before.
+#: What is known then is so little that every result counts, and two at a time keep a small machine busy.
+EARLY = 8
 #: Ray counts shares in steps of this.
 LEAST = 0.0001
 #: The largest concurrency and lag.

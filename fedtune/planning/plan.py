@@ -90,6 +90,7 @@ def plan(request: Request) -> Plan:
         grace=budget.grace,
         audit=float(request.audit),
         lag=lag,
+        early=resources.EARLY if request.lag is None else 0,
         prior=budget.prior,
         require=tuple(map(str, selection.require)),
         budget=budget.seed_rounds,

@@ -53,6 +53,9 @@ class Experiment:
     audit: float = 0.0
     #: Trial n is decided by trials 0 … n - lag, so at most `lag` run at once (see `fedtune.trials.queue`).
     lag: int = 4
+    #: While there are no more than so many, a trial looks at all before it but the one just before; 0: `lag` holds from
+    #: the beginning.
+    early: int = 0
     #: Wall-clock budget in seconds.
     time: float | None = None
     data_dir: str | None = None
@@ -115,9 +118,9 @@ class Experiment:
         return self.trials - self.taken
 
     def seen(self, number: int) -> int:
-        """Trial `number` may look at so many of the first trials: at all results that were taken from earlier runs, and
-        at those of this search up to `lag` trials before it."""
-        return max(0, min(number, self.taken), number - self.lag + 1)
+        """Trial `number` may look at so many of the first trials: at all results that were taken from earlier runs, at
+        those of this search up to `lag` trials before it, and of the `early` ones at all but the one just before."""
+        return max(0, min(number, self.taken), number - self.lag + 1, min(number - 1, self.early))
 
     @property
     def directions(self) -> tuple[Direction, ...]:

@@ -18,6 +18,7 @@ from analysis.curve_table import save
 from analysis.estimate import standing
 from fedtune.planning.request import Request
 from fedtune.record.experiment import Experiment
+from fedtune.machine import resources
 from fedtune.trials import improvement
 from search_spaces.dimension import Dimension
 from search_spaces.parameter import Parameter, Value
@@ -46,7 +47,8 @@ def test_a_variant_is_the_present_search_but_for_one_default() -> None:
     """What it changes is what its name says, by the names of `fedtune search`'s options."""
     present: Experiment = made(PRESENT).experiment
     request = Request("fedavg")
-    assert present.reduction_factor == request.reduction_factor and present.lag == 4
+    assert present.reduction_factor == request.reduction_factor
+    assert (present.lag, present.early) == (resources.LAG, resources.EARLY) == (4, 8)
     for variant in set(VARIANTS) - {PRESENT, "--race", "stopped trials may go on"}:
         searcher = made(variant)
         changed = {
@@ -61,6 +63,9 @@ def test_a_variant_is_the_present_search_but_for_one_default() -> None:
             assert changed == {"seeds": (0, 1, 2)} and not searcher.experiment.races
         else:
             option, value = variant.removeprefix("--").split()
+            if option == "lag":  # one that a user gives holds from the first trial on
+                assert changed.pop("early") == 0
+                changed.setdefault("lag", present.lag)
             assert {name: str(v) for name, v in changed.items()} == {option.replace("-", "_"): value}
     assert isinstance(made("--race"), Racing) and isinstance(made(PRESENT), Present)
 

@@ -66,6 +66,7 @@ VARIANTS: dict[str, Factory] = {
     "--scheduler none": _changed(scheduler="none"),
     "stopped trials may go on": Thawing,
     "--lag 1": _changed(lag=1),
+    "--lag 4": _changed(lag=4),
     "--lag 8": _changed(lag=8),
     "--race": Racing,
     "--seeds 3 --no-race": partial(Present, each=3),

@@ -514,6 +514,11 @@ def test_a_race_has_a_budget_of_seed_rounds(
     assert (usual.budget, usual.seed_rounds, usual.each, usual.looks_back) == (0, 6 * 4 * 3, 3, False)
 
 
+def test_the_first_trials_look_further_unless_the_lag_is_given(asked: Callable[..., Request]) -> None:
+    found = [plan(asked(trials=12, rounds=4, **given)).experiment for given in ({}, {"lag": 4}, {"lag": 2})]
+    assert [(e.lag, e.early) for e in found] == [(resources.LAG, resources.EARLY), (4, 0), (2, 0)]
+
+
 @pytest.mark.parametrize(
     ("given", "races"),
     [

@@ -287,14 +287,15 @@ def conduct(
 RACE = {"budget": 108, "seeds": (0, 1, 2, 3)}
 
 
-@pytest.mark.parametrize("changes", [{"scheduler": "asha"}, {"scheduler": "none"}, RACE], ids=["asha", "none", "race"])
+@pytest.mark.parametrize("changes", [{"scheduler": "asha"}, {"scheduler": "none"}, RACE, {"early": 8}], ids=["asha", "none", "race", "early"])
 def test_order_width_and_interruptions_change_nothing(tmp_path: Path, changes: dict[str, Any]) -> None:
     changes = {"trials": 13, "sampler": "ei", **changes}
     one = conduct(tmp_path / "one", marked(), **changes)
     assert conduct(tmp_path / "two", marked(), 2, -1, **changes) == one
     assert conduct(tmp_path / "killed", marked(), 2, every=1, **changes) == one
     plain = conduct(tmp_path / "plain", space(), **changes)
-    seen = FEWEST + experiment(tmp_path / "one").lag - 1
+    made = experiment(tmp_path / "one", **changes)
+    seen = next(n for n in range(made.trials) if made.seen(n) >= FEWEST)
     assert [trial[2] for trial in one[:seen]] == [trial[2] for trial in plain[:seen]], "nothing is compared there"
     assert [trial[2] for trial in one] != [trial[2] for trial in plain]
 

@@ -397,6 +397,24 @@ def test_a_trial_waits_for_those_it_looks_at(tmp_path: Path) -> None:
     queue.close()
 
 
+def test_early_trials_wait_for_all_but_the_one_before(tmp_path: Path) -> None:
+    made = start(tmp_path / "run", lag=4, early=8, trials=20)
+    assert [made.seen(n) for n in range(16)] == [0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 8, 8, 9, 10, 11, 12]
+    assert [dataclasses.replace(made, early=0).seen(n) for n in range(6)] == [0, 0, 0, 0, 1, 2]
+    assert [dataclasses.replace(made, lag=1).seen(n) for n in range(12)] == [*range(12)], "a shorter lag stays"
+    assert [dataclasses.replace(made, taken=12).seen(n) for n in (11, 12, 15, 16)] == [11, 12, 12, 13]
+    queue = TrialQueue(tmp_path / "run", made, space())
+    live: list[Proposal] = []
+    most = []
+    while not queue.exhausted:
+        while (proposal := queue.propose()) is not None:
+            live.append(proposal)
+        most.append(len(live))
+        queue.finish(live[0].number, end(live.pop(0), 9))
+    queue.close()
+    assert most[:8] == [2] * 8 and max(most) == 4
+
+
 def test_nothing_waits_where_nothing_looks_back(tmp_path: Path) -> None:
     made = start(tmp_path / "run", lag=1, sampler="random", scheduler="none")
     queue = TrialQueue(tmp_path / "run", made, space())
