@@ -16,9 +16,9 @@ import pytest
 
 from analysis.curve_table import save
 from analysis.estimate import standing
+from fedtune.machine import resources
 from fedtune.planning.request import Request
 from fedtune.record.experiment import Experiment
-from fedtune.machine import resources
 from fedtune.trials import improvement
 from search_spaces.dimension import Dimension
 from search_spaces.parameter import Parameter, Value

@@ -287,7 +287,9 @@ def conduct(
 RACE = {"budget": 108, "seeds": (0, 1, 2, 3)}
 
 
-@pytest.mark.parametrize("changes", [{"scheduler": "asha"}, {"scheduler": "none"}, RACE, {"early": 8}], ids=["asha", "none", "race", "early"])
+@pytest.mark.parametrize(
+    "changes", [{"scheduler": "asha"}, {"scheduler": "none"}, RACE, {"early": 8}], ids=["asha", "none", "race", "early"]
+)
 def test_order_width_and_interruptions_change_nothing(tmp_path: Path, changes: dict[str, Any]) -> None:
     changes = {"trials": 13, "sampler": "ei", **changes}
     one = conduct(tmp_path / "one", marked(), **changes)
