@@ -17,8 +17,8 @@ from tests.benchmarks.results import Case
 TITLE = "Scaling"
 TEXT = """
 One trial on one thread with more and more clients (LeNet-5, five steps of 64 each; the data grows with them), with sub-models of falling width (the
-DFRD's CNN; HeteroFL with one width for all clients), and searches with more and more trials (stand-ins that compute nothing, two at once, random
-proposals and TPE's). Memory is one process's proportional set size.
+DFRD's CNN; HeteroFL with one width for all clients), and searches with more and more trials (stand-ins that compute nothing, two at once, by the
+default sampler `ei`, by TPE and at random). Memory is one process's proportional set size.
 """
 
 
@@ -101,8 +101,9 @@ def trials(case: Case, quick: bool) -> None:
     """When the n-th trial of one search had ended, and the search's memory."""
     rows: list[list[Any]] = []
     series: dict[str, list[tuple[float, float]]] = {}
-    # TPE to the end; random ones, which cost nothing to propose, only as far as needed to tell the two apart.
-    plan = {"random": (2, 6)} if quick else {"tpe": (10, 30, 100, 300, 1000), "random": (10, 30, 100, 300)}
+    # Models to the end; random ones, which cost nothing to propose, only as far as needed to tell them apart.
+    far = (10, 30, 100, 300, 1000)
+    plan = {"random": (2, 6)} if quick else {"ei": far, "tpe": far, "random": far[:-1]}
     with tempfile.TemporaryDirectory(prefix="fedtune-bench-") as made:
         for sampler, marks in plan.items():
             diary = Path(made) / f"{sampler}.jsonl"
