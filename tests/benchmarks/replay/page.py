@@ -35,7 +35,7 @@ choice by what is seen can be expected to do better.
 | `fedtune-race` | `fedtune search --race`: the same, with up to ten seeds for configurations that are worth it |
 | `fedtune-race-3` | `fedtune search --seeds 3`, which is a race of up to three seeds |
 | `fedtune-1-grace` | `fedtune-1` with `--grace auto`: the first trials run to their end, and the first rung is chosen from them |
-| `fedtune-1-early`, `fedtune-race-early` | `fedtune-1` and `fedtune-race` with `--grace 1`: early stopping begins after the first round in place of the third |
+| `fedtune-1-early`, `fedtune-race-early` | a search and a race by `--sampler tpe --lag 4` with `--grace 1`: early stopping begins after the first round in place of the third |
 | `optuna-…` | Optuna's TPE or Gaussian process, with its median, successive-halving or Hyperband pruner; one seed |
 | `ray-tune-optuna` | Ray Tune's OptunaSearch and its ASHA; one seed |
 | `syne-tune-…` | Syne Tune's ASHA with its random, KDE, BORE or conformal quantile regression searcher; one seed |
