@@ -656,6 +656,12 @@ def test_searchers_that_are_not_replayed_stay_on_their_tables(
     assert re.search(
         r"^Of these searchers, `oracle-random`: 5 repetitions, .* on another, later, revision next", text, re.M
     )
+    # Another number of threads rounds otherwise; another table is another one.
+    for change, alone in ((1 + 1e-12, False), (1 + 1e-6, True)):
+        table = json.loads(json.dumps(first["tables"]["one"]))
+        moved = table | {"blind": table["blind"] * change}
+        command.RESULTS.write_text(json.dumps(first | {"tables": {"one": moved}}), encoding="utf-8")
+        assert ([*replayed("oracle-random")["tables"]["one"]["searchers"]] == ["oracle-random"]) is alone
     # Other repetitions have other episodes: nothing of theirs stands beside these.
     assert [*replayed("random-1", repetitions=6)["tables"]["one"]["searchers"]] == ["random-1"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -54,13 +55,18 @@ def _names(names: Iterable[str]) -> str:
 def _joined(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     """A table with the searchers of both times, those of `now` with that date. Another table has only the latter."""
     how = ("repetitions", "slots")
-    alike = all(before[key] == now[key] for key in _ALIKE) and all(
+    alike = all(_equal(before[key], now[key]) for key in _ALIKE) and all(
         before["occasion"][key] == now["occasion"][key] for key in how
     )
     if not alike:
         return dict(now)
     dated = {name: entry | {"occasion": now["occasion"]} for name, entry in now["searchers"].items()}
     return {**before, "searchers": before["searchers"] | dated}
+
+
+def _equal(before: Any, now: Any) -> bool:
+    """Numbers up to rounding: with another number of threads a sum's last digits are others."""
+    return math.isclose(before, now, rel_tol=1e-9) if isinstance(before, float) and now is not None else before == now
 
 
 def _dated(part: Mapping[str, Any], whole: Mapping[str, Any]) -> dict[str, Any]:
