@@ -25,8 +25,9 @@ from analysis.stopping import as_stopped
 from fedtune.record.study import StudyFile, quiet_optuna
 from fedtune.trials import improvement
 from fedtune.trials.crossed import Crossed, merged, without
-from fedtune.trials.damaged import COPY, curve, damaged
+from fedtune.trials.damaged import curve, damaged
 from fedtune.trials.early_stopping import Later, Rule
+from fedtune.trials.endings import as_json, ended
 from fedtune.trials.known_points import KnownPoints, Point
 from fedtune.trials.samplers import EI, make_sampler
 from fedtune.trials.shown import shown
@@ -279,42 +280,22 @@ class TrialQueue:
         if len(values) == 1:
             self._study.set_value(number, round_, float(values[0]))
         else:
-            self._study.set_attribute(number, "curve", _as_json(self._reported[number] | {round_: tuple(values)}))
+            self._study.set_attribute(number, "curve", as_json(self._reported[number] | {round_: tuple(values)}))
         self._reported[number][round_] = tuple(values)
 
     def finish(self, number: int, ending: Ending) -> None:
         """Writes what became of a trial. One that was interrupted stays to be resumed; one that has ended stays as it
         is."""
-        from optuna.trial import TrialState
-
         if self._trials[number].state.is_finished():
             return
         if len(self._signs) == 1:
             for round_, values in sorted(ending.curve.items()):
                 self.report(number, round_, values)
-        reason, error = ending.stop_reason, ending.error
-        final = list(ending.curve[max(ending.curve)]) if ending.curve else None
-        if reason == "completed" and final is None:
-            reason, error = (
-                "error",
-                f"{' and '.join(self.experiment.metric)} was never measured in {ending.round} rounds.",
-            )
-        attributes: dict[str, Any] = {
-            "stop_reason": reason,
-            "rounds": ending.round,
-            "seconds": round(ending.seconds, 3),
-        }
-        if error and reason != "interrupted":  # the search tells of it; a resumed trial's record is as if nothing was
-            attributes["error"] = error
-        if len(self._signs) > 1:
-            attributes["curve"] = _as_json(ending.curve)
-        attributes |= {f"{COPY}{name}": value for name, value in ending.means.items()}
-        attributes |= self._stops(number).audited(number, ending)
-        for key, value in attributes.items():
+        state, final, attributes = ended(ending, self.experiment.metric)
+        for key, value in {**attributes, **self._stops(number).audited(number, ending)}.items():
             self._study.set_attribute(number, key, value)
-        if reason != "interrupted":
-            state = {"completed": TrialState.COMPLETE, "scheduler": TrialState.PRUNED}.get(reason, TrialState.FAIL)
-            self._study.end(number, state, final if state == TrialState.COMPLETE else None)
+        if state is not None:
+            self._study.end(number, state, final)
         self._remember(number)
 
     def take(self, number: int, ending: Ending) -> None:
@@ -344,11 +325,6 @@ class TrialQueue:
     def close(self) -> None:
         """Lets go of the study's file."""
         self._study.close()
-
-
-def _as_json(values: Mapping[int, Sequence[float]]) -> str:
-    """How an attribute holds the values of several metrics by round."""
-    return json.dumps({str(round_): list(of_round) for round_, of_round in sorted(values.items())})
 
 
 def _last(view: optuna.Study) -> FrozenTrial:
