@@ -88,6 +88,16 @@ def held_back(here: Machine, concurrency: int, threads: int, gpus: float, *, lag
     )
 
 
+def slow_start(concurrency: int, early: int) -> str | None:
+    """A note where fewer trials run at once at first than later (`EARLY`)."""
+    if concurrency <= 2 or not early:
+        return None
+    return (
+        f"Of the first {early + 2} trials two run at the same time, as every result counts while little is known; then "
+        f"{concurrency}. With --lag {concurrency}, {concurrency} run from the beginning."
+    )
+
+
 def crowding(concurrency: int, threads: int, cores: int) -> str | None:
     """A warning where trials have more threads than there are cores."""
     if concurrency * threads <= cores:

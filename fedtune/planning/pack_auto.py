@@ -237,6 +237,8 @@ def _warnings(e: Experiment, here: resources.Machine, load: float, *, chosen: bo
         if e.looks_back and chosen
         else []
     )
+    if e.looks_back:
+        found.append(resources.slow_start(e.concurrency, e.early))
     if load > here.cores / 4:
         found.append(
             f"Other programs were running (load {load:.1f} on {here.cores} cores when this began), so these figures "

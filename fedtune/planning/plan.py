@@ -230,7 +230,11 @@ def _notes(request: Request, experiment: Experiment, space: Space) -> tuple[str,
             f"--no-race gives each of them all."
         )
     notes += [*crossing_notes(e.trials, e.sampler, space), *stopping_notes(e)]
-    if request.pack == "auto" or request.address is not None:
+    if request.pack == "auto":
+        return tuple(notes)
+    slow = resources.slow_start(e.concurrency, e.early) if e.looks_back else None
+    notes += [slow] if slow else []
+    if request.address is not None:
         return tuple(notes)
     here = resources.machine()
     held = resources.held_back(here, e.concurrency, e.threads, e.gpus_per_trial, lag=e.lag, trials=e.trials)

@@ -53,8 +53,8 @@ class Experiment:
     audit: float = 0.0
     #: Trial n is decided by trials 0 … n - lag, so at most `lag` run at once (see `fedtune.trials.queue`).
     lag: int = 4
-    #: While there are no more than so many, a trial looks at all before it but the one just before; 0: `lag` holds from
-    #: the beginning.
+    #: Of the first `early` trials a trial looks at all before it but the one just before, whatever the lag; 0: the lag
+    #: holds from the beginning.
     early: int = 0
     #: Wall-clock budget in seconds.
     time: float | None = None

@@ -1,9 +1,9 @@
 """Which trial comes next: one that was interrupted, or a new one that the sampler proposes. Knows Optuna, and nothing
 of Ray.
 
-Trial n is proposed, and later stopped, by what trials 0 … n - lag did and by nothing else, except that `ei` does not
-propose what a later one has already; it waits until all of those have finished. Its sampler is made fresh, seeded by
-(seed, n), and asked on a view of the study that holds just them.
+Trial n is proposed, and later stopped, by what trials 0 … n - lag did (`Experiment.seen`) and by nothing else, except
+that `ei` does not propose what a later one has already; it waits until all of those have finished. Its sampler is made
+fresh, seeded by (seed, n), and asked on a view of the study that holds just them.
 So a search is one fixed sequence of trials, whatever ran side by side and however often it was interrupted. `lag`
 bounds how many trials can run at once; where neither sampler nor scheduler looks back, nothing waits. Results taken
 from earlier runs are the first trials of the study, and every other trial sees all of them.

@@ -514,6 +514,34 @@ def test_a_race_has_a_budget_of_seed_rounds(
     assert (usual.budget, usual.seed_rounds, usual.each, usual.looks_back) == (0, 6 * 4 * 3, 3, False)
 
 
+@pytest.mark.parametrize(
+    ("concurrency", "early", "words"),
+    [
+        (2, 8, None),
+        (4, 0, None),
+        (3, 8, "Of the first 10 trials two run at the same time, as every result counts while little is known; then 3. "
+               "With --lag 3, 3 run from the beginning."),
+    ],
+)  # fmt: skip
+def test_that_a_search_begins_slowly_is_said_where_more_could_run(
+    concurrency: int, early: int, words: str | None
+) -> None:
+    assert resources.slow_start(concurrency, early) == words
+
+
+def test_a_search_that_begins_slowly_says_so(asked: Callable[..., Request], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resources, "machine", lambda: Machine(8, 0))
+    for given, told in (
+        ({}, True),
+        ({"address": "auto"}, True),
+        ({"concurrency": 2}, False),
+        ({"lag": 4}, False),
+        ({"sampler": "random", "scheduler": "none"}, False),
+    ):
+        notes = plan(asked(trials=12, rounds=4, **given)).notes
+        assert any("two run at the same time" in note for note in notes) is told, given
+
+
 def test_the_first_trials_look_further_unless_the_lag_is_given(asked: Callable[..., Request]) -> None:
     found = [plan(asked(trials=12, rounds=4, **given)).experiment for given in ({}, {"lag": 4}, {"lag": 2})]
     assert [(e.lag, e.early) for e in found] == [(resources.LAG, resources.EARLY), (4, 0), (2, 0)]
