@@ -43,9 +43,13 @@ Require = Annotated[
 Lag = Annotated[
     int | None,
     typer.Option(
-        help="What becomes of trial n depends on trials 0 … n - lag only.  [default: 4; of a search's first ten 2]",
+        help="What becomes of trial n depends on trials 0 … n - lag only.  [default: 4; for the first ten trials 2]",
         show_default=False,
     ),
+]
+AutoLag = Annotated[
+    int | None,
+    typer.Option(help="What becomes of trial n depends on trials 0 … n - lag only.  [default: 4]", show_default=False),
 ]
 Concurrency = Annotated[
     int | None,

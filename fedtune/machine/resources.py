@@ -17,8 +17,9 @@ from search_spaces.errors import Shown, sentence
 #: Trial n looks at trials 0 … n - LAG unless told otherwise. It follows neither from the machine nor from the length of
 #: the search, as it decides what is proposed: the same request gives the same record everywhere.
 LAG = 4
-#: Without a lag of the user's own the first trials wait for more: trials 2 … EARLY + 1 for all but the one just before.
-#: What is known then is so little that every result counts, and two at a time keep a small machine busy.
+#: Without a lag of the user's own the first trials wait for more: each looks at all before it except the last one, as
+#: far as these are among the first EARLY. What is known then is so little that every result counts, and two at a time
+#: keep a small machine busy.
 EARLY = 8
 #: Ray counts shares in steps of this.
 LEAST = 0.0001
@@ -88,14 +89,18 @@ def held_back(here: Machine, concurrency: int, threads: int, gpus: float, *, lag
     )
 
 
-def slow_start(concurrency: int, early: int) -> str | None:
-    """A note where fewer trials run at once at first than later (`EARLY`)."""
-    if concurrency <= 2 or not early:
+def slow_start(concurrency: int, *, lag: int, early: int, taken: int, to_run: int, advised: bool) -> str | None:
+    """A note where fewer trials run at once at first than later (`EARLY`), after so many results that were `taken` from
+    earlier runs. advised: whether another note names a lag with which more run."""
+    if concurrency <= 2 or taken >= early:
         return None
-    return (
-        f"Of the first {early + 2} trials two run at the same time, as every result counts while little is known; then "
-        f"{concurrency}. With --lag {concurrency}, {concurrency} run from the beginning."
-    )
+    slow = early + 2 - taken
+    which = f"The first {slow} trials run" if slow < to_run else "Trials run"
+    said = f"{which} two at a time, as every result counts while little is known"
+    if advised:
+        return f"{said}."
+    then = f"; then {concurrency} do" if slow < to_run else ""
+    return f"{said}{then}. With --lag {lag}, {concurrency} run from the beginning; it changes what is proposed."
 
 
 def crowding(concurrency: int, threads: int, cores: int) -> str | None:

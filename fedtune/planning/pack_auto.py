@@ -22,7 +22,7 @@ from typing import Any
 from fedtune.console import progress
 from fedtune.console.busy import busy
 from fedtune.machine import resources
-from fedtune.planning.plan import Plan
+from fedtune.planning.plan import Plan, waiting_notes
 from fedtune.planning.request import Request
 from fedtune.planning.timed_federations import MIB, Federations, Footprint, OutOfMemory
 from fedtune.record.experiment import Experiment
@@ -232,13 +232,7 @@ def _measured(table: list[Sample], footprint: Footprint) -> dict[str, Any]:
 
 def _warnings(e: Experiment, here: resources.Machine, load: float, *, chosen: bool) -> list[str]:
     """Warnings about a packing. `chosen`: how many trials run at once was measured, not asked for."""
-    found = (
-        [resources.held_back(here, e.concurrency, e.threads, e.gpus_per_trial, lag=e.lag, trials=e.to_run)]
-        if e.looks_back and chosen
-        else []
-    )
-    if e.looks_back:
-        found.append(resources.slow_start(e.concurrency, e.early))
+    found: list[str | None] = [*(waiting_notes(e, here) if chosen else [])]
     if load > here.cores / 4:
         found.append(
             f"Other programs were running (load {load:.1f} on {here.cores} cores when this began), so these figures "

@@ -99,7 +99,8 @@ def plan(request: Request) -> Plan:
     )
     space = dataclasses.replace(space, metric=selection.metric)
     start = known(experiment, space, facts, earlier)
-    notes, facts = (*_notes(request, experiment, space), *settings.notes, *start.notes), {**facts, **start.facts}
+    notes = (*_notes(request, experiment, space), *_at_once(request, start.experiment), *settings.notes, *start.notes)
+    facts = {**facts, **start.facts}
     return Plan(folder, start.experiment, space, facts, notes, checked.values, request, start.taken)
 
 
@@ -229,14 +230,26 @@ def _notes(request: Request, experiment: Experiment, space: Space) -> tuple[str,
             f"A race: every configuration begins with one seed, and gets up to {len(e.seeds)} where they are worth it; "
             f"--no-race gives each of them all."
         )
-    notes += [*crossing_notes(e.trials, e.sampler, space), *stopping_notes(e)]
+    return (*notes, *crossing_notes(e.trials, e.sampler, space), *stopping_notes(e))
+
+
+def _at_once(request: Request, e: Experiment) -> list[str]:
+    """Notes on how many trials run at the same time; `--pack auto` makes its own."""
     if request.pack == "auto":
-        return tuple(notes)
-    slow = resources.slow_start(e.concurrency, e.early) if e.looks_back else None
-    notes += [slow] if slow else []
+        return []
     if request.address is not None:
-        return tuple(notes)
+        return waiting_notes(e, None)
     here = resources.machine()
-    held = resources.held_back(here, e.concurrency, e.threads, e.gpus_per_trial, lag=e.lag, trials=e.trials)
     crowded = resources.crowding(e.concurrency, e.threads, here.cores)
-    return (*notes, *(note for note in (held if e.looks_back else None, crowded) if note))
+    return [*waiting_notes(e, here), *([crowded] if crowded else [])]
+
+
+def waiting_notes(e: Experiment, here: resources.Machine | None) -> list[str]:
+    """Notes where trials that wait for one another leave a part of the machine idle; None is a cluster."""
+    if not e.looks_back:
+        return []
+    held = here and resources.held_back(here, e.concurrency, e.threads, e.gpus_per_trial, lag=e.lag, trials=e.to_run)
+    slow = resources.slow_start(
+        e.concurrency, lag=e.lag, early=e.early, taken=e.taken, to_run=e.to_run, advised=held is not None
+    )
+    return [note for note in (slow, held) if note]

@@ -51,10 +51,10 @@ class Experiment:
     grace: int | Literal["auto"] = 1
     #: The share of the trials to be stopped that run to their end all the same (`fedtune.trials.audit`).
     audit: float = 0.0
-    #: Trial n is decided by trials 0 … n - lag, so at most `lag` run at once (see `fedtune.trials.queue`).
+    #: Trial n is decided by trials 0 … n - lag (`seen`), so at most `lag` run at once (see `fedtune.trials.queue`).
     lag: int = 4
-    #: Of the first `early` trials a trial looks at all before it but the one just before, whatever the lag; 0: the lag
-    #: holds from the beginning.
+    #: However long the lag, a trial looks at those of the first `early` trials that are before it, except the last one;
+    #: 0: the lag holds from the beginning.
     early: int = 0
     #: Wall-clock budget in seconds.
     time: float | None = None
@@ -119,7 +119,7 @@ class Experiment:
 
     def seen(self, number: int) -> int:
         """Trial `number` may look at so many of the first trials: at all results that were taken from earlier runs, at
-        those of this search up to `lag` trials before it, and of the `early` ones at all but the one just before."""
+        those of this search up to `lag` trials before it, and of the `early` ones at all but the last before it."""
         return max(0, min(number, self.taken), number - self.lag + 1, min(number - 1, self.early))
 
     @property

@@ -15,8 +15,9 @@ end, and the first round whose rank correlation with the last round is surely hi
                   first round whose interval lies above `LEAST` is the grace.
 
 The first `FIRST` trials decide if they can. If no round is good enough, the next trial that runs to its end is added,
-and so on; once chosen, the grace stays. What trial n is told follows from trials 0 … n - lag alone, as every decision
-here: it is the same whatever ran side by side, and after a restart it is found again.
+and so on; once chosen, the grace stays. What trial n is told follows from the trials that it may look at
+(`Experiment.seen`), as every decision here: it is the same whatever ran side by side, and after a restart it is found
+again.
 """
 
 from __future__ import annotations

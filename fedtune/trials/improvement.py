@@ -15,9 +15,9 @@ from the marks, never from a clock: with measured seconds the same seed would gi
 
 What the search has had already is not drawn again, as long as `TRIES` draws find anything else. The first draw is the
 trial while it can look at fewer than `FEWEST` others, or while fewer than two ran to their end; it is what the sampler
-`random` proposes for this trial, so that searches by different samplers begin alike. A configuration that
-failed on a seed, or did not reach its target, counts as if it had ended with the worst value that any other trial had
-last: that of which nothing is known would promise much.
+`random` proposes for this trial, unless that was had, so that searches by different samplers begin alike. A
+configuration that failed on a seed, or did not reach its target, counts as if it had ended with the worst value that
+any other trial had last: that of which nothing is known would promise much.
 """
 
 from __future__ import annotations

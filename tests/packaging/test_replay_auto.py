@@ -72,6 +72,7 @@ def searched(given: World, federations: int, slots: int, repetition: int = 0, **
     search = AutoSearch(lead, {method: one.space for method, one in given.tables.items()}, record)
     simulation = Simulation(episode, search, slots=slots, budgets=[10**6])  # the queue alone keeps the budget
     simulation.run()
+    assert {search.queue.home(t.number).experiment.early for t in search.queue.trials()} == {0}, "as the command's"
     assert simulation.spent == sum(t.user_attrs["rounds"] for t in search.queue.trials()) <= record.search_budget
     return search
 

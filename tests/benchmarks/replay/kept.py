@@ -66,7 +66,9 @@ def _joined(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]
 
 def _equal(before: Any, now: Any) -> bool:
     """Numbers up to rounding: with another number of threads a sum's last digits are others."""
-    return math.isclose(before, now, rel_tol=1e-9) if isinstance(before, float) and now is not None else before == now
+    if isinstance(before, float) and isinstance(now, float):
+        return math.isclose(before, now, rel_tol=1e-9, abs_tol=1e-12)
+    return bool(before == now)
 
 
 def _dated(part: Mapping[str, Any], whole: Mapping[str, Any]) -> dict[str, Any]:

@@ -54,7 +54,9 @@ def problems(tmp_path: Path, toy: Path, **changes: Any) -> str:
 
 
 def test_the_budget_is_divided(tmp_path: Path, toy: Path) -> None:
-    record = planned(tmp_path, toy).record
+    made = planned(tmp_path, toy)
+    record = made.record
+    assert {(e.lag, e.early) for e, *_ in made.searches} == {(4, 0)}
     # Two methods on three fresh seeds of four rounds; three final seeds; the rest searches.
     assert (record.fresh_budget, record.final_budget, record.search_budget) == (24, 12, 564)
     assert record.least == 3 and record.unit == record.cost == "seed-rounds"

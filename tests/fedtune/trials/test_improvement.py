@@ -288,7 +288,9 @@ RACE = {"budget": 108, "seeds": (0, 1, 2, 3)}
 
 
 @pytest.mark.parametrize(
-    "changes", [{"scheduler": "asha"}, {"scheduler": "none"}, RACE, {"early": 8}], ids=["asha", "none", "race", "early"]
+    "changes",
+    [{"scheduler": "asha"}, {"scheduler": "none"}, RACE, {"early": 8}, {**RACE, "early": 8}],
+    ids=["asha", "none", "race", "early", "early race"],
 )
 def test_order_width_and_interruptions_change_nothing(tmp_path: Path, changes: dict[str, Any]) -> None:
     changes = {"trials": 13, "sampler": "ei", **changes}

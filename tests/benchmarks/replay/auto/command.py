@@ -53,9 +53,9 @@ class AutoSearch(Present):
         super().__init__(setting, each=1)
         self._spaces = dict(spaces)
         parts = [dataclasses.replace(setting, space=space) for space in spaces.values()]
-        runs = [
-            (Path(), experiment(part, 1, part=True, sampler=SAMPLER), part.space, StudyInMemory()) for part in parts
-        ]
+        # Its first trials wait as all others do.
+        asked = [(experiment(part, 1, part=True, sampler=SAMPLER, early=0), part.space) for part in parts]
+        runs = [(Path(), made, space, StudyInMemory()) for made, space in asked]
         self.queue = auto_queue(record, runs)
 
     def propose(self) -> tuple[int, Mapping[str, Value]] | None:
