@@ -100,8 +100,7 @@ def plan(request: Request) -> Plan:
     space = dataclasses.replace(space, metric=selection.metric)
     start = known(experiment, space, facts, earlier)
     notes = (*_notes(request, experiment, space), *_at_once(request, start.experiment), *settings.notes, *start.notes)
-    facts = {**facts, **start.facts}
-    return Plan(folder, start.experiment, space, facts, notes, checked.values, request, start.taken)
+    return Plan(folder, start.experiment, space, {**facts, **start.facts}, notes, checked.values, request, start.taken)
 
 
 def _folder(request: Request, problems: list[str]) -> Path:

@@ -264,7 +264,7 @@ BEFORE = {
 @pytest.mark.parametrize("name", BEFORE)
 def test_a_search_with_one_objective_gives_what_it_gave(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Searchers that draw at random, as what TPE proposes depends on the last bits of a processor's arithmetic."""
-    drawn = partial(Present, each=3, sampler="random", grace=1)
+    drawn = partial(Present, each=3, sampler="random", grace=1, lag=4)
     monkeypatch.setitem(single_bench.SEARCHERS, "drawn", drawn)
     noise = np.random.default_rng(0).normal(0, 0.2, (10, 8))
     table = Recorded(recorded(np.clip(np.arange(10)[:, None] / 10 + noise, 0, 1)))

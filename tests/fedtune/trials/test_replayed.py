@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from fedtune.api.search import Result
+from fedtune.machine.resources import EARLY
 from fedtune.record.study import StudyFile
 from search_spaces.parameter import Value
 from tests.benchmarks.replay.searcher import Floats, Setting
@@ -57,7 +58,7 @@ STOPPING = {"grace": "auto", "audit": 0.5, "trials": 24, "seed": 2}
     ids=lambda changes: changes["sampler"],
 )
 def test_a_replayed_search_is_the_one_that_ray_runs(conduct: Callable[..., Result], changes: dict[str, Any]) -> None:
-    changes = {"trials": 16, "grace": 1, **changes}
+    changes = {"trials": 16, "grace": 1, "early": EARLY, **changes}
     ran = conduct("ran", seeds=(0, 1), concurrency=2, **changes)
     study = StudyFile(ran.folder)
     real = [facts(trial) for trial in study.trials()]
