@@ -653,6 +653,10 @@ def test_searchers_that_are_not_replayed_stay_on_their_tables(
     assert entry["occasion"]["machine"] == first["machine"]
     assert entry["searchers"]["oracle-random"]["occasion"]["machine"]["date"] == "later"
     text = command.RESULTS.with_suffix(".md").read_text(encoding="utf-8")
+    assert "not replayed yet on" not in text
+    partly = json.loads(json.dumps(both))
+    partly["tables"]["two"] = json.loads(json.dumps(first["tables"]["one"]))
+    assert "- `oracle-random`: not replayed yet on `two`." in page.markdown(partly)
     assert re.search(
         r"^Of these searchers, `oracle-random`: 5 repetitions, .* on another, later, revision next", text, re.M
     )

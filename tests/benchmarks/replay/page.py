@@ -90,7 +90,8 @@ def _regret(found: Mapping[str, Any]) -> str:
     return (
         f"## Regret after {found['budgets'][place]} federations' rounds\n\n"
         + table(["searcher", *tables], rows)
-        + "\nA dash: not possible on that table, see below; a continuous space has no end of configurations.\n"
+        + "\nA dash: not possible on that table, or not replayed there yet, see below; a continuous space has no end of "
+        "configurations.\n"
     )
 
 
@@ -177,6 +178,9 @@ def _missing(found: Mapping[str, Any]) -> str:
 
     there = _searchers(found)
     lines = [f"- `{name}`: not replayed this time." for name in SEARCHERS if name not in there]
+    for name in there:
+        without = [f"`{title}`" for title, entry in found["tables"].items() if name not in entry["searchers"]]
+        lines += [f"- `{name}`: not replayed yet on {', '.join(without)}."] if without else []
     lines += [f"- The table `{name}`: not replayed yet." for name in found["unrecorded"]]
     return "## What is missing\n\n" + "\n".join(lines) + "\n" if lines else ""
 
