@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -40,17 +40,15 @@ Require = Annotated[
         show_default=False,
     ),
 ]
-Lag = Annotated[
-    int | None,
-    typer.Option(
-        help="What becomes of trial n depends on trials 0 … n - lag only.  [default: 4; for the first ten trials 2]",
-        show_default=False,
-    ),
-]
-AutoLag = Annotated[
-    int | None,
-    typer.Option(help="What becomes of trial n depends on trials 0 … n - lag only.  [default: 4]", show_default=False),
-]
+
+
+def _lag(default: str) -> Any:
+    said = f"What becomes of trial n depends on trials 0 … n - lag only.  [default: {default}]"
+    return typer.Option(help=said, show_default=False)
+
+
+Lag = Annotated[int | None, _lag("4; for the first ten trials 2")]
+AutoLag = Annotated[int | None, _lag("4")]
 Concurrency = Annotated[
     int | None,
     typer.Option(

@@ -77,6 +77,11 @@ def part(trials: int) -> float:
     return math.floor(10_000 / trials) / 10_000
 
 
+def early(lag: int | None) -> int:
+    """`Experiment.early` of a search whose user asked for this lag (None: for none)."""
+    return EARLY if lag is None else 0
+
+
 def held_back(here: Machine, concurrency: int, threads: int, gpus: float, *, lag: int, trials: int) -> str | None:
     """A note where the search's lag, and nothing else, keeps more trials of `threads` threads and `gpus` of a GPU each
     from running at once."""
@@ -87,20 +92,6 @@ def held_back(here: Machine, concurrency: int, threads: int, gpus: float, *, lag
         f"Only {concurrency} trials run at the same time, because the lag is {lag}: a trial waits for the one {lag} "
         f"before it. More run with --lag {room}."
     )
-
-
-def slow_start(concurrency: int, *, lag: int, early: int, taken: int, to_run: int, advised: bool) -> str | None:
-    """A note where fewer trials run at once at first than later (`EARLY`), after so many results that were `taken` from
-    earlier runs. advised: whether another note names a lag with which more run."""
-    if concurrency <= 2 or taken >= early:
-        return None
-    slow = early + 2 - taken
-    which = f"The first {slow} trials run" if slow < to_run else "Trials run"
-    said = f"{which} two at a time, as every result counts while little is known"
-    if advised:
-        return f"{said}."
-    then = f"; then {concurrency} do" if slow < to_run else ""
-    return f"{said}{then}. With --lag {lag}, {concurrency} run from the beginning; it changes what is proposed."
 
 
 def crowding(concurrency: int, threads: int, cores: int) -> str | None:

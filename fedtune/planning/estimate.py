@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fedtune.planning.timed_federations import typical
+from fedtune.planning.waiting import turns
 from search_spaces.parameter import Value
 
 if TYPE_CHECKING:
     from fedtune.planning.plan import Plan
-    from fedtune.record.experiment import Experiment
 
 #: How many seconds an estimate counts for starting Ray and the first workers.
 START_UP = 10.0
@@ -74,17 +74,6 @@ def estimate(planned: Plan) -> Estimate:
     at_most = START_UP + turns(e, whole) * e.rounds * e.each * cost.seconds
     at_most = min(at_most, e.time) if e.time is not None else at_most
     return Estimate(planned, cost.seconds, at_most, e.seed_rounds, cost.timed_with)
-
-
-def turns(e: Experiment, whole: int) -> int:
-    """After how many times a trial's duration so many trials have ended, where all take equally long and none is
-    stopped: each waits for a slot, and for the trials that it looks at."""
-    ended = [0] * e.taken
-    for number in range(e.taken, e.taken + whole):
-        slot = ended[number - e.concurrency] if number >= e.concurrency else 0
-        known = e.seen(number) if e.looks_back else 0
-        ended.append(1 + max(slot, ended[known - 1] if known else 0))
-    return ended[-1] if ended else 0
 
 
 def round_cost(timed: Callable[[int | None], tuple[float, float]], clients: int) -> RoundCost:

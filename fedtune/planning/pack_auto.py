@@ -22,9 +22,10 @@ from typing import Any
 from fedtune.console import progress
 from fedtune.console.busy import busy
 from fedtune.machine import resources
-from fedtune.planning.plan import Plan, waiting_notes
+from fedtune.planning.plan import Plan
 from fedtune.planning.request import Request
 from fedtune.planning.timed_federations import MIB, Federations, Footprint, OutOfMemory
+from fedtune.planning.waiting import waiting_notes
 from fedtune.record.experiment import Experiment
 from search_spaces.errors import UserError, sentence
 
@@ -232,14 +233,14 @@ def _measured(table: list[Sample], footprint: Footprint) -> dict[str, Any]:
 
 def _warnings(e: Experiment, here: resources.Machine, load: float, *, chosen: bool) -> list[str]:
     """Warnings about a packing. `chosen`: how many trials run at once was measured, not asked for."""
-    found: list[str | None] = [*(waiting_notes(e, here) if chosen else [])]
+    found = waiting_notes(e, here) if chosen else []
     if load > here.cores / 4:
         found.append(
             f"Other programs were running (load {load:.1f} on {here.cores} cores when this began), so these figures "
             "may be wrong. Override them with --concurrency and --cpus-per-trial."
         )
-    found.append(resources.crowding(e.concurrency, e.threads, here.cores))
-    return [text for text in found if text]
+    crowded = resources.crowding(e.concurrency, e.threads, here.cores)
+    return [*found, *([crowded] if crowded else [])]
 
 
 def _table(table: list[Sample], best: Sample, footprint: Footprint) -> list[str]:

@@ -20,6 +20,7 @@ from fedtune.planning.preflight import preflight
 from fedtune.planning.request import Request, settled
 from fedtune.planning.selection import Selection, selected_by
 from fedtune.planning.stopping import needs_stopping, stopping_notes
+from fedtune.planning.waiting import waiting_notes
 from fedtune.record.experiment import MAX_SEED, MAX_SEEDS, Experiment, looks_back
 from fedtune.record.run_directory import absolute
 from fedtune.record.taken_trials import TakenTrial
@@ -90,7 +91,7 @@ def plan(request: Request) -> Plan:
         grace=budget.grace,
         audit=float(request.audit),
         lag=lag,
-        early=resources.EARLY if request.lag is None else 0,
+        early=resources.early(request.lag),
         prior=budget.prior,
         require=tuple(map(str, selection.require)),
         budget=budget.seed_rounds,
@@ -236,19 +237,6 @@ def _at_once(request: Request, e: Experiment) -> list[str]:
     """Notes on how many trials run at the same time; `--pack auto` makes its own."""
     if request.pack == "auto":
         return []
-    if request.address is not None:
-        return waiting_notes(e, None)
-    here = resources.machine()
-    crowded = resources.crowding(e.concurrency, e.threads, here.cores)
+    here = None if request.address is not None else resources.machine()
+    crowded = here and resources.crowding(e.concurrency, e.threads, here.cores)
     return [*waiting_notes(e, here), *([crowded] if crowded else [])]
-
-
-def waiting_notes(e: Experiment, here: resources.Machine | None) -> list[str]:
-    """Notes where trials that wait for one another leave a part of the machine idle; None is a cluster."""
-    if not e.looks_back:
-        return []
-    held = here and resources.held_back(here, e.concurrency, e.threads, e.gpus_per_trial, lag=e.lag, trials=e.to_run)
-    slow = resources.slow_start(
-        e.concurrency, lag=e.lag, early=e.early, taken=e.taken, to_run=e.to_run, advised=held is not None
-    )
-    return [note for note in (slow, held) if note]

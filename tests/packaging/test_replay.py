@@ -654,15 +654,14 @@ def test_searchers_that_are_not_replayed_stay_on_their_tables(
     assert entry["searchers"]["oracle-random"]["occasion"]["machine"]["date"] == "later"
     text = command.RESULTS.with_suffix(".md").read_text(encoding="utf-8")
     assert "not replayed yet on" not in text
-    partly = json.loads(json.dumps(both))
-    partly["tables"]["two"] = json.loads(json.dumps(first["tables"]["one"]))
+    partly = both | {"tables": both["tables"] | {"two": first["tables"]["one"]}}
     assert "- `oracle-random`: not replayed yet on `two`." in page.markdown(partly)
     assert re.search(
         r"^Of these searchers, `oracle-random`: 5 repetitions, .* on another, later, revision next", text, re.M
     )
     # Another number of threads rounds otherwise; another table is another one.
     for change, alone in ((1 + 1e-12, False), (1 + 1e-6, True)):
-        table = json.loads(json.dumps(first["tables"]["one"]))
+        table = first["tables"]["one"]
         moved = table | {"blind": table["blind"] * change}
         command.RESULTS.write_text(json.dumps(first | {"tables": {"one": moved}}), encoding="utf-8")
         assert ([*replayed("oracle-random")["tables"]["one"]["searchers"]] == ["oracle-random"]) is alone

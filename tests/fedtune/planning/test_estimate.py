@@ -10,10 +10,9 @@ import pytest
 
 from fedtune.commands import _output
 from fedtune.planning import estimate as module
-from fedtune.planning.estimate import FEW, MORE, NEXT, PATIENCE, RoundCost, estimate, round_cost, turns
+from fedtune.planning.estimate import FEW, MORE, NEXT, PATIENCE, RoundCost, estimate, round_cost
 from fedtune.planning.plan import plan
 from fedtune.planning.request import Request
-from tests.fedtune.conftest import experiment
 from trainables.simulation import replicates
 
 
@@ -116,33 +115,3 @@ def test_a_plan_is_timed_with_few_of_its_clients_and_says_so(
     assert told["timed_with_clients"] == (cohorts if len(cohorts) == 2 else None)
     _output.estimate(found, as_json=False)
     assert (f"with {FEW} and {NEXT} clients" in " ".join(capsys.readouterr().out.split())) == (len(cohorts) == 2)
-
-
-@pytest.mark.parametrize(
-    ("changes", "trials", "expected"),
-    [
-        ({"concurrency": 2}, 30, 15),
-        ({"concurrency": 1}, 7, 7),
-        ({"concurrency": 4, "early": 0}, 30, 8),
-        ({"concurrency": 4}, 8, 4),
-        ({"concurrency": 4}, 12, 5),
-        ({"concurrency": 4}, 30, 10),
-        ({"concurrency": 4, "taken": 8}, 12, 3),
-        ({"concurrency": 6, "sampler": "random", "scheduler": "none"}, 30, 5),
-        ({"concurrency": 4}, 0, 0),
-    ],
-)
-def test_trials_that_wait_for_others_take_longer(
-    tmp_path: Path, changes: dict[str, Any], trials: int, expected: int
-) -> None:
-    """Played second by second, with trials that all take one."""
-    e = experiment(tmp_path, **{"early": 8, **changes})
-    assert turns(e, trials) == expected
-    ended, following, second = e.taken, e.taken, 0
-    while ended < e.taken + trials:
-        while following < min(e.taken + trials, ended + e.concurrency):
-            if e.looks_back and e.seen(following) > ended:
-                break
-            following += 1
-        ended, second = following, second + 1
-    assert second == expected

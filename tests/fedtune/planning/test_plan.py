@@ -514,26 +514,6 @@ def test_a_race_has_a_budget_of_seed_rounds(
     assert (usual.budget, usual.seed_rounds, usual.each, usual.looks_back) == (0, 6 * 4 * 3, 3, False)
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"concurrency": 2}, None),
-        ({"early": 0}, None),
-        ({}, "The first 10 trials run two at a time, as every result counts while little is known; then 3 do. With "
-             "--lag 4, 3 run from the beginning; it changes what is proposed."),
-        ({"to_run": 10}, "Trials run two at a time, as every result counts while little is known. With --lag 4, 3 run "
-                         "from the beginning; it changes what is proposed."),
-        ({"taken": 5}, "The first 5 trials run two at a time, as every result counts while little is known; then 3 do. "
-                       "With --lag 4, 3 run from the beginning; it changes what is proposed."),
-        ({"taken": 8}, None),
-        ({"advised": True}, "The first 10 trials run two at a time, as every result counts while little is known."),
-    ],
-)  # fmt: skip
-def test_that_a_search_begins_slowly_is_said_where_more_could_run(given: dict[str, Any], words: str | None) -> None:
-    usual: dict[str, Any] = {"lag": 4, "early": 8, "taken": 0, "to_run": 30, "advised": False}
-    assert resources.slow_start(**{"concurrency": 3, **usual, **given}) == words
-
-
 def test_a_search_that_begins_slowly_says_so(asked: Callable[..., Request], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resources, "machine", lambda: Machine(4, 0))
     for given, told in (

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.estimate import estimate, standing
-from fedtune.machine.resources import EARLY
+from fedtune.machine.resources import early
 from fedtune.record.experiment import Experiment
 from fedtune.record.study import Direction, StudyFile, quiet_optuna
 from fedtune.trials.early_stopping import Rule, default_grace
@@ -153,5 +153,5 @@ def experiment(setting: Setting, each: int, **changes: Any) -> Experiment:
         "first": () if paper is None else ({"from": PAPER, "values": paper},),
     }
     fields |= {"reduction_factor": 3, "grace": default_grace(setting.rounds, 3)}
-    fields["early"] = 0 if "lag" in changes else EARLY
+    fields["early"] = early(changes.get("lag"))
     return Experiment(**fields | changes)
