@@ -140,7 +140,7 @@ a blind choice's. On the tables that only report it is told to be better than bo
 asked are better on `dfrd_alpha_lambda`, twelve on `mixed` too, and worse on `fedavg` and on those that report. That the
 first ten trials wait for more than the lag of four says (the row `--lag 4`) is told to be better on `fedavg` alone of
 those that decide; it was chosen with a look at those that report, and
-[takes time](proposals.md#how-many-trials-wait-for-one-another) where there are more than two slots. `--grace 1` was
+[takes time](proposals.md#how-many-trials-wait-for-one-another) where more than one trial can run. `--grace 1` was
 better with `tpe`; with `ei` it is not told from the third round.
 """
 }
