@@ -19,22 +19,18 @@ def turns(e: Experiment, whole: int) -> int:
 
 
 def waiting_notes(e: Experiment, here: resources.Machine | None) -> list[str]:
-    """Notes for the user; here: None is a cluster."""
+    """Notes for the user where fewer trials run at once than could: at first (`resources.EARLY`), or because of the
+    lag. here: None is a cluster."""
     if not e.looks_back:
         return []
     held = here and resources.held_back(here, e.concurrency, e.threads, e.gpus_per_trial, lag=e.lag, trials=e.to_run)
-    return [note for note in (slow_start(e, advised=held is not None), held) if note]
-
-
-def slow_start(e: Experiment, *, advised: bool) -> str | None:
-    """A note where fewer trials run at once at first than later (`resources.EARLY`). advised: whether another note
-    names a lag with which more run."""
+    advice = [held] if held else []
     if e.concurrency <= 2 or e.taken >= e.early:
-        return None
+        return advice
     slow = e.early + 2 - e.taken
     which = f"The first {slow} trials run" if slow < e.to_run else "Trials run"
     said = f"{which} two at a time, as every result counts while little is known"
-    if advised:
-        return f"{said}."
+    if held:  # which names a lag already
+        return [f"{said}.", *advice]
     then = f"; then {e.concurrency} do" if slow < e.to_run else ""
-    return f"{said}{then}. With --lag {e.lag}, {e.concurrency} run from the beginning; it changes what is proposed."
+    return [f"{said}{then}. With --lag {e.lag}, {e.concurrency} run from the beginning; it changes what is proposed."]

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from fedtune.machine.resources import Machine
 from fedtune.planning.estimate import START_UP, estimate
 from fedtune.planning.plan import plan
 from fedtune.planning.request import Request
-from fedtune.planning.waiting import slow_start, turns
+from fedtune.planning.waiting import turns, waiting_notes
 from tests.fedtune.conftest import experiment
 
 
@@ -28,15 +29,22 @@ from tests.fedtune.conftest import experiment
          "The first 5 trials run two at a time, as every result counts while little is known; then 3 do. "
          "With --lag 4, 3 run from the beginning; it changes what is proposed."),
         ({"taken": 8, "trials": 38}, None),
-        ({"advised": True}, "The first 10 trials run two at a time, as every result counts while little is known."),
+        ({"early": 8, "sampler": "random", "scheduler": "none"}, None),
     ],
 )  # fmt: skip
 def test_that_a_search_begins_slowly_is_said_where_more_could_run(
     tmp_path: Path, given: dict[str, Any], words: str | None
 ) -> None:
-    made = {"concurrency": 3, "early": 8, "trials": 30, **given}
-    advised = made.pop("advised", False)
-    assert slow_start(experiment(tmp_path, **made), advised=advised) == words
+    e = experiment(tmp_path, **{"concurrency": 3, "early": 8, "trials": 30, **given})
+    expected = [] if words is None else [words]
+    assert waiting_notes(e, None) == expected == waiting_notes(e, Machine(cores=3, gpus=0))
+
+
+def test_where_the_lag_holds_trials_back_too_one_lag_is_advised(tmp_path: Path) -> None:
+    e = experiment(tmp_path, concurrency=4, lag=4, early=8, trials=30)
+    slow, held = waiting_notes(e, Machine(cores=6, gpus=0))
+    assert slow == "The first 10 trials run two at a time, as every result counts while little is known."
+    assert held.endswith("More run with --lag 6.")
 
 
 @pytest.mark.parametrize(
