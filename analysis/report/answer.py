@@ -155,7 +155,7 @@ def _sure(run: Run, labels: Labels) -> list[str]:
     if len(found.tied) > 1:
         named = ", ".join(map(str, found.tied[:NAMED]))
         more = f" and {len(found.tied) - NAMED} more" if len(found.tied) > NAMED else ""
-        said.append(f"Those are, the best estimate first, trials {named}{more}.")
+        said.append(f"The configurations that cannot be told apart are, the best estimate first, trials {named}{more}.")
     return said
 
 

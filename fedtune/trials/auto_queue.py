@@ -18,7 +18,8 @@ from fedtune.trials import allocation
 from fedtune.trials.allocation import Allowance, Seen
 from fedtune.trials.early_stopping import History, Rule
 from fedtune.trials.known_points import Point
-from fedtune.trials.queue import Proposal, TrialQueue
+from fedtune.trials.proposal import Proposal
+from fedtune.trials.queue import TrialQueue
 from fedtune.trials.taught import taught
 from fedtune.trials.together import Together
 from search_spaces import run_folder

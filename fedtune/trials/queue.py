@@ -15,20 +15,20 @@ stopped by what trials under the same condition did, and samplers see each confi
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from analysis.stopping import as_stopped
-from fedtune.record.study import StudyFile, quiet_optuna
+from fedtune.record.study import StudyFile
 from fedtune.trials import improvement
+from fedtune.trials.asked import asked
 from fedtune.trials.crossed import Crossed, merged, without
 from fedtune.trials.damaged import curve, damaged
 from fedtune.trials.early_stopping import Later, Rule
 from fedtune.trials.endings import as_json, ended
 from fedtune.trials.known_points import KnownPoints, Point
+from fedtune.trials.proposal import Home, Proposal
 from fedtune.trials.samplers import EI, make_sampler
 from fedtune.trials.shown import shown
 from fedtune.trials.stop_rules import StopRules
@@ -37,36 +37,12 @@ from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value
 
 if TYPE_CHECKING:
-    import optuna
     from optuna.samplers import BaseSampler
     from optuna.trial import FrozenTrial
 
     from fedtune.record.experiment import Experiment
     from search_spaces.space import Space
     from trainables.tune import Ending
-
-
-@dataclass(frozen=True)
-class Proposal:
-    """A trial to be run: its number in the study, its searched values by key, its stop rule."""
-
-    number: int
-    values: Mapping[str, Value]
-    rule: Rule
-    #: What it is simulated over.
-    seeds: tuple[int, ...]
-    resumed: bool
-    #: Cores and GPUs it goes on with after having run out of memory; None is the search's usual share.
-    share: tuple[float, float] | None
-
-
-class Home(NamedTuple):
-    """Where a trial belongs: its run and its number there."""
-
-    folder: Path
-    experiment: Experiment
-    space: Space
-    number: int
 
 
 class TrialQueue:
@@ -205,26 +181,13 @@ class TrialQueue:
     def _asked(self, number: int, place: int, known: Sequence[FrozenTrial]) -> tuple[FrozenTrial, str]:
         """What trial `number` is to be, the configuration at `place`, and where its values come from (empty: the
         sampler)."""
-        import optuna
-
         point = self._point(number, place, known)
         if point is None and self.experiment.sampler == EI:
             return self._promising(number, known), ""
-        with quiet_optuna(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", category=UserWarning)
-            view = optuna.create_study(
-                directions=[METRICS[name].direction for name in self.experiment.metric],
-                sampler=self._sampler(number, is_known=point is not None),
-                pruner=optuna.pruners.NopPruner(),
-            )
-            view.add_trials([trial for trial in self._shown(known) if trial is not None])
-            if point is not None:
-                view.enqueue_trial(self.space.params(point.values))
-            self.space.suggest(view.ask())
-            if point is not None and isinstance(view.sampler, optuna.samplers.BaseGASampler):
-                # Optuna leaves a trial whose values are given out of every generation, and so out of what is learnt.
-                view.sampler.get_trial_generation(view, _last(view))
-            return _last(view), "" if point is None else point.origin
+        seen = [trial for trial in self._shown(known) if trial is not None]
+        sampler = self._sampler(number, is_known=point is not None)
+        proposed = asked(sampler, self.experiment.metric, seen, self.space, point)
+        return proposed, "" if point is None else point.origin
 
     def _promising(self, number: int, known: Sequence[FrozenTrial]) -> FrozenTrial:
         """What promises most, for trial `number`."""
@@ -325,8 +288,3 @@ class TrialQueue:
     def close(self) -> None:
         """Lets go of the study's file."""
         self._study.close()
-
-
-def _last(view: optuna.Study) -> FrozenTrial:
-    """The trial that was asked for last. (`view.trials` would copy all of them, which takes longer than TPE.)"""
-    return view.get_trials(deepcopy=False)[-1]

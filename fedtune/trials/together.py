@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedtune.trials.queue import Home, Proposal, TrialQueue
+from fedtune.trials.proposal import Home, Proposal
+from fedtune.trials.queue import TrialQueue
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial

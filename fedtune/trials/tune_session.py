@@ -27,7 +27,8 @@ from fedtune.trials.damaged import curve
 from fedtune.trials.died import Died
 from fedtune.trials.interrupts import Interrupts
 from fedtune.trials.lost import Lost
-from fedtune.trials.queue import Proposal, TrialQueue
+from fedtune.trials.proposal import Proposal
+from fedtune.trials.queue import TrialQueue
 from fedtune.trials.together import Together
 from search_spaces import run_folder
 from search_spaces.errors import UserError

@@ -16,7 +16,7 @@ from fedtune.planning.plan import Plan, plan
 from fedtune.planning.request import Request
 from fedtune.record.provenance import provenance
 from fedtune.record.run_directory import create, trial_folder
-from fedtune.trials.queue import Proposal
+from fedtune.trials.proposal import Proposal
 from fedtune.trials.race_queue import queue_of
 from tests.contracts.test_methods import METHODS
 from trainables.tune import Job, Trial

@@ -11,7 +11,8 @@ from fedtune.planning.known import Known, known
 from fedtune.record import provenance
 from fedtune.record.experiment import Experiment
 from fedtune.record.run_directory import create
-from fedtune.trials.queue import Proposal, TrialQueue
+from fedtune.trials.proposal import Proposal
+from fedtune.trials.queue import TrialQueue
 from fedtune.trials.race_queue import queue_of
 from fedtune.trials.taken import settle
 from search_spaces import run_folder

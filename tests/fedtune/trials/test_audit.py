@@ -11,7 +11,8 @@ import pytest
 from fedtune.record.study import StudyFile
 from fedtune.trials.audit import drawn, stopped_after
 from fedtune.trials.early_stopping import Halving, Never
-from fedtune.trials.queue import Proposal, TrialQueue
+from fedtune.trials.proposal import Proposal
+from fedtune.trials.queue import TrialQueue
 from fedtune.trials.stop_rules import StopRules
 from tests.fedtune.conftest import experiment, space, start
 from tests.fedtune.trials import test_queue

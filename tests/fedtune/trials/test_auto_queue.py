@@ -13,7 +13,7 @@ from fedtune.record.run_directory import create
 from fedtune.record.study import StudyFile
 from fedtune.trials.allocation import Allowance
 from fedtune.trials.auto_queue import AutoQueue
-from fedtune.trials.queue import Proposal
+from fedtune.trials.proposal import Proposal
 from tests.fedtune.conftest import experiment, space
 from trainables.tune import Ending
 

@@ -23,7 +23,8 @@ from fedtune.record.study import StudyFile
 from fedtune.trials import improvement
 from fedtune.trials.drawn import uniform
 from fedtune.trials.improvement import FEWEST, _told, best, proposed
-from fedtune.trials.queue import Proposal, TrialQueue
+from fedtune.trials.proposal import Proposal
+from fedtune.trials.queue import TrialQueue
 from fedtune.trials.race_queue import queue_of
 from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError

@@ -15,7 +15,8 @@ from analysis.stopping import AUDITED, GRACE
 from fedtune.record.study import StudyFile
 from fedtune.trials import improvement
 from fedtune.trials.early_stopping import Halving, Later, rungs
-from fedtune.trials.queue import Proposal, TrialQueue
+from fedtune.trials.proposal import Proposal
+from fedtune.trials.queue import TrialQueue
 from fedtune.trials.samplers import SAMPLERS, STARTUP, make_sampler
 from search_spaces import run_folder
 from search_spaces.dimension import Dimension

@@ -16,7 +16,8 @@ from analysis.estimate import configuration
 from fedtune.record.experiment import Experiment, search_seeds
 from fedtune.record.study import StudyFile
 from fedtune.trials.early_stopping import Never
-from fedtune.trials.queue import Proposal, TrialQueue
+from fedtune.trials.proposal import Proposal
+from fedtune.trials.queue import TrialQueue
 from fedtune.trials.race_queue import RaceQueue, queue_of
 from fedtune.trials.racing import is_further, is_over, spent
 from tests.fedtune.conftest import space, start
