@@ -12,9 +12,8 @@ def turns(e: Experiment, whole: int) -> int:
     stopped: each waits for a slot, and for the trials that it looks at."""
     ended = [0] * e.taken
     for number in range(e.taken, e.taken + whole):
-        slot = ended[number - e.concurrency] if number >= e.concurrency else 0
-        known = e.seen(number) if e.looks_back else 0
-        ended.append(1 + max(slot, ended[known - 1] if known else 0))
+        before = [number - e.concurrency, *([e.seen(number) - 1] if e.looks_back else [])]
+        ended.append(1 + max((ended[other] for other in before if other >= 0), default=0))
     return ended[-1] if ended else 0
 
 

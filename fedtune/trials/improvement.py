@@ -138,9 +138,10 @@ def _told(known: Sequence[FrozenTrial], sign: float) -> list[FrozenTrial]:
             number, kinds = trial.number, trial.distributions
             trial = create_trial(value=worst, params=trial.params, distributions=kinds, user_attrs=trial.user_attrs)
             trial.number = number
-        told.append((trial.state != TrialState.COMPLETE, -sign * (worst if value is None else value), trial))
+        stopped, high = trial.state != TrialState.COMPLETE, sign * (worst if value is None else value)
+        told.append((stopped, -high, trial.number, trial))
     if len(told) > MOST:
-        half, told = MOST // 2, sorted(told, key=lambda entry: (*entry[:2], entry[2].number))
+        half, told = MOST // 2, sorted(told)
         others = told[half:]
         told = told[:half] + [others[i * len(others) // (MOST - half)] for i in range(MOST - half)]
     return [trial for *_, trial in told]
@@ -155,5 +156,5 @@ def _last(trial: FrozenTrial) -> float | None:
     """The last value it had; None of one that failed, or had not reached its target by then."""
     if trial.state.name == "FAIL" or not (trial.values or trial.intermediate_values):
         return None
-    value = trial.values[0] if trial.values else trial.intermediate_values[max(trial.intermediate_values)]
-    return None if is_unreached(value) else float(value)
+    value = trial.value if trial.values else trial.intermediate_values[max(trial.intermediate_values)]
+    return None if value is None or is_unreached(value) else float(value)

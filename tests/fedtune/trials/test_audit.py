@@ -10,6 +10,7 @@ import pytest
 
 from fedtune.record.study import StudyFile
 from fedtune.trials.audit import drawn, stopped_after
+from fedtune.trials.drawn import generator
 from fedtune.trials.early_stopping import Halving, Never
 from fedtune.trials.proposal import Proposal
 from fedtune.trials.queue import TrialQueue
@@ -27,6 +28,7 @@ def test_the_draw_hangs_on_the_seed_and_the_number_alone() -> None:
     assert set(few) < set(many), "a larger share draws these too"
     assert 150 < len(few) < 250 and 700 < len(many) < 900
     assert few != [n for n in range(4000) if drawn(0.05, 4, n)]
+    assert few == [n for n in range(4000) if generator(3, n, "audit").random() < 0.05]
     assert not any(drawn(0.0, 3, n) for n in range(100)) and all(drawn(1.0, 3, n) for n in range(100))
 
 

@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 import json
 import math
-import random
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,15 @@ import numpy as np
 import pytest
 from optuna.distributions import FloatDistribution, IntDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
-from scipy.stats import chisquare, kstest, norm
+from scipy.stats import norm
 
 from analysis.estimate.posterior import Federations, posterior
 from analysis.estimate.winner import MOST
 from fedtune.planning.known import known
 from fedtune.record.study import StudyFile
 from fedtune.trials import improvement
-from fedtune.trials.drawn import uniform
-from fedtune.trials.improvement import FEWEST, _told, best, proposed
+from fedtune.trials.drawn import at_random, generator, uniform
+from fedtune.trials.improvement import FEWEST, _drawn, _told, best, proposed
 from fedtune.trials.proposal import Proposal
 from fedtune.trials.queue import TrialQueue
 from fedtune.trials.race_queue import queue_of
@@ -142,12 +141,28 @@ def test_what_failed_or_missed_its_target_promises_nothing_beside_it(sign: float
     draws = [params(0.85, 50), params(0.55, 50)]
     assert best(draws, known, sign, toy(None)) is draws[0]
     assert best(draws, [*known, *failures], sign, toy(None)) is draws[1]
+    for number, trial in enumerate(failures):
+        trial.number = 7 + number
     told = _told([*known, *failures], sign)
+    assert [t.number for t in told[7:]] == [7, 8, 9, 10]
     assert [t.values for t in told] == [[sign * 0.1 * i] for i in range(7)] + [[0.0]] * 4
     assert [t.params for t in told] == [t.params for t in (*known, *failures)]
     stopped = late(0.95, 50, -sign * 0.3)
     told = _told([*known, *failures, stopped], sign)
     assert [t.values for t in told[7:]] == [[-sign * 0.3]] * 4 + [None], "the worst is that of one that was stopped"
+
+
+def test_nothing_but_failures_is_worth_nothing() -> None:
+    assert [t.values for t in _told([failed(0.1, 50), failed(0.2, 50)], 1.0)] == [[0.0], [0.0]]
+
+
+def test_what_a_failed_trial_had_before_it_failed_does_not_count() -> None:
+    died = create_trial(
+        state=TrialState.FAIL, params=params(0.3, 50), distributions=KINDS, intermediate_values={1: 0.4, 2: 0.9}
+    )
+    unheard = create_trial(state=TrialState.PRUNED, params=params(0.4, 50), distributions=KINDS)
+    told = _told([point(0.1, 50, 0.5), died, unheard, late(0.2, 50, 0.7)], 1.0)
+    assert [t.values for t in told] == [[0.5], [0.5], [0.5], None]
 
 
 def test_a_configuration_that_failed_on_one_seed_is_bad_on_all() -> None:
@@ -171,6 +186,20 @@ def test_failures_do_not_stand_for_trials_that_ran_to_their_end() -> None:
     assert best(draws, known, 1.0, toy(None)) is draws[0] and best(draws, known, -1.0, toy(None)) is draws[0]
 
 
+@pytest.mark.parametrize("better", [1, 2])
+def test_two_trials_that_ran_to_their_end_are_enough(better: int) -> None:
+    known = [point(0.2, 50, 0.2), point(0.8, 50, 0.8), late(0.1, 50, 0.1)]
+    draws = [params(0.1, 50), params(0.2, 50), params(0.3, 50)]
+    draws[better] = params(0.85, 50)
+    assert best(draws, known, 1.0, toy(None)) is draws[better]
+
+
+def test_the_same_federation_twice_says_nothing() -> None:
+    known = [point(0.2, 50, 0.2), point(0.2, 50, 0.2), late(0.9, 50, 0.9)]
+    draws = [params(0.1, 50), params(0.9, 50), params(0.5, 50)]
+    assert best(draws, known, 1.0, toy(None)) is draws[0]
+
+
 def test_of_more_than_the_model_reads_it_is_told_of_good_and_of_poor_ones() -> None:
     known = [point(n / 1000, 50, (n * 7919 % 1000) / 1000) for n in range(900)]
     for n, trial in enumerate(known):
@@ -189,6 +218,7 @@ def test_of_more_than_the_model_reads_it_is_told_of_good_and_of_poor_ones() -> N
     told = _told([*stopped, *known], 1.0)
     assert len(told) == len({t.number for t in told}) == MOST
     assert len(_told(known[: MOST + 1], 1.0)) == MOST
+    assert [t.number for t in _told(known[:MOST], 1.0)] == [*range(MOST)], "as they came, where all are read"
     ranked = sorted(known, key=lambda t: -t.values[0])
     assert [t.number for t in told[: MOST // 2]] == [t.number for t in ranked[: MOST // 2]]
     order = [*(t.number for t in ranked), *(t.number for t in reversed(stopped))]
@@ -226,28 +256,6 @@ def test_a_step_that_was_written_otherwise_is_the_same_step() -> None:
     assert [proposed(where, [], had, 1.0, 0, number).params for number in range(20)] == [{"x": 0.5}] * 20
 
 
-def test_draws_are_uniform_on_the_scale_and_under_their_option() -> None:
-    one = Parameter("lr", "real", 0.1, "", low=1e-4, high=1.0, log=True)
-    steps = Parameter("steps", "integer", 1, "", low=1, high=4)
-    method = Parameter("method", "choice", "a", "", options=("a", "b"))
-    where = Space(
-        "toy",
-        "fedavg",
-        {
-            "method": Dimension(
-                method, options=("a", "b"), children={"b": (Dimension(steps, 1, 4), Dimension(one, 1e-4, 1.0, True))}
-            )
-        },
-    )
-    rng = random.Random(0)
-    draws = [uniform(where, rng) for _ in range(4000)]
-    b = [one for one in draws if one["method"] == "b"]
-    assert all(set(one) == ({"method", "steps", "lr"} if one["method"] == "b" else {"method"}) for one in draws)
-    assert chisquare([len(b), 4000 - len(b)]).pvalue > 1e-3
-    assert chisquare([sum(one["steps"] == k for one in b) for k in (1, 2, 3, 4)]).pvalue > 1e-3
-    assert kstest([math.log10(float(one["lr"])) / 4 + 1 for one in b], "uniform").pvalue > 1e-3
-
-
 def test_the_trial_depends_on_seed_and_number_alone() -> None:
     known = [point(0.1 * i, 10 * i, 0.1 * i) for i in range(8)]
 
@@ -256,7 +264,23 @@ def test_the_trial_depends_on_seed_and_number_alone() -> None:
 
     assert made(0, 8) == made(0, 8)
     assert len({tuple(made(*of).values()) for of in ((0, 8), (0, 9), (1, 8))}) == 3
-    assert made(0, 8, 1) == made(0, 8, FEWEST - 1) != made(0, 8), "the first draw, before there are enough"
+    assert made(0, 8, 1) == made(0, 8, 2) != made(0, 8, 3), "the first draw, before there are enough"
+
+
+def test_what_is_drawn_for_a_trial() -> None:
+    where = toy(None)
+    rng = generator(3, 8, "candidates")
+    expected = [at_random(where, 3, 8), *(uniform(where, rng) for _ in range(199))]
+    assert _drawn(where, 3, 8, set()) == [where.params(values) for values in expected]
+
+
+def test_the_search_for_something_new_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Parameter("x", "choice", "a", "", options=("a",))
+    where = Space("toy", "fedavg", {"x": Dimension(one, options=("a",))})
+    asked = []
+    monkeypatch.setattr(improvement, "uniform", lambda *given: asked.append(given) or {"x": "a"})
+    assert proposed(where, [], [{"x": "a"}], 1.0, 0, 0).params == {"x": "a"}
+    assert len(asked) == 3999, "the first draw is no such one"
 
 
 # -- a whole search ------------------------------------------------------------------------------------------------
