@@ -36,3 +36,13 @@ def test_the_page_names_every_sampler() -> None:
     named = {line.split("`")[1] for line in text.splitlines() if line.startswith("| `")}
     assert named >= {*SAMPLERS}
     assert CANDIDATES == 200 and "Two hundred configurations are drawn" in text
+
+
+def test_the_page_says_how_long_a_proposal_takes() -> None:
+    cases = json.loads((ROOT / "docs" / "performance.json").read_text(encoding="utf-8"))["cases"]
+    [timed] = [table for table in cases["scaling"]["tables"] if table["title"].startswith("Trials that compute")]
+    took = {(sampler, trials): f"{ms:.0f}" for sampler, trials, _, ms in timed["rows"]}
+    text = " ".join((ROOT / "docs" / "proposals.md").read_text(encoding="utf-8").split())
+    ei, tpe = ([took[sampler, trials] for trials in (100, 1000)] for sampler in ("ei", "tpe"))
+    assert f"{ei[0]} ms between the 30th and the 100th trial of a search and {ei[1]} ms between the 300th" in text
+    assert f"by `tpe` it takes {tpe[0]} and {tpe[1]} ms, and at random {took['random', 100]}." in text
