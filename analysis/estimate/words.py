@@ -31,7 +31,9 @@ def sentences(found: Estimate, shown: Callable[[float], str]) -> list[str]:
             f"{len(found.tied)} of {found.configurations} configurations, itself included, cannot be told from it."
         )
     elif found.configurations > 1:
-        said.append(f"It is told from all {found.configurations - 1} others that ran to their end.")
+        rest = found.configurations - 1
+        which = f"all {rest} others that ran to their end" if rest > 1 else "the only other one that ran to its end"
+        said.append(f"It is told from {which}.")
     if found.configurations > 1 and others and found.paired_noise > found.spread:
         said.append(
             f"The noise of one seed (standard deviation {shown(found.paired_noise)}) is larger than the differences "

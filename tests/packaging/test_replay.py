@@ -665,7 +665,10 @@ def test_searchers_that_are_not_replayed_stay_on_their_tables(
         moved = table | {"blind": table["blind"] * change}
         command.RESULTS.write_text(json.dumps(first | {"tables": {"one": moved}}), encoding="utf-8")
         assert ([*replayed("oracle-random")["tables"]["one"]["searchers"]] == ["oracle-random"]) is alone
-    # Other repetitions have other episodes: nothing of theirs stands beside these.
+    # Fewer repetitions are the first of these, and say so; of more there are some that the others lack.
+    fewer = replayed("random-1", repetitions=3)["tables"]["one"]
+    assert [*fewer["searchers"]] == ["oracle-random", "random-1"] and fewer["occasion"]["repetitions"] == 5
+    assert fewer["searchers"]["random-1"]["n"] == fewer["searchers"]["random-1"]["occasion"]["repetitions"] == 3
     assert [*replayed("random-1", repetitions=6)["tables"]["one"]["searchers"]] == ["random-1"]
 
 

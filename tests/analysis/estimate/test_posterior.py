@@ -113,6 +113,27 @@ def test_the_weights_are_integrals_of_the_likelihood(monkeypatch):
     np.testing.assert_allclose([part.weight for part in belief.parts], expected, rtol=1e-5)
 
 
+def test_parts_that_weigh_next_to_nothing_are_left_out():
+    known = np.random.default_rng(0).random((12, 1))
+    found = posterior(federations(np.sin(9 * known[:, 0]), range(12), [0] * 12, points=known))
+    weights = [part.weight for part in found.parts]
+    assert len(weights) < 90 and sum(weights) == pytest.approx(1)
+    assert min(weights) >= 1e-3, "after the others have gone every one weighs more than before"
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+def test_an_interval_has_the_unit_of_its_values(unit):
+    """As bytes and seconds are far from shares."""
+    one, other = (
+        posterior(FOUND),
+        posterior(dataclasses.replace(FOUND, value=unit * FOUND.value, extra=unit**2 * GUESSED)),
+    )
+    for fresh in (None, 3):
+        np.testing.assert_allclose(
+            other.interval(2, 0.9, fresh), unit * np.array(one.interval(2, 0.9, fresh)), rtol=1e-6
+        )
+
+
 def test_a_mixture_of_parts_says_what_sampling_it_says():
     belief = posterior(FOUND)
     rng = np.random.default_rng(0)

@@ -1,5 +1,6 @@
 """Who wins a search, and what is said of it."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -10,7 +11,10 @@ from optuna.trial import TrialState, create_trial
 
 from analysis.estimate import Estimate, estimate, sentences, standing, winner
 from analysis.estimate.coordinates import coordinates
-from analysis.estimate.posterior import Federations, posterior
+from analysis.estimate.posterior import Federations, Part, Posterior, posterior
+from analysis.estimate.stopped import ends_of
+from analysis.estimate.winner import missed_target
+from search_spaces.metrics import UNREACHED
 
 LR = {"lr": FloatDistribution(0.001, 0.1, log=True)}
 
@@ -154,6 +158,36 @@ def test_a_stopped_trial_of_several_seeds_is_the_mean_over_these(monkeypatch):
     assert alone.all_seeds == 1 and seen[1].shares.tolist() == [[1], [1], [1]]
 
 
+def test_of_more_than_the_model_reads_those_that_ended_are_read_and_the_best_of_the_others(monkeypatch):
+    monkeypatch.setattr(winner, "MOST", 5)
+    ended = [(0.01, 0.3), (0.02, 0.2), (0.03, 0.4)]
+    stopped = [(0.001 * k, [value], TrialState.PRUNED) for k, value in enumerate((0.5, 0.9, 0.1, 0.8), start=4)]
+    assert standing(trials(*stopped, *ended), 1.0).numbers == (1, 3, 4, 5, 6)
+    assert standing(trials(*stopped, *ended), -1.0).numbers == (0, 2, 4, 5, 6)
+    monkeypatch.setattr(winner, "MOST", 2)
+    assert standing(trials(*ended), 1.0).numbers == (0, 2)
+    assert standing(trials(*ended), -1.0).numbers == (0, 1)
+
+
+def test_a_stopped_trial_counts_with_its_last_value(monkeypatch):
+    seen = []
+    monkeypatch.setattr(winner, "ends_of", lambda found, sign: (seen.extend(found), ends_of(found, sign))[1])
+    standing(trials((0.01, 0.5), (0.02, 0.6), (0.03, [0.1, 0.4, 0.3], TrialState.PRUNED)), 1.0)
+    assert [(m.trial.number, m.value, m.complete) for m in seen] == [(0, 0.5, True), (1, 0.6, True), (2, 0.3, False)]
+
+
+def test_trials_without_a_seed_have_one_that_no_other_has():
+    given = [(0.01, 0.5), (0.02, 0.6), (0.03, 0.4, TrialState.COMPLETE, {"seed": 0})]
+    assert standing(trials(*given), 1.0).all_seeds == 2
+
+
+def test_one_objective_without_its_target_is_enough():
+    reached, missed = (
+        create_trial(values=[0.5, last], params={"lr": 0.01}, distributions=LR) for last in (0.2, UNREACHED)
+    )
+    assert missed_target(missed) and not missed_target(reached)
+
+
 def test_values_by_seed_are_told_one_by_one():
     by_seed = {0: {0: 0.4, 1: 0.6}, 1: {0: 0.5, 1: 0.7}, 2: {0: 0.3, 1: math.nan}}
     found = standing(trials((0.01, 0.5), (0.02, 0.6), (0.03, 0.3)), 1.0, by_seed)
@@ -171,6 +205,19 @@ def test_seeds_that_settle_are_those_of_a_paired_test():
     power = lambda n: norm.cdf(apart / math.sqrt(2 * found.belief.own / n) - norm.ppf(0.95))  # noqa: E731
     assert power(said.settled_by) >= 0.8 > power(said.settled_by - 1)
     assert said.noise == pytest.approx(math.sqrt(found.belief.own + found.belief.shared))
+
+
+@pytest.mark.parametrize(("means", "own"), [((0.5, 0.5), 0.01), ((0.6, 0.5), 0.0)], ids=["equal", "no noise"])
+def test_no_seeds_settle_what_is_equal_or_certain(means, own):
+    found = standing(trials((0.01, 0.6), (0.02, 0.5)), 1.0)
+    nothing = np.zeros((2, 2))
+    belief = Posterior([Part(1.0, np.array(means), nothing[:, 0], nothing, own, 0.0)], 3)
+    assert estimate(dataclasses.replace(found, belief=belief)).settled_by is None
+
+
+def test_a_number_that_cannot_vary_lies_in_the_middle():
+    one = FloatDistribution(0.3, 0.3), FloatDistribution(0.3, 0.3, log=True)
+    assert [coordinates([({"x": 0.3}, {"x": kind})]).tolist() for kind in one] == [[[0.5]], [[0.5]]]
 
 
 def test_coordinates():
@@ -211,6 +258,8 @@ def test_words():
     ("changes", "last"),
     [
         ({"tied": (4,)}, "It is told from all 29 others that ran to their end."),
+        ({"tied": (4,), "configurations": 3}, "It is told from all 2 others that ran to their end."),
+        ({"tied": (4,), "configurations": 2}, "It is told from the only other one that ran to its end."),
         ({"all_seeds": 1, "configurations": 1}, ONE),
         ({"spread": 0.06}, "3 of 30 configurations, itself included, cannot be told from it."),
         (
@@ -220,14 +269,10 @@ def test_words():
     ],
 )
 def test_words_are_only_those_that_hold(changes, last):
-    import dataclasses
-
     assert sentences(dataclasses.replace(SAID, **changes), lambda v: f"{v:.2f}")[-1] == last
 
 
 def test_many_seeds_are_not_counted():
-    import dataclasses
-
     said = sentences(dataclasses.replace(SAID, settled_by=54321), lambda v: f"{v:.2f}")[-1]
     assert said.endswith("; more than 1000 seeds of each would tell the first two apart.")
     said = sentences(dataclasses.replace(SAID, settled_by=None), lambda v: f"{v:.2f}")[-1]

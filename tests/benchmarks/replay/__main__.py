@@ -48,7 +48,7 @@ def main() -> int:
     )
     run.add_argument("--searchers", nargs="+", default=[], metavar="NAME", help="these only; a table keeps its others")
     run.add_argument("--objectives", action="store_true", help="searches with several objectives only")
-    run.add_argument("--slow", action="store_true", help=f"also {', '.join(SLOW)}: a minute per repetition")
+    run.add_argument("--slow", action="store_true", help=f"also {', '.join(SLOW)}: up to half a minute per repetition")
     run.add_argument("--peers", action="store_true", help=f"also {', '.join(ALL_PEERS)}: up to a minute per repetition")
     run.add_argument("--repetitions", type=int, default=100)
     run.add_argument("--clocks", type=int, default=20, help="repetitions on 8 and 32 slots")

@@ -12,8 +12,9 @@ from tests.benchmarks.replay.cells import made
 _OCCASION = ("repetitions", "slots", "seconds", "processes", "machine")
 
 
-#: What must be the same of a table for searchers that were replayed at different times to stand side by side.
-_ALIKE = ("text", "rounds", "blind", "floor")
+#: What must be the same of a table for searchers that were replayed at different times to stand side by side; and what
+#: must be, too, where they were repeated equally often.
+_ALIKE, _AS_OFTEN = ("text", "rounds"), ("blind", "floor")
 
 
 def with_others(before: Mapping[str, Any], now: Mapping[str, Any], *, searchers: bool = False) -> dict[str, Any]:
@@ -53,14 +54,14 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _joined(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """A table with the searchers of both times, those of `now` with that date. Another table has only the latter."""
-    how = ("repetitions", "slots")
-    alike = all(_equal(before[key], now[key]) for key in _ALIKE) and all(
-        before["occasion"][key] == now["occasion"][key] for key in how
-    )
-    if not alike:
+    """A table with the searchers of both times, those of `now` with that date. Another table has only the latter, as
+    has one that was repeated more often; fewer repetitions are the first of the others."""
+    old, new = before["occasion"], now["occasion"]
+    keys = _ALIKE + (_AS_OFTEN if new["repetitions"] == old["repetitions"] else ())
+    alike = all(_equal(before[key], now[key]) for key in keys)
+    if not alike or new["repetitions"] > old["repetitions"] or new["slots"] != old["slots"]:
         return dict(now)
-    dated = {name: entry | {"occasion": now["occasion"]} for name, entry in now["searchers"].items()}
+    dated = {name: entry | {"occasion": new} for name, entry in now["searchers"].items()}
     return {**before, "searchers": before["searchers"] | dated}
 
 

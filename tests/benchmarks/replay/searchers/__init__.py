@@ -48,5 +48,5 @@ SEARCHERS: dict[str, Factory] = {
 
 #: Those that run in environments of their own; they take part when they are named, or with --peers.
 PEERS = tuple(name for name in SEARCHERS if name.startswith(("syne-tune-", "smac-")))
-#: Those whose proposals take seconds; they take part when they are named, or with --slow.
+#: Those whose proposals may take seconds; they take part when they are named, or with --slow.
 SLOW = tuple(name for name in SEARCHERS if name.startswith("optuna-gp"))
