@@ -7,6 +7,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fedtune.record.study import quiet_optuna
+
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
     from optuna.trial import FrozenTrial
@@ -29,6 +31,7 @@ def usual(metrics: int) -> str:
     return EI if metrics == 1 else "tpe"
 
 
+@quiet_optuna()
 def make_sampler(name: str, seed: int, number: int, taken: Sequence[FrozenTrial] = ()) -> BaseSampler:
     """The sampler of trial `number`. (`grid` proposes by itself and needs one only to exist; `ei` needs none.)
 
