@@ -7,7 +7,7 @@ import pytest
 from scipy import integrate, stats
 
 from analysis.estimate import posterior as module
-from analysis.estimate.posterior import Federations, matern, posterior
+from analysis.estimate.posterior import Federations, Part, Posterior, matern, posterior
 
 POINTS = np.array([[0.0, 0.0], [0.1, 0.2], [0.9, 0.4], [1.0, 1.0]])
 
@@ -132,6 +132,16 @@ def test_an_interval_has_the_unit_of_its_values(unit):
         np.testing.assert_allclose(
             other.interval(2, 0.9, fresh), unit * np.array(one.interval(2, 0.9, fresh)), rtol=1e-6
         )
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.999])
+def test_the_interval_of_one_part_is_that_of_its_t_distribution(level):
+    square = np.array([4.0])
+    belief = Posterior([Part(1.0, np.array([3.0]), square, square[:, None], 0.5, 0.25)], 4)
+    low, high = stats.t.interval(level, 4, loc=3.0, scale=2.0)
+    assert belief.interval(0, level) == pytest.approx((low, high), rel=1e-9)
+    low, high = stats.t.interval(level, 4, loc=3.0, scale=np.sqrt(4.0 + 0.75 / 3))
+    assert belief.interval(0, level, fresh=3) == pytest.approx((low, high), rel=1e-9)
 
 
 def test_a_mixture_of_parts_says_what_sampling_it_says():

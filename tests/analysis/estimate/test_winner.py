@@ -215,6 +215,10 @@ def test_no_seeds_settle_what_is_equal_or_certain(means, own):
     assert estimate(dataclasses.replace(found, belief=belief)).settled_by is None
 
 
+def test_without_parameters_there_are_no_coordinates():
+    assert coordinates([({}, {}), ({}, {})]).shape == (2, 0)
+
+
 def test_a_number_that_cannot_vary_lies_in_the_middle():
     one = FloatDistribution(0.3, 0.3), FloatDistribution(0.3, 0.3, log=True)
     assert [coordinates([({"x": 0.3}, {"x": kind})]).tolist() for kind in one] == [[[0.5]], [[0.5]]]
