@@ -59,6 +59,8 @@ class Smac:
         self._numbers: dict[Any, int] = {}
         self._seeds: dict[int | None, int] = {}
         self._running: dict[tuple[int, int, int], TrialInfo] = {}
+        #: Asked for while the same federation ran: budgets are rounded to rounds, and several slots ask side by side.
+        self._later: list[TrialInfo] = []
         #: What each federation, of a trial and a seed, has measured so far.
         self._curves: dict[tuple[int, int], Floats] = {}
 
@@ -68,19 +70,32 @@ class Smac:
     def ask(self) -> Job | None:
         if len(self._running) >= self.slots:
             return None
-        while True:
-            info = self._smac.ask()
-            if info is None:
-                return None
-            number = self._numbers.setdefault(info.config, len(self._numbers))
-            seed = self._seeds.setdefault(info.seed, len(self._seeds))
+        while (info := self._next()) is not None:
+            number, seed = self._place(info)
             until = self.rounds if info.budget is None else max(1, round(info.budget))
+            if self._is_busy(info):  # its rounds so far are being measured
+                self._later.append(info)
+                continue
             known = self._curves.get((number, seed), np.empty(0))
             if len(known) >= until:  # it has been that far before
                 self._told(info, known[:until])
                 continue
             self._running[number, seed, until] = info
             return Job(number, self._flat(info.config), (seed,), until)
+        return None
+
+    def _next(self) -> TrialInfo | None:
+        """What SMAC asked for before, as soon as its federation has stopped, else what it asks for now."""
+        ready = next((place for place, info in enumerate(self._later) if not self._is_busy(info)), None)
+        return self._smac.ask() if ready is None else self._later.pop(ready)
+
+    def _place(self, info: TrialInfo) -> tuple[int, int]:
+        """The numbers of a configuration and of a seed."""
+        number = self._numbers.setdefault(info.config, len(self._numbers))
+        return number, self._seeds.setdefault(info.seed, len(self._seeds))
+
+    def _is_busy(self, info: TrialInfo) -> bool:
+        return any(running[:2] == self._place(info) for running in self._running)
 
     def tell(self, result: Result) -> None:
         job = result.job
