@@ -95,7 +95,7 @@ class Smac:
         return number, self._seeds.setdefault(info.seed, len(self._seeds))
 
     def _is_busy(self, info: TrialInfo) -> bool:
-        return any(running[:2] == self._place(info) for running in self._running)
+        return self._place(info) in {(number, seed) for number, seed, _ in self._running}
 
     def tell(self, result: Result) -> None:
         job = result.job
