@@ -298,6 +298,29 @@ def test_more_at_once_than_fit_are_refused(small: Callable[..., Request], monkey
     assert probe.packed(plan(small(trials=7, concurrency=2)), quiet=True).experiment.concurrency == 2
 
 
+class Endless(Roomy):
+    """Federations of which as many fit as there are cores, none of them slower for it."""
+
+    def time(self, count: int, threads: int) -> float:
+        return float(count)
+
+
+def test_what_waits_is_told_where_it_was_measured_how_many_run(
+    small: Callable[..., Request], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who asks for a number of trials at once is not told what the lag has to do with it."""
+    monkeypatch.setattr(probe, "Federations", Endless)
+    monkeypatch.setattr(resources, "machine", lambda: resources.Machine(8, 0))
+    monkeypatch.setattr(probe, "available", lambda: 100)
+    monkeypatch.setattr(probe.os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+    found = probe.packed(plan(small(trials=20)), quiet=True)
+    assert found.experiment.concurrency == found.experiment.lag == 4
+    assert any("The first 10 trials run two at a time" in note for note in found.notes), found.notes
+    assert any("More run with --lag 8." in note for note in found.notes), found.notes
+    told = probe.packed(plan(small(trials=20, concurrency=4)), quiet=True).notes
+    assert not any("two at a time" in note or "--lag" in note for note in told), told
+
+
 def test_an_answer_is_not_waited_for_without_end(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measuring, "PATIENCE", 0.1)
     with (
