@@ -25,7 +25,7 @@ from search_spaces.metrics import METRICS
 from search_spaces.space import Space
 
 REDUCTION = 3
-#: Proposes values within each method. (In replays `ei` was better on one data set, and worse on two.)
+#: Proposes values within each method.
 SAMPLER = "tpe"
 #: The most trials that a method can have; the budget ends a search long before.
 MOST = 1_000_000

@@ -5,8 +5,19 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+from threadpoolctl import threadpool_limits
+
 from fedtune.trials.improvement import CANDIDATES
 from fedtune.trials.samplers import SAMPLERS
+from tests.benchmarks.replay.bench import tables
+from tests.benchmarks.replay.gridded import Gridded
+from tests.benchmarks.replay.searcher import Setting, Verdict
+from tests.benchmarks.replay.searchers.present import Present
+from tests.benchmarks.replay.simulator import Simulation
+from tests.benchmarks.tables.lines import RECORDED
 from tests.packaging.test_racing import rows
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,3 +57,31 @@ def test_the_page_says_how_long_a_proposal_takes() -> None:
     ei, tpe = ([took[sampler, trials] for trials in (100, 1000)] for sampler in ("ei", "tpe"))
     assert f"{ei[0]} ms between the 30th and the 100th trial of a search and {ei[1]} ms between the 300th" in text
     assert f"by `tpe` it takes {tpe[0]} and {tpe[1]} ms, and at random {took['random', 100]}." in text
+
+
+@pytest.mark.slow
+def test_in_noise_winners_lie_in_corners_more_often_than_by_chance() -> None:
+    """100 repetitions after 12 federations, as the page has them."""
+    name = "dfrd_alpha_lambda, shuffled"
+    world = tables(RECORDED, [name])[name]
+    assert isinstance(world, Gridded)
+    ends = {key: {min(grid), max(grid)} for key, d in world.space.search.items() if (grid := d.grid)}
+    corners = {
+        place
+        for place, values in enumerate(world.table.configurations)
+        if all(values[key] in two for key, two in ends.items())
+    }
+    means = np.nanmean(world.table.test[:, :, -1], axis=1)
+    assert len(ends) == 2 and len(corners) == 4 and len(means) == 30
+    assert corners & {*np.argsort(means)[:2].tolist()}, "a corner is one of the two poorest cells"
+    found = 0
+    for repetition in range(100):
+        episode = world.episode(repetition)
+        setting = Setting(world.space, world.rounds, episode.seeds, repetition, 1, episode.truth_curve, episode.fresh)
+        search = Present(setting, each=1)
+        with threadpool_limits(1):  # as replays do
+            [snapshot] = Simulation(episode, search, slots=1, budgets=[12 * world.rounds]).run()
+        assert isinstance(snapshot.verdict, Verdict)
+        found += world.place(snapshot.verdict.values) in corners
+    assert 20 <= found <= 40, "about three in ten"
+    assert binomtest(found, 100, len(corners) / len(means), alternative="greater").pvalue < 0.01
