@@ -166,6 +166,11 @@ def _run() -> int:
         if error.errno not in REFUSALS:
             raise
         _refuse(f"{_cut(str(error.filename or 'A file'))} cannot be used: {error.strerror}.")
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] in ("fedtune", *guard.SIBLINGS):
+            raise
+        said = _cut(str(error).rstrip("."))
+        _refuse(f"A package that fedtune needs cannot be imported: {said}. `fedtune doctor` looks at them all.")
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise

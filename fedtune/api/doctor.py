@@ -25,6 +25,9 @@ NEEDED = (
     "pandas",
     "plotly",
     "scikit-learn",
+    "pillow",
+    "filelock",
+    "sqlalchemy",
     "safetensors",
     "typer",
     "rich",
@@ -158,6 +161,10 @@ def _ray() -> list[Check]:
     from fedtune.machine.private_folder import chosen_place
     from search_spaces.errors import UserError
 
+    try:
+        importlib.import_module("ray.tune")  # it needs packages that Ray alone does without
+    except (ImportError, OSError) as error:
+        return [Check("Ray", "problem", f"Tune cannot be imported: {error}")]
     try:
         place = chosen_place()
     except UserError as error:

@@ -119,7 +119,7 @@ def started(folder: Path, *, cores: int, with_gpus: bool, **more: Any) -> Iterat
     for place in (empty, own):
         place.mkdir(mode=0o700)
     # While Ray's servers start, this process imports what it will need.
-    importing = threading.Thread(target=importlib.import_module, args=("trainables.tune",))
+    importing = threading.Thread(target=_import_ahead)
     importing.start()
     with alone(folder):
         try:
@@ -139,6 +139,12 @@ def started(folder: Path, *, cores: int, with_gpus: bool, **more: Any) -> Iterat
             yield
         finally:
             ray.shutdown()
+
+
+def _import_ahead() -> None:
+    """Imports what trials need; why it could not is told where it is needed."""
+    with contextlib.suppress(Exception):
+        importlib.import_module("trainables.tune")
 
 
 @contextlib.contextmanager

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.machinery
 import json
+import re
 import sys
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import fedtune
+from fedtune.api import doctor
 from fedtune.cli import main
 from fedtune.console import tables
 from search_spaces import presets
@@ -28,6 +32,7 @@ class Done:
 
 
 Cli = Callable[..., Done]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -171,6 +176,36 @@ def test_doctor_names_a_cache_that_cannot_be_written(cli: Cli, tmp_path: Path, m
     assert "cannot be written: Not a directory" in done.stdout and "1 problem must be mended" in done.stdout
 
 
+def test_doctor_asks_for_all_that_an_installation_has() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    declared = [*project["dependencies"], *extras["images"], *extras["dashboard"]]
+    assert {re.split(r"[\[<>=]", line)[0] for line in declared} == {*doctor.NEEDED, *doctor.OPTIONAL}
+
+
+def test_doctor_finds_a_tune_that_lacks_a_package_of_its_own(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray alone is installed without what Tune needs."""
+    monkeypatch.setitem(sys.modules, "ray.tune", None)
+    done = cli("doctor")
+    assert done.returncode == 1 and "1 problem must be mended" in done.stdout
+    assert "Tune cannot be imported: import of ray.tune halted" in done.stdout
+
+
+def test_a_package_that_cannot_be_imported_is_named_and_a_fault_of_ours_is_traced(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "doctor", lambda: importlib.import_module("no_such_package"))
+    done = cli("doctor")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "A package that fedtune needs cannot be imported: No module named 'no_such_package'. `fedtune doctor` looks at "
+        "them all.\n"
+    )
+    monkeypatch.setattr(doctor, "doctor", lambda: importlib.import_module("search_spaces.no_such_part"))
+    with pytest.raises(ModuleNotFoundError):
+        main()
+
+
 def test_doctor_tells_of_clusters_that_no_search_joins(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,8 +239,6 @@ def test_doctor_notes_packages_that_are_compiled_at_every_import(
     kept: bool,
     noted: bool,
 ) -> None:
-    from fedtune.api.doctor import _compiled
-
     code = tmp_path / "init.pyc"
     if compiled:
         code.touch()
@@ -213,7 +246,7 @@ def test_doctor_notes_packages_that_are_compiled_at_every_import(
     spec.cached = str(code)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: spec)
     monkeypatch.setattr("sys.dont_write_bytecode", not kept)
-    assert [(check.name, check.state) for check in _compiled()] == [("byte-code", "note")] * noted
+    assert [(check.name, check.state) for check in doctor._compiled()] == [("byte-code", "note")] * noted
 
 
 @pytest.mark.parametrize("name", ["methods", "spaces", "datasets", "doctor"])
