@@ -164,7 +164,7 @@ class FederationConfig:
         ("auto", "loop", "graph", "vmap"),
         doc="Clients one after the other (loop; graph: their steps recorded as CUDA graphs) or those of equal "
         "shape as one program (vmap); "
-        "auto: vmap on CUDA where the method allows it.",
+        "auto: on CUDA, where the method allows it, vmap for small models and graph for others; loop elsewhere.",
     )
     eval_every: int = integer(
         1, low=1, high=100_000, doc="Rounds between evaluations; the last round is always evaluated."

@@ -6,8 +6,9 @@ vectorised program (`torch.func`), and one optimiser steps them all. SGD works e
 client to client. `graph` is in `trainables.simulation.cuda_graphs`. Batches are those of the loop; results agree to
 rounding.
 
-`auto` is `vmap` on CUDA where the method supports it, `loop` otherwise: on a CPU stacked convolutions become grouped
-ones, which cost 1.4 to 1.9 times as much as one client after the other.
+`auto` is `loop` on a CPU, where stacked convolutions become grouped ones, which cost 1.4 to 1.9 times as much as one
+client after the other, and where the method's clients do more than one job. On CUDA it is `vmap` where the model is
+small, so that one client's step leaves the GPU idle, and `graph` where it is not (`FILLS`).
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
+from torch.utils.flop_counter import FlopCounterMode
 
 from search_spaces.errors import UserError, sentence
-from trainables.federation import ClientData, gather
+from trainables.federation import ClientData, Federation, FederationConfig, gather
 from trainables.local import GATHER, LocalJob, LocalResult, LocalTraining, Objective, draw_batches, sgd
 from trainables.method import Method, stackable
 from trainables.rng import Rng
@@ -31,6 +33,10 @@ Nested = TypeVar("Nested")
 #: The layout of all that is stacked. Where maps have their channels last, normalisation asks for them so, which vmap
 #: cannot give (on a GPU, and with PyTorch 2.11 on a processor). It takes a copy: a dimension of one hides the layout.
 PLAIN = torch.contiguous_format
+#: Floating-point operations of a model's forward pass over a batch, from which recorded steps are faster than stacked
+#: ones. Measured on an H100 with four trials at once, as a search packs them; see "On a GPU" in docs/performance.md. It
+#: is no measurement of the GPU at hand, so that the same configuration has the same bits wherever it is resumed.
+FILLS = 2e9
 
 
 @dataclass(frozen=True)
@@ -55,11 +61,24 @@ def check(executor: str, device: torch.device) -> None:
         )
 
 
-def chosen(executor: str, method: Method, config: Any, device: torch.device) -> str:
-    """The executor that `auto` means on this device; every other name means itself."""
-    if executor != "auto":
-        return executor
-    return "vmap" if device.type == "cuda" and stackable(method, config) else "loop"
+def chosen(settings: FederationConfig, method: Method, config: Any, fed: Federation) -> str:
+    """The executor that `auto` means for this federation on its device; every other name means itself."""
+    if settings.executor != "auto":
+        return settings.executor
+    if fed.device.type != "cuda" or not stackable(method, config):
+        return "loop"
+    names = {fed.model if name == "auto" else name for name in method.architectures(config, settings)}
+    largest = max(operations(fed.built(name), fed.shape, config.batch_size) for name in names)
+    return "graph" if largest >= FILLS else "vmap"
+
+
+def operations(model: nn.Module, shape: tuple[int, ...], batch: int) -> int:
+    """Floating-point operations of the model's forward pass over `batch` images of `shape` (channels, height, width),
+    two for every product. The model loses its weights."""
+    # Of two images: PyTorch may compute one, or very many, by other means, with products that count for nothing.
+    with FlopCounterMode(display=False) as counted:
+        model.to("meta")(torch.zeros(2, *shape, device="meta"))
+    return int(counted.get_total_flops()) * batch // 2
 
 
 def train_stacked(config: LocalTraining, tasks: Sequence[Task]) -> list[ClientResult]:

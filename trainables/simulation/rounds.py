@@ -85,7 +85,7 @@ class Simulation:
         self.settings, self.config = configured.federation, configured.config
         self.fed, self.data = federated_data.build(self.settings, seed, device, data_dir)
         executors.check(self.settings.executor, device)
-        self.executor = executors.chosen(self.settings.executor, self.method, self.config, device)
+        self.executor = executors.chosen(self.settings, self.method, self.config, self.fed)
         self.graphs = Graphs(self.config) if self.executor == "graph" else None
         #: Whether clients' own models are kept, where the method has such.
         self.keeps_personal = False

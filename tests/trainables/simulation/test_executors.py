@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import torch.nn.functional as F
 from search_spaces.errors import UserError
 from tests.contracts.test_executors import assert_clients_as_exact, counts, start_alike, wide
 from tests.contracts.test_methods import CPU, same, untimed, values_for
-from trainables import registry
+from trainables import models, registry
 from trainables.federation import gather
 from trainables.simulation import executors
 from trainables.simulation.executors import Task, chosen, stack, train_stacked
@@ -59,22 +60,51 @@ def test_recorded_steps_need_a_gpu() -> None:
         executors.check(executor, CPU)
 
 
-def test_auto_is_the_loop_on_a_cpu_and_stacks_on_cuda_what_can_be_stacked() -> None:
-    for name, cuda in (("fedavg", "vmap"), ("fedkf", "loop"), ("dense", "loop")):
-        s = registry.method(name)
-        config = s.Config()
-        assert chosen("auto", s, config, CPU) == "loop"
-        assert chosen("auto", s, config, torch.device("cuda")) == cuda
-    dense = registry.method("dense")
-    assert chosen("auto", dense, dense.Config(beta_bn=0.0), torch.device("cuda")) == "vmap"
+def auto(name: str, toy: Path, device: str, **values: Any) -> str:
+    """What `auto` means on this device."""
+    configured = registry.configured(name, values_for(name, toy, **values))
+    here = Simulation(name, values_for(name, toy, **values), 3, CPU)
+    return chosen(configured.federation, here.method, configured.config, replace(here.fed, device=torch.device(device)))
 
 
-def test_graphs_are_of_a_gpu() -> None:
-    for executor in ("auto", "loop", "vmap"):
-        executors.check(executor, CPU)
-    executors.check("graph", torch.device("cuda"))
-    with pytest.raises(UserError, match="on a processor, which has no CUDA graphs, got 'graph'"):
-        executors.check("graph", CPU)
+@pytest.mark.parametrize(
+    ("name", "values", "cuda"),
+    [
+        ("fedavg", {}, "vmap"),
+        ("fedkf", {}, "loop"),
+        ("dense", {"beta_bn": 1.0}, "loop"),
+        ("dense", {"beta_bn": 0.0}, "vmap"),
+    ],
+)
+def test_auto_is_the_loop_on_a_cpu_and_stacks_on_cuda_what_can_be_stacked(
+    name: str, values: dict[str, Any], cuda: str, toy: Path
+) -> None:
+    assert auto(name, toy, "cpu", **values) == "loop" and auto(name, toy, "cuda", **values) == cuda
+    if cuda != "loop":
+        assert auto(name, toy, "cuda", **values, executor="loop") == "loop"
+
+
+def test_auto_records_steps_that_fill_a_gpu(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the largest model of the federation that counts, and the size of a batch."""
+    small, values = Simulation("fedavg", values_for("fedavg", toy, model="cnn"), 3, CPU).fed, {"model": "cnn"}
+    of_one = executors.operations(small.built("cnn"), small.shape, 1)
+    monkeypatch.setattr(executors, "FILLS", 4 * of_one)
+    assert [auto("fedavg", toy, "cuda", batch_size=size, **values) for size in (3, 4)] == ["vmap", "graph"]
+    assert auto("fedavg", toy, "cpu", batch_size=4, **values) == "loop"
+    monkeypatch.setattr(executors, "FILLS", executors.operations(small.built("resnet10"), small.shape, 4))
+    mixed = {"model": "cnn2", "deep_model": "resnet10", "nu": 0.5, "batch_size": 4}
+    assert auto("fedproto", toy, "cuda", **mixed) == "graph"
+    assert auto("fedproto", toy, "cuda", **mixed | {"deep_model": "cnn3"}) == "vmap"
+
+
+def test_operations_are_those_of_the_layers() -> None:
+    """Two for every product of a convolution and of a linear layer; counted without computing one."""
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 5, 3, padding=1), torch.nn.Flatten(), torch.nn.Linear(5 * 8 * 8, 7))
+    assert executors.operations(net, (3, 8, 8), 5) == 2 * 5 * (5 * 3 * 9 * 8 * 8 + 5 * 8 * 8 * 7)
+    # LeNet-5, as LeCun et al. 1998 count its connections without biases (and with all of S2's maps in C3).
+    lenet = 6 * 25 * 28 * 28 + 16 * 6 * 25 * 10 * 10 + 400 * 120 + 120 * 84 + 84 * 10
+    for batch in (1, 64):
+        assert executors.operations(models.build("lenet5", (1, 28, 28), 10), (1, 28, 28), batch) == 2 * batch * lenet
 
 
 def test_dense_is_stacked_only_without_batch_statistics(toy: Path) -> None:
