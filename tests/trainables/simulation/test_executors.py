@@ -18,6 +18,7 @@ from tests.contracts.test_executors import assert_clients_as_exact, counts, star
 from tests.contracts.test_methods import CPU, same, untimed, values_for
 from trainables import models, registry
 from trainables.federation import gather
+from trainables.method import stackable
 from trainables.simulation import executors
 from trainables.simulation.executors import Task, chosen, stack, train_stacked
 from trainables.simulation.rounds import Simulation, exchange_together, run_together
@@ -82,6 +83,15 @@ def test_auto_is_the_loop_on_a_cpu_and_stacks_on_cuda_what_can_be_stacked(
     assert auto(name, toy, "cpu", **values) == "loop" and auto(name, toy, "cuda", **values) == cuda
     if cuda != "loop":
         assert auto(name, toy, "cuda", **values, executor="loop") == "loop"
+
+
+@pytest.mark.parametrize("name", list(registry.methods()))
+def test_auto_means_an_executor_that_the_method_has(name: str, toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = registry.configured(name, values_for(name, toy)).config
+    able = stackable(registry.method(name), config)
+    assert auto(name, toy, "cuda") == ("vmap" if able else "loop")
+    monkeypatch.setattr(executors, "FILLS", 0)
+    assert auto(name, toy, "cuda") == ("graph" if able else "loop")
 
 
 def test_auto_records_steps_that_fill_a_gpu(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
