@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 import numpy as np
+from sklearn._loss import loss
 from syne_tune import config_space as domains
 from syne_tune.backend.trial_status import Trial
 from syne_tune.optimizer.scheduler import SchedulerDecision
@@ -21,6 +22,7 @@ from syne_tune.optimizer.schedulers.multiobjective.moasha import MOASHA
 from syne_tune.optimizer.schedulers.searchers.bore import Bore
 
 from analysis.runs import pareto
+from tests.benchmarks.replay.arms.percentile import weighted_percentile
 from tests.benchmarks.replay.arms.serve import Start, serve
 from tests.benchmarks.replay.searcher import Floats, Front, Verdict
 from tests.benchmarks.replay.trials import Trials
@@ -125,4 +127,5 @@ def domain(d: Mapping[str, Any]) -> Any:
 
 
 if __name__ == "__main__":
+    loss._weighted_percentile = weighted_percentile
     serve(SyneTune)
