@@ -107,6 +107,8 @@ REPORT = "report.html"
 LOCK = "driver.lock"
 ATTACK = "attack.npz"
 
+#: What the trial of the declared defaults says of where its values come from (attribute `from`).
+PAPER = "the paper's values"
 #: The attribute of a race's trial that is a further seed.
 OF = "of"
 #: The attribute of a trial that goes on since `fedtune extend --rounds`: the round after which it had ended before.

@@ -135,11 +135,23 @@ class Posterior:
     def interval(self, one: int, level: float, fresh: int | None = None) -> tuple[float, float]:
         """The central interval that holds the mean of `one` over all seeds with probability `level`, or its mean over
         so many `fresh` ones, which those seeds' own noise moves."""
-        from scipy.special import stdtr
-
         centre = np.array([part.mean[one] for part in self.parts])
         moved = [0.0 if fresh is None else (part.own + part.shared) / fresh for part in self.parts]
         squares = [part.covariance[one, one] + more for part, more in zip(self.parts, moved, strict=True)]
+        return self._central(centre, np.array(squares), level)
+
+    def apart(self, one: int, other: int, level: float) -> tuple[float, float, float]:
+        """By how much the mean of `one` is above that of `other`, which have values: what is expected, and the central
+        interval that holds it with probability `level`. What a seed does to both alike cancels."""
+        centre = np.array([part.mean[one] - part.mean[other] for part in self.parts])
+        covariances = (part.covariance for part in self.parts)
+        squares = np.array([c[one, one] + c[other, other] - 2 * c[one, other] for c in covariances])
+        return (float(self._weights @ centre), *self._central(centre, squares, level))
+
+    def _central(self, centre: Floats, squares: Floats, level: float) -> tuple[float, float]:
+        """The central interval of a mixture of t distributions, by part their centres and squared scales."""
+        from scipy.special import stdtr
+
         scale = np.sqrt(np.maximum(squares, 1e-300))
         least = max(1e-12, 8 * float(np.spacing(np.abs(centre).max())))  # values that are all equal have no scale
         reach = 1 / max(1 - level, 1e-9) * 10 * float(scale.max()) + float(np.ptp(centre)) + least

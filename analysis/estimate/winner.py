@@ -100,6 +100,12 @@ class Estimate:
     configurations: int
     #: Seeds for each of the winner and the next one that would tell these two apart; None where there is no other.
     settled_by: int | None
+    #: The trial of the paper's values, where the search had them and something is known of them; by how much the
+    #: winner is better than these, and the interval that holds it with probability `level`.
+    paper: int | None = None
+    gain: float | None = None
+    gain_low: float | None = None
+    gain_high: float | None = None
 
 
 def standing(
@@ -150,13 +156,17 @@ def estimate(
     level: float = LEVEL,
     ends: tuple[float, float] = (-math.inf, math.inf),
     fresh: int | None = None,
+    paper: int | None = None,
 ) -> Estimate:
     """What is to be said of the winner. ends: the smallest and the largest value that the metric can have; no estimate
-    lies beyond. fresh: the interval is that of its mean over so many fresh seeds, in place of all there could be."""
+    lies beyond. fresh: the interval is that of its mean over so many fresh seeds, in place of all there could be.
+    paper: the trial that has the paper's values, for a comparison with the winner."""
     (best, *others), belief, sign = found.ranking, found.belief, found.sign
     said = [sign * float(belief.mean[best]), *(sign * bound for bound in belief.interval(best, level, fresh))]
     mean, *bounds = (min(max(value, ends[0]), ends[1]) for value in said)
     tied = [best, *(i for i in others if belief.better(i, best) > RISK)]
+    known = paper in found.numbers
+    gains = belief.apart(best, found.numbers.index(paper), level) if known and paper is not None else (None,) * 3
     return Estimate(
         trial=found.numbers[best],
         mean=mean,
@@ -171,6 +181,10 @@ def estimate(
         tied=tuple(found.numbers[i] for i in tied),
         configurations=len(found.able),
         settled_by=_settled_by(belief, best, others),
+        paper=paper if known else None,
+        gain=gains[0],
+        gain_low=gains[1],
+        gain_high=gains[2],
     )
 
 

@@ -13,8 +13,8 @@ MANY = 1000
 def sentences(found: Estimate, shown: Callable[[float], str]) -> list[str]:
     """What a reader must know of a winner; `shown` writes a value of the metric.
 
-    The estimate with its interval, how many configurations cannot be told from the winner, and a warning where the
-    noise of one seed is larger than the differences found."""
+    The estimate with its interval, whether it is better than the paper's values, how many configurations cannot be
+    told from the winner, and a warning where the noise of one seed is larger than the differences found."""
     seeds = f"{found.seeds} seed{'s' * (found.seeds != 1)}"
     said = [
         f"Estimate of its mean over all seeds: {shown(found.mean)}, {100 * found.level:.0f} % interval "
@@ -25,6 +25,7 @@ def sentences(found: Estimate, shown: Callable[[float], str]) -> list[str]:
             "All trials ran the same seed, and how far that seed favours all of them alike cannot be known from it: "
             "the interval allows for it by a guess. More --seeds, or --race, measure it."
         )
+    said += _against_the_paper(found, shown)
     others = len(found.tied) - 1
     if found.configurations > 1 and others:
         said.append(
@@ -40,6 +41,23 @@ def sentences(found: Estimate, shown: Callable[[float], str]) -> list[str]:
             f"found between configurations ({shown(found.spread)}){_settled(found)}."
         )
     return said
+
+
+def _against_the_paper(found: Estimate, shown: Callable[[float], str]) -> list[str]:
+    """Whether the search gained anything over the paper's values, where it had them among others."""
+    if found.paper is None or found.configurations < 2:
+        return []
+    if found.paper == found.trial:
+        return ["It has the paper's values: no other configuration is estimated to be better."]
+    if found.gain is None or found.gain_low is None or found.gain_high is None:
+        return []
+    how = (
+        f"by an estimated {shown(found.gain)}, {100 * found.level:.0f} % interval {shown(found.gain_low)} to "
+        f"{shown(found.gain_high)}."
+    )
+    if found.gain_low > 0:
+        return [f"It is better than the paper's values (trial {found.paper}) {how}"]
+    return [f"That it is better than the paper's values (trial {found.paper}) cannot be told: {how}"]
 
 
 def _settled(found: Estimate) -> str:

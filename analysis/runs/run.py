@@ -107,7 +107,8 @@ class Run(Measured):
         if self.standing is None:
             return None
         ends = (0.0, 1.0) if self.metrics[0] in SHARES else (-math.inf, math.inf)
-        return estimate(self.standing, ends=ends, fresh=fresh)
+        paper = (trial.number for trial in self.frozen if self.origin(trial) == run_folder.PAPER)
+        return estimate(self.standing, ends=ends, fresh=fresh, paper=next(paper, None))
 
     @cached_property
     def ranked(self) -> Sequence[int]:

@@ -9,7 +9,8 @@ parameters: {alpha: 0.5, ...} every parameter by key, searched and fixed
 searched: [alpha, lambda]
 condition: {omega: 0.1}       under which it is the best, where the run varies conditions of the experiment
 metric: {val_global_accuracy: 0.91}
-estimate: {mean, low, high, level, seeds, noise, tied, ...}   of the best one, see `analysis.estimate.winner.Estimate`
+estimate: {mean, low, high, level, seeds, noise, tied, tied_trials, gain, ...}   of the best one, see
+                              `analysis.estimate.winner.Estimate`
 metrics: {global_accuracy: 0.90, ...}
 provenance: {run, trial, seeds, versions, git, dataset, partition, ...}
 """
@@ -197,9 +198,10 @@ def _dataset(run: Run, number: int) -> Any:
 
 
 def _plain(found: Estimate) -> dict[str, Any]:
-    """An estimate as a file holds it; of the configurations that cannot be told from the winner their number."""
+    """An estimate as a file holds it; of the configurations that cannot be told from the winner how many there are,
+    and their first trials."""
     rest = {key: round(value, 6) if isinstance(value, float) else value for key, value in asdict(found).items()}
-    return rest | {"tied": len(found.tied)}
+    return rest | {"tied": len(found.tied), "tied_trials": list(found.tied)}
 
 
 def load(path: str | Path) -> tuple[str, dict[str, Value], dict[str, Any]]:

@@ -19,9 +19,9 @@ from fedtune.record.auto_record import AutoRecord, Candidate, Excluded
 from fedtune.record.experiment import Experiment, search_seeds
 from fedtune.record.run_directory import absolute
 from fedtune.trials.early_stopping import default_grace
-from fedtune.trials.known_points import PAPER
 from search_spaces.errors import UserError
 from search_spaces.metrics import METRICS
+from search_spaces.run_folder import PAPER
 from search_spaces.space import Space
 
 REDUCTION = 3

@@ -32,9 +32,10 @@ from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import git_revision, machine, versions
 from fedtune.record.taken_trials import TakenTrial
 from fedtune.trials import improvement
-from fedtune.trials.known_points import PAPER, Point
+from fedtune.trials.known_points import Point
 from fedtune.trials.samplers import STARTUP
 from search_spaces.parameter import Value
+from search_spaces.run_folder import PAPER
 from search_spaces.space import Space
 
 #: Points that are taken from earlier runs to be run first (see the module's text).

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from fedtune.record.experiment import Experiment
     from search_spaces.space import Space
 
-#: What the trial of the declared defaults says of where it comes from.
-PAPER = "the paper's values"
 #: What a trial that was drawn from the prior says.
 PRIOR = "the prior"
 

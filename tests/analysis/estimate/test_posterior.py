@@ -141,6 +141,13 @@ def test_the_interval_of_one_part_is_that_of_its_t_distribution(level):
     assert belief.interval(0, level, fresh=3) == pytest.approx((low, high), rel=1e-9)
 
 
+def test_a_difference_of_one_part_is_a_t_distribution_without_what_both_share():
+    shared = np.full((2, 2), 50.0) + np.array([[3.0, 1.0], [1.0, 4.0]])
+    belief = Posterior([Part(1.0, np.array([3.0, 1.0]), np.diag(shared), shared, 0.5, 0.25)], 4)
+    low, high = stats.t.interval(0.9, 4, loc=2.0, scale=np.sqrt(3 + 4 - 2))
+    assert belief.apart(0, 1, 0.9) == pytest.approx((2.0, low, high), rel=1e-9)
+
+
 def test_a_mixture_of_parts_says_what_sampling_it_says():
     belief = posterior(FOUND)
     rng = np.random.default_rng(0)
@@ -155,6 +162,10 @@ def test_a_mixture_of_parts_says_what_sampling_it_says():
     np.testing.assert_allclose(samples.mean(axis=0), belief.mean, atol=0.005)
     np.testing.assert_allclose(samples.var(axis=0), belief.variance, rtol=0.1)
     assert belief.better(2, 3) == pytest.approx((samples[:, 2] > samples[:, 3]).mean(), abs=0.01)
+    apart = samples[:, 2] - samples[:, 3]
+    said = belief.apart(2, 3, 0.9)
+    np.testing.assert_allclose(said, [apart.mean(), *np.quantile(apart, [0.05, 0.95])], atol=0.01)
+    np.testing.assert_allclose(belief.apart(3, 2, 0.9), [-said[0], -said[2], -said[1]], atol=1e-9)
     np.testing.assert_allclose(belief.interval(2, 0.9), np.quantile(samples[:, 2], [0.05, 0.95]), atol=0.01)
 
 

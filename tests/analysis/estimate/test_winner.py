@@ -276,6 +276,43 @@ def test_words_are_only_those_that_hold(changes, last):
     assert sentences(dataclasses.replace(SAID, **changes), lambda v: f"{v:.2f}")[-1] == last
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_the_winner_is_compared_with_the_papers_values(sign):
+    """By how much it is better, whichever direction that is; of a trial that is not known nothing is said."""
+    found = standing(trials((0.01, sign * 0.5), (0.02, sign * 0.6), (0.03, sign * 0.55)), sign)
+    said, best = estimate(found, paper=2), found.numbers.index(1)
+    assert said.trial == 1 and (said.paper, said.gain) == (2, pytest.approx(found.belief.apart(best, 2, 0.9)[0]))
+    assert (said.gain_low, said.gain_high) == found.belief.apart(best, 2, 0.9)[1:] and said.gain > 0
+    assert estimate(found, paper=1).gain == 0
+    for nothing in (estimate(found), estimate(found, paper=7)):
+        assert (nothing.paper, nothing.gain, nothing.gain_low, nothing.gain_high) == (None,) * 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (
+            {"gain": 0.03, "gain_low": 0.01, "gain_high": 0.05},
+            "It is better than the paper's values (trial 0) by an estimated 0.03, 90 % interval 0.01 to 0.05.",
+        ),
+        (
+            {"gain": 0.03, "gain_low": -0.01, "gain_high": 0.07},
+            "That it is better than the paper's values (trial 0) cannot be told: by an estimated 0.03, 90 % interval "
+            "-0.01 to 0.07.",
+        ),
+        (
+            {"trial": 0, "gain": 0.0, "gain_low": 0.0, "gain_high": 0.0},
+            "It has the paper's values: no other configuration is estimated to be better.",
+        ),
+    ],
+)
+def test_whether_a_search_gained_anything_is_said(changes, expected):
+    said = sentences(dataclasses.replace(SAID, paper=0, **changes), lambda v: f"{v:.2f}")
+    assert said[1] == expected and len(said) == 4
+    alone = dataclasses.replace(SAID, paper=0, **changes, configurations=1, tied=(4,))
+    assert len(sentences(alone, lambda v: f"{v:.2f}")) == 1, "the paper's values alone are compared with nothing"
+
+
 def test_many_seeds_are_not_counted():
     said = sentences(dataclasses.replace(SAID, settled_by=54321), lambda v: f"{v:.2f}")[-1]
     assert said.endswith("; more than 1000 seeds of each would tell the first two apart.")

@@ -59,6 +59,12 @@ def test_the_export_names_the_seeds_and_the_partition_of_each(run: Run) -> None:
     seeds = [run.frozen[n].user_attrs["seed"] for n in run.federations(run.best)]
     assert data["provenance"]["seeds"] == seeds == list(range(len(seeds)))
     assert list(data["provenance"]["partition"]) == [str(seed) for seed in seeds]
+    assert run.estimate is not None and data["estimate"]["tied_trials"] == list(run.estimate.tied)
+
+
+def test_the_estimate_knows_which_trial_has_the_papers_values(run: Run) -> None:
+    paper = [t.number for t in run.frozen if t.user_attrs.get("from") == "the paper's values"]
+    assert run.estimate is not None and [run.estimate.paper] == paper[:1]
 
 
 def test_the_status_says_what_was_spent(run: Run, tmp_path: Path) -> None:

@@ -16,10 +16,10 @@ from fedtune.machine.resources import early
 from fedtune.record.experiment import Experiment
 from fedtune.record.study import Direction, StudyFile, quiet_optuna
 from fedtune.trials.early_stopping import Rule, default_grace
-from fedtune.trials.known_points import PAPER
 from fedtune.trials.queue import TrialQueue
 from fedtune.trials.samplers import usual
 from search_spaces.parameter import Value
+from search_spaces.run_folder import PAPER
 from search_spaces.space import Space
 from tests.benchmarks.replay.searcher import LEVEL, Floats, Setting, Verdict
 from tests.benchmarks.replay.trials import Trials
