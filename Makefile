@@ -19,9 +19,9 @@
 # make bench   set up, measure against plain loops (about 50 minutes on two quiet cores), make bench/performance.md
 # make bench-peers   the same work by Flower and pfl-research, installed into .venv-peers (about 11 GB)
 # make bench-gpu     trials per GPU; exits with 2 where there is none
-# make tables        record learning curves for bench-search: about twelve core-hours in all; Ctrl-C at any time, the same command goes on
-# make bench-search  replay searches on the recorded curves, a few minutes per table: how good is the winner, after how many rounds?
-# make bench-search-peers   the same with Syne Tune and SMAC3 beside, installed into .venv-peers (about 1.5 GB); hours
+# make tables        record learning curves for bench-search: about ten core-hours in all; Ctrl-C at any time, the same command goes on
+# make bench-search  replay searches on the recorded curves, 5 to 30 minutes per table, 40 for several objectives, 40 for `fedtune auto`: how good is the winner, after how many rounds?
+# make bench-search-peers   the same with Syne Tune, SMAC3 and Optuna's Gaussian process beside, installed into .venv-peers (about 1.5 GB); a day
 # make fuzz    set up, try 5,000 bad inputs (INPUTS=n, SEED=n): command lines, files, data sets, damaged runs; about half an hour
 # make lock    set up, write locked.txt: the versions and hashes of all that is installed here; LOCKED=1 with any other goal installs from it
 # .ci/run      all of it, as continuous integration does
@@ -122,13 +122,13 @@ bench-gpu: $(INSTALLED)
 tables: $(INSTALLED)
 	@$(BIN)/python -m tests.benchmarks.tables record $(if $(ONLY),--only $(ONLY)) $(if $(HOURS),--hours $(HOURS))
 
-# TABLES="fedavg" and SEARCHERS="random-1 fedtune-1" replay some, TABLES=auto `fedtune auto` alone, beside what was measured before. `python -m tests.benchmarks.replay record` puts the figures into docs.
+# TABLES="fedavg" and SEARCHERS="random-1 fedtune-1" replay some, TABLES=auto `fedtune auto` alone, beside what was measured before, which stays. `python -m tests.benchmarks.replay record` puts the figures into docs.
 bench-search: $(INSTALLED)
 	@$(BIN)/python -m tests.benchmarks.replay run $(if $(TABLES),--tables $(TABLES)) $(if $(SEARCHERS),--searchers $(SEARCHERS))
 
 bench-search-peers: $(INSTALLED)
 	@$(HEARTBEAT) --watch .venv-peers "Installing" scripts/bench_search_peers.sh
-	@$(BIN)/python -m tests.benchmarks.replay run --peers $(if $(TABLES),--tables $(TABLES))
+	@$(BIN)/python -m tests.benchmarks.replay run --peers --slow $(if $(TABLES),--tables $(TABLES))
 
 install: $(INSTALLED)
 

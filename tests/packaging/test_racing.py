@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from analysis import curve_table
 from fedtune.trials.racing import FIRST
+from tests.benchmarks.replay.goals import worse
 from tests.benchmarks.replay.searcher import Result
 from tests.benchmarks.replay.searchers.racing import Racing
 from tests.benchmarks.tables.lines import RECORDED
@@ -111,6 +113,34 @@ def test_what_the_page_says_of_how_true_estimates_are_is_so() -> None:
     assert f"its 90 % interval holds in {min(held.values()):.0f} to {max(held.values()):.0f} %" in text
     three = last("fedtune-race-3", "covered")["dfrd_alpha_lambda"]
     assert f"holds in {three:.0f} % of the repetitions, and in {held['dfrd_alpha_lambda']:.0f} % with ten" in text
+
+
+def test_what_the_page_says_of_random_search_is_so() -> None:
+    """At which budgets a race is told to be worse, and how often its intervals hold where nothing can be learnt."""
+    found = json.loads((ROOT / "docs" / "search-quality.json").read_text(encoding="utf-8"))
+    budgets, shuffled = found["budgets"], found["tables"]["dfrd_alpha_lambda, shuffled"]["searchers"]
+
+    def after(race: str, other: str, of: Mapping[str, Any] = shuffled) -> list[int]:
+        return worse(budgets, of[race], of[other])
+
+    assert after("fedtune-race-3", "random-1") == budgets[-1:] and after("fedtune-race", "random-1") == []
+    for other in ("random-3", "random-5"):
+        three, ten = after("fedtune-race-3", other), after("fedtune-race", other)
+        assert min(three) >= 8 and 2 * len(three) > sum(b >= 8 for b in budgets)
+        assert ten and max(ten) <= 18
+    for name, table in found["tables"].items():
+        for race in ("fedtune-race", "fedtune-race-3"):
+            if name != "dfrd_alpha_lambda, shuffled":
+                assert after(race, "random-1", table["searchers"]) == ([3] if name == "mixed" else []), name
+    held = {
+        race: 100 * shuffled[race]["budgets"][-1]["covered"]["value"] for race in ("fedtune-race", "fedtune-race-3")
+    }
+    text = " ".join((ROOT / "docs" / "racing.md").read_text(encoding="utf-8").split())
+    assert f"interval holds in {held['fedtune-race']:.0f} % there, that of a race of three in" in text
+    assert f"three in {held['fedtune-race-3']:.0f} %" in text
+    grid = found["tables"]["dfrd_alpha_lambda"]["searchers"]["fedtune-race"]["budgets"]
+    covered = [100 * one["covered"]["value"] for one in grid]
+    assert f"the interval of a race holds in {min(covered):.0f} to {max(covered):.0f} %" in text
 
 
 def test_what_the_page_says_of_the_seeds_is_so() -> None:

@@ -694,7 +694,7 @@ def test_the_page_says_where_even_a_search_without_noise_misses_the_goal() -> No
         oracle["rounds_to_goal"], oracle["budgets"][-1]["regret"]["value"] = reached, regret
     found["tables"] = {table: found["tables"][table] for table in (name, other)}
     text = page.markdown(found)
-    assert f"does not get there either within {found['budgets'][-1]} federations' rounds: 2.3 on `{name}`. So" in text
+    assert f"does not get there either within {found['budgets'][-1]} federations' rounds: 2.3 on `{name}`.\n" in text
     found["tables"] = {other: found["tables"][other]}
     assert "does not get there" not in page.markdown(found)
 

@@ -14,7 +14,7 @@ from fedtune.machine import resources
 from search_spaces import files
 from search_spaces.errors import UserError
 from tests.benchmarks.measure import OUT, ROOT
-from tests.benchmarks.replay import bench, defaults, live, page
+from tests.benchmarks.replay import bench, defaults, live, optima, page
 from tests.benchmarks.replay.auto import measure as auto_measure
 from tests.benchmarks.replay.auto import section as auto_section
 from tests.benchmarks.replay.auto.world import worlds
@@ -64,6 +64,9 @@ def main() -> int:
     alive.add_argument("tables", nargs="+", metavar="NAME")
     alive.add_argument("--trials", type=int, default=live.TRIALS)
     alive.add_argument("--folder", type=Path, default=RECORDED, help="where the tables are")
+    optimal = commands.add_parser("optima", help="train the best configurations that the models of these tables know")
+    optimal.add_argument("tables", nargs="+", metavar="NAME")
+    optimal.add_argument("--folder", type=Path, default=RECORDED, help="where the tables are")
     commands.add_parser("record", help="make docs/search-quality.md from the results, beside a copy of them")
     making = commands.add_parser("page", help="make docs/search-quality.md from docs/search-quality.json")
     making.add_argument("--check", action="store_true", help="only say whether it is what that gives")
@@ -75,6 +78,8 @@ def main() -> int:
             return tried(chosen)
         if chosen.command == "live":
             return lived(chosen)
+        if chosen.command == "optima":
+            return trained(chosen)
     except UserError as error:
         print(*error.problems, sep="\n", file=sys.stderr)
         return 2
@@ -102,8 +107,8 @@ def measured(chosen: argparse.Namespace) -> int:
         raise UserError(f"There is no such table in {chosen.folder}. Record one with `make tables`.")
     before = earlier()
     found = searched(chosen, tables, searchers) if tables or not before else before
-    if tables and before and (chosen.tables or chosen.searchers or chosen.objectives):
-        found = with_others(before, found, searchers=bool(chosen.searchers))
+    if tables and before:
+        found = with_others(before, found)
     if together:
         autos = auto_measure.measure(
             together,
@@ -116,7 +121,7 @@ def measured(chosen: argparse.Namespace) -> int:
             "unrecorded": [name for name in CONDITIONS if name not in together],
         }
         print(auto_section.terminal(found["auto"]))
-    found = {key: before[key] for key in ("auto", "defaults", "live") if key in before} | found
+    found = {key: before[key] for key in ("auto", "defaults", "live", "optima") if key in before} | found
     if tables:
         print(page.terminal(found))
     return written(found)
@@ -146,6 +151,22 @@ def lived(chosen: argparse.Namespace) -> int:
         folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=OUT / "live"))
         found = live.live(SPECS[name], world, folder, trials=chosen.trials)
         before["live"] = before.get("live", {}) | {name: found | {"machine": machine()}}
+        written(before)
+    return 0
+
+
+def trained(chosen: argparse.Namespace) -> int:
+    """Trains the best configurations of models; what was found before stays."""
+    before = earlier()
+    if not before:
+        raise UserError("There are no results yet. Measure with `make bench-search`.")
+    given = bench.tables(chosen.folder, chosen.tables)
+    for name in chosen.tables:
+        world = given.get(name)
+        if not isinstance(world, Surrogate):
+            raise UserError(f"{name} is no table with a model.")
+        found = optima.measured(SPECS[name], world)
+        before["optima"] = before.get("optima", {}) | {name: found | {"machine": machine()}}
         written(before)
     return 0
 

@@ -126,8 +126,9 @@ HEAD = """## Defaults
 
 Each default of `fedtune search` against what it could be, one changed at a time: the mean regret over all budgets
 above, in per cent of a blind choice's, and by how much the change moves it (below zero: better), with an interval of
-90 % over repetitions with the same draws. {deciding} decide whether a default is changed; {reporting} only
-report, and nothing was chosen by them.
+90 % over repetitions with the same draws. {deciding} decide whether a default is changed; {reporting} report. Two
+choices were made with a look at those that report: that the sampler `ei` draws its candidates uniformly, on
+`dfrd_full`, and that the first trials wait for more than the lag says, on both. For these two they are not held out.
 """
 _GROUPS = ("deciding", "reporting")
 #: What was made of these figures, by the revision at which they were measured.
@@ -139,7 +140,7 @@ a blind choice's. On the tables that only report it is told to be better than bo
 [how configurations are proposed](proposals.md#whether-it-pays) says more. More trials at random before the model is
 asked are better on `dfrd_alpha_lambda`, twelve on `mixed` too, and worse on `fedavg` and on those that report. That the
 first ten trials wait for more than the lag of four says (the row `--lag 4`) is told to be better on `fedavg` alone of
-those that decide; it was chosen with a look at those that report, and
+those that decide, and it
 [takes time](proposals.md#how-many-trials-wait-for-one-another) where more than one trial can run. `--grace 1` was
 better with `tpe`; with `ei` it is not told from the third round.
 """

@@ -17,14 +17,13 @@ _OCCASION = ("repetitions", "slots", "seconds", "processes", "machine")
 _ALIKE, _AS_OFTEN = ("text", "rounds"), ("blind", "floor")
 
 
-def with_others(before: Mapping[str, Any], now: Mapping[str, Any], *, searchers: bool = False) -> dict[str, Any]:
-    """`now`, with the tables of `before` that were not replayed now; those whose budgets were others are left out.
-
-    With `searchers` only some were replayed, and a table keeps its others."""
+def with_others(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """`now`, with the tables of `before` that were not replayed now, and the searchers of tables that were; those whose
+    budgets were others are left out."""
     kept = before if before["budgets"] == now["budgets"] else {}
     tables = _dated(kept, kept)
     for name, entry in _dated(now, now).items():
-        tables[name] = _joined(tables[name], entry) if searchers and name in tables else entry
+        tables[name] = _joined(tables[name], entry) if name in tables else entry
     several = _dated(kept.get("objectives", {}), kept) | _dated(now["objectives"], now)
     return {
         **now,
@@ -55,7 +54,10 @@ def _names(names: Iterable[str]) -> str:
 
 def _joined(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     """A table with the searchers of both times, those of `now` with that date. Another table has only the latter, as
-    has one that was repeated more often; fewer repetitions are the first of the others."""
+    has one that was repeated more often; fewer repetitions are the first of the others. Where `now` has all that
+    `before` has, it stands alone."""
+    if before["searchers"].keys() <= now["searchers"].keys():
+        return dict(now)
     old, new = before["occasion"], now["occasion"]
     keys = _ALIKE + (_AS_OFTEN if new["repetitions"] == old["repetitions"] else ())
     alike = all(_equal(before[key], now[key]) for key in keys)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tests.benchmarks.page import table
-from tests.benchmarks.replay import defaults, live
+from tests.benchmarks.replay import defaults, goals, live, optima
 from tests.benchmarks.replay.auto import section as auto_section
 from tests.benchmarks.replay.cells import percent, points
 from tests.benchmarks.replay.kept import whens
@@ -21,11 +21,12 @@ configuration there is, in points (hundredths of the metric). Medians over repet
 with a probability of 90 %. Budgets are counted in seed-rounds: rounds of single federations over all trials, here as multiples
 of a whole federation. **Winner's curse** is the search's own estimate of its winner minus the winner's mean validation metric
 over those seeds, in points, a mean. **Coverage** is how often the 90 % interval that a searcher states for the mean over so many
-fresh seeds holds that mean.
+fresh seeds holds that mean: over the held-out seeds of a grid's table (four), over all seeds where a model knows their mean. The
+terminal states the interval for the mean over all seeds, and a report the one for the seeds of a final run.
 
 **Every configuration on every seed** is the regret of the configuration with the highest mean over all seeds that a search may use,
-as if each had run on all of them, whatever that costs: what is left is the noise of those seeds and of the held-out ones, and no
-choice by what is seen can be expected to do better.
+as if each had run on all of them, whatever that costs: what the highest mean leaves of the noise of those seeds and of the held-out
+ones. It is no bound: a choice that takes neighbours into account can do better.
 
 | searcher | what it does |
 |---|---|
@@ -43,6 +44,9 @@ choice by what is seen can be expected to do better.
 | `oracle-…` | the same proposals, told the test metric's true mean in place of noisy values: what is left without noise; as it estimates a test metric, its "curse" is the difference between test and validation |
 """
 
+#: Numbers of slots whose clocks are compared, as results have them.
+CLOCKS = ("2", "8", "32")
+
 CHECK = """
 ```sh
 python -m tests.benchmarks.replay page --check
@@ -56,10 +60,12 @@ def markdown(found: Mapping[str, Any]) -> str:
 
     parts = [HEAD, CHECK.lstrip(), whens(found)]
     if found["tables"]:
-        parts += [_regret(found), _to_goal(found)]
+        parts += [goals.section(found), _regret(found), _to_goal(found)]
     parts += [_section(found, name) for name in found["tables"]]
     if "live" in found:
         parts.append(live.section(found["live"]))
+    if "optima" in found:
+        parts.append(optima.section(found["optima"]))
     if "defaults" in found:
         parts.append(defaults.section(found["defaults"]))
     parts += [section(_shared(found) | found.get("objectives", {})), auto_section.section(found.get("auto"))]
@@ -121,7 +127,7 @@ ORACLE = "oracle-fedtune"
 
 
 def _without_noise(found: Mapping[str, Any]) -> Iterator[str]:
-    """Where the goal is out of reach for any choice among fedtune's proposals, in a sentence."""
+    """Where fedtune's proposals do not reach the goal without noise either, in a sentence."""
     told = {name: entry["searchers"].get(ORACLE, {}) for name, entry in found["tables"].items()}
     missed = {name: one for name, one in told.items() if "budgets" in one and one["rounds_to_goal"] is None}
     if missed:
@@ -130,8 +136,7 @@ def _without_noise(found: Mapping[str, Any]) -> Iterator[str]:
         )
         yield (
             f"`{ORACLE}`, which sees every configuration's true mean, does not get there either within "
-            f"{found['budgets'][-1]} federations' rounds: {last}. So on these tables no choice by noisy values among the "
-            f"same proposals can.\n"
+            f"{found['budgets'][-1]} federations' rounds: {last}.\n"
         )
 
 
@@ -147,12 +152,12 @@ def _section(found: Mapping[str, Any], name: str) -> str:
             points(e["budgets"][-1]["searching"]),
             points(e["budgets"][-1]["curse"]),
             percent(e["budgets"][-1]["covered"]),
-            *(_clock(e["clocks"].get(slots)) for slots in ("2", "8", "32")),
+            *(_minutes(e["clocks"].get(slots)) for slots in CLOCKS),
         ]
         for s, e in possible.items()
     ]
     columns = ["searcher", "regret", "of that, never tried a better one", "winner's curse", "coverage"]
-    columns += [f"minutes on {slots} slots: regret" for slots in (2, 8, 32)]
+    columns += [f"minutes on {slots} slots" for slots in CLOCKS]
     dashes = [f"`{s}`: {e['impossible']}." for s, e in entry["searchers"].items() if "impossible" in e]
     return "\n".join(
         [
@@ -162,15 +167,28 @@ def _section(found: Mapping[str, Any], name: str) -> str:
             table(["searcher", *budgets], regret),
             f"After {found['budgets'][-1]} federations' rounds:\n",
             table(columns, last),
+            f"{_how_often(possible)}\n",
             *(f"{line}\n" for line in dashes),
         ]
     )
 
 
-def _clock(entry: Mapping[str, Any] | None) -> str:
-    if entry is None:
-        return "–"
-    return f"{entry['seconds']['value'] / 60:.1f}: {100 * entry['regret']['value'] + 0.0:.1f}"
+def _minutes(entry: Mapping[str, Any] | None) -> str:
+    return "–" if entry is None else f"{entry['seconds']['value'] / 60:.1f}"
+
+
+def _how_often(searchers: Mapping[str, Mapping[str, Any]]) -> str:
+    """Of how many repetitions the minutes are medians."""
+    groups: dict[int, list[str]] = {}
+    for name, one in searchers.items():
+        for slots in CLOCKS:
+            if slots in one["clocks"]:
+                groups.setdefault(one["clocks"][slots]["seconds"]["n"], []).append(f"`{name}`")
+    several = {n: list(dict.fromkeys(names)) for n, names in sorted(groups.items(), reverse=True)}
+    most = max(several, key=lambda n: len(several[n]), default=0)
+    parts = [f"{n} ({', '.join(names)})" for n, names in several.items() if n != most]
+    others = f", or of {'; of '.join(parts)}" if parts else ""
+    return f"Minutes are medians of {most} repetitions{others}."
 
 
 def _missing(found: Mapping[str, Any]) -> str:

@@ -170,7 +170,7 @@ class Surrogate:
         seconds = np.nanmean(np.where(np.isfinite(table.seconds), table.seconds, np.nanmedian(table.seconds)), axis=1)
         self._positive = Regression(self.points, np.log(np.stack([self.noise.sigma, seconds], axis=1)))
         self.fit = self._measure_fit(means)
-        self.best, self.blind = self._extremes()
+        self.best, self.blind, self.best_values = self._extremes()
         self._known: dict[tuple[tuple[str, Value], ...], Place] = {}
 
     def true(self, points: Floats) -> Floats:
@@ -230,8 +230,9 @@ class Surrogate:
             correlation=float(np.corrcoef(both.T)[0, 1]),
         )
 
-    def _extremes(self) -> tuple[float, float]:
-        """The largest mean of the last round's test metric in the whole space, and that of a blind choice."""
+    def _extremes(self) -> tuple[float, float, dict[str, Value]]:
+        """The largest mean of the last round's test metric in the whole space, that of a blind choice, and the
+        configuration that has the former. `optima.py` measures what it is really worth."""
         rng = np.random.default_rng(0)
         drawn = self._possible(rng.random((CANDIDATES, coordinates(self.space))))
         values = self.true(np.concatenate([drawn, self.points]))[:, -1]
@@ -243,7 +244,7 @@ class Surrogate:
             values = self.true(near)[:, -1]
             if values.max() > top:
                 best, top = near[int(values.argmax())], float(values.max())
-        return top, blind
+        return top, blind, from_unit(self.space, best)
 
     def _possible(self, points: Floats) -> Floats:
         """Points as configurations have them: on steps, whole numbers and options."""
