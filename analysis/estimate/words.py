@@ -48,7 +48,7 @@ def _against_the_paper(found: Estimate, shown: Callable[[float], str]) -> list[s
     if found.paper is None or found.configurations < 2:
         return []
     if found.paper == found.trial:
-        return ["It has the paper's values: no other configuration is estimated to be better."]
+        return ["The winner has the paper's values: no other configuration is estimated to be better."]
     if found.gain is None or found.gain_low is None or found.gain_high is None:
         return []
     how = (
@@ -56,8 +56,8 @@ def _against_the_paper(found: Estimate, shown: Callable[[float], str]) -> list[s
         f"{shown(found.gain_high)}."
     )
     if found.gain_low > 0:
-        return [f"It is better than the paper's values (trial {found.paper}) {how}"]
-    return [f"That it is better than the paper's values (trial {found.paper}) cannot be told: {how}"]
+        return [f"The winner is better than the paper's values (trial {found.paper}) {how}"]
+    return [f"That the winner is better than the paper's values (trial {found.paper}) cannot be told: {how}"]
 
 
 def _settled(found: Estimate) -> str:

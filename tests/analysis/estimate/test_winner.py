@@ -293,16 +293,16 @@ def test_the_winner_is_compared_with_the_papers_values(sign):
     [
         (
             {"gain": 0.03, "gain_low": 0.01, "gain_high": 0.05},
-            "It is better than the paper's values (trial 0) by an estimated 0.03, 90 % interval 0.01 to 0.05.",
+            "The winner is better than the paper's values (trial 0) by an estimated 0.03, 90 % interval 0.01 to 0.05.",
         ),
         (
             {"gain": 0.03, "gain_low": -0.01, "gain_high": 0.07},
-            "That it is better than the paper's values (trial 0) cannot be told: by an estimated 0.03, 90 % interval "
-            "-0.01 to 0.07.",
+            "That the winner is better than the paper's values (trial 0) cannot be told: by an estimated 0.03, 90 % "
+            "interval -0.01 to 0.07.",
         ),
         (
             {"trial": 0, "gain": 0.0, "gain_low": 0.0, "gain_high": 0.0},
-            "It has the paper's values: no other configuration is estimated to be better.",
+            "The winner has the paper's values: no other configuration is estimated to be better.",
         ),
     ],
 )
