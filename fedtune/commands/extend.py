@@ -19,7 +19,13 @@ fedtune extend runs/dfrd-alpha_lambda --rounds 10
 
 def command(
     run: RunDir,
-    trials: Annotated[int | None, typer.Option(help="How many trials to add.", show_default=False)] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            help="How many trials to add. To a race: the rounds of so many whole trials, spent as it sees fit.",
+            show_default=False,
+        ),
+    ] = None,
     rounds: Annotated[
         int | None,
         typer.Option(
