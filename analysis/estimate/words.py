@@ -45,12 +45,10 @@ def sentences(found: Estimate, shown: Callable[[float], str]) -> list[str]:
 
 def _against_the_paper(found: Estimate, shown: Callable[[float], str]) -> list[str]:
     """Whether the search gained anything over the paper's values, where it had them among others."""
-    if found.paper is None or found.configurations < 2:
+    if found.gain is None or found.gain_low is None or found.gain_high is None or found.configurations < 2:
         return []
     if found.paper == found.trial:
         return ["The winner has the paper's values: no other configuration is estimated to be better."]
-    if found.gain is None or found.gain_low is None or found.gain_high is None:
-        return []
     how = (
         f"by an estimated {shown(found.gain)}, {100 * found.level:.0f} % interval {shown(found.gain_low)} to "
         f"{shown(found.gain_high)}."

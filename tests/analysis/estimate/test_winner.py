@@ -132,6 +132,34 @@ def test_the_model_is_told_which_seed_a_federation_had():
     assert abs(told - wrong).max() > 0.01
 
 
+def test_of_the_others_those_are_tied_that_may_well_be_better():
+    """A configuration with a probability above 5 % of being better than the winner; the best estimate first."""
+    rng = np.random.default_rng(5)
+    means = {0.001: 0.5, 0.01: 0.9, 0.05: 0.1, 0.1: 0.9}
+    given = [
+        (lr, mean + 0.02 * rng.standard_normal(), TrialState.COMPLETE, {"seed": seed})
+        for seed in range(4)
+        for lr, mean in means.items()
+    ]
+    found = standing(trials(*given), 1.0)
+    said, best = estimate(found), found.ranking[0]
+    better = {found.numbers[i]: found.belief.better(i, best) for i in found.ranking[1:]}
+    assert {0, 2} == {number for number, chance in better.items() if chance <= winner.RISK}
+    assert {said.trial, *said.tied} == {1, 3} and said.tied[0] == said.trial and said.configurations == 4
+
+
+def test_a_configuration_is_named_by_its_first_trial_that_ran_to_its_end():
+    stopped = (0.01, [0.4], TrialState.PRUNED, {"seed": 1})
+    given = [stopped, (0.02, 0.6), (0.01, 0.5, TrialState.COMPLETE, {"seed": 0}), (0.03, 0.55)]
+    assert standing(trials(*given), 1.0).numbers == (2, 1, 3)
+
+
+def test_configurations_that_are_asked_about_have_a_place_and_no_value():
+    found = standing(trials((0.01, 0.5), (0.02, 0.6)), 1.0, candidates=[({"lr": 0.05}, LR)])
+    assert found.candidates == (2,) and found.belief.mean.shape == (3,)
+    assert found.able == [0, 1] and {part.covariance.shape for part in found.belief.parts} == {(3, 2)}
+
+
 def test_a_configuration_that_failed_on_one_seed_cannot_win():
     given = [(0.01, 0.5), (0.02, 0.9), (0.03, 0.6), (0.02, 0.0, TrialState.FAIL, {"seed": 1})]
     found = standing(trials(*given), 1.0)
@@ -266,6 +294,16 @@ def test_words():
         ({"tied": (4,), "configurations": 2}, "It is told from the only other one that ran to its end."),
         ({"all_seeds": 1, "configurations": 1}, ONE),
         ({"spread": 0.06}, "3 of 30 configurations, itself included, cannot be told from it."),
+        ({"spread": 0.04}, "3 of 30 configurations, itself included, cannot be told from it."),
+        (
+            {"tied": (4, 7), "configurations": 2, "spread": 0.06},
+            "2 of 2 configurations, itself included, cannot be told from it.",
+        ),
+        (
+            {"tied": (4, 7), "configurations": 2},
+            "The noise of one seed (standard deviation 0.04) is larger than the differences found between "
+            "configurations (0.02); about 12 seeds of each would tell the first two apart.",
+        ),
         (
             {"tied": (4,), "configurations": 1},
             "Estimate of its mean over all seeds: 0.76, 90 % interval 0.70 to 0.81, from 3 seeds.",
@@ -301,6 +339,11 @@ def test_the_winner_is_compared_with_the_papers_values(sign):
             "interval -0.01 to 0.07.",
         ),
         (
+            {"gain": 0.03, "gain_low": 0.0, "gain_high": 0.06},
+            "That the winner is better than the paper's values (trial 0) cannot be told: by an estimated 0.03, 90 % "
+            "interval 0.00 to 0.06.",
+        ),
+        (
             {"trial": 0, "gain": 0.0, "gain_low": 0.0, "gain_high": 0.0},
             "The winner has the paper's values: no other configuration is estimated to be better.",
         ),
@@ -309,6 +352,8 @@ def test_the_winner_is_compared_with_the_papers_values(sign):
 def test_whether_a_search_gained_anything_is_said(changes, expected):
     said = sentences(dataclasses.replace(SAID, paper=0, **changes), lambda v: f"{v:.2f}")
     assert said[1] == expected and len(said) == 4
+    two = dataclasses.replace(SAID, paper=0, **changes, configurations=2, tied=(4, 7))
+    assert sentences(two, lambda v: f"{v:.2f}")[1] == expected
     alone = dataclasses.replace(SAID, paper=0, **changes, configurations=1, tied=(4,))
     assert len(sentences(alone, lambda v: f"{v:.2f}")) == 1, "the paper's values alone are compared with nothing"
 
@@ -316,5 +361,7 @@ def test_whether_a_search_gained_anything_is_said(changes, expected):
 def test_many_seeds_are_not_counted():
     said = sentences(dataclasses.replace(SAID, settled_by=54321), lambda v: f"{v:.2f}")[-1]
     assert said.endswith("; more than 1000 seeds of each would tell the first two apart.")
+    said = sentences(dataclasses.replace(SAID, settled_by=1000), lambda v: f"{v:.2f}")[-1]
+    assert said.endswith("; about 1000 seeds of each would tell the first two apart.")
     said = sentences(dataclasses.replace(SAID, settled_by=None), lambda v: f"{v:.2f}")[-1]
     assert said.endswith("between configurations (0.02).")

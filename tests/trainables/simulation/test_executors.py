@@ -107,6 +107,22 @@ def test_auto_records_steps_that_fill_a_gpu(toy: Path, monkeypatch: pytest.Monke
     assert auto("fedproto", toy, "cuda", **mixed | {"deep_model": "cnn3"}) == "vmap"
 
 
+@pytest.mark.parametrize(
+    ("model", "shape", "batch", "fills"),
+    [
+        ("cnn", (1, 28, 28), 16, False),
+        ("lenet5", (1, 28, 28), 256, False),
+        ("cnn_small", (1, 28, 28), 64, True),
+        ("resnet8", (3, 32, 32), 16, True),
+    ],
+)
+def test_what_fills_a_gpu_is_what_was_faster_recorded(
+    model: str, shape: tuple[int, int, int], batch: int, fills: bool
+) -> None:
+    """Of the table "Steps of different sizes" in docs/performance.md, those on both sides of the line."""
+    assert (executors.operations(models.build(model, shape, 10), shape, batch) >= executors.FILLS) is fills
+
+
 def test_operations_are_those_of_the_layers() -> None:
     """Two for every product of a convolution and of a linear layer; counted without computing one."""
     net = torch.nn.Sequential(torch.nn.Conv2d(3, 5, 3, padding=1), torch.nn.Flatten(), torch.nn.Linear(5 * 8 * 8, 7))
