@@ -145,11 +145,14 @@ def lived(chosen: argparse.Namespace) -> int:
     given = bench.tables(chosen.folder, chosen.tables)
     for name in chosen.tables:
         world = given.get(name)
-        if not isinstance(world, Surrogate) or len(SPECS[name].methods) > 1:
-            raise UserError(f"{name} is no table with a model of the space of one method.")
-        (OUT / "live").mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=OUT / "live"))
-        found = live.live(SPECS[name], world, folder, trials=chosen.trials)
+        if not isinstance(world, Surrogate):
+            raise UserError(f"{name} is no table with a model.")
+        if len(SPECS[name].methods) > 1:
+            found = live.drawn(SPECS[name], world, trials=chosen.trials)
+        else:
+            (OUT / "live").mkdir(parents=True, exist_ok=True)
+            folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=OUT / "live"))
+            found = live.live(SPECS[name], world, folder, trials=chosen.trials)
         before["live"] = before.get("live", {}) | {name: found | {"machine": machine()}}
         written(before)
     return 0

@@ -24,10 +24,13 @@ import numpy as np
 from search_spaces.parameter import Value
 from tests.benchmarks.page import table as rows_of
 from tests.benchmarks.replay.surrogate import Surrogate
-from tests.benchmarks.tables.specs import Spec
+from tests.benchmarks.tables.record import prepare, simulate
+from tests.benchmarks.tables.specs import FIRST_SEED, Spec
 
 #: Trials of a live search, and fresh seeds of its winner.
 TRIALS, FRESH = 30, 5
+#: The seed of configurations that are drawn, behind those of all tables; the fresh ones follow.
+SEED = FIRST_SEED + 2000
 
 
 def live(spec: Spec, world: Surrogate, folder: Path, *, trials: int = TRIALS, fresh: int = FRESH) -> dict[str, Any]:
@@ -57,6 +60,18 @@ def live(spec: Spec, world: Surrogate, folder: Path, *, trials: int = TRIALS, fr
     final = fedtune.run(found.folder, seeds=fresh, name=f"live-{spec.name}-final", runs_dir=str(folder), plain=True)
     last = fedtune.load(final.folder).trials["value"]
     return compared(world, measured) | {"winner": winner(world, run.best.params, [float(v) for v in last])}
+
+
+def drawn(spec: Spec, world: Surrogate, *, trials: int = TRIALS, fresh: int = FRESH) -> dict[str, Any]:
+    """The same of a table whose space chooses among methods, which `fedtune search` does not: in place of a search the
+    configurations that would have been drawn after the recorded ones, each simulated on one seed."""
+    prepare()
+    points = spec.points(spec.configurations + trials)[spec.configurations :]
+    ends = [(values, world.table.sign * simulate(spec, values, SEED).validation[-1]) for values in points]
+    measured = [(values, end) for values, end in ends if math.isfinite(end)]
+    best, _ = max(measured, key=lambda one: one[1])
+    last = [world.table.sign * simulate(spec, best, SEED + 1 + place).validation[-1] for place in range(fresh)]
+    return compared(world, measured) | {"winner": winner(world, best, last)}
 
 
 def compared(world: Surrogate, ended: Sequence[tuple[Mapping[str, Value], float]]) -> dict[str, Any]:
@@ -93,7 +108,7 @@ A table of a continuous space answers through a model of its recorded curves. He
 trial to its end on a seed that is not recorded, is set beside the model, in points. *Shift* is the mean of value minus
 model, which has what one seed does to all configurations alike; *error* the standard deviation of the same, and
 *expected* what the model itself says it should be. The space of `mixed` chooses among methods, which no search of one
-method does, and `dfrd_alpha_lambda` needs no model.
+method does: in place of a search it has configurations drawn at random. `dfrd_alpha_lambda` needs no model.
 """
 
 
