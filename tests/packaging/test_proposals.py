@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_limits
 from fedtune.trials.improvement import CANDIDATES
 from fedtune.trials.samplers import SAMPLERS
 from tests.benchmarks.replay.bench import tables
+from tests.benchmarks.replay.goals import worse
 from tests.benchmarks.replay.gridded import Gridded
 from tests.benchmarks.replay.searcher import Setting, Verdict
 from tests.benchmarks.replay.searchers.present import Present
@@ -40,6 +41,40 @@ def test_the_page_has_the_figures_of_the_benchmark() -> None:
             assert searchers["fedtune-1"][place]["budget"] == (12 if place == 3 else 40) * found[name]["rounds"]
             expected += [f"{100 * value:.1f}" for value in (*own, min(others))]
         assert [*cells] == expected, name
+
+
+def test_what_the_page_says_of_others_is_so() -> None:
+    """The part "Against others": where they are told to be lower than `fedtune-1`, and where it is."""
+    found = json.loads((ROOT / "docs" / "search-quality.json").read_text(encoding="utf-8"))
+    budgets = found["budgets"]
+    tables = {
+        name: {key: one for key, one in table["searchers"].items() if "budgets" in one}
+        for name, table in found["tables"].items()
+        if "shuffled" not in name
+    }
+    others = [(name, key) for name, table in tables.items() for key in table if key.startswith(OTHERS)]
+    last = {pair: tables[pair[0]][pair[1]]["budgets"][-1]["regret"]["value"] for pair in others}
+    lower = {(name, key): worse(budgets, tables[name]["fedtune-1"], tables[name][key]) for name, key in others}
+    higher = {(name, key): worse(budgets, tables[name][key], tables[name]["fedtune-1"]) for name, key in others}
+    for name in ("fedavg", "fedkf"):
+        own = tables[name]["fedtune-1"]["budgets"][-1]["regret"]["value"]
+        assert own < min(value for (table, _), value in last.items() if table == name)
+    for (name, key), after in higher.items():
+        if name == "fedavg":
+            expected = [40] if key == "syne-tune-cqr" else [12, 18, 27, 40]
+            assert [budget for budget in after if budget >= 12] == expected, key
+    own = tables["dfrd_full"]["fedtune-1"]["budgets"][-1]["regret"]["value"]
+    for pruner, after in (("halving", [18]), ("hyperband", [12, 18]), ("median", [8, 12])):
+        pair = "dfrd_full", f"optuna-gp-{pruner}"
+        assert last[pair] < own and higher[pair] == after
+    assert lower["mixed", "optuna-tpe-halving"] == budgets[:-1] and lower["mixed", "syne-tune-cqr"] == [5, 8, 18]
+    assert {key for (name, key), after in lower.items() if after and name != "mixed"} == {
+        *("ray-tune-optuna", "syne-tune-random", "syne-tune-kde", "syne-tune-bore"),
+        *("optuna-tpe-halving", "optuna-gp-halving", "smac-hyperband"),
+    }
+    for name in ("mixed", "dfrd_full", "fedavg", "fedkf"):
+        assert lower[name, "smac-hyperband"] == [3]
+    assert {pair for pair, after in lower.items() if 40 in after} == {("dfrd_alpha_lambda", "ray-tune-optuna")}
 
 
 def test_the_page_names_every_sampler() -> None:
