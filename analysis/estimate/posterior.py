@@ -119,10 +119,8 @@ class Posterior:
         """The probability that the mean of `one` is above that of `other`."""
         from scipy.special import stdtr  # what `scipy.stats.t.cdf` calls, which takes a hundred times as long
 
-        apart = np.array([part.mean[one] - part.mean[other] for part in self.parts])
-        covariances = (part.covariance for part in self.parts)
-        squares = np.array([c[one, one] + c[other, other] - 2 * c[one, other] for c in covariances])
-        return float(self._weights @ stdtr(self.freedom, apart / np.sqrt(np.maximum(squares, 1e-300))))
+        centre, squares = self._difference(one, other)
+        return float(self._weights @ stdtr(self.freedom, centre / np.sqrt(np.maximum(squares, 1e-300))))
 
     def above(self, one: int, bound: float) -> float:
         """The probability that the mean of `one` is above `bound`."""
@@ -143,10 +141,14 @@ class Posterior:
     def apart(self, one: int, other: int, level: float) -> tuple[float, float, float]:
         """By how much the mean of `one` is above that of `other`, which have values: what is expected, and the central
         interval that holds it with probability `level`. What a seed does to both alike cancels."""
+        centre, squares = self._difference(one, other)
+        return (float(self._weights @ centre), *self._central(centre, squares, level))
+
+    def _difference(self, one: int, other: int) -> tuple[Floats, Floats]:
+        """By part, centre and squared scale of the mean of `one` minus that of `other`."""
         centre = np.array([part.mean[one] - part.mean[other] for part in self.parts])
         covariances = (part.covariance for part in self.parts)
-        squares = np.array([c[one, one] + c[other, other] - 2 * c[one, other] for c in covariances])
-        return (float(self._weights @ centre), *self._central(centre, squares, level))
+        return centre, np.array([c[one, one] + c[other, other] - 2 * c[one, other] for c in covariances])
 
     def _central(self, centre: Floats, squares: Floats, level: float) -> tuple[float, float]:
         """The central interval of a mixture of t distributions, by part their centres and squared scales."""

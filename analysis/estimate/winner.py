@@ -165,8 +165,8 @@ def estimate(
     said = [sign * float(belief.mean[best]), *(sign * bound for bound in belief.interval(best, level, fresh))]
     mean, *bounds = (min(max(value, ends[0]), ends[1]) for value in said)
     tied = [best, *(i for i in others if belief.better(i, best) > RISK)]
-    known = paper in found.numbers
-    gains = belief.apart(best, found.numbers.index(paper), level) if known and paper is not None else (None,) * 3
+    known = paper if paper in found.numbers else None
+    gain, *around = (None,) * 3 if known is None else belief.apart(best, found.numbers.index(known), level)
     return Estimate(
         trial=found.numbers[best],
         mean=mean,
@@ -181,10 +181,10 @@ def estimate(
         tied=tuple(found.numbers[i] for i in tied),
         configurations=len(found.able),
         settled_by=_settled_by(belief, best, others),
-        paper=paper if known else None,
-        gain=gains[0],
-        gain_low=gains[1],
-        gain_high=gains[2],
+        paper=known,
+        gain=gain,
+        gain_low=around[0],
+        gain_high=around[1],
     )
 
 

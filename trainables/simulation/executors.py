@@ -20,7 +20,6 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
-from torch.utils.flop_counter import FlopCounterMode
 
 from search_spaces.errors import UserError, sentence
 from trainables.federation import ClientData, Federation, FederationConfig, gather
@@ -75,6 +74,8 @@ def chosen(settings: FederationConfig, method: Method, config: Any, fed: Federat
 def operations(model: nn.Module, shape: tuple[int, ...], batch: int) -> int:
     """Floating-point operations of the model's forward pass over `batch` images of `shape` (channels, height, width),
     two for every product. The model loses its weights."""
+    from torch.utils.flop_counter import FlopCounterMode  # which a federation on a CPU does without
+
     # Of two images: PyTorch may compute one, or very many, by other means, with products that count for nothing.
     with FlopCounterMode(display=False) as counted:
         model.to("meta")(torch.zeros(2, *shape, device="meta"))

@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -138,28 +138,26 @@ def tried(chosen: argparse.Namespace) -> int:
 
 
 def lived(chosen: argparse.Namespace) -> int:
-    """Searches in the spaces of tables, beside their models; what was found before stays."""
-    before = earlier()
-    if not before:
-        raise UserError("There are no results yet. Measure with `make bench-search`.")
-    given = bench.tables(chosen.folder, chosen.tables)
-    for name in chosen.tables:
-        world = given.get(name)
-        if not isinstance(world, Surrogate):
-            raise UserError(f"{name} is no table with a model.")
+    """Searches in the spaces of tables, beside their models."""
+
+    def alive(name: str, world: Surrogate) -> dict[str, Any]:
         if len(SPECS[name].methods) > 1:
-            found = live.drawn(SPECS[name], world, trials=chosen.trials)
-        else:
-            (OUT / "live").mkdir(parents=True, exist_ok=True)
-            folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=OUT / "live"))
-            found = live.live(SPECS[name], world, folder, trials=chosen.trials)
-        before["live"] = before.get("live", {}) | {name: found | {"machine": machine()}}
-        written(before)
-    return 0
+            return live.drawn(SPECS[name], world, trials=chosen.trials)
+        (OUT / "live").mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=OUT / "live"))
+        return live.live(SPECS[name], world, folder, trials=chosen.trials)
+
+    return of_models(chosen, "live", alive)
 
 
 def trained(chosen: argparse.Namespace) -> int:
-    """Trains the best configurations of models; what was found before stays."""
+    """Trains the best configurations of models."""
+    return of_models(chosen, "optima", lambda name, world: optima.measured(SPECS[name], world))
+
+
+def of_models(chosen: argparse.Namespace, part: str, measure: Callable[[str, Surrogate], dict[str, Any]]) -> int:
+    """Keeps as a part of the results what `measure` finds of each table, which must have a model; what was found before
+    stays."""
     before = earlier()
     if not before:
         raise UserError("There are no results yet. Measure with `make bench-search`.")
@@ -168,8 +166,7 @@ def trained(chosen: argparse.Namespace) -> int:
         world = given.get(name)
         if not isinstance(world, Surrogate):
             raise UserError(f"{name} is no table with a model.")
-        found = optima.measured(SPECS[name], world)
-        before["optima"] = before.get("optima", {}) | {name: found | {"machine": machine()}}
+        before[part] = before.get(part, {}) | {name: measure(name, world) | {"machine": machine()}}
         written(before)
     return 0
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tests.benchmarks.page import table
-from tests.benchmarks.replay import defaults, goals, live, optima
+from tests.benchmarks.replay import bench, defaults, goals, live, optima
 from tests.benchmarks.replay.auto import section as auto_section
 from tests.benchmarks.replay.cells import percent, points
 from tests.benchmarks.replay.kept import whens
@@ -45,7 +45,7 @@ ones. It is no bound: a choice that takes neighbours into account can do better.
 """
 
 #: Numbers of slots whose clocks are compared, as results have them.
-CLOCKS = ("2", "8", "32")
+CLOCKS = tuple(str(slots) for slots in bench.CLOCKS if slots != bench.SLOTS)
 
 CHECK = """
 ```sh
