@@ -107,28 +107,28 @@ gallery: $(INSTALLED)
 	@scripts/chromium.sh
 	@$(BIN)/python scripts/gallery.py $(ONLY)
 
-# CASES="client_round search" measures some; LONG=--long also trials of 60 s; QUICK=--quick only tries them. `python -m tests.benchmarks record` puts the figures into docs.
+# CASES="client_round search" measures some; LONG=--long also trials of 60 s; QUICK=--quick only tries them. `python -m benchmarks record` puts the figures into docs.
 bench: $(INSTALLED)
-	@$(BIN)/python -m tests.benchmarks run $(QUICK) $(LONG) $(CASES)
+	@$(BIN)/python -m benchmarks run $(QUICK) $(LONG) $(CASES)
 
 bench-peers: $(INSTALLED)
 	@$(HEARTBEAT) --watch .venv-peers "Installing" scripts/bench_peers.sh
-	@$(BIN)/python -m tests.benchmarks peers $(QUICK)
+	@$(BIN)/python -m benchmarks peers $(QUICK)
 
 bench-gpu: $(INSTALLED)
-	@$(BIN)/python -m tests.benchmarks gpu $(QUICK)
+	@$(BIN)/python -m benchmarks gpu $(QUICK)
 
-# ONLY="fedavg mixed" records some tables, ONLY=auto those of `fedtune auto`, under two core-hours; HOURS=2 begins nothing after two hours. `python -m tests.benchmarks.tables list` shows what there is.
+# ONLY="fedavg mixed" records some tables, ONLY=auto those of `fedtune auto`, under two core-hours; HOURS=2 begins nothing after two hours. `python -m benchmarks.tables list` shows what there is.
 tables: $(INSTALLED)
-	@$(BIN)/python -m tests.benchmarks.tables record $(if $(ONLY),--only $(ONLY)) $(if $(HOURS),--hours $(HOURS))
+	@$(BIN)/python -m benchmarks.tables record $(if $(ONLY),--only $(ONLY)) $(if $(HOURS),--hours $(HOURS))
 
-# TABLES="fedavg" and SEARCHERS="random-1 fedtune-1" replay some, TABLES=auto `fedtune auto` alone, beside what was measured before, which stays. `python -m tests.benchmarks.replay record` puts the figures into docs.
+# TABLES="fedavg" and SEARCHERS="random-1 fedtune-1" replay some, TABLES=auto `fedtune auto` alone, beside what was measured before, which stays. `python -m benchmarks.replay record` puts the figures into docs.
 bench-search: $(INSTALLED)
-	@$(BIN)/python -m tests.benchmarks.replay run $(if $(TABLES),--tables $(TABLES)) $(if $(SEARCHERS),--searchers $(SEARCHERS))
+	@$(BIN)/python -m benchmarks.replay run $(if $(TABLES),--tables $(TABLES)) $(if $(SEARCHERS),--searchers $(SEARCHERS))
 
 bench-search-peers: $(INSTALLED)
 	@$(HEARTBEAT) --watch .venv-peers "Installing" scripts/bench_search_peers.sh
-	@$(BIN)/python -m tests.benchmarks.replay run --peers --slow $(if $(TABLES),--tables $(TABLES))
+	@$(BIN)/python -m benchmarks.replay run --peers --slow $(if $(TABLES),--tables $(TABLES))
 
 install: $(INSTALLED)
 

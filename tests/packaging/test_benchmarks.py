@@ -17,11 +17,11 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
-from tests.benchmarks import fingerprint, measure, page
-from tests.benchmarks.cases import ORDER, OTHERS, pages
-from tests.benchmarks.cases.methods import METHODS
-from tests.benchmarks.reference import Optimised, Plain
-from tests.benchmarks.results import Case, Goal
+from benchmarks import fingerprint, measure, page
+from benchmarks.cases import ORDER, OTHERS, pages
+from benchmarks.cases.methods import METHODS
+from benchmarks.reference import Optimised, Plain
+from benchmarks.results import Case, Goal
 from tests.contracts.test_executors import exact_round, wide
 from tests.contracts.test_methods import values_for
 from tests.exact import MARGIN, assert_as_exact
@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def benchmarks(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"FEDTUNE_BENCH": str(folder), "CUDA_VISIBLE_DEVICES": ""}
     return subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks", *arguments],
+        [sys.executable, "-m", "benchmarks", *arguments],
         capture_output=True,
         text=True,
         check=False,
@@ -131,7 +131,7 @@ def named(state: Mapping[str, torch.Tensor], exact: Simulation) -> dict[str, tor
 
 PLAIN = """
 import json, sys, torch
-from tests.benchmarks import plain_torch
+from benchmarks import plain_torch
 from tests.packaging.smooth_adam import smooth_adam
 plain_torch.apply()
 smooth_adam()
@@ -229,7 +229,7 @@ def test_without_a_gpu_it_is_said_in_one_sentence(tmp_path: Path) -> None:
 def entry(case: Case) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from tests.benchmarks.results import machine
+    from benchmarks.results import machine
 
     return asdict(case) | {"machine": machine()}
 
@@ -279,6 +279,6 @@ def test_every_case_is_there() -> None:
     import importlib
 
     for name in (*ORDER, *OTHERS):
-        assert importlib.import_module(f"tests.benchmarks.cases.{name}").TITLE
+        assert importlib.import_module(f"benchmarks.cases.{name}").TITLE
     if page.RECORDED.exists():
         assert page.check() == 0

@@ -23,10 +23,10 @@ DOCS = sorted((ROOT / "docs").glob("*.md"))
 #: Results come from hours of searching and are not repeated here; scripts/gallery.py runs what the gallery shows; the
 #: glossary has nothing to run.
 GUIDES = [path for path in DOCS if path.stem not in ("results", "gallery", "glossary")]
-PACKAGES = ("fedtune", "search_spaces", "trainables", "analysis", "tests", "docs")
+PACKAGES = ("fedtune", "search_spaces", "trainables", "analysis", "benchmarks", "tests", "docs")
 BLOCK = re.compile(r"^```(\w*)[ ]?([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
-QUOTED = re.compile(r"`((?:fedtune|search_spaces|trainables|analysis|tests|docs)/[\w./-]+)`")
+QUOTED = re.compile(r"`((?:fedtune|search_spaces|trainables|analysis|benchmarks|tests|docs)/[\w./-]+)`")
 
 
 class Block(NamedTuple):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.utils.stats import _weighted_percentile
 
-from tests.benchmarks.replay.arms.percentile import weighted_percentile
+from benchmarks.replay.arms.percentile import weighted_percentile
 
 #: The quantiles of Syne Tune's regression, in per cent, and some on and beside the steps of the distribution.
 RANKS = (0.0, 1e-9, 17.0, 33.0, 50.0, 67.0, 83.0, 20.0, 40.0, 60.0, 80.0, 25.0, 75.0, 100.0)

@@ -10,15 +10,15 @@ import pytest
 from scipy.stats import binomtest
 from threadpoolctl import threadpool_limits
 
+from benchmarks.replay.bench import tables
+from benchmarks.replay.goals import worse
+from benchmarks.replay.gridded import Gridded
+from benchmarks.replay.searcher import Setting, Verdict
+from benchmarks.replay.searchers.present import Present
+from benchmarks.replay.simulator import Simulation
+from benchmarks.tables.lines import RECORDED
 from fedtune.trials.improvement import CANDIDATES
 from fedtune.trials.samplers import SAMPLERS
-from tests.benchmarks.replay.bench import tables
-from tests.benchmarks.replay.goals import worse
-from tests.benchmarks.replay.gridded import Gridded
-from tests.benchmarks.replay.searcher import Setting, Verdict
-from tests.benchmarks.replay.searchers.present import Present
-from tests.benchmarks.replay.simulator import Simulation
-from tests.benchmarks.tables.lines import RECORDED
 from tests.packaging.test_racing import rows
 
 ROOT = Path(__file__).resolve().parents[2]

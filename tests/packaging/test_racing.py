@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from analysis import curve_table
+from benchmarks.replay.goals import worse
+from benchmarks.replay.searcher import Result
+from benchmarks.replay.searchers.racing import Racing
+from benchmarks.tables.lines import RECORDED
 from fedtune.trials.racing import FIRST
-from tests.benchmarks.replay.goals import worse
-from tests.benchmarks.replay.searcher import Result
-from tests.benchmarks.replay.searchers.racing import Racing
-from tests.benchmarks.tables.lines import RECORDED
 from tests.packaging.test_replay import Known, setting
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -18,23 +18,23 @@ from scipy import stats
 from scipy.stats import norm
 
 from analysis.curve_table import CurveTable, save
+from benchmarks.replay import __main__ as command
+from benchmarks.replay import bench, page
+from benchmarks.replay.gridded import Gridded, Shuffled
+from benchmarks.replay.kept import with_others
+from benchmarks.replay.measures import judge, over, rounds_to, share
+from benchmarks.replay.peer import NOT_INSTALLED, Peer
+from benchmarks.replay.searcher import LEVEL, Floats, Impossible, Job, Result, Setting, Verdict
+from benchmarks.replay.searchers import PEERS, SEARCHERS, SLOW, plain
+from benchmarks.replay.searchers.oracle import Told
+from benchmarks.replay.simulator import Simulation, Snapshot
+from benchmarks.replay.surrogate import Surrogate, cut_off, measure_noise
+from benchmarks.replay.table import Recorded, differences, held_out
+from benchmarks.tables.lines import RECORDED
+from benchmarks.tables.specs import SPECS
 from search_spaces.dimension import Dimension
 from search_spaces.parameter import Parameter, Value
 from search_spaces.space import Space
-from tests.benchmarks.replay import __main__ as command
-from tests.benchmarks.replay import bench, page
-from tests.benchmarks.replay.gridded import Gridded, Shuffled
-from tests.benchmarks.replay.kept import with_others
-from tests.benchmarks.replay.measures import judge, over, rounds_to, share
-from tests.benchmarks.replay.peer import NOT_INSTALLED, Peer
-from tests.benchmarks.replay.searcher import LEVEL, Floats, Impossible, Job, Result, Setting, Verdict
-from tests.benchmarks.replay.searchers import PEERS, SEARCHERS, SLOW, plain
-from tests.benchmarks.replay.searchers.oracle import Told
-from tests.benchmarks.replay.simulator import Simulation, Snapshot
-from tests.benchmarks.replay.surrogate import Surrogate, cut_off, measure_noise
-from tests.benchmarks.replay.table import Recorded, differences, held_out
-from tests.benchmarks.tables.lines import RECORDED
-from tests.benchmarks.tables.specs import SPECS
 
 ROUNDS = 4
 #: Standard errors by which a mean over repetitions may lie from its expectation.
@@ -376,8 +376,8 @@ def test_what_a_table_does_not_allow_is_said() -> None:
 ARM = """
 import math, sys
 import numpy as np
-from tests.benchmarks.replay.arms.serve import serve
-from tests.benchmarks.replay.searcher import Job, Verdict
+from benchmarks.replay.arms.serve import serve
+from benchmarks.replay.searcher import Job, Verdict
 
 class Arm:
     # Tries the middle of every dimension, once per seed, and says what it has been told.

@@ -15,23 +15,23 @@ import pytest
 
 from analysis.curve_table import CurveTable, save
 from analysis.runs import load
+from benchmarks.replay import __main__ as command
+from benchmarks.replay import bench, page
+from benchmarks.replay.auto import measure
+from benchmarks.replay.auto.command import AutoSearch, Led, auto, planned, setting_of
+from benchmarks.replay.auto.rivals import by_paper, left_for, singles
+from benchmarks.replay.auto.section import section
+from benchmarks.replay.auto.world import METHOD, World, worlds
+from benchmarks.replay.measures import over
+from benchmarks.replay.simulator import Simulation
+from benchmarks.replay.table import Recorded
+from benchmarks.tables.auto_specs import METHODS, named
 from fedtune.record.run_directory import create
 from fedtune.record.study import StudyFile
 from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError
 from search_spaces.parameter import Parameter, Value
 from search_spaces.space import Space
-from tests.benchmarks.replay import __main__ as command
-from tests.benchmarks.replay import bench, page
-from tests.benchmarks.replay.auto import measure
-from tests.benchmarks.replay.auto.command import AutoSearch, Led, auto, planned, setting_of
-from tests.benchmarks.replay.auto.rivals import by_paper, left_for, singles
-from tests.benchmarks.replay.auto.section import section
-from tests.benchmarks.replay.auto.world import METHOD, World, worlds
-from tests.benchmarks.replay.measures import over
-from tests.benchmarks.replay.simulator import Simulation
-from tests.benchmarks.replay.table import Recorded
-from tests.benchmarks.tables.auto_specs import METHODS, named
 from tests.fedtune.conftest import experiment
 from tests.packaging.test_replay import calling
 

@@ -16,6 +16,16 @@ import pytest
 
 from analysis.curve_table import save
 from analysis.estimate import standing
+from benchmarks.replay import __main__ as command
+from benchmarks.replay import defaults
+from benchmarks.replay.defaults import DECIDING, PRESENT, REPORTING, VARIANTS
+from benchmarks.replay.measures import Judged
+from benchmarks.replay.searcher import Floats, Setting
+from benchmarks.replay.searchers.present import Present
+from benchmarks.replay.searchers.racing import Racing
+from benchmarks.replay.searchers.thawing import Thawing
+from benchmarks.replay.simulator import Simulation
+from benchmarks.tables.specs import SPECS
 from fedtune.machine import resources
 from fedtune.planning.request import Request
 from fedtune.record.experiment import Experiment
@@ -23,16 +33,6 @@ from fedtune.trials import improvement
 from search_spaces.dimension import Dimension
 from search_spaces.parameter import Parameter, Value
 from search_spaces.space import Space
-from tests.benchmarks.replay import __main__ as command
-from tests.benchmarks.replay import defaults
-from tests.benchmarks.replay.defaults import DECIDING, PRESENT, REPORTING, VARIANTS
-from tests.benchmarks.replay.measures import Judged
-from tests.benchmarks.replay.searcher import Floats, Setting
-from tests.benchmarks.replay.searchers.present import Present
-from tests.benchmarks.replay.searchers.racing import Racing
-from tests.benchmarks.replay.searchers.thawing import Thawing
-from tests.benchmarks.replay.simulator import Simulation
-from tests.benchmarks.tables.specs import SPECS
 from tests.packaging.test_replay import Known, calling, recorded, setting
 
 if TYPE_CHECKING:

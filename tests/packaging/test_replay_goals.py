@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.benchmarks.replay import goals, optima
+from benchmarks.replay import goals, optima
 
 
 def one(regrets: Sequence[float], *, curse: float = 0.0, covered: float | None = 0.9, searching: float = 0.0) -> Any:

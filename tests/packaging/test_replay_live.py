@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from analysis.curve_table import CurveTable
-from tests.benchmarks.replay import live
-from tests.benchmarks.replay.surrogate import Surrogate
-from tests.benchmarks.tables.specs import Spec
+from benchmarks.replay import live
+from benchmarks.replay.surrogate import Surrogate
+from benchmarks.tables.specs import Spec
 from tests.packaging.test_replay import ERRORS, ROUNDS, smooth
 
 

@@ -17,23 +17,23 @@ import pytest
 
 from analysis.curve_table import CurveTable, save
 from analysis.runs import pareto
+from benchmarks.replay import __main__ as command
+from benchmarks.replay import bench as single_bench
+from benchmarks.replay import page
+from benchmarks.replay.objectives import bench
+from benchmarks.replay.objectives.measures import ObjectivesSimulation, mean_volume
+from benchmarks.replay.objectives.page import section
+from benchmarks.replay.objectives.searchers import OURS, PEERS, SEARCHERS, Fedtune, Random
+from benchmarks.replay.objectives.table import Objectives
+from benchmarks.replay.peer import NOT_INSTALLED, Peer
+from benchmarks.replay.pool import Task
+from benchmarks.replay.searcher import Floats, Front, Impossible, Job, Result, Setting
+from benchmarks.replay.searchers import plain
+from benchmarks.replay.searchers.oracle import Told
+from benchmarks.replay.searchers.present import Present
+from benchmarks.replay.table import Recorded, held_out
 from search_spaces.errors import UserError
 from search_spaces.parameter import Value
-from tests.benchmarks.replay import __main__ as command
-from tests.benchmarks.replay import bench as single_bench
-from tests.benchmarks.replay import page
-from tests.benchmarks.replay.objectives import bench
-from tests.benchmarks.replay.objectives.measures import ObjectivesSimulation, mean_volume
-from tests.benchmarks.replay.objectives.page import section
-from tests.benchmarks.replay.objectives.searchers import OURS, PEERS, SEARCHERS, Fedtune, Random
-from tests.benchmarks.replay.objectives.table import Objectives
-from tests.benchmarks.replay.peer import NOT_INSTALLED, Peer
-from tests.benchmarks.replay.pool import Task
-from tests.benchmarks.replay.searcher import Floats, Front, Impossible, Job, Result, Setting
-from tests.benchmarks.replay.searchers import plain
-from tests.benchmarks.replay.searchers.oracle import Told
-from tests.benchmarks.replay.searchers.present import Present
-from tests.benchmarks.replay.table import Recorded, held_out
 from tests.packaging.test_replay import ROUNDS, calling, recorded
 
 #: Metrics of which the second is minimised.
@@ -277,8 +277,8 @@ def test_a_search_with_one_objective_gives_what_it_gave(name: str, monkeypatch: 
 ARM = """
 import sys
 import numpy as np
-from tests.benchmarks.replay.arms.serve import serve
-from tests.benchmarks.replay.searcher import Front, Job
+from benchmarks.replay.arms.serve import serve
+from benchmarks.replay.searcher import Front, Job
 
 class Arm:
     # Tries both ends, and names those whose last values were all finite.

@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from analysis import curve_table
+from benchmarks.tables import auto_specs, points
+from benchmarks.tables.auto_specs import AUTO_SPECS
+from benchmarks.tables.lines import RECORDED, Lines, declaration
+from benchmarks.tables.record import Recording, record, simulate, specs
+from benchmarks.tables.specs import SPECS, Spec
 from fedtune.planning.auto_methods import able
 from fedtune.planning.auto_request import AutoRequest, options, settings
 from fedtune.record.experiment import FINAL_SEEDS, MAX_SEED, MAX_SEEDS
 from search_spaces.errors import UserError
-from tests.benchmarks.tables import auto_specs, points
-from tests.benchmarks.tables.auto_specs import AUTO_SPECS
-from tests.benchmarks.tables.lines import RECORDED, Lines, declaration
-from tests.benchmarks.tables.record import Recording, record, simulate, specs
-from tests.benchmarks.tables.specs import SPECS, Spec
 from trainables import registry
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -239,8 +239,8 @@ DRIVER = """
 import sys, time
 from pathlib import Path
 from tests.packaging.test_tables import TOY, keys, pretend
-from tests.benchmarks.tables.lines import Lines
-from tests.benchmarks.tables.record import Recording
+from benchmarks.tables.lines import Lines
+from benchmarks.tables.record import Recording
 folder = Path(sys.argv[1])
 Recording(Lines(TOY, folder, folder), keys(), time.monotonic() + 60, pretend(waits=0.2)).run(1)
 """

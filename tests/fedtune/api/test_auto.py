@@ -12,6 +12,10 @@ from typer.testing import CliRunner
 
 import fedtune
 from analysis.stats import holm, paired
+from benchmarks.replay.auto.command import AutoSearch, fresh_mean, led
+from benchmarks.replay.auto.world import METHOD
+from benchmarks.replay.searcher import Floats, Setting
+from benchmarks.replay.simulator import Simulation
 from fedtune.api.auto_driven import complete_search
 from fedtune.api.auto_result import AutoResult
 from fedtune.cli import app
@@ -19,10 +23,6 @@ from fedtune.planning import auto_costs
 from fedtune.record.auto_record import AutoRecord
 from fedtune.trials.tune_session import TuneSession
 from search_spaces.errors import UserError
-from tests.benchmarks.replay.auto.command import AutoSearch, fresh_mean, led
-from tests.benchmarks.replay.auto.world import METHOD
-from tests.benchmarks.replay.searcher import Floats, Setting
-from tests.benchmarks.replay.simulator import Simulation
 from tests.fedtune.fake import OfMethod
 
 METHODS = ("fedavg", "fedprox", "scaffold")

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.replay.searcher import Floats, Setting
+from benchmarks.replay.searchers.present import Present
+from benchmarks.replay.simulator import Simulation
 from fedtune.api.search import Result
 from fedtune.machine.resources import EARLY
 from fedtune.record.study import StudyFile
 from search_spaces.parameter import Value
-from tests.benchmarks.replay.searcher import Floats, Setting
-from tests.benchmarks.replay.searchers.present import Present
-from tests.benchmarks.replay.simulator import Simulation
 from tests.fedtune.conftest import space
 from tests.fedtune.fake import Fake
 

@@ -1,0 +1,10 @@
+"""Benchmarks: ratios against plain reference loops that are kept here, measured side by side in one run.
+
+    python -m benchmarks list                  # the cases
+    python -m benchmarks run [CASE …]          # all of them, or some; --quick only tries them
+    python -m benchmarks page | record         # bench/performance.md, or docs/performance.md, from the results
+    python -m benchmarks peers | gpu           # against Flower and pfl-research; on a GPU
+
+`measure` starts every arm in a process of its own and lets them work in turn; `workloads` says what such a process
+does; `reference` holds the plain loops. Nothing here is run by `make test` but one quick case.
+"""

@@ -1,0 +1,85 @@
+"""`python -m benchmarks`; see the package."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import time
+
+from benchmarks import results
+from benchmarks.cases import ORDER, OTHERS
+from benchmarks.measure import OUT, say
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks")
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("list", help="the cases")
+    run = commands.add_parser("run", help="measure all cases, or some")
+    run.add_argument("cases", nargs="*", metavar="CASE")
+    run.add_argument("--quick", action="store_true", help="only try them; the figures mean nothing")
+    run.add_argument("--long", action="store_true", help="also search with trials of 60 s (twenty minutes more)")
+    page = commands.add_parser("page", help="make bench/performance.md from the results")
+    page.add_argument(
+        "--check", action="store_true", help="only say whether docs/performance.md is what docs/performance.json gives"
+    )
+    commands.add_parser("record", help="make docs/performance.md from the results, beside a copy of them")
+    for name in OTHERS:
+        other = commands.add_parser(name)
+        other.add_argument("--quick", action="store_true")
+    chosen = parser.parse_args()
+    if chosen.command == "list":
+        for name in (*ORDER, *OTHERS):
+            print(f"{name:<13} {module(name).TITLE}")
+        return 0
+    if chosen.command == "run":
+        unknown = [name for name in chosen.cases if name not in ORDER]
+        if unknown:
+            print(f"{unknown[0]} is no case; there are {', '.join(ORDER)}", file=sys.stderr)
+            return 2
+        return measure([*(chosen.cases or ORDER)], quick=chosen.quick, long=chosen.long)
+    if chosen.command in OTHERS:
+        return measure([chosen.command], quick=chosen.quick)
+    from benchmarks import page as pages
+
+    if chosen.command == "page" and chosen.check:
+        return pages.check()
+    if not results.RESULTS.exists():
+        print("There are no results yet. Measure with `make bench`.", file=sys.stderr)
+        return 2
+    if chosen.command == "record":
+        return pages.record()
+    pages.write(results.load(results.RESULTS), OUT)
+    print(OUT / "performance.md")
+    return 0
+
+
+def module(name: str):  # type: ignore[no-untyped-def]
+    """The module of a case."""
+    return importlib.import_module(f"benchmarks.cases.{name}")
+
+
+def measure(names: list[str], *, quick: bool, long: bool = False) -> int:
+    """Runs cases, stores and prints what they found, and makes the page."""
+    from benchmarks import page as pages
+
+    path = OUT / "quick.json" if quick else results.RESULTS
+    started = time.monotonic()
+    for name in names:
+        say(f"{module(name).TITLE} ({name})")
+        case = module(name).run(quick, **({"long": True} if long and name == "search" else {}))
+        if case is None:
+            return 2
+        results.store(case, path)
+        print(pages.terminal(case), flush=True)
+    pages.write(results.load(path), OUT / "quick" if quick else OUT)
+    say(
+        f"{time.monotonic() - started:.0f} s. Figures in {path}, page in "
+        f"{(OUT / 'quick' if quick else OUT) / 'performance.md'}"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

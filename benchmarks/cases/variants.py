@@ -1,0 +1,103 @@
+"""The executors loop and vmap, fp32 and bf16: seconds per round, and what bf16 does to accuracy."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+from benchmarks.cases.client_round import federation
+from benchmarks.fingerprint import apart
+from benchmarks.measure import Arm, Processes, interleave, ratio, say
+from benchmarks.results import Case
+
+TITLE = "Executors and precision"
+TEXT = """
+The same federation with every client on its own (*loop*) or all in one batched program (*vmap*), in fp32 or with bfloat16 autocast, on one CPU thread.
+vmap is meant for GPUs: on a CPU its convolutions become grouped ones.
+"""
+#: Accuracy runs: method and what is set.
+ACCURACY: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("fedavg", {"rounds": 20, "lr": 0.05, "omega": 0.5}),
+    ("dfrd", {"rounds": 5, "lr": 0.05, "omega": 0.5, "base": "fedavg", "kd_temperature": 3.0, "server_iters": 5}),
+)
+
+
+def variants() -> list[tuple[str, dict[str, Any]]]:
+    """The variants that can be run here, by name; what is missing is said."""
+    import torch
+
+    from trainables.models import precision
+
+    found: list[tuple[str, dict[str, Any]]] = [
+        ("loop, fp32", {"executor": "loop"}),
+        ("vmap, fp32", {"executor": "vmap"}),
+    ]
+    if precision.supported(torch.device("cpu")):
+        return [*found, ("loop, bf16", {"executor": "loop", "precision": "bf16"})]
+    say("  variants: this processor has no bfloat16 arithmetic")
+    return found
+
+
+def run(quick: bool) -> Case:
+    case = Case("variants", TITLE, TEXT, quick=quick)
+    chosen = variants()
+    for model, title, side, channels, clients, steps in (
+        ("lenet5", "LeNet-5", 28, 1, 10, 5),
+        ("cnn", "DFRD's CNN", 32, 3, 2, 4),
+    )[: 1 if quick else 2]:
+        values, _ = federation(model, side, channels, 2 if quick else clients, 2 if quick else steps)
+        with Processes(f"variants, {model}") as processes:
+            for name, changed in chosen:
+                processes.start(name, Arm("rounds", {"method": "fedavg", "values": values | changed}))
+            found = interleave(processes, {name: [name] for name, _ in chosen}, repeats=2 if quick else 4)
+            said = {name: processes.describe(name) for name, _ in chosen}
+        first = chosen[0][0]
+        case.table(
+            f"{title}, {values['clients']} clients × {values['local_steps']} × {values['batch_size']}",
+            ("variant", "s/round", "speed-up over loop, fp32", "PSS, MiB", "differs by"),
+            [
+                [
+                    name,
+                    statistics.median(seconds),
+                    ratio(found[first], seconds),
+                    said[name]["memory"]["pss"],
+                    apart(said[first]["model"], said[name]["model"]),
+                ]
+                for name, seconds in found.items()
+            ],
+        )
+    if any("precision" in changed for _, changed in chosen):
+        accuracy(case, quick)
+    else:
+        case.notes.append("There was no bf16 to compare accuracies with.")
+    return case
+
+
+def accuracy(case: Case, quick: bool) -> None:
+    """Final test accuracy in fp32 and bf16 on digits, seed by seed."""
+    rows = []
+    for method, values in ACCURACY[: 1 if quick else 2]:
+        rounds = 2 if quick else values["rounds"]
+        found: dict[str, list[float]] = {}
+        with Processes(f"variants, accuracy of {method}") as processes:
+            for precision in ("fp32", "bf16"):
+                changed = values | {"rounds": rounds, "precision": precision}
+                processes.start(
+                    precision,
+                    Arm("rounds", {"method": method, "values": changed, "rounds": rounds, "seeds": [0, 1, 2]}),
+                )
+                processes.run([precision])
+                found[precision] = processes.describe(precision)["accuracies"]
+        apart = [b - a for a, b in zip(found["fp32"], found["bf16"], strict=True)]
+        rows.append(
+            [
+                f"{method}, {rounds} rounds",
+                *(f"{100 * statistics.mean(v):.2f} ± {100 * statistics.stdev(v):.2f}" for v in found.values()),
+                " ".join(f"{100 * d:+.2f}" for d in apart),
+            ]
+        )
+    case.table(
+        "Accuracy on digits' test set, %, three seeds",
+        ("method", "fp32, mean ± std", "bf16, mean ± std", "bf16 minus fp32, by seed"),
+        rows,
+    )

@@ -1,0 +1,162 @@
+"""Repetitions of `fedtune auto` and of its rivals on every data set, and what came of them as plain data.
+
+All of a repetition see the same seeds, and are judged on the same seeds, which none of them saw:
+
+    auto        the command's leader
+    equal       that of the command with --equal
+    paper       the method whose paper's values are best on one seed, tuned with what that leaves of the budget
+    alike       of the winners of all single searches, the one with the highest mean on auto's fresh seeds: what a user
+                has who pays for a search of every method and chooses among the winners as auto does
+    hindsight   of these winners the one that the held-out seeds say is best: nobody can choose so, and as chance
+                decides among equals, it looks better than any of them is
+
+The truth of an answer is the mean test metric over the held-out seeds. Regret is what it lacks of the best recorded
+configuration of all methods; a difference is what auto lacks of a rival, in the same repetition.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.replay import bench
+from benchmarks.replay.auto.command import Led, auto, fresh_mean, planned
+from benchmarks.replay.auto.rivals import Winners, by_paper, left_for, singles
+from benchmarks.replay.auto.world import AllMethods, World
+from benchmarks.replay.measures import over, share
+from benchmarks.replay.pool import side_by_side
+from search_spaces.errors import UserError
+from search_spaces.parameter import Value
+
+#: Budgets of the command, in whole federations of one seed. Of eight methods it refuses less than 25: every method has
+#: a trial of its paper's values and two fresh seeds, and the leader a final one.
+BUDGETS = (32, 48, 64, 96)
+SLOTS, GOAL = bench.SLOTS, bench.GOAL
+#: By how much a difference of recorded values may miss the goal and still be the goal.
+ROUNDING = 1e-9
+ARMS = ("auto", "equal", "paper", "alike", "hindsight")
+#: Those that auto is compared with.
+RIVALS = ARMS[1:]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One repetition at one budget: the truth of every arm's answer, the method of auto's and of the best single
+    search's in hindsight, and what the command spent, in seed-rounds."""
+
+    best: float
+    truths: Mapping[str, float]
+    methods: tuple[str, str]
+    spent: int
+
+
+def repetition(world: World, number: int, budgets: Sequence[int]) -> dict[int, Compared]:
+    """By budget in federations, without those that the command refuses."""
+    episode = world.episode(number)
+    kept = [budget for budget in budgets if refused(world, budget) is None]
+    method, first = by_paper(world, number)
+    alone = singles(world, number, [*kept, *(left_for(world, budget) for budget in kept)], slots=SLOTS)
+    found = {}
+    for budget in kept:
+        left = left_for(world, budget)
+        paper = alone[method][left] if left > 0 else None
+        made = [auto(world, number, budget, slots=SLOTS, equal=equal) for equal in (False, True)]
+        found[budget] = compared(world, episode, budget, made, alone, first if paper is None else paper)
+    return found
+
+
+def compared(
+    world: World,
+    episode: AllMethods,
+    budget: int,
+    made: Sequence[Led],
+    alone: Winners,
+    paper: Mapping[str, Value],
+) -> Compared:
+    """What the answers at a budget are worth. `made`: by the command, and with --equal."""
+    winners = [values for of_method in alone.values() if (values := of_method[budget]) is not None]
+    fresh = range(1, 1 + planned(world, episode, budget).fresh)
+    alike = max(winners, key=lambda values: fresh_mean(episode, values, fresh), default=None)
+    hindsight = max(winners, key=episode.truth, default=None)
+    answers = dict(zip(ARMS, (made[0].leader, made[1].leader, paper, alike, hindsight), strict=True))
+    truths = {arm: episode.truth(values) for arm, values in answers.items()}
+    names = [str(values["method"]) if values else "none" for values in (made[0].leader, hindsight)]
+    return Compared(episode.best, truths, (names[0], names[1]), made[0].spent)
+
+
+def refused(world: World, budget: int) -> str | None:
+    """Why the command refuses a budget in federations; None where it takes it."""
+    try:
+        planned(world, world.episode(0), budget)
+    except UserError as error:
+        return " ".join(error.problems)
+    return None
+
+
+def summary(found: Sequence[Compared]) -> dict[str, Any]:
+    """What the repetitions at a budget say."""
+    differences = {rival: [one.truths[rival] - one.truths["auto"] for one in found] for rival in RIVALS}
+    return {
+        "n": len(found),
+        "regret": {arm: _median([one.best - one.truths[arm] for one in found]) for arm in ARMS},
+        "difference": {rival: _median(values) for rival, values in differences.items()},
+        "within": {
+            rival: bench.as_data(share([value <= GOAL + ROUNDING for value in values]))
+            for rival, values in differences.items()
+        },
+        "same_method": bench.as_data(share([one.methods[0] == one.methods[1] for one in found])),
+        "spent": float(np.median([one.spent for one in found])),
+    }
+
+
+def _median(values: Sequence[float]) -> dict[str, Any]:
+    return bench.as_data(over(values, np.median))
+
+
+# -- all of it ---------------------------------------------------------------------------------------------------------
+
+Task = tuple[str, int, tuple[int, ...]]
+
+
+def _work(given: Mapping[str, World], task: Task) -> dict[int, Compared]:
+    name, number, budgets = task
+    return repetition(given[name], number, budgets)
+
+
+def measure(
+    given: dict[str, World], *, repetitions: int, processes: int, budgets: Sequence[int] = BUDGETS
+) -> dict[str, Any]:
+    """Every data set, `repetitions` times."""
+    tasks: list[Task] = [(name, number, tuple(budgets)) for name in given for number in range(repetitions)]
+    found: dict[str, list[dict[int, Compared]]] = {name: [] for name in given}
+    started = time.monotonic()
+    for (name, *_), result in side_by_side(given, tasks, processes, _work, lambda task: task[0], "repetitions of auto"):
+        found[name].append(result)
+    return {
+        "repetitions": repetitions,
+        "slots": SLOTS,
+        "goal": GOAL,
+        "processes": processes,
+        "seconds": round(time.monotonic() - started),
+        "datasets": {
+            name: {
+                "text": world.describe(),
+                "methods": len(world.tables),
+                "rounds": world.rounds,
+                "blind": _median([e.best - e.blind for e in (world.episode(n) for n in range(repetitions))]),
+                "budgets": [_at(world, budget, found[name]) for budget in budgets],
+            }
+            for name, world in given.items()
+        },
+    }
+
+
+def _at(world: World, budget: int, found: Sequence[Mapping[int, Compared]]) -> dict[str, Any]:
+    """A data set at a budget."""
+    why = refused(world, budget)
+    entry: dict[str, Any] = {"federations": budget, "seed_rounds": budget * world.rounds}
+    return entry | ({"refused": why} if why is not None else summary([one[budget] for one in found]))

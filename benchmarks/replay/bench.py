@@ -1,0 +1,160 @@
+"""The benchmark: every searcher on every table, many repetitions, and what came of it as plain data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis import curve_table
+from analysis.curve_table import CurveTable
+from benchmarks.replay.gridded import Gridded, Shuffled
+from benchmarks.replay.measures import Interval, Judged, judge, over, rounds_to, share
+from benchmarks.replay.pool import Task, replayed
+from benchmarks.replay.searcher import Setting
+from benchmarks.replay.searchers import SEARCHERS, Factory
+from benchmarks.replay.simulator import Simulation
+from benchmarks.replay.surrogate import Surrogate
+from benchmarks.replay.table import Episode, Table
+
+#: Budgets, in whole federations of one seed: each about one and a half times the one before.
+BUDGETS = (3, 5, 8, 12, 18, 27, 40)
+#: Slots on which the regret is measured, and those whose clocks are compared. With one slot every round is counted for
+#: a trial that has it: with several, what runs beside is spent and cannot win yet, or is not counted yet, and which of
+#: the two depends on how a searcher asks for rounds.
+SLOTS, CLOCKS = 1, (1, 2, 8, 32)
+#: What the regret is to reach, in units of the metric: one point of accuracy.
+GOAL = 0.01
+
+
+def tables(folder: Path, names: Sequence[str] = ()) -> dict[str, Table]:
+    """What there is to replay on: of every recorded table its cells, where they are a whole grid, else a model of it;
+    and the first one shuffled."""
+    found: dict[str, Table] = {}
+    paths = sorted(folder.glob("*.npz"))
+    for place, path in enumerate(paths):
+        recorded = curve_table.load(path)
+        several: list[Table] = []
+        if not names or recorded.card["name"] in names:
+            several.append(Gridded(recorded) if is_grid(recorded) else Surrogate(recorded))
+        shuffled = Shuffled(recorded)
+        if place == 0 and (not names or shuffled.name in names):
+            several.append(shuffled)
+        found |= {table.name: table for table in several}
+    return found
+
+
+def is_grid(table: CurveTable) -> bool:
+    """Whether the table's configurations are all the cells of its space's grid."""
+    dimensions = [dimension for _, dimension in table.space.dimensions()]
+    if any(d.grid is None and d.parameter.kind in ("real", "integer") for d in dimensions):
+        return False
+    cells = {tuple(sorted(cell.items())) for cell in table.space.grid_points()}
+    return cells == {tuple(sorted(values.items())) for values in table.configurations}
+
+
+def replay(table: Table, task: Task) -> list[Judged]:
+    """One repetition, judged at every budget. Raises `Impossible`."""
+    return replay_of(SEARCHERS[task.searcher], table, task)
+
+
+def replay_of(factory: Factory, table: Table, task: Task) -> list[Judged]:
+    """One repetition of the searcher that `factory` makes, judged at every budget. Raises `Impossible`."""
+    episode = table.episode(task.repetition)
+    setting = Setting(
+        table.space, table.rounds, episode.seeds, task.repetition, task.slots, episode.truth_curve, episode.fresh
+    )
+    searcher = factory(setting)
+    budgets = [table.rounds * b for b in task.budgets]
+    return [judge(episode, s) for s in Simulation(episode, searcher, slots=task.slots, budgets=budgets).run()]
+
+
+def measure(
+    given: dict[str, Table], searchers: Sequence[str], *, repetitions: int, clocks: int, processes: int
+) -> dict[str, Any]:
+    """All tasks, and what they found. `clocks`: repetitions on other numbers of slots."""
+    tasks = [*_tasks(given, searchers, repetitions, clocks)]
+    result = replayed(given, tasks, processes, replay)
+    found, impossible = result.found, result.impossible
+    return {
+        "repetitions": repetitions,
+        "slots": SLOTS,
+        "budgets": list(BUDGETS),
+        "goal": GOAL,
+        "seconds": round(result.seconds),
+        "tables": {
+            name: {
+                "text": table.describe(),
+                "rounds": table.rounds,
+                "blind": _median(episode.best - episode.blind for episode in episodes(table, repetitions)),
+                "floor": _median(episode.floor for episode in episodes(table, repetitions)),
+                "searchers": {
+                    searcher: {"impossible": impossible[name, searcher]}
+                    if (name, searcher) in impossible
+                    else summary(table.rounds, {s: found[name, searcher, s] for s in CLOCKS})
+                    for searcher in searchers
+                },
+            }
+            for name, table in given.items()
+        },
+    }
+
+
+def _tasks(given: Mapping[str, Table], searchers: Sequence[str], repetitions: int, clocks: int) -> Iterator[Task]:
+    for table in given:
+        for searcher in searchers:
+            for slots in CLOCKS:
+                for repetition in range(repetitions if slots == SLOTS else min(clocks, repetitions)):
+                    yield Task(table, searcher, repetition, slots, BUDGETS)
+
+
+def episodes(table: Table, repetitions: int) -> Iterator[Episode]:
+    """A table's first repetitions."""
+    return (table.episode(repetition) for repetition in range(repetitions))
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    """None where there is none."""
+    known = [value for value in values if value is not None]
+    return float(np.median(known)) if known else None
+
+
+def summary(rounds: int, found: Mapping[int, Sequence[Sequence[Judged]]]) -> dict[str, Any]:
+    """What a searcher's repetitions on a table say. `found`: by slots, repetitions, each judged at every budget."""
+    main = found[SLOTS]
+    at = [[repetition[place] for repetition in main] for place in range(len(BUDGETS))]
+    budgets = [
+        {
+            "budget": column[0].budget,
+            "regret": as_data(over([j.regret for j in column], np.median)),
+            "searching": as_data(over([j.searching for j in column], np.median)),
+            "curse": as_data(over([j.curse for j in column], np.mean)),
+            "covered": as_data(share([j.covered for j in column])),
+        }
+        for column in at
+    ]
+    return {
+        "n": len(main),
+        "budgets": budgets,
+        "rounds_to_goal": rounds_to([(b["budget"], b["regret"]["value"]) for b in budgets], GOAL),
+        "clocks": {
+            str(slots): {
+                "seconds": as_data(over([judged[-1].seconds for judged in several], np.median)),
+                "regret": as_data(over([judged[-1].regret for judged in several], np.median)),
+            }
+            for slots, several in found.items()
+            if several
+        },
+    }
+
+
+def as_data(interval: Interval) -> dict[str, Any]:
+    """An interval as JSON has it: None for what could not be measured."""
+    return {
+        key: None if isinstance(v, float) and not math.isfinite(v) else v if isinstance(v, int) else round(v, 6)
+        for key, v in asdict(interval).items()
+    }

@@ -1,0 +1,157 @@
+"""fedtune's own search, driven without Ray: its queue, sampler and early stopping, as they stand in `fedtune.trials`.
+
+What is replaced is what a replay has no use for: the study's file on the disk (a study in memory), the processes that
+simulate (the replay), and Ray, which only places trials. A trial ends as `trainables.tune.Trial` ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from analysis.estimate import estimate, standing
+from benchmarks.replay.searcher import LEVEL, Floats, Setting, Verdict
+from benchmarks.replay.trials import Trials
+from fedtune.machine.resources import early
+from fedtune.record.experiment import Experiment
+from fedtune.record.study import Direction, StudyFile, quiet_optuna
+from fedtune.trials.early_stopping import Rule, default_grace
+from fedtune.trials.queue import TrialQueue
+from fedtune.trials.samplers import usual
+from search_spaces.parameter import Value
+from search_spaces.run_folder import PAPER
+from search_spaces.space import Space
+from trainables.tune import Ending
+from trainables.worker.trial_values import TrialValues, means
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+#: A metric that is maximised; the replay's values are turned so that larger is better.
+METRIC = "val_global_accuracy"
+
+
+class StudyInMemory(StudyFile):
+    """The study of a run, in memory."""
+
+    def __init__(self, directions: Sequence[Direction] = ("maximize",)) -> None:
+        import optuna
+
+        self._trial_ids: dict[int, int] = {}
+        self._storage: Any = optuna.storages.InMemoryStorage()
+        with quiet_optuna():
+            self.study = optuna.create_study(storage=self._storage, directions=directions, study_name="replay")
+        self._id = self._storage.get_study_id_from_name("replay")
+
+    def end(self, number: int, state: Any, values: Any) -> None:
+        self.study.tell(number, values=values, state=state)
+
+    def close(self) -> None:
+        pass
+
+
+class Present(Trials):
+    """The search that `fedtune search --seeds K --no-race` runs, with its defaults: the sampler `ei` (TPE for several
+    metrics) and asynchronous successive halving."""
+
+    def __init__(self, setting: Setting, *, each: int, **changes: Any) -> None:
+        setting.check_seeds(each)
+        self.experiment = experiment(setting, each, **changes)
+        at_once = min(setting.slots, self.experiment.lag) if self.experiment.looks_back else setting.slots
+        super().__init__(setting.rounds, tuple(range(each)), at_once)
+        self.queue = TrialQueue(Path(), self.experiment, setting.space, StudyInMemory(self.experiment.directions))
+        self._fresh = setting.fresh
+        self._rules: dict[int, Rule] = {}
+        self._measured: dict[int, TrialValues] = {}
+        #: Last values by trial and seed.
+        self._by_seed: dict[int, dict[int, float]] = {}
+
+    def propose(self) -> tuple[int, Mapping[str, Value]] | None:
+        found = self.queue.propose()
+        if found is None:
+            return None
+        self._rules[found.number] = found.rule
+        self._measured[found.number] = TrialValues(self.experiment.metric, self.experiment.signs)
+        return found.number, found.values
+
+    def after_round(self, number: int, round_: int, curves: Floats) -> bool:
+        rows = [
+            {"round": round_, "seed": seed} | self._row(curve[-1])
+            for seed, curve in zip(self.seeds_of(number), curves, strict=True)
+        ]
+        self._by_seed[number] = {row["seed"]: row[self.experiment.metric[0]] for row in rows}
+        measured = self._measured[number]
+        measured.add(rows)
+        self.queue.report(number, round_, measured.curve.get(round_))
+        reason = self._reason(number, round_, rows)
+        if reason is None:
+            return True
+        self.queue.finish(number, Ending(reason, round_, None, measured.curve, means(measured.rows)))
+        del self._rules[number], self._measured[number]
+        return False
+
+    def _row(self, values: Floats) -> dict[str, Any]:
+        """A round's values by metric, in the metric's own direction."""
+        e = self.experiment
+        return {n: s * float(v) for n, s, v in zip(e.metric, e.signs, np.atleast_1d(values), strict=True)}
+
+    def _reason(self, number: int, round_: int, rows: list[dict[str, Any]]) -> str | None:
+        """Why the trial ends after this round, in the order in which a trial asks."""
+        if self._measured[number].broken(rows) is not None:
+            return "diverged"
+        if round_ >= self.rounds:
+            return "completed"
+        return "scheduler" if self._rules[number].stops(round_, self._measured[number].signed) else None
+
+    def winner(self) -> Verdict | None:
+        return best_of(
+            self.queue.trials(), self.queue.space, self._by_seed if len(self.seeds) > 1 else None, self._fresh
+        )
+
+
+def best_of(
+    trials: Sequence[FrozenTrial],
+    space: Space,
+    by_seed: Mapping[int, Mapping[int, float]] | None = None,
+    fresh: int | None = None,
+) -> Verdict | None:
+    """The winner by estimate, as `analysis.runs.Run.best` has it; before there is one, the completed trial with the
+    highest value, without an interval. `by_seed`: last values by trial and seed, where trials have several.
+    `fresh`: as `Setting.fresh`."""
+    found = standing(trials, 1.0, by_seed)
+    if found is not None:
+        said = estimate(found, LEVEL, fresh=fresh)
+        return Verdict(space.values(trials[said.trial].params), said.mean, said.low, said.high)
+    done = [trial for trial in trials if trial.state.name == "COMPLETE"]
+    if not done:
+        return None
+    best = max(done, key=lambda trial: (trial.values[0], -trial.number))
+    return Verdict(space.values(best.params), float(best.values[0]))
+
+
+def experiment(setting: Setting, each: int, **changes: Any) -> Experiment:
+    """The frozen request of such a search, with more trials than any budget allows; the paper's values come first."""
+    space: Space = setting.space
+    paper = space.declared_point()
+    fields: dict[str, Any] = {
+        "name": "replay",
+        "kind": "search",
+        "method": space.method,
+        "space": space.name,
+        "profile": "small",
+        "values": {},
+        "metric": setting.metrics or (METRIC,),
+        "select_on": "validation",
+        "trials": 1_000_000,
+        "rounds": setting.rounds,
+        "seed": setting.seed,
+        "seeds": tuple(range(each)),
+        "sampler": usual(len(setting.metrics or (METRIC,))),
+        "scheduler": "asha",
+        "first": () if paper is None else ({"from": PAPER, "values": paper},),
+    }
+    fields |= {"reduction_factor": 3, "grace": default_grace(setting.rounds, 3)}
+    fields["early"] = early(changes.get("lag"))
+    return Experiment(**fields | changes)
