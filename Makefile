@@ -22,6 +22,7 @@
 # make tables        record learning curves for bench-search: about ten core-hours in all; Ctrl-C at any time, the same command goes on
 # make bench-search  replay searches on the recorded curves, 5 to 30 minutes per table, 40 for several objectives, 40 for `fedtune auto`: how good is the winner, after how many rounds?
 # make bench-search-peers   the same with Syne Tune, SMAC3 and Optuna's Gaussian process beside, installed into .venv-peers (about 1.5 GB); a day
+# make test-bench   set up, run the tests of the benchmarks: of what is measured and replayed, and of the documents that quote it; nightly
 # make fuzz    set up, try 5,000 bad inputs (INPUTS=n, SEED=n): command lines, files, data sets, damaged runs; about half an hour
 # make lock    set up, write locked.txt: the versions and hashes of all that is installed here; LOCKED=1 with any other goal installs from it
 # .ci/run      all of it, as continuous integration does
@@ -42,7 +43,7 @@ PARALLEL  := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 NUMERIC    = $(BIN)/python -m pytest $(PARALLEL) -m "numeric and not slow" $(if $(EVERY),--every $(EVERY)) $(or $(TESTS),$(shell grep -rl --include='test_*.py' 'mark\.numeric' tests))
 export PYTHON LOCKED
 
-.PHONY: demo test test-slow test-all chromium test-processors mutants faults fuzz lock lint docs wheel gallery bench bench-peers bench-gpu tables bench-search bench-search-peers install clean
+.PHONY: demo test test-slow test-all chromium test-processors mutants faults fuzz lock lint docs wheel gallery bench bench-peers bench-gpu tables bench-search bench-search-peers test-bench install clean
 
 demo: $(INSTALLED)
 	@scripts/demo.sh
@@ -129,6 +130,10 @@ bench-search: $(INSTALLED)
 bench-search-peers: $(INSTALLED)
 	@$(HEARTBEAT) --watch .venv-peers "Installing" scripts/bench_search_peers.sh
 	@$(BIN)/python -m benchmarks.replay run --peers --slow $(if $(TABLES),--tables $(TABLES))
+
+test-bench: $(INSTALLED)
+	@$(HEARTBEAT) "Looking for Chromium" scripts/chromium.sh
+	@$(HEARTBEAT) "Testing the benchmarks" $(BIN)/python -m pytest $(PARALLEL) $(or $(TESTS),benchmarks/tests)
 
 install: $(INSTALLED)
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.faults.processes import below
+from benchmarks.search_process import tree
 
 CALLS = 200
 
@@ -54,7 +54,7 @@ def main() -> None:
 
 def processor() -> float:
     """Seconds of the processor that this process, all below it and those of them that have ended have taken."""
-    ticks = sum(map(_ticks, [os.getpid(), *below(os.getpid())]))
+    ticks = sum(map(_ticks, tree(os.getpid())))
     return ticks / os.sysconf("SC_CLK_TCK")
 
 

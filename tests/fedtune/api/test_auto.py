@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import fedtune
 from analysis.stats import holm, paired
-from benchmarks.replay.auto.command import AutoSearch, fresh_mean, led
-from benchmarks.replay.auto.world import METHOD
-from benchmarks.replay.searcher import Floats, Setting
-from benchmarks.replay.simulator import Simulation
-from fedtune.api.auto_driven import complete_search
 from fedtune.api.auto_result import AutoResult
 from fedtune.cli import app
 from fedtune.planning import auto_costs
-from fedtune.record.auto_record import AutoRecord
 from fedtune.trials.tune_session import TuneSession
 from search_spaces.errors import UserError
 from tests.fedtune.fake import OfMethod
@@ -77,55 +70,6 @@ def interrupted_after(rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_finds_the_best_method(whole: AutoResult) -> None:
     assert whole.finished and whole.leader == "fedprox"
     _read(whole.folder, whole)
-
-
-class Faked:
-    """An episode in which place k is the k-th of these seeds, and federations measure what the fake simulation does."""
-
-    best, blind = 1.0, 0.5
-
-    def __init__(self, dealt: Sequence[int]) -> None:
-        self.dealt, self.seeds = tuple(dealt), len(dealt)
-
-    def curve(self, values: Mapping[str, Any], seed: int) -> Floats:
-        fake = OfMethod(str(values[METHOD]), {**values, "rounds": 6}, (self.dealt[seed],))
-        return np.array([fake.step()[0]["val_global_accuracy"] for _ in range(6)])
-
-    def seconds(self, values: Mapping[str, Any], seed: int) -> float:
-        return 1.0 + 10 * float(values["lr"])  # trials overtake one another
-
-    def truth_curve(self, values: Mapping[str, Any]) -> Floats:
-        return self.curve(values, 0)
-
-    def expected(self, values: Mapping[str, Any]) -> float:
-        return float(self.curve(values, 0)[-1])
-
-
-@pytest.mark.parametrize("slots", [1, 3])
-def test_the_search_that_the_benchmark_replays_is_the_one_that_ray_runs(whole: AutoResult, slots: int) -> None:
-    record = AutoRecord.read(whole.folder)
-    runs = {name: complete_search(whole.folder, name) for name in METHODS}
-    fresh = whole.auto.fresh["fedavg"].experiment["seeds"]
-    episode: Any = Faked((*runs["fedavg"][1].seeds, *fresh))
-    spaces = {name: space for name, (_, _, space) in runs.items()}
-    lead = Setting(spaces["fedavg"], 6, episode.seeds, record.seed, slots, episode.truth_curve)
-    search = AutoSearch(lead, spaces, record)
-    simulation = Simulation(episode, search, slots=slots, budgets=[int(record.search_budget)])
-    simulation.run()
-
-    def facts(trial: Any) -> list[Any]:
-        place = trial.user_attrs["place"]
-        return [trial.number, place, trial.state.name, trial.values, trial.params, trial.intermediate_values]
-
-    for name, queue in zip(METHODS, search.queue.queues, strict=True):
-        assert [*map(facts, queue.trials())] == [*map(facts, whole.auto.searches[name].frozen)]
-    assert simulation.spent == sum(row.seed_rounds for row in whole.auto.rows)
-    found = {name: verdict.values for name, verdict in search.winners().items()}
-    assert found == {row.method: {METHOD: row.method, **row.configuration} for row in whole.auto.rows}
-    chosen = led(episode, found, len(fresh))
-    assert chosen is not None and chosen[METHOD] == whole.leader
-    for row in whole.auto.rows:
-        assert fresh_mean(episode, found[row.method], range(1, 4)) == pytest.approx(row.mean)
 
 
 def test_it_goes_on_where_it_was_interrupted(

@@ -14,7 +14,7 @@ from analysis.curve_table import CurveTable
 from benchmarks.replay import live
 from benchmarks.replay.surrogate import Surrogate
 from benchmarks.tables.specs import Spec
-from tests.packaging.test_replay import ERRORS, ROUNDS, smooth
+from benchmarks.tests.test_replay import ERRORS, ROUNDS, smooth
 
 
 def test_a_search_that_the_model_describes_is_found_as_it_says() -> None:

@@ -26,6 +26,7 @@ from benchmarks.replay.measures import over
 from benchmarks.replay.simulator import Simulation
 from benchmarks.replay.table import Recorded
 from benchmarks.tables.auto_specs import METHODS, named
+from benchmarks.tests.test_replay import calling
 from fedtune.record.run_directory import create
 from fedtune.record.study import StudyFile
 from search_spaces.dimension import Dimension
@@ -33,7 +34,6 @@ from search_spaces.errors import UserError
 from search_spaces.parameter import Parameter, Value
 from search_spaces.space import Space
 from tests.fedtune.conftest import experiment
-from tests.packaging.test_replay import calling
 
 ROUNDS, CELLS, SEEDS = 6, 8, 6
 #: By method, its best cell's mean.

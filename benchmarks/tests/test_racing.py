@@ -15,8 +15,8 @@ from benchmarks.replay.goals import worse
 from benchmarks.replay.searcher import Result
 from benchmarks.replay.searchers.racing import Racing
 from benchmarks.tables.lines import RECORDED
+from benchmarks.tests.test_replay import Known, setting
 from fedtune.trials.racing import FIRST
-from tests.packaging.test_replay import Known, setting
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -26,6 +26,7 @@ from benchmarks.replay.searchers.racing import Racing
 from benchmarks.replay.searchers.thawing import Thawing
 from benchmarks.replay.simulator import Simulation
 from benchmarks.tables.specs import SPECS
+from benchmarks.tests.test_replay import Known, calling, recorded, setting
 from fedtune.machine import resources
 from fedtune.planning.request import Request
 from fedtune.record.experiment import Experiment
@@ -33,7 +34,6 @@ from fedtune.trials import improvement
 from search_spaces.dimension import Dimension
 from search_spaces.parameter import Parameter, Value
 from search_spaces.space import Space
-from tests.packaging.test_replay import Known, calling, recorded, setting
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial

@@ -32,9 +32,9 @@ from benchmarks.replay.searchers import plain
 from benchmarks.replay.searchers.oracle import Told
 from benchmarks.replay.searchers.present import Present
 from benchmarks.replay.table import Recorded, held_out
+from benchmarks.tests.test_replay import ROUNDS, calling, recorded
 from search_spaces.errors import UserError
 from search_spaces.parameter import Value
-from tests.packaging.test_replay import ROUNDS, calling, recorded
 
 #: Metrics of which the second is minimised.
 METRICS = ("val_global_accuracy", "val_fm", "val_wlp")

@@ -1,22 +1,28 @@
-"""fedtune's search as the replay benchmark drives it is the search that Ray runs: same proposals, stops and values."""
+"""`fedtune search` and `fedtune auto` as the replay drives them are what Ray runs: same proposals, stops and values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
+from benchmarks.replay.auto.command import AutoSearch, fresh_mean, led
+from benchmarks.replay.auto.world import METHOD
 from benchmarks.replay.searcher import Floats, Setting
 from benchmarks.replay.searchers.present import Present
 from benchmarks.replay.simulator import Simulation
+from fedtune.api.auto_driven import complete_search
+from fedtune.api.auto_result import AutoResult
 from fedtune.api.search import Result
 from fedtune.machine.resources import EARLY
+from fedtune.record.auto_record import AutoRecord
 from fedtune.record.study import StudyFile
 from search_spaces.parameter import Value
+from tests.fedtune.api.test_auto import METHODS
 from tests.fedtune.conftest import space
-from tests.fedtune.fake import Fake
+from tests.fedtune.fake import Fake, OfMethod
 
 ROUNDS = 9
 
@@ -77,3 +83,52 @@ def test_a_replayed_search_is_the_one_that_ray_runs(conduct: Callable[..., Resul
         assert (verdict.estimate, verdict.low, verdict.high) == pytest.approx((said.mean, said.low, said.high))
     assert {state for _, state, *_ in real} == {"COMPLETE", "PRUNED"}, "some were stopped early"
     assert any(audited for *_, audited, _ in real) is any(grace for *_, grace in real) is ("audit" in changes)
+
+
+class FakedMethods:
+    """An episode in which place k is the k-th of these seeds, and federations measure what the fake simulation does."""
+
+    best, blind = 1.0, 0.5
+
+    def __init__(self, dealt: Sequence[int]) -> None:
+        self.dealt, self.seeds = tuple(dealt), len(dealt)
+
+    def curve(self, values: Mapping[str, Any], seed: int) -> Floats:
+        fake = OfMethod(str(values[METHOD]), {**values, "rounds": 6}, (self.dealt[seed],))
+        return np.array([fake.step()[0]["val_global_accuracy"] for _ in range(6)])
+
+    def seconds(self, values: Mapping[str, Any], seed: int) -> float:
+        return 1.0 + 10 * float(values["lr"])  # trials overtake one another
+
+    def truth_curve(self, values: Mapping[str, Any]) -> Floats:
+        return self.curve(values, 0)
+
+    def expected(self, values: Mapping[str, Any]) -> float:
+        return float(self.curve(values, 0)[-1])
+
+
+@pytest.mark.parametrize("slots", [1, 3])
+def test_a_replayed_search_over_methods_is_the_one_that_ray_runs(whole: AutoResult, slots: int) -> None:
+    record = AutoRecord.read(whole.folder)
+    runs = {name: complete_search(whole.folder, name) for name in METHODS}
+    fresh = whole.auto.fresh["fedavg"].experiment["seeds"]
+    episode: Any = FakedMethods((*runs["fedavg"][1].seeds, *fresh))
+    spaces = {name: space for name, (_, _, space) in runs.items()}
+    lead = Setting(spaces["fedavg"], 6, episode.seeds, record.seed, slots, episode.truth_curve)
+    search = AutoSearch(lead, spaces, record)
+    simulation = Simulation(episode, search, slots=slots, budgets=[int(record.search_budget)])
+    simulation.run()
+
+    def facts(trial: Any) -> list[Any]:
+        place = trial.user_attrs["place"]
+        return [trial.number, place, trial.state.name, trial.values, trial.params, trial.intermediate_values]
+
+    for name, queue in zip(METHODS, search.queue.queues, strict=True):
+        assert [*map(facts, queue.trials())] == [*map(facts, whole.auto.searches[name].frozen)]
+    assert simulation.spent == sum(row.seed_rounds for row in whole.auto.rows)
+    found = {name: verdict.values for name, verdict in search.winners().items()}
+    assert found == {row.method: {METHOD: row.method, **row.configuration} for row in whole.auto.rows}
+    chosen = led(episode, found, len(fresh))
+    assert chosen is not None and chosen[METHOD] == whole.leader
+    for row in whole.auto.rows:
+        assert fresh_mean(episode, found[row.method], range(1, 4)) == pytest.approx(row.mean)

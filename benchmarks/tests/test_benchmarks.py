@@ -22,11 +22,11 @@ from benchmarks.cases import ORDER, OTHERS, pages
 from benchmarks.cases.methods import METHODS
 from benchmarks.reference import Optimised, Plain
 from benchmarks.results import Case, Goal
+from benchmarks.tests.smooth_adam import smooth_adam
 from tests.contracts.test_executors import exact_round, wide
 from tests.contracts.test_methods import values_for
 from tests.exact import MARGIN, assert_as_exact
 from tests.float64 import in_float64, to_float64
-from tests.packaging.smooth_adam import smooth_adam
 from tests.toy import write_toy
 from trainables.simulation.rounds import Simulation
 
@@ -132,7 +132,7 @@ def named(state: Mapping[str, torch.Tensor], exact: Simulation) -> dict[str, tor
 PLAIN = """
 import json, sys, torch
 from benchmarks import plain_torch
-from tests.packaging.smooth_adam import smooth_adam
+from benchmarks.tests.smooth_adam import smooth_adam
 plain_torch.apply()
 smooth_adam()
 torch.set_num_threads(1)
