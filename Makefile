@@ -1,10 +1,13 @@
 # make demo    set up, search on real digits, report, train the winner
-# make test    set up, run the tests: about a quarter of an hour on two idle cores, by processor (bfloat16 takes longer where it is emulated)
-# make test-slow   set up, run those that take more than about ten seconds each: kills, resumes, the documents' commands
-# make test-all    set up, run both as one: what a file makes for its tests is made once, and the tests are collected once
+# make test    set up, run what protects a change: under five minutes on two idle cores
+# make test TOUCHED=1   of these, the test files that what is not committed or not upstream touches; TOUCHED=REVISION since then
+# make test-slow   set up, run the slower tests that continuous integration runs too: pages, kills, resumes
+# make nightly set up, run everything there is, hours of it; ONLY="tests faults" some parts. CONTRIBUTING says when
+# make durations   set up, run all tests, or TESTS=..., and record which are slow (tests/durations.txt)
 # make mutants   set up, make small wrong steps in the code one by one: some test must fail for each; hours on two idle cores
 # make mutants SAMPLE=60   the same for a seeded sample, and for the list of wrong steps that replays must notice; a few minutes
 # make mutants WRITTEN=1   that list alone; two minutes
+# make mutants QUICK=1   only the tests of make test are asked
 # make faults  set up, kill, fill, cut and damage searches in every way of docs/faults.md; 27 to 41 minutes on two busy cores
 # make faults SEED=7   the same random moments again; ONLY="killed" tries the faults whose names hold a word
 # make test-processors   set up, run the tests that depend on rounding as on a processor with fewer instructions: AVX2, or no AVX where AVX2 is all there is; six minutes or ten
@@ -37,28 +40,44 @@ INSTALLED := $(VENV)/installed$(if $(LOCKED),-locked)
 PYTHON    ?= python3
 HEARTBEAT := $(PYTHON) scripts/heartbeat.py
 # The tests of one file share what takes long to make, so a file stays in one process. Which files come first,
-# tests/conftest.py says.
+# tests/conftest.py says, and which tests are slow, tests/durations.txt.
 PARALLEL  := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+PYTEST    := $(BIN)/python -m pytest $(PARALLEL)
+QUICK_ONES := not slow and not nightly
+# TESTS names files or folders, TOUCHED a change; both are looked at when a goal is made.
+WHICH      = $(TESTS)$(if $(TOUCHED), $(shell $(BIN)/python scripts/touched.py $(filter-out 1,$(TOUCHED)) || echo touched-is-wrong))
 # Only the files that have such tests are read: the others would take longer to collect than their tests to run.
 NUMERIC    = $(BIN)/python -m pytest $(PARALLEL) -m "numeric and not slow" $(if $(EVERY),--every $(EVERY)) $(or $(TESTS),$(shell grep -rl --include='test_*.py' 'mark\.numeric' tests))
+# What Python compiles is kept, out of sight: tests start many processes, and each would compile the project again where
+# PYTHONDONTWRITEBYTECODE is set.
+export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
+unexport PYTHONDONTWRITEBYTECODE
 export PYTHON LOCKED
 
-.PHONY: demo test test-slow test-all chromium test-processors mutants faults fuzz lock lint docs wheel gallery bench bench-peers bench-gpu tables bench-search bench-search-peers test-bench install clean
+.PHONY: demo test test-slow test-nightly nightly durations chromium test-processors mutants faults fuzz lock lint docs wheel gallery bench bench-peers bench-gpu tables bench-search bench-search-peers test-bench install clean
 
 demo: $(INSTALLED)
 	@scripts/demo.sh
 
 test: $(INSTALLED)
 	@$(HEARTBEAT) "Looking for Chromium" scripts/chromium.sh
-	@$(HEARTBEAT) "Testing" $(BIN)/python -m pytest $(PARALLEL) -m "not slow" $(TESTS)
+	@$(if $(and $(TOUCHED),$(if $(strip $(WHICH)),,none)),echo "The change touches no test.",$(HEARTBEAT) "Testing" $(PYTEST) -m "$(QUICK_ONES)" $(WHICH))
 
 test-slow: $(INSTALLED)
 	@$(HEARTBEAT) "Looking for Chromium" scripts/chromium.sh
-	@$(HEARTBEAT) "Testing" $(BIN)/python -m pytest $(PARALLEL) -m slow $(TESTS)
+	@$(HEARTBEAT) "Testing" $(PYTEST) -m "slow and not nightly" --durations=30 --durations-min=5 $(TESTS)
 
-test-all: $(INSTALLED)
-	@$(HEARTBEAT) "Looking for Chromium" scripts/chromium.sh
-	@$(HEARTBEAT) "Testing" $(BIN)/python -m pytest $(PARALLEL) --durations=60 --durations-min=5 $(TESTS)
+nightly: $(INSTALLED)
+	@scripts/nightly.sh $(ONLY)
+
+# The tests of the nightly tier alone, in an order drawn with the day as its seed; `make nightly` runs them.
+test-nightly: $(INSTALLED)
+	@$(HEARTBEAT) "Testing" $(PYTEST) -m nightly --order $(shell date +%F) --durations=30 --durations-min=5 $(TESTS)
+
+durations: $(INSTALLED)
+	@rm -rf .durations
+	@$(HEARTBEAT) "Testing" $(PYTEST) --record-durations .durations $(TESTS)
+	@$(BIN)/python -m tests.tiers .durations
 
 # What PyTorch and oneDNN may use is set before they are loaded, so each is a process of its own. One other kind than this
 # processor shows what rests on rounding; where AVX2 is all there is, `make test` has been that run.
@@ -72,7 +91,7 @@ test-processors: $(INSTALLED)
 
 # FILES=trainables/methods/dfrd.py tries those of a file, KEEP=--keep again only what survived before the tests changed.
 mutants: $(INSTALLED)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation run $(if $(SAMPLE),--sample $(SAMPLE) --seed $(or $(SEED),14)) $(if $(WRITTEN),--written) $(KEEP) $(FILES)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation run$(if $(QUICK), --quick) $(if $(SAMPLE),--sample $(SAMPLE) --seed $(or $(SEED),14)) $(if $(WRITTEN),--written) $(KEEP) $(FILES)
 
 # Without SEED the moments are others every time; the seed is printed first. SHORT=1 tries a few faults of each kind.
 # Exit code 3 of the campaign: what was tried is as expected, and some faults could not be made on this machine.
@@ -142,4 +161,4 @@ $(INSTALLED): pyproject.toml $(if $(LOCKED),$(wildcard locked.txt))
 	@touch $(VENV)/installed $@
 
 clean:
-	rm -rf $(VENV) .venv-peers .mutants .fuzz .gallery bench site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-peers .mutants .durations .nightly .fuzz .gallery bench site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

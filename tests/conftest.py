@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import signal
 import zlib
 from collections import Counter
@@ -11,32 +13,67 @@ from typing import Any
 
 import pytest
 
+from tests import tiers
 from tests.toy import write_toy
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--every", type=int, default=1, metavar="N", help="about one test of N, the same ones every time")
+    parser.addoption("--record-durations", type=Path, metavar="FOLDER", help="write there what each test takes")
+    parser.addoption("--order", metavar="TEXT", help="files and functions in an order drawn with this seed")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Ctrl-C acts as in a terminal. A shell lets what it starts in the background ignore it, the commands that tests
     start would inherit that, and their searches would run on for good."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    folder = config.getoption("record_durations")
+    if folder and (os.environ.get("PYTEST_XDIST_WORKER") or not config.getoption("numprocesses", None)):
+        config.pluginmanager.register(tiers.Recorder(folder))
+    gc.disable()  # until all is collected: imports make much that stays, and nothing to be thrown away
 
 
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what is not in the sample that `--every` asks for, and begins with what takes long: a long file
-    begun at the end would leave the other processors without work. A slow test takes about twenty times as long as
-    another one on average, one of a whole search on Ray ten times."""
+    """Says of each test in which tier it is, leaves out what is not in the sample that `--every` asks for, and begins
+    with the files that take longest: one begun at the end would leave the other processors without work."""
+    known = tiers.recorded()
+    tiers.mark(items, known)
     every = config.getoption("every")
     config.hook.pytest_deselected(items=[item for item in items if zlib.crc32(item.nodeid.encode()) % every])
     items[:] = [item for item in items if not zlib.crc32(item.nodeid.encode()) % every]
+    if seed := config.getoption("order"):
+        items.sort(key=lambda item: zlib.crc32(f"{seed} {item.nodeid.partition('[')[0]}".encode()))
+        items.sort(key=lambda item: zlib.crc32(f"{seed} {item.path}".encode()))
+        return
     weights: Counter[Path] = Counter()
+    expression = config.getoption("markexpr")
     for item in items:
-        on_ray = "ray_cluster" in getattr(item, "fixturenames", ())
-        weights[item.path] += 20 if item.get_closest_marker("slow") else 10 if on_ray else 1
+        if "not slow" not in expression or not (item.get_closest_marker("slow") or item.get_closest_marker("nightly")):
+            weights[item.path] += known.get(item.nodeid, 0.0)
+    for path in {item.path for item in items}:
+        weights[path] += known.get(path.relative_to(config.rootpath).as_posix(), 0.0)
     items.sort(key=lambda item: -weights[item.path])
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Names what took long and is not known to be slow, as new tests."""
+    if config.getoption("record_durations"):
+        return
+    known = tiers.recorded()
+    taken: Counter[str] = Counter()
+    for report in (report for reports in terminalreporter.stats.values() for report in reports):
+        if isinstance(report, pytest.TestReport) and report.nodeid not in known:
+            taken[report.nodeid] += report.duration
+    for name, seconds in taken.most_common():
+        if seconds > 10 * tiers.SLOW:
+            terminalreporter.line(f"{name} took {seconds:.0f} s: `make durations` records what is slow.")
 
 
 @pytest.fixture

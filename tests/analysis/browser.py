@@ -22,7 +22,6 @@ CHROMIUM = next(
 #: The marks of a test that needs the browser.
 BROWSER = [
     pytest.mark.browser,
-    pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here"),
 ]
 #: Runs before a page's own scripts; not part of the page, so its policy does not forbid it.

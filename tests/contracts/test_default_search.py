@@ -22,7 +22,6 @@ from tests.contracts.test_methods import METHODS
 from trainables.tune import Job, Trial
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_the_first_trial_of_the_default_search_runs_a_round(name: str, tmp_path: Path) -> None:
     request = Request(name, trials=2, rounds=2, runs_dir=str(tmp_path), data_dir=str(tmp_path / "data"))

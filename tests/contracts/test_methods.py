@@ -130,10 +130,45 @@ def test_every_default_is_a_valid_value_of_its_kind(name: str) -> None:
         assert (type(converted), converted) == (type(parameter.default), parameter.default), parameter.key
 
 
+def designs(name: str) -> Iterator[dict[str, Any]]:
+    """Few federations that hold every bound and option of `bounds` once: all at the lowest, all at the highest, and the
+    options of choices one after another, each time of all choices at once. What a value needs goes along."""
+    values: dict[str, list[Any]] = {}
+    for key, value in bounds(name):
+        values.setdefault(key, []).append(value)
+    kinds = {p.key: p.kind for p in own_parameters(name)}
+    for place in range(max(len(options) for options in values.values())):
+        chosen = {key: options[place % len(options)] for key, options in values.items()}
+        if place > 1:  # the bounds have been there
+            chosen = {key: value for key, value in chosen.items() if kinds[key] == "choice"}
+        for key in set(chosen) & set(BESIDE):
+            chosen |= BESIDE[key]
+        yield chosen
+
+
+def narrow(name: str, base: Any) -> int:
+    """The budget ρ with which clients of several widths train, where the method and its base have such."""
+    return 5 if registry.method(name).widths == "any" and base not in (None, "fedavg") else 0
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_all_bounds_together_construct_and_run_a_round(name: str, toy: Path) -> None:
+    for values in designs(name):
+        given = light(name) | {"rho": narrow(name, values.get("base"))} | values
+        try:
+            _, rows = simulate(name, toy, 1, **given)
+        except Exception as error:
+            error.add_note(f"{name} with {values}")
+            raise
+        assert rows[0]["round"] == 1, values
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", METHODS)
 def test_every_bound_constructs_and_runs_a_round(name: str, toy: Path) -> None:
+    """One by one: which of them it was that `test_all_bounds_together_construct_and_run_a_round` found."""
     for key, value in bounds(name):
-        rho = 5 if registry.method(name).widths == "any" and value != "fedavg" and key == "base" else 0
+        rho = narrow(name, value) if key == "base" else 0
         _, rows = simulate(name, toy, 1, **light(name) | BESIDE.get(key, {}) | {"rho": rho, key: value})
         assert rows[0]["round"] == 1, (key, value)
 

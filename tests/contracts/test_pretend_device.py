@@ -45,8 +45,6 @@ EXECUTED = [
     for executor in ("loop", "vmap", "graph")
     if executor == "loop" or name in STACKED
 ]
-#: Too much arithmetic for the quick tests.
-LARGE = ("cnn2", "cnn3", "resnet10", "resnet18", "resnet20")
 
 
 @pytest.fixture(autouse=True)
@@ -115,6 +113,7 @@ def assert_as_on_a_cpu(name: str, values: dict[str, Any], folder: Path) -> Seen:
     return seen
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize(("name", "executor"), EXECUTED)
 def test_every_method_and_executor(name: str, executor: str, toy: Path, tmp_path: Path) -> None:
     assert_as_on_a_cpu(name, values_for(name, toy, executor=executor, **SMALL, **NEEDED.get(name, {})), tmp_path)
@@ -145,7 +144,7 @@ def with_option(name: str, key: str, value: Any, data: Path) -> dict[str, Any]:
     return values_for(name, data, **SMALL | {"rho": rho, key: value} | pfl | models_)
 
 
-@pytest.mark.slow
+@pytest.mark.covering
 @pytest.mark.parametrize(("name", "key", "value"), list(options()), ids=str)
 def test_every_option(name: str, key: str, value: Any, toy: Path, tmp_path: Path) -> None:
     assert_as_on_a_cpu(name, with_option(name, key, value, toy), tmp_path)
@@ -157,14 +156,9 @@ def test_clients_of_two_architectures(name: str, toy: Path, tmp_path: Path) -> N
     assert_as_on_a_cpu(name, values_for(name, toy, **SMALL | mixed), tmp_path)
 
 
-def large(name: str) -> Any:
-    """A model's name as a test's parameter."""
-    return pytest.param(name, marks=pytest.mark.slow) if name in LARGE else name
-
-
 #: With group normalisation: PyTorch lays maps out anew before it on every device but a CPU, and sums in that order.
 OTHER_ORDER = ("resnet8",)
-EQUAL = [large(name) for name in models.names() if name not in OTHER_ORDER]
+EQUAL = [name for name in models.names() if name not in OTHER_ORDER]
 
 
 @pytest.mark.parametrize("model", EQUAL)
@@ -187,7 +181,6 @@ def test_models_that_sum_in_another_order_are_as_exact(model: str, tmp_path: Pat
     assert_clients_as_exact(here, theirs, exact)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("model", EQUAL)
 def test_every_model_stacked(model: str, tmp_path: Path) -> None:
     toy = write_toy(tmp_path, train=40, test=8, size=SHAPES.get(model, (1, 28, 28))[1])
@@ -202,7 +195,7 @@ def of_size(name: str, size: int, folder: Path) -> dict[str, Any]:
     return values_for(name, toy, **SMALL | {"local_steps": 1, "model": model})
 
 
-@pytest.mark.slow
+@pytest.mark.covering
 @pytest.mark.parametrize("size", [28, 32, 64])
 @pytest.mark.parametrize("name", ["dfrd", "fedkf", "dhf"])
 def test_every_size_of_the_generators_of_images(name: str, size: int, tmp_path: Path) -> None:

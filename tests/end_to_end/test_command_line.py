@@ -13,8 +13,6 @@ import pytest
 
 from tests.end_to_end.cli import SMALL, fedtune, search
 
-pytestmark = pytest.mark.slow
-
 
 def test_a_stranger_in_the_current_directory(toy: Path, tmp_path: Path) -> None:
     """Ray puts the folder a worker starts in first on its path. (`-P` keeps it off the driver's, as the installed

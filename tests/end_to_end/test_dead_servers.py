@@ -21,7 +21,7 @@ from tests.end_to_end.test_loopback import command_line, family
 from tests.faults.processes import named
 from tests.fedtune.conftest import frozen
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads Linux' /proc")]
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads Linux' /proc")
 
 METRIC = ("--metric", "global_loss", "--seed", 1)
 BUDGET = ("--trials", 8, "--rounds", 12, *METRIC)

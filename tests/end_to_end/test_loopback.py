@@ -12,7 +12,7 @@ import pytest
 
 from tests.faults.processes import below
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads Linux' /proc")]
+pytestmark = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads Linux' /proc")
 
 #: Loopback as the kernel writes it: 127.0.0.1, the same inside IPv6, ::1.
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}

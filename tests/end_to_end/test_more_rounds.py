@@ -16,8 +16,6 @@ from tests.contracts.test_methods import same
 from tests.end_to_end.cli import SMALL, fedtune, started, wait_for_rounds
 from tests.fedtune.conftest import frozen
 
-pytestmark = pytest.mark.slow
-
 SPACE = """
 method: {method}
 search:

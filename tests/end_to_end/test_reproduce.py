@@ -9,12 +9,8 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-
 from search_spaces import run_folder
 from tests.end_to_end.cli import fedtune
-
-pytestmark = pytest.mark.slow
 
 WORDS = ("reproduce", "fedkf-table12", "--small", "--rounds", "3", "--seeds", "2", "--plain")
 

@@ -18,8 +18,6 @@ from search_spaces import run_folder
 from tests.end_to_end.cli import background, fedtune, search, wait_for_rounds
 from tests.fedtune.conftest import frozen
 
-pytestmark = pytest.mark.slow
-
 #: Selecting by a loss: on so small a validation share accuracies tie, and nothing would be stopped early. Nor is
 #: anything with seed 0, where every trial that may be stopped happens to be among the best so far.
 BUDGET = ("--trials", 12, "--rounds", 12, "--seeds", 2, "--no-race", "--metric", "global_loss", "--seed", 1)
@@ -71,6 +69,7 @@ def test_concurrency_changes_nothing(whole: Path, toy: Path, tmp_path: Path) -> 
     assert frozen(tmp_path / "runs" / "two") == frozen(whole)
 
 
+@pytest.mark.guard("a whole search, killed and gone on with")
 def test_kill_and_resume_is_uninterrupted(whole: Path, toy: Path, tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "killed"
     process = background(toy, tmp_path, "killed", *BUDGET, "--concurrency", 2)
@@ -120,6 +119,7 @@ def test_a_second_driver_is_refused(toy: Path, tmp_path: Path) -> None:
     process.communicate(timeout=60)
 
 
+@pytest.mark.guard("from a search to the winner, trained for real")
 def test_export_and_final_run(whole: Path, toy: Path, tmp_path: Path) -> None:
     done = fedtune("export", whole, "-o", "best.yaml", cwd=tmp_path)
     assert done.returncode == 0 and "best.yaml" in done.stdout, done.stderr

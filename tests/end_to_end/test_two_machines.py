@@ -31,7 +31,7 @@ def can_unshare() -> bool:
     return shutil.which("unshare") is not None and not subprocess.run([*ALONE, mounts], capture_output=True).returncode
 
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not can_unshare(), reason="needs the right to mount")]
+pytestmark = pytest.mark.skipif(not can_unshare(), reason="needs the right to mount")
 
 NODE = "import sys; from ray.scripts.scripts import cli; cli(['start', '--block', '--num-cpus', '1', *sys.argv[1:]])"
 

@@ -16,8 +16,6 @@ from search_spaces import run_folder
 from tests.end_to_end.cli import fedtune, search
 from tests.fedtune.conftest import frozen
 
-pytestmark = pytest.mark.slow
-
 BUDGET = ("--rounds", 2, "--scheduler", "none", "--plain")
 
 
@@ -58,6 +56,7 @@ def test_results_are_taken_and_outlive_the_earlier_run(first: Path, toy: Path, t
     assert yaml.safe_load((tmp_path / "one.yaml").read_text())["provenance"]["from"] == "first trial 1"
 
 
+@pytest.mark.guard("a search that starts from another")
 def test_points_are_run_where_results_do_not_hold(first: Path, toy: Path, tmp_path: Path) -> None:
     words = ("--rounds", 3, "--scheduler", "none", "--trials", 8, "--warm-start", first, "--dry-run", "--json")
     done = search(toy, tmp_path, "second", *words)

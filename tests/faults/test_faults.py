@@ -20,7 +20,6 @@ from tests.faults.table import Tried
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.slow
 def test_the_short_form_is_as_the_table_says() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.faults", "run", "--short", "--seed", "18"],

@@ -25,7 +25,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Campaign]:
         yield found
 
 
-@pytest.mark.slow
 def test_the_rule_holds(made: Campaign) -> None:
     drive(made, INPUTS, SEED)
     print("\n".join(made.lines()))
@@ -36,7 +35,6 @@ def test_the_rule_holds(made: Campaign) -> None:
     assert sum(table.accepted for table in made.tables.values()) > INPUTS / 10
 
 
-@pytest.mark.slow
 def test_a_fault_is_found_kept_and_tried_again(made: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
     from fedtune.api import catalogue
 

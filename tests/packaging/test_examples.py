@@ -118,7 +118,6 @@ def test_an_example_that_is_wrong_is_found(wrong: list[str], named: str) -> None
         parsed(wrong)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("words", examples("search"), ids=" ".join)
 def test_every_search_can_be_planned(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In this process: that a process of its own plans, too, is shown by the tests of the command line. The rounds that

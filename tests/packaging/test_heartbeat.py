@@ -8,8 +8,6 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "heartbeat.py"
 
 
@@ -31,7 +29,6 @@ def test_a_large_output_arrives_whole() -> None:
     assert len(done.stdout) == 5_000_001 and set(done.stdout.strip()) == {"x"}
 
 
-@pytest.mark.slow
 def test_silence_is_broken_every_three_seconds(tmp_path: Path) -> None:
     (tmp_path / "big").write_bytes(b"1" * 3_000_000)
     slow = "import time; print('go', end='', flush=True); time.sleep(7)"

@@ -97,7 +97,6 @@ def complaints(made: dict[str, list[Any]]) -> str:
     return "".join(o.text for outputs in made.values() for o in outputs if o.get("name") == "stderr")
 
 
-@pytest.mark.slow
 def test_the_search_runs_in_a_notebook(tmp_path: Path) -> None:
     made = executed(shutil.copy(ROOT / "examples" / "search.ipynb", tmp_path / "copy.ipynb"), tmp_path)
     assert complaints(made) == ""
@@ -117,7 +116,6 @@ def test_the_search_runs_in_a_notebook(tmp_path: Path) -> None:
     assert shown(made["load"]) == "True"
 
 
-@pytest.mark.slow
 def test_a_search_over_methods_runs_in_a_notebook(tmp_path: Path) -> None:
     made = executed(shutil.copy(ROOT / "examples" / "auto.ipynb", tmp_path / "copy.ipynb"), tmp_path)
     assert complaints(made) == ""

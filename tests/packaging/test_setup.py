@@ -73,7 +73,7 @@ def test_no_system_package_is_installed_unasked(checkout: Path) -> None:
         "No Chromium found, so the tests marked browser are skipped."
     )
     assert not called.exists()
-    for goal in ("demo", "test", "test-slow", "test-all", "gallery"):
+    for goal in ("demo", "test", "test-slow", "test-nightly", "gallery"):
         assert "chromium.sh install" not in call(checkout, "make", "-n", goal).stdout, goal
     assert call(checkout, "scripts/chromium.sh", "install", PATH=str(tools)).returncode == 0
     assert called.read_text().splitlines()[-1].endswith("chromium")
@@ -92,7 +92,7 @@ def test_a_browser_that_is_there_is_left_alone(checkout: Path, argument: tuple[s
 
 
 @pytest.mark.parametrize(
-    "target", ["demo", "test", "test-all", "lint", "docs", "wheel", "tables", "bench-search", "install"]
+    "target", ["demo", "test", "test-nightly", "lint", "docs", "wheel", "tables", "bench-search", "install"]
 )
 def test_every_target_sets_up_first_and_once(checkout: Path, target: str) -> None:
     fresh = call(checkout, "make", "-n", target).stdout

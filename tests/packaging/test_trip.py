@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import pytest
 import trip
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -78,7 +77,6 @@ def test_an_object_that_keeps_the_value_has_it_passed_through(tmp_path: Path) ->
     assert found == expected
 
 
-@pytest.mark.slow
 def test_the_trip_ends_at_the_loss_and_is_no_longer_than_it_was() -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "scripts" / "trip.py"), "--list"], capture_output=True, text=True, check=True

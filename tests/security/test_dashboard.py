@@ -49,7 +49,6 @@ def answer(url: str, process: subprocess.Popen[str], **more: object) -> dict[str
             time.sleep(0.2)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_dashboard_changes_a_copy_only(tmp_path: Path, number: signal.Signals) -> None:
     start(tmp_path / "run")

@@ -25,7 +25,7 @@ from fedtune.machine.alone import TOKEN
 from tests.end_to_end.cli import search
 from tests.end_to_end.test_loopback import LISTEN, family
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads Linux' /proc")]
+pytestmark = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads Linux' /proc")
 
 #: The victim: a search's Ray. Its address and folder are printed first, then for every line read how many machines it
 #: has.
@@ -114,6 +114,7 @@ def short() -> tempfile.TemporaryDirectory[str]:
 WITHOUT = [{"RAY_AUTH_MODE": "disabled"}, {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": 64 * "0"}]
 
 
+@pytest.mark.guard("who may enter a cluster")
 @pytest.mark.parametrize("settings", WITHOUT, ids=["no token", "another token"])
 def test_nobody_without_the_token_gets_an_answer(ours: Ours, tmp_path: Path, settings: dict[str, str]) -> None:
     asked = other(ASK, ours.address, **settings)
@@ -125,6 +126,7 @@ def test_nobody_without_the_token_gets_an_answer(ours: Ours, tmp_path: Path, set
     assert added.returncode != 0 and "InvalidAuthToken" in added.stdout + added.stderr and ours.machines() == 1
 
 
+@pytest.mark.guard("who may enter a cluster")
 def test_with_the_token_the_same_attempts_succeed(ours: Ours, tmp_path: Path) -> None:
     right = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": ours.token}
     assert "said b'session_" in other(ASK, ours.address, **right).stdout
@@ -194,6 +196,7 @@ def test_a_cluster_that_is_named_is_shown_the_user_s_token(
     assert done.returncode == 0 and "1 trials done" in done.stdout, done.stderr
 
 
+@pytest.mark.guard("who may enter a cluster")
 def test_no_other_cluster_is_joined(ours: Ours, toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither one that RAY_ADDRESS names, nor one that Ray's own file names, nor one that runs beside it."""
     noted = tmp_path / "ray" / "ray_current_cluster"

@@ -61,7 +61,8 @@ def _spectrum(matrix: Tensor) -> tuple[Tensor, Tensor]:
     In float64 they are as exact as a decomposition of Δ in float32, and take half as long."""
     exact = matrix.double()
     gram = exact @ exact.T if _is_wide(matrix) else exact.T @ exact
-    squares, vectors = torch.linalg.eigh(gram)
+    # A model that diverged has no such values. Its factors are not finite, as it is not: a round says so, not LAPACK.
+    squares, vectors = torch.linalg.eigh(gram.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0))
     return squares.flip(0).clamp(min=0), vectors.flip(1)
 
 

@@ -175,6 +175,7 @@ def pages(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pat
     return {name: build(run, folder / f"{name}.html") for name, run in runs.items()}
 
 
+@pytest.mark.covering
 @VIEWS
 @pytest.mark.parametrize("name", ["tpe", "part", "many", "few", "varied"])
 def test_nothing_is_clipped_overlaps_or_is_hard_to_read(

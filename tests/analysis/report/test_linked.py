@@ -110,6 +110,7 @@ class TestInABrowser:
         yield
         assert browser.value("JSON.stringify(problems)") == "[]"
 
+    @pytest.mark.covering
     @pytest.mark.parametrize(
         ("column", "row"),
         [(0, 0), (1, 1), (2, 1), (0, 3), (1, 3), (2, 2)],

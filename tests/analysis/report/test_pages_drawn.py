@@ -63,6 +63,7 @@ def with_gd_loss(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.covering
 @VIEWS
 @pytest.mark.parametrize("name", FIGURES)
 def test_nothing_is_clipped_overlaps_or_is_hard_to_read(
@@ -72,6 +73,7 @@ def test_nothing_is_clipped_overlaps_or_is_hard_to_read(
     assert FIGURES[name] <= set(re.findall(r'data-figure="([\w-]+)"', pages[name].read_text()))
 
 
+@pytest.mark.covering
 @VIEWS
 @pytest.mark.parametrize("number", [0, 8, 9], ids=["completed", "diverged", "failed at once"])
 def test_a_trial_that_is_opened_can_be_read(

@@ -62,6 +62,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found | {"hostile-compared": write_figure(both, drawn / "compared.html")}
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize(
     ("width", "dark", "paper"),
     [(1200, False, False), (420, True, False), (703, False, True)],

@@ -27,6 +27,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
 
 
+@pytest.mark.covering
 @VIEWS
 @pytest.mark.parametrize("name", ["heatmap", "table", "brackets"])
 def test_nothing_is_clipped_overlaps_or_is_hard_to_read(

@@ -232,7 +232,6 @@ def test_runs_of_one_name_are_told_apart(root: Path, copy: Path, tmp_path: Path)
     assert names([load(copy), load(copy)]) == [f"{copy.parent.name}/copy #1", f"{copy.parent.name}/copy #2"]
 
 
-@pytest.mark.slow
 def test_ten_thousand_trials_are_read_and_drawn_in_seconds(tmp_path: Path) -> None:
     import time
 

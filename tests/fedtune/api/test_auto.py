@@ -67,6 +67,7 @@ def interrupted_after(rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TuneSession, "result", result)
 
 
+@pytest.mark.guard("a whole search over methods")
 def test_it_finds_the_best_method(whole: AutoResult) -> None:
     assert whole.finished and whole.leader == "fedprox"
     _read(whole.folder, whole)

@@ -69,7 +69,7 @@ def measured(folder: Path) -> dict[str, list[float]]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.guard("a whole table of a paper")
 def test_it_makes_every_cell_and_decides(ray_cluster: None, mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = call(mine)
     folder = mine / "mine-small"
@@ -118,7 +118,6 @@ def _takes_what_is_there(mine: Path, folder: Path, monkeypatch: pytest.MonkeyPat
         patch.undo()
 
 
-@pytest.mark.slow
 def test_interrupted_in_the_middle_of_a_cell_the_same_call_goes_on(
     ray_cluster: None, mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,7 +99,6 @@ except NotStarted as error:
 """
 
 
-@pytest.mark.slow
 def test_a_server_that_is_killed_during_the_start_is_told() -> None:
     surroundings = {**os.environ, "RAY_NUM_REDIS_GET_RETRIES": "2"}  # Ray tries twice to reach it
     done = subprocess.run(

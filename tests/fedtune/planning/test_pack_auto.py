@@ -239,7 +239,6 @@ def small(toy: Path, tmp_path: Path) -> Callable[..., Request]:
     return make
 
 
-@pytest.mark.slow
 def test_a_real_federation_is_measured(
     small: Callable[..., Request], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -330,7 +329,6 @@ def test_an_answer_is_not_waited_for_without_end(toy: Path, monkeypatch: pytest.
         federations.time(1, 1)
 
 
-@pytest.mark.slow
 def test_a_federation_that_does_not_run_is_a_sentence(toy: Path) -> None:
     with (
         measuring.Federations(
@@ -364,7 +362,6 @@ def test_a_resumed_run_keeps_its_threads_and_is_not_crowded(
     assert (driven[0].concurrency, driven[0].threads) == (2, 2) and "4 threads on 2 cores" in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_the_command_prints_and_records_what_it_chose(toy: Path, tmp_path: Path) -> None:
     words = [
         "search",

@@ -86,7 +86,7 @@ def facts(trial: Any) -> tuple[Any, ...]:
 
 CASES = [
     ("tpe", "asha", 1),
-    pytest.param("gp", "asha", 1, marks=pytest.mark.slow),
+    ("gp", "asha", 1),
     ("cmaes", "asha", 1),
     ("nsga2", "median", 1),
     ("random", "asha", "auto"),

@@ -36,6 +36,7 @@ def damage(path: Path, how: str) -> None:
     path.unlink() if content is None else path.write_bytes(content)
 
 
+@pytest.mark.guard("damaged files")
 def test_they_are_computed_again_to_the_same_numbers(
     conduct: Callable[..., Result], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

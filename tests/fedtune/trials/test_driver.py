@@ -33,6 +33,7 @@ from tests.fedtune.played import asked
 Conduct = Callable[..., Result]
 
 
+@pytest.mark.guard("trials side by side")
 def test_concurrency_changes_nothing(conduct: Conduct, tmp_path: Path) -> None:
     asked(tmp_path / "alone")
     together = conduct("together", concurrency=4)
@@ -43,7 +44,7 @@ def test_concurrency_changes_nothing(conduct: Conduct, tmp_path: Path) -> None:
     )  # type: ignore[union-attr]
 
 
-@pytest.mark.slow
+@pytest.mark.guard("a search that is given more")
 def test_a_longer_search_is_an_extended_one(ray_cluster: None, tmp_path: Path) -> None:
     asked(tmp_path / "long", trials=10)
     asked(tmp_path / "short", trials=6)
@@ -67,7 +68,6 @@ def checkpoints(folder: Path) -> list[bytes]:
     return [path.read_bytes() for path in sorted((folder / run_folder.TRIALS).glob(f"*/{run_folder.CHECKPOINT}"))]
 
 
-@pytest.mark.slow
 def test_a_grid_of_longer_trials_is_an_extended_one(
     conduct: Conduct, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -93,7 +93,6 @@ def test_a_grid_of_longer_trials_is_an_extended_one(
     assert status(tmp_path / "short")["state"] == "finished"
 
 
-@pytest.mark.slow
 def test_an_extension_that_ends_too_early_is_resumed(
     conduct: Conduct, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,7 +138,6 @@ def test_a_race_is_the_same_whatever_runs_side_by_side(
     assert 55 < spent <= 60 and [display.spent for display in shown] == [spent]
 
 
-@pytest.mark.slow
 def test_a_longer_race_is_an_extended_one(ray_cluster: None, tmp_path: Path) -> None:
     asked(tmp_path / "long", **RACE)
     asked(tmp_path / "short", **RACE | {"budget": 40, "trials": 8})
@@ -154,6 +152,7 @@ def test_a_finished_run_is_left_alone(ray_cluster: None, tmp_path: Path) -> None
     assert result.finished and frozen(tmp_path / "run") == before
 
 
+@pytest.mark.guard("trials that fail")
 def test_trouble_ends_trials_not_the_search(conduct: Conduct, tmp_path: Path) -> None:
     """Four trials of a grid have four troubles, and the other two run to their end."""
     result = conduct("run", **ALL_ROUNDS, rounds=3, simulate=Troubled)
@@ -206,7 +205,6 @@ def test_a_process_that_dies_is_told_with_the_round_it_reached(
     ]
 
 
-@pytest.mark.slow
 def test_a_process_that_keeps_crashing_is_one_failed_trial(conduct: Conduct, tmp_path: Path) -> None:
     result = conduct("run", trials=1, scheduler="none", sampler="random", rounds=5, values={"trouble": "crash always"})
     assert result.finished and result.counts == {"FAIL": 1}
@@ -215,7 +213,6 @@ def test_a_process_that_keeps_crashing_is_one_failed_trial(conduct: Conduct, tmp
     assert attributes["error"] == "Its process died 3 times by a crash in native code, each time after round 0."
 
 
-@pytest.mark.slow
 def test_a_process_that_is_killed_at_the_same_round_is_no_failed_trial(conduct: Conduct, tmp_path: Path) -> None:
     """By SIGKILL, of which nothing says that the trial is to blame."""
     asked = {"trials": 1, "scheduler": "none", "sampler": "random", "rounds": 5}
@@ -227,7 +224,6 @@ def test_a_process_that_is_killed_at_the_same_round_is_no_failed_trial(conduct: 
     assert "error" not in trial.user_attrs
 
 
-@pytest.mark.slow
 def test_a_process_that_is_ended_from_outside_is_no_failed_trial(conduct: Conduct, tmp_path: Path) -> None:
     """It dies in another round each time."""
     rest = {"trials": 1, "scheduler": "none", "sampler": "random", "rounds": 5}
@@ -241,7 +237,6 @@ def test_a_process_that_is_ended_from_outside_is_no_failed_trial(conduct: Conduc
     assert [trial["rows"] for trial in frozen(tmp_path / "run")] == [t["rows"] for t in frozen(tmp_path / "calm")]
 
 
-@pytest.mark.slow
 def test_out_of_time_leaves_trials_to_be_resumed(conduct: Conduct, tmp_path: Path) -> None:
     asked(tmp_path / "calm", trials=4, rounds=20, scheduler="none")
     result = conduct("run", trials=4, rounds=20, scheduler="none", time=4.0, concurrency=2, values={"sleep": 0.2})
@@ -251,7 +246,6 @@ def test_out_of_time_leaves_trials_to_be_resumed(conduct: Conduct, tmp_path: Pat
     assert frozen(tmp_path / "run") == frozen(tmp_path / "calm")
 
 
-@pytest.mark.slow
 def test_several_metrics(conduct: Conduct, tmp_path: Path) -> None:
     result = conduct(
         "run", trials=14, sampler="nsga2", metric=("val_global_accuracy", "val_wlp"), rounds=9, concurrency=1
@@ -372,7 +366,6 @@ def test_a_damaged_trial_starts_again_with_a_note(
     assert frozen(folder) == frozen(tmp_path / "calm")
 
 
-@pytest.mark.slow
 def test_a_machine_that_does_not_see_the_run_ends_the_search(
     conduct: Conduct, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

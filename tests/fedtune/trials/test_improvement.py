@@ -359,7 +359,7 @@ def test_under_several_conditions_configurations_are_compared(tmp_path: Path) ->
         {"sampler": "grid", "trials": 6},
         {"sampler": "cmaes"},
         {"sampler": "nsga2"},
-        pytest.param({"sampler": "gp"}, marks=pytest.mark.slow),
+        {"sampler": "gp"},
     ],
     ids=lambda changes: changes["sampler"],
 )

@@ -39,6 +39,7 @@ def without_share(trials: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**trial, "attributes": {k: v for k, v in trial["attributes"].items() if k != "share"}} for trial in trials]
 
 
+@pytest.mark.guard("parts of GPUs")
 def test_parts_of_gpus_add_up_to_whole_ones(conduct: Conduct, tmp_path: Path) -> None:
     result = conduct(
         "run", **PLAIN, concurrency=4, gpus_per_trial=0.5, **hungry(tmp_path / "diary", "GPU", 0.5, together=4)
@@ -52,7 +53,6 @@ def test_parts_of_gpus_add_up_to_whole_ones(conduct: Conduct, tmp_path: Path) ->
     assert any(at_once(a, b) and a["process"] != b["process"] for a, b in combinations(notes, 2))
 
 
-@pytest.mark.slow
 def test_out_of_gpu_memory_goes_on_at_twice_the_share(conduct: Conduct, tmp_path: Path) -> None:
     asked(tmp_path / "calm", **PLAIN)
     result = conduct("run", **PLAIN, concurrency=8, gpus_per_trial=0.25, **hungry(tmp_path / "diary", "GPU", 0.75))
@@ -77,7 +77,6 @@ def test_out_of_gpu_memory_goes_on_at_twice_the_share(conduct: Conduct, tmp_path
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("killed", [False, True])
 def test_without_a_gpu_it_goes_on_alone(conduct: Conduct, tmp_path: Path, killed: bool) -> None:
     """Also where the system killed its process; and the search is the one it would have been."""
@@ -93,7 +92,6 @@ def test_without_a_gpu_it_goes_on_alone(conduct: Conduct, tmp_path: Path, killed
     ]
 
 
-@pytest.mark.slow
 def test_what_does_not_fit_the_whole_machine_fails_with_a_sentence(conduct: Conduct, tmp_path: Path) -> None:
     result = conduct("run", **PLAIN, concurrency=2, gpus_per_trial=0.5, **hungry(tmp_path / "diary", "GPU", 99))
     failed = [trial for trial in StudyFile(tmp_path / "run").study.trials if trial.state.name == "FAIL"]

@@ -62,3 +62,12 @@ def test_a_square_that_rounding_makes_negative_is_no_singular_value(monkeypatch:
     payload = compressed({"w": delta}, 1.0)
     assert payload["s/w"].shape == (1,)
     assert torch.allclose(expanded(payload, {"w": delta})["w"], delta, rtol=1e-5)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_model_that_diverged_is_sent_as_not_finite(value: float) -> None:
+    """A round of it is recorded as one that diverged; a decomposition would raise instead."""
+    delta = matrix(8, 6)
+    delta[2, 3] = value
+    found = expanded(compressed({"w": delta}, 0.9), {"w": delta})["w"]
+    assert not bool(found.isfinite().all())
