@@ -125,6 +125,11 @@ class Reproduction:
         """The paper's data set that results on `here` stand beside: the same one, else the first."""
         return next((name for name in self.datasets if here and same_dataset(name, here)), next(iter(self.datasets)))
 
+    def meant(self, asked: str) -> str:
+        """The data set that a user names: `fmnist` is `fmnist32` where the paper has resized it to 32 × 32."""
+        resized = f"{asked}32"
+        return resized if resized in self.datasets and asked not in self.datasets else asked
+
     def lines(self, dataset: str) -> list[Published]:
         """What the paper printed for one of its data sets."""
         return [

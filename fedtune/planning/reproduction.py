@@ -76,6 +76,8 @@ def plan_reproduction(asked: ReproduceRequest) -> Planned:
     """Checks all of a request and what is in its folder. Raises one `UserError` with every problem; writes nothing."""
     problems: list[str] = []
     reproduction = declared(asked.name)
+    if asked.dataset is not None:
+        asked = dataclasses.replace(asked, dataset=reproduction.meant(asked.dataset))
     whole("rounds", asked.rounds, 1, MOST_ROUNDS, problems)
     whole("seeds", asked.seeds, 1, MAX_SEEDS, problems)
     folder = _folder(asked, problems)

@@ -43,7 +43,7 @@ def test_every_line_is_a_number_or_a_region(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "method", "dataset", "settings", "metric", "mean", "std"),
     [
-        ("dfrd_tab1", "fedavg", "fmnist", {"omega": 1.0}, "global_accuracy", 89.71, 0.10),
+        ("dfrd_tab1", "fedavg", "fmnist32", {"omega": 1.0}, "global_accuracy", 89.71, 0.10),
         ("dfrd_tab1", "dfrd", "cifar100", {"omega": 0.1, "base": "none"}, "local_accuracy", 14.15, 0.32),
         ("dfrd_tab2", "fedrolex", "cifar10", {"rho": 40.0}, "global_accuracy", 14.37, 2.91),
         ("dfrd_tab2", "dfrd", "svhn", {"rho": 5.0, "base": "fedrolex"}, "global_accuracy", 46.30, 10.12),

@@ -193,6 +193,25 @@ def test_without_small_it_is_the_papers_setting(mine: Path) -> None:
     assert other.record.here.dataset == "rotated_digits" and other.record.paper.dataset == "svhn"
 
 
+@pytest.mark.parametrize(
+    ("name", "asked", "meant", "model"),
+    [
+        ("dfrd-table1", "fmnist", "fmnist32", "cnn"),
+        ("dfrd-table1", "fmnist32", "fmnist32", "cnn"),
+        ("fedmdcg-table1", "fmnist", "fmnist", "lenet_code_64"),
+    ],
+)
+def test_fashion_mnist_is_as_large_as_in_its_paper(
+    tmp_path: Path, name: str, asked: str, meant: str, model: str
+) -> None:
+    """DFRD resizes it (Table 6: 1 × 32 × 32), FedMD-CG does not; both are asked for by the same name."""
+    planned = plan_reproduction(ReproduceRequest(name, dataset=asked, runs_dir=str(tmp_path)))
+    assert planned.folder.name == f"{name}-{meant}" and f"--dataset {meant}" in planned.asked.command()
+    assert planned.record.here == planned.record.paper
+    assert (planned.record.here.dataset, planned.record.here.model) == (meant, model)
+    assert len(planned.reproduction.lines(meant)) > 0
+
+
 def test_the_list_fits_80_columns_and_says_what_each_costs() -> None:
     done = CliRunner().invoke(app, ["reproduce"])
     assert done.exit_code == 0
