@@ -21,9 +21,7 @@ def main() -> int:
     run.add_argument("--quick", action="store_true", help="only try them; the figures mean nothing")
     run.add_argument("--long", action="store_true", help="also search with trials of 60 s (twenty minutes more)")
     page = commands.add_parser("page", help="make bench/performance.md from the results")
-    page.add_argument(
-        "--check", action="store_true", help="only say whether docs/performance.md is what docs/performance.json gives"
-    )
+    page.add_argument("--check", action="store_true", help="only say whether docs/performance.md is what was recorded")
     commands.add_parser("record", help="make docs/performance.md from the results, beside a copy of them")
     for name in OTHERS:
         other = commands.add_parser(name)

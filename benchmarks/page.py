@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import html
 import importlib
-import json
 import math
 import shutil
 import sys
@@ -15,11 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.cases import ORDER, OTHERS
+from benchmarks.measure import ROOT
 from benchmarks.results import RECORDED, RESULTS, Case, Goal, load
+from tests import packed
+
+DOCS = ROOT / "docs"
 
 HEAD = """# Performance
 
-Made by `python -m benchmarks record` from `docs/performance.json`; measured by `make bench`, `make bench-peers` and
+Made by `python -m benchmarks record` from `benchmarks/recorded`; measured by `make bench`, `make bench-peers` and
 `make bench-gpu`. Figures are medians of interleaved runs (A, B, C, A, B, C …) on one machine, first turns left out, a process per
 arm, one thread unless said. Seconds depend on the machine; ratios are taken within a turn and are what counts, differences under
 about 7 % are noise. The reference loops are kept in `benchmarks`.
@@ -234,38 +237,35 @@ def write(found: Mapping[str, Any], folder: Path) -> None:
 
 
 def record() -> int:
-    """Puts the measured cases into docs/performance.json, keeping there what was not measured again, and makes the
-    page."""
-    found, recorded = load(RESULTS), load(RECORDED)
+    """Keeps the measured cases beside what was not measured again, and makes the page."""
+    found, recorded = load(RESULTS), packed.read(RECORDED)
     tries = [name for name, entry in found["cases"].items() if entry["quick"]]
     if tries:
         print(f"{tries[0]} was only tried; tries are not recorded. Measure it without --quick.", file=sys.stderr)
         return 2
     cases = {**recorded["cases"], **found["cases"]}
     together = {"cases": {name: cases[name] for name in (*ORDER, *OTHERS) if name in cases}}
-    RECORDED.write_text(json.dumps(together, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    write(together, RECORDED.parent)
-    print(RECORDED.with_name("performance.md"))
+    packed.write(RECORDED, together)
+    write(together, DOCS)
+    print(DOCS / "performance.md")
     return 0
 
 
 def check() -> int:
     """Whether the page and its drawings are what the recorded figures give."""
     with tempfile.TemporaryDirectory() as folder:
-        write(load(RECORDED), Path(folder))
+        write(packed.read(RECORDED), Path(folder))
         made = {path.relative_to(folder): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
-    docs = RECORDED.parent
     there = {
-        path.relative_to(docs): path.read_bytes()
-        for path in [docs / "performance.md", *docs.glob("performance/*")]
+        path.relative_to(DOCS): path.read_bytes()
+        for path in [DOCS / "performance.md", *DOCS.glob("performance/*")]
         if path.exists()
     }
     if made != there:
         print(
-            "docs/performance.md is not what docs/performance.json gives. Make it anew with `python -m "
-            "benchmarks record`.",
+            f"docs/performance.md is not what {RECORDED.name} gives. Make it anew with `python -m benchmarks record`.",
             file=sys.stderr,
         )
         return 1
-    print(f"docs/performance.md and {len(made) - 1} drawings are what docs/performance.json gives")
+    print(f"docs/performance.md and {len(made) - 1} drawings are what {RECORDED.name} gives")
     return 0

@@ -1,4 +1,4 @@
-"""The results: one JSON file, an entry per case. `docs/performance.json` is a recorded copy."""
+"""The results: one JSON file, an entry per case. `benchmarks/recorded/performance.json.xz` has those of a release."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.measure import OUT, ROOT, ratio, spread
 
 RESULTS = OUT / "results.json"
-RECORDED = ROOT / "docs" / "performance.json"
+RECORDED = ROOT / "benchmarks" / "recorded" / "performance.json.xz"
 
 
 @dataclass(frozen=True)

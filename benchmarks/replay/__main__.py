@@ -28,9 +28,12 @@ from benchmarks.tables.specs import SPECS
 from fedtune.machine import resources
 from search_spaces import files
 from search_spaces.errors import UserError
+from tests import packed
 
 RESULTS = OUT / "search-quality.json"
-DOCS = ROOT / "docs" / "search-quality.json"
+#: Those of a release, and the page that is made of them.
+KEPT = ROOT / "benchmarks" / "recorded" / "search-quality.json.xz"
+DOCS = ROOT / "docs" / "search-quality.md"
 #: Searchers in environments of their own, with one objective and with several.
 ALL_PEERS = (*PEERS, *several.PEERS)
 
@@ -67,8 +70,8 @@ def main() -> int:
     optimal = commands.add_parser("optima", help="train the best configurations that the models of these tables know")
     optimal.add_argument("tables", nargs="+", metavar="NAME")
     optimal.add_argument("--folder", type=Path, default=RECORDED, help="where the tables are")
-    commands.add_parser("record", help="make docs/search-quality.md from the results, beside a copy of them")
-    making = commands.add_parser("page", help="make docs/search-quality.md from docs/search-quality.json")
+    commands.add_parser("record", help="keep the results, and make docs/search-quality.md of them")
+    making = commands.add_parser("page", help="make docs/search-quality.md from what was recorded")
     making.add_argument("--check", action="store_true", help="only say whether it is what that gives")
     chosen = parser.parse_args()
     try:
@@ -87,8 +90,8 @@ def main() -> int:
         if not RESULTS.exists():
             print("There are no results yet. Measure with `make bench-search`.", file=sys.stderr)
             return 2
-        files.replace(DOCS, RESULTS.read_bytes())
-    return made(DOCS, check=chosen.command == "page" and chosen.check)
+        packed.write(KEPT, earlier())
+    return made(packed.read(KEPT), DOCS, check=chosen.command == "page" and chosen.check)
 
 
 def measured(chosen: argparse.Namespace) -> int:
@@ -174,14 +177,16 @@ def of_models(chosen: argparse.Namespace, part: str, measure: Callable[[str, Sur
 def written(found: dict[str, Any]) -> int:
     """Keeps the results and makes their page."""
     OUT.mkdir(parents=True, exist_ok=True)
-    files.replace(RESULTS, json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-    return made(RESULTS, check=False)
+    text = json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False)
+    files.replace(RESULTS, text + "\n")
+    return made(json.loads(text), RESULTS.with_suffix(".md"), check=False)
 
 
 def earlier() -> dict[str, Any]:
-    """The latest results, or those of the docs: what is not replayed this time stays as it was, with its own date."""
-    path = next((path for path in (RESULTS, DOCS) if path.exists()), None)
-    return {} if path is None else dict(json.loads(path.read_text(encoding="utf-8")))
+    """The latest results, or those of a release: what is not replayed this time stays as it was, with its own date."""
+    if RESULTS.exists():
+        return dict(json.loads(RESULTS.read_text(encoding="utf-8")))
+    return dict(packed.read(KEPT)) if KEPT.exists() else {}
 
 
 def searched(chosen: argparse.Namespace, tables: dict[str, Table], searchers: Sequence[str]) -> dict[str, Any]:
@@ -211,12 +216,11 @@ def searched(chosen: argparse.Namespace, tables: dict[str, Table], searchers: Se
     }
 
 
-def made(results: Path, *, check: bool) -> int:
-    """Makes the page beside its results, or says whether it is what they give."""
-    text = page.markdown(json.loads(results.read_text(encoding="utf-8")))
-    path = results.with_suffix(".md")
+def made(found: dict[str, Any], path: Path, *, check: bool) -> int:
+    """Makes the page of these results, or says whether it is what they give."""
+    text = page.markdown(found)
     if check and (not path.exists() or path.read_text(encoding="utf-8") != text):
-        print(f"{path} is not what {results.name} gives. Make it with `… replay page`.", file=sys.stderr)
+        print(f"{path} is not what {KEPT.name} gives. Make it with `… replay page`.", file=sys.stderr)
         return 1
     if not check:
         files.replace(path, text)

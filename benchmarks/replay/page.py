@@ -1,4 +1,4 @@
-"""docs/search-quality.md from the figures in docs/search-quality.json; nothing on the page is written by hand."""
+"""docs/search-quality.md from the figures that were measured; nothing on the page is written by hand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.replay.kept import whens
 
 HEAD = """# Quality of searches
 
-Made by `python -m benchmarks.replay record` from `docs/search-quality.json`; measured by `make bench-search`. Nothing is
+Made by `python -m benchmarks.replay record` from `benchmarks/recorded`; measured by `make bench-search`. Nothing is
 trained: searches are replayed on recorded learning curves (`benchmarks/tables`), so every searcher is repeated often.
 
 **Regret** is how far the winner's mean test metric over seeds that the search never saw lies below that of the best

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +9,8 @@ import pytest
 from scipy.stats import binomtest
 from threadpoolctl import threadpool_limits
 
+from benchmarks import results
+from benchmarks.replay.__main__ import KEPT
 from benchmarks.replay.bench import tables
 from benchmarks.replay.goals import worse
 from benchmarks.replay.gridded import Gridded
@@ -18,6 +19,7 @@ from benchmarks.replay.searchers.present import Present
 from benchmarks.replay.simulator import Simulation
 from benchmarks.tables.lines import RECORDED
 from benchmarks.tests.test_racing import rows
+from tests import packed
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Places of 12 and of 40 federations among the budgets.
@@ -27,7 +29,7 @@ OTHERS = ("optuna", "ray-tune", "syne-tune", "smac")
 
 
 def test_the_page_has_the_figures_of_the_benchmark() -> None:
-    found = json.loads((ROOT / "docs" / "search-quality.json").read_text(encoding="utf-8"))["tables"]
+    found = packed.read(KEPT)["tables"]
     written = rows((ROOT / "docs" / "proposals.md").read_text(encoding="utf-8"), 6)
     assert {*written} == {name for name in found if "shuffled" not in name}
     for name, cells in written.items():
@@ -43,7 +45,7 @@ def test_the_page_has_the_figures_of_the_benchmark() -> None:
 
 def test_what_the_page_says_of_others_is_so() -> None:
     """The part "Against others": where they are told to be lower than `fedtune-1`, and where it is."""
-    found = json.loads((ROOT / "docs" / "search-quality.json").read_text(encoding="utf-8"))
+    found = packed.read(KEPT)
     budgets = found["budgets"]
     tables = {
         name: {key: one for key, one in table["searchers"].items() if "budgets" in one}
@@ -76,7 +78,7 @@ def test_what_the_page_says_of_others_is_so() -> None:
 
 
 def test_the_page_says_how_long_a_proposal_takes() -> None:
-    cases = json.loads((ROOT / "docs" / "performance.json").read_text(encoding="utf-8"))["cases"]
+    cases = packed.read(results.RECORDED)["cases"]
     [timed] = [table for table in cases["scaling"]["tables"] if table["title"].startswith("Trials that compute")]
     took = {(sampler, trials): f"{ms:.0f}" for sampler, trials, _, ms in timed["rows"]}
     text = " ".join((ROOT / "docs" / "proposals.md").read_text(encoding="utf-8").split())

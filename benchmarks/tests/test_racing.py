@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,12 +10,14 @@ from typing import Any
 import numpy as np
 
 from analysis import curve_table
+from benchmarks.replay.__main__ import KEPT
 from benchmarks.replay.goals import worse
 from benchmarks.replay.searcher import Result
 from benchmarks.replay.searchers.racing import Racing
 from benchmarks.tables.lines import RECORDED
 from benchmarks.tests.test_replay import Known, setting
 from fedtune.trials.racing import FIRST
+from tests import packed
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -81,7 +82,7 @@ def rows(text: str, cells: int) -> dict[str, tuple[str, ...]]:
 def test_the_page_has_the_figures_of_the_benchmark() -> None:
     """Regret, winner's curse and coverage after the largest budget, of races, three seeds and one; and no budget at
     which three seeds are told to be better than a race of three."""
-    found = json.loads((ROOT / "docs" / "search-quality.json").read_text(encoding="utf-8"))["tables"]
+    found = packed.read(KEPT)["tables"]
     text = (ROOT / "docs" / "racing.md").read_text(encoding="utf-8")
     regret, honest = rows(text, 4), rows(text, 8)
     assert {*regret} == {*honest} == {name for name in found if "shuffled" not in name}
@@ -98,7 +99,7 @@ def test_the_page_has_the_figures_of_the_benchmark() -> None:
 
 def test_what_the_page_says_of_how_true_estimates_are_is_so() -> None:
     """After the largest budget, on the tables that the page names."""
-    found = json.loads((ROOT / "docs" / "search-quality.json").read_text(encoding="utf-8"))["tables"]
+    found = packed.read(KEPT)["tables"]
     tables = {name: table["searchers"] for name, table in found.items() if "shuffled" not in name}
 
     def last(searcher: str, what: str) -> dict[str, float]:
@@ -117,7 +118,7 @@ def test_what_the_page_says_of_how_true_estimates_are_is_so() -> None:
 
 def test_what_the_page_says_of_random_search_is_so() -> None:
     """At which budgets a race is told to be worse, and how often its intervals hold where nothing can be learnt."""
-    found = json.loads((ROOT / "docs" / "search-quality.json").read_text(encoding="utf-8"))
+    found = packed.read(KEPT)
     budgets, shuffled = found["budgets"], found["tables"]["dfrd_alpha_lambda, shuffled"]["searchers"]
 
     def after(race: str, other: str, of: Mapping[str, Any] = shuffled) -> list[int]:

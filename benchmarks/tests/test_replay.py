@@ -35,6 +35,7 @@ from benchmarks.tables.specs import SPECS
 from search_spaces.dimension import Dimension
 from search_spaces.parameter import Parameter, Value
 from search_spaces.space import Space
+from tests import packed
 
 ROUNDS = 4
 #: Standard errors by which a mean over repetitions may lie from its expectation.
@@ -579,10 +580,14 @@ def test_the_goal_is_reached_where_the_regret_stays_below_it() -> None:
     assert rounds_to([(10, 0.05), (20, 0.009), (30, 0.02)], 0.01) is None
 
 
-def calling(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Callable[..., int]:
-    """Calls the command with these words; what it writes goes into `folder`."""
+def calling(monkeypatch: pytest.MonkeyPatch, folder: Path, kept: Path | None = None) -> Callable[..., int]:
+    """Calls the command with these words; what it writes goes into `folder`, and what stands for a release is in
+    `kept`, or is that of the repository."""
     monkeypatch.setattr(command, "OUT", folder)
     monkeypatch.setattr(command, "RESULTS", folder / "search-quality.json")
+    if kept is not None:
+        monkeypatch.setattr(command, "KEPT", kept / "search-quality.json.xz")
+        monkeypatch.setattr(command, "DOCS", kept / "search-quality.md")
 
     def call(*words: str) -> int:
         monkeypatch.setattr("sys.argv", ["replay", *words])
@@ -595,9 +600,8 @@ def test_the_command_makes_a_page_of_a_tables_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     save(recorded(np.tile(np.arange(10)[:, None] / 10, (1, 4)), "cells"), tmp_path / "cells.npz")
-    call = calling(monkeypatch, tmp_path)
-    monkeypatch.setattr(command, "DOCS", tmp_path / "docs" / "search-quality.json")
     (tmp_path / "docs").mkdir()
+    call = calling(monkeypatch, tmp_path, tmp_path / "docs")
     assert call("record") == 2 and "make bench-search" in capsys.readouterr().err
     asked = ("run", "--folder", str(tmp_path), "--repetitions", "8", "--clocks", "2", "--processes", "1")
     assert call(*asked, "--searchers", "random-1", "grid-1", "grid-3") == 0
@@ -621,8 +625,7 @@ def test_a_table_that_is_not_replayed_stays_as_it_was_with_its_own_date(
 ) -> None:
     for name, top in (("one", 1.0), ("other", 0.5)):
         save(recorded(np.tile(np.linspace(0, top, 10)[:, None], (1, 4)), name), tmp_path / f"{name}.npz")
-    call = calling(monkeypatch, tmp_path / "bench")
-    monkeypatch.setattr(command, "DOCS", tmp_path / "docs.json")
+    call = calling(monkeypatch, tmp_path / "bench", tmp_path)
 
     def replayed(table: str, repetitions: int) -> dict[str, Any]:
         asked = ("run", "--folder", str(tmp_path), "--clocks", "1", "--processes", "1", "--searchers", "random-1")
@@ -649,8 +652,7 @@ def test_searchers_that_are_not_replayed_stay_on_their_tables(
     tables: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save(recorded(np.tile(np.linspace(0, 1.0, 10)[:, None], (1, 4)), "one"), tmp_path / "one.npz")
-    call = calling(monkeypatch, tmp_path / "bench")
-    monkeypatch.setattr(command, "DOCS", tmp_path / "docs.json")
+    call = calling(monkeypatch, tmp_path / "bench", tmp_path)
 
     def replayed(*searchers: str, repetitions: int = 5) -> dict[str, Any]:
         asked = ("run", "--folder", str(tmp_path), "--clocks", "1", "--processes", "1", *tables)
@@ -687,7 +689,7 @@ def test_searchers_that_are_not_replayed_stay_on_their_tables(
 
 
 def test_the_page_says_where_even_a_search_without_noise_misses_the_goal() -> None:
-    found = json.loads(command.DOCS.read_text(encoding="utf-8"))
+    found = packed.read(command.KEPT)
     name, other = [n for n in found["tables"] if "oracle-fedtune" in found["tables"][n]["searchers"]][:2]
     for table, reached, regret in ((name, None, 0.0234), (other, 96, 0.0)):
         oracle = found["tables"][table]["searchers"]["oracle-fedtune"]
@@ -700,6 +702,6 @@ def test_the_page_says_where_even_a_search_without_noise_misses_the_goal() -> No
 
 
 def test_the_page_of_the_docs_is_what_its_figures_give() -> None:
-    found = json.loads(command.DOCS.read_text(encoding="utf-8"))
-    assert command.DOCS.with_suffix(".md").read_text(encoding="utf-8") == page.markdown(found)
+    found = packed.read(command.KEPT)
+    assert command.DOCS.read_text(encoding="utf-8") == page.markdown(found)
     assert found["repetitions"] >= 100

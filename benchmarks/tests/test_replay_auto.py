@@ -33,6 +33,7 @@ from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError
 from search_spaces.parameter import Parameter, Value
 from search_spaces.space import Space
+from tests import packed
 from tests.fedtune.conftest import experiment
 
 ROUNDS, CELLS, SEEDS = 6, 8, 6
@@ -299,7 +300,7 @@ def test_the_family_is_replayed_beside_what_was_measured_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     call = calling(monkeypatch, tmp_path / "bench")
-    before = json.loads(command.DOCS.read_text(encoding="utf-8"))
+    before = packed.read(command.KEPT)
     family(tmp_path, "blobs")
     assert [*worlds(tmp_path)] == ["blobs"]
 

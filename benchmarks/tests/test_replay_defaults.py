@@ -34,6 +34,7 @@ from fedtune.trials import improvement
 from search_spaces.dimension import Dimension
 from search_spaces.parameter import Parameter, Value
 from search_spaces.space import Space
+from tests import packed
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -201,8 +202,7 @@ def test_the_command_adds_its_part_and_keeps_the_others(tmp_path: Path, monkeypa
     for name in (DECIDING[0], REPORTING[1]):
         save(recorded(np.tile(np.linspace(0, 1, 10)[:, None], (1, 6)), name), tmp_path / f"{name}.npz")
     monkeypatch.setattr(defaults, "VARIANTS", {n: VARIANTS[n] for n in (PRESENT, "--sampler random", "--race")})
-    monkeypatch.setattr(command, "DOCS", tmp_path / "docs.json")
-    call = calling(monkeypatch, tmp_path / "bench")
+    call = calling(monkeypatch, tmp_path / "bench", tmp_path)
     asked = ("--folder", str(tmp_path), "--processes", "1", "--repetitions", "3")
     assert call("defaults", *asked) == 2, "there is nothing to add it to"
     assert call("run", *asked, "--clocks", "1", "--searchers", "random-1") == 0
@@ -221,7 +221,7 @@ def test_the_command_adds_its_part_and_keeps_the_others(tmp_path: Path, monkeypa
 
 
 def test_the_page_says_what_was_made_of_the_figures_of_that_revision() -> None:
-    found = json.loads(command.DOCS.read_text(encoding="utf-8"))["defaults"]
+    found = packed.read(command.KEPT)["defaults"]
     revision, words = next(iter(defaults.MADE_OF.items()))
     for measured, said in ((revision, True), ("0000000", False)):
         assert (words in defaults.section(found | {"machine": found["machine"] | {"revision": measured}})) is said

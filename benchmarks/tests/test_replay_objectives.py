@@ -35,6 +35,7 @@ from benchmarks.replay.table import Recorded, held_out
 from benchmarks.tests.test_replay import ROUNDS, calling, recorded
 from search_spaces.errors import UserError
 from search_spaces.parameter import Value
+from tests import packed
 
 #: Metrics of which the second is minimised.
 METRICS = ("val_global_accuracy", "val_fm", "val_wlp")
@@ -365,9 +366,8 @@ def test_the_command_replays_several_objectives_beside_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     save(noisy(), tmp_path / "line.npz")
-    call = calling(monkeypatch, tmp_path)
-    monkeypatch.setattr(command, "DOCS", tmp_path / "docs" / "search-quality.json")
     (tmp_path / "docs").mkdir()
+    call = calling(monkeypatch, tmp_path, tmp_path / "docs")
     asked = ("run", "--folder", str(tmp_path), "--repetitions", "2", "--clocks", "1", "--processes", "1")
     assert call(*asked, "--searchers", "random-1", "optuna-nsga2") == 0
     out = capsys.readouterr().out
@@ -386,7 +386,7 @@ def test_the_command_replays_several_objectives_beside_one(
 
 
 def test_a_page_without_such_a_table_says_so() -> None:
-    found = json.loads(command.DOCS.read_text(encoding="utf-8"))
+    found = packed.read(command.KEPT)
     text = page.markdown(found | {"objectives": {"seconds": 0, "tables": {}}})
     assert "## Several objectives" in text and "Not measured yet" in text
     assert text == page.markdown({key: value for key, value in found.items() if key != "objectives"})

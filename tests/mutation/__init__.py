@@ -1,6 +1,6 @@
 """Mutation testing: small wrong steps are made in the code one at a time, and for each some test has to fail.
 
-    python -m tests.mutation record                  which tests run which statements, into `tests.json`
+    python -m tests.mutation record                  which tests run which statements, into `tests.json.xz`
     python -m tests.mutation run [--sample N] [FILE…]  tries the mutants and reports; `make mutants` calls it
 
 `targets` says which files are mutated, `operators` what is changed in them, `selection` which tests are asked about a

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import json
 import sys
 import threading
 import time
@@ -22,10 +21,11 @@ from typing import Any
 
 import pytest
 
+from tests import packed
 from tests.mutation.targets import DEVICE, FOLDER, LAST, ROOT, TESTS, files, module_of
 
 #: What is kept, in the repository.
-KEPT = FOLDER / "tests.json"
+KEPT = FOLDER / "tests.json.xz"
 #: So many tests are kept of a statement, and so many of a file; one that takes longer than so many seconds is not.
 MOST, OF_A_FILE, LONGEST = 60, 400, 30.0
 
@@ -201,7 +201,7 @@ def gathered(recorder: Recorder) -> Known:
 
 def read(path: Path = KEPT) -> Known:
     """What was kept."""
-    kept = json.loads(path.read_text(encoding="utf-8"))
+    kept = packed.read(path)
     names = [test for test, _ in kept["tests"]]
     groups = [{names[number] for number in group} for group in kept["groups"]]
     return Known({name: groups[group] for name, group in kept["statements"].items()}, dict(kept["tests"]))
@@ -222,14 +222,8 @@ def write(known: Known, path: Path = KEPT) -> None:
     number = {test: place for place, test in enumerate(tests)}
     groups: dict[tuple[int, ...], int] = {}
     places = {name: groups.setdefault(tuple(number[t] for t in group), len(groups)) for name, group in found.items()}
-    blocks = {
-        "tests": ",\n".join(json.dumps([test, known.seconds[test]]) for test in tests),
-        "groups": ",\n".join(json.dumps(group) for group in groups),
-    }
-    text = ",\n".join(f'"{name}": [\n{lines}\n]' for name, lines in blocks.items())
-    path.write_text(
-        f'{{{text},\n"statements": {json.dumps(places, indent=0, ensure_ascii=False)}}}\n', encoding="utf-8"
-    )
+    seconds = [[test, known.seconds[test]] for test in tests]
+    packed.write(path, {"tests": seconds, "groups": [*groups], "statements": places})
 
 
 def record(paths: list[str]) -> int:

@@ -3,10 +3,10 @@ those on another device before them."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import packed
 from tests.mutation.mutant import Mutant
 from tests.mutation.record import KEPT, key
 from tests.mutation.targets import DEVICE, LAST
@@ -25,7 +25,7 @@ class Kept:
 
     @staticmethod
     def read(path: Path = KEPT) -> Kept:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = packed.read(path)
         return Kept([(test, seconds) for test, seconds in found["tests"]], found["groups"], found["statements"])
 
     def asked(self, mutant: Mutant, source: str, budget: float = BUDGET) -> list[tuple[str, float]]:

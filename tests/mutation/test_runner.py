@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import os
 import sys
 import time
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests import packed
 from tests.mutation import record, report, results, swap
 from tests.mutation.__main__ import sampled
 from tests.mutation.mutant import Mutant
@@ -166,10 +166,10 @@ def test_the_sample_is_drawn_by_name() -> None:
 
 
 def test_tests_are_chosen_by_statement_then_function_then_file(tmp_path: Path) -> None:
-    path = tmp_path / "tests.json"
+    path = tmp_path / "tests.json.xz"
     statements = {"made.py | cached | return x * 2": 0, "made.py | outer | ": 1, "made.py |  | ": 2}
     tests = [["quick", 1.0], ["slow", 50.0], ["quickest", 0.1]]
-    path.write_text(json.dumps({"tests": tests, "groups": [[0, 1], [1], [2]], "statements": statements}))
+    packed.write(path, {"tests": tests, "groups": [[0, 1], [1], [2]], "statements": statements})
     kept = Kept.read(path)
     by_change = {m.change: m for m in mutants("made.py", SOURCE)}
     assert kept.asked(by_change["x * 2 → (x / 2)"], SOURCE, 10) == [("quick", 1.0)]
@@ -188,9 +188,9 @@ def test_declarations_of_a_file_without_functions_are_asked_of_the_contracts() -
 
 def test_a_device_left_out_is_asked_of_the_tests_on_another_device_first(tmp_path: Path) -> None:
     source = "def f(fed):\n    return torch.zeros(2, dtype=torch.bool, device=fed.device)\n"
-    path = tmp_path / "tests.json"
+    path = tmp_path / "tests.json.xz"
     tests = [["a.py::t", 1.0], [f"{DEVICE}.py::t", 2.0], ["b.py::t", 3.0]]
-    path.write_text(json.dumps({"tests": tests, "groups": [[0, 1, 2]], "statements": {"made.py | f | ": 0}}))
+    packed.write(path, {"tests": tests, "groups": [[0, 1, 2]], "statements": {"made.py | f | ": 0}})
     asked = {
         m.change.partition(" → ")[2]: [test for test, _ in Kept.read(path).asked(m, source, 10)]
         for m in mutants("made.py", source)
@@ -314,7 +314,7 @@ def test_a_file_is_asked_of_tests_that_run_a_declaration_or_import_it_and_pass(
 
 
 def test_a_part_is_recorded_again(tmp_path: Path) -> None:
-    path, f, g = tmp_path / "tests.json", record.key("made.py", "f", ""), record.key("made.py", "g", "")
+    path, f, g = tmp_path / "tests.json.xz", record.key("made.py", "f", ""), record.key("made.py", "g", "")
     seconds = {"old.py::a": 1.0, "new.py::gone": 1.0}
     before = record.Known({f: {"old.py::a", "new.py::gone"}, g: {"new.py::gone"}}, seconds)
     now = record.Known({f: {"new.py::b"}}, {"new.py::b": 0.5})
