@@ -4,7 +4,8 @@ A sentence such as "FedKF is ahead of FedGen" is a number of lines: one for each
 speaks of. Each line is a paired t test over the seeds that both cells have, and p is corrected (Holm) for all lines of
 the sentence. It agrees where every line is significant in the paper's direction, and differs where one is significant
 against it. Of a sentence that speaks of most cases, more than half of the lines decide. Otherwise, and with fewer than
-two seeds in a line, nothing can be told.
+two seeds in a line, nothing can be told. Where only a part of a table has been run, the lines of that part decide, and
+it is said how many of all they are.
 
 A region of a heat map: the mean of the cells inside minus that of the others (cells are means over seeds), against
 10,000 draws in which as many cells anywhere are called inside (a permutation test, two-sided). Neighbours in a grid are
@@ -13,6 +14,7 @@ alike, so that p alone would be too small: the difference must also have the sam
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +31,8 @@ from search_spaces.metrics import METRICS
 
 #: Draws of a permutation test, and the seed of their order.
 DRAWS, SEED = 9_999, 0
+#: In place of a verdict: of a sentence, where of no comparison both cells have been begun; of one comparison.
+NOT_RUN, NO_RESULT = "not run", "no result"
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,8 @@ class Line:
     @property
     def verdict(self) -> str:
         """Of this line alone."""
+        if self.pairs == 0:
+            return NO_RESULT
         if not self.corrected < LEVEL:
             return UNKNOWN
         return AGREES if self.difference > 0 else DIFFERS
@@ -72,12 +78,15 @@ def decide(made: Made) -> list[Decided]:
 
 def _decided(made: Made, claim: Claim, verdict: str, why: str, lines: Sequence[Line]) -> Decided:
     where = ""
-    if verdict != UNKNOWN and made.other_data:
-        where = f", on {made.here.data} instead of {made.paper.data}"
-    elif verdict != UNKNOWN and made.here.rounds < made.paper.rounds:
-        where = f", after {made.here.rounds} rounds instead of {made.paper.rounds}"
-    elif verdict != UNKNOWN and made.record.profile == "small":
-        where = ", in the small form"
+    if verdict in (AGREES, DIFFERS):
+        if made.other_data:
+            where = f", on {made.here.data} instead of {made.paper.data}"
+        elif made.here.rounds < made.paper.rounds:
+            where = f", after {made.here.rounds} rounds instead of {made.paper.rounds}"
+        elif made.record.profile == "small":
+            where = ", in the small form"
+        if (there := sum(line.pairs > 0 for line in lines)) < len(lines):
+            where += f", in {there} of {len(lines)} comparisons, as the others have no result"
     return Decided(claim, verdict, verdict + where, why, lines)
 
 
@@ -85,8 +94,9 @@ def _decided(made: Made, claim: Claim, verdict: str, why: str, lines: Sequence[L
 
 
 def _ordering(made: Made, claim: Claim) -> Decided:
-    tests = []
+    tests, begun = [], False
     for metric, ahead, behind in _pairs(made, claim):
+        begun |= ahead in made.runs and behind in made.runs
         sign = 1.0 if METRICS[metric].direction == "maximize" else -1.0
         values = [
             {seed: sign * value for seed, value in made.values(*cell, metric).items()} for cell in (ahead, behind)
@@ -106,7 +116,7 @@ def _ordering(made: Made, claim: Claim) -> Decided:
         )
         for (metric, ahead, behind, test), p in zip(tests, corrected, strict=True)
     ]
-    verdict = _verdict(lines, claim.most)
+    verdict = _verdict(lines, claim.most) if begun else NOT_RUN
     return _decided(made, claim, verdict, _why(lines), lines)
 
 
@@ -139,11 +149,12 @@ def _condition(made: Made, ahead: Place, behind: Place) -> str:
 
 
 def _verdict(lines: Sequence[Line], most: bool) -> str:
-    if not lines or min(line.pairs for line in lines) < 2:
+    there = [line for line in lines if line.pairs > 0]
+    if min((line.pairs for line in there), default=0) < 2:
         return UNKNOWN
-    found = [line.verdict for line in lines]
+    found = [line.verdict for line in there]
     if most:
-        return next((word for word in (AGREES, DIFFERS) if found.count(word) > len(lines) / 2), UNKNOWN)
+        return next((word for word in (AGREES, DIFFERS) if found.count(word) > len(found) / 2), UNKNOWN)
     if DIFFERS in found:
         return DIFFERS
     return AGREES if all(word == AGREES for word in found) else UNKNOWN
@@ -151,11 +162,11 @@ def _verdict(lines: Sequence[Line], most: bool) -> str:
 
 def _why(lines: Sequence[Line]) -> str:
     """What the lines say, in one sentence."""
-    least = min((line.pairs for line in lines), default=0)
-    if least < 2:
-        missing = sum(line.pairs == 0 for line in lines)
-        if missing:
-            return f"{missing} of {len(lines)} comparisons have no result yet."
+    there = [line for line in lines if line.pairs > 0]
+    if len(there) < len(lines):
+        missing = f"{len(lines) - len(there)} of {len(lines)} comparisons have no result yet."
+        return f"{missing} Of the others: {_why(there)}" if there else missing
+    if min((line.pairs for line in lines), default=0) < 2:
         return "There are fewer than two seeds, and one seed says nothing of the spread."
     if len(lines) == 1:
         gap = lines[0].difference
@@ -196,6 +207,7 @@ def _inside(made: Made, metric: str) -> tuple[Line, str]:
     by_seed = [run.last(number, metric) for number in done]
     seeds = sorted(set.intersection(*(set(values) for values in by_seed))) if by_seed else []
     values = np.array([[of_cell[seed] for seed in seeds] for of_cell in by_seed])
+    nothing = dataclasses.replace(nothing, pairs=len(seeds))
     if len(seeds) < 2 or not inside.any() or inside.all() or not np.isfinite(values).all():
         return nothing, "There are fewer than two seeds, and one seed says nothing of the spread."
     sign = -1.0 if _low(said) else 1.0

@@ -43,9 +43,10 @@ from pathlib import Path
 from typing import Any
 
 from analysis.published.papers import Published, names, published, same_dataset
+from analysis.runs.conditions import means, show
 from analysis.runs.mappings import read_yaml
 from analysis.runs.shapes import Shape, each, is_number, is_plain, is_text, is_whole, mapping, one_of, problems, shaped
-from search_spaces.errors import UserError, unknown
+from search_spaces.errors import Shown, UserError, sentence, unknown
 from search_spaces.metrics import METRICS
 
 FOLDER = Path(__file__).parent / "declared"
@@ -120,6 +121,45 @@ class Reproduction:
     def places(self) -> list[Place]:
         """Every condition, in the order of the paper; one empty one where there are no columns."""
         return list(itertools.product(*self.columns.values()))
+
+    def chosen_rows(self, asked: Sequence[str], problems: list[str]) -> list[str]:
+        """The names of the rows that `asked` names, all of them where it is empty. Each text is one name, or several
+        with commas between; capital and small letters are the same."""
+        names = [row.name for row in self.rows]
+        known = {name.casefold(): name for name in names}
+        texts = [text for one in asked for text in ([one] if one.strip().casefold() in known else one.split(","))]
+        must = f"rows of {self.name} ({', '.join(names)})"
+        problems += [
+            sentence("rows", must, Shown(text.strip()), "--rows")
+            for text in texts
+            if text.strip().casefold() not in known
+        ]
+        chosen = {known.get(text.strip().casefold()) for text in texts}
+        return [name for name in names if not asked or name in chosen]
+
+    def chosen_places(self, asked: Sequence[str], problems: list[str]) -> list[Place]:
+        """The conditions that `asked` names, all of them where it is empty. Each text is a key and values of it,
+        `omega=1,0.1`; what is not named is not restricted."""
+        keys = list(self.columns)
+        chosen: dict[str, set[Any]] = {}
+        for one in asked:
+            key, _, texts = (part.strip() for part in one.partition("="))
+            values = self.columns.get(key, [])
+            found = [[value for value in values if means(text.strip(), value)] for text in texts.split(",")]
+            if not all(found):
+                problems.append(self._no_column(one))
+            chosen.setdefault(key, set()).update(value for values in found for value in values)
+        return [
+            place
+            for place in self.places
+            if all(value in chosen[key] for key, value in zip(keys, place, strict=True) if key in chosen)
+        ]
+
+    def _no_column(self, asked: str) -> str:
+        if not self.columns:
+            return sentence("columns", f"left out for {self.name}, which has none", Shown(asked), "--columns")
+        known = " and ".join(f"{key}={','.join(map(show, values))}" for key, values in self.columns.items())
+        return sentence("columns", f"columns of {self.name} ({known})", Shown(asked), "--columns")
 
     def dataset(self, here: str | None) -> str:
         """The paper's data set that results on `here` stand beside: the same one, else the first."""

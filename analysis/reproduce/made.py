@@ -122,6 +122,16 @@ class Made:
         return sum(_federations(run) for run in self.runs.values())
 
     @property
+    def planned(self) -> int:
+        """How many runs make up the whole of it."""
+        return len(self.reproduction.rows) * len(self.reproduction.places)
+
+    @property
+    def missing(self) -> int:
+        """How many of them have not been begun."""
+        return self.planned - len(self.runs)
+
+    @property
     def failed(self) -> dict[Path, int]:
         """How many trials have failed, of the runs in which any has."""
         counts = {run.path: sum(trial.state.name == "FAIL" for trial in run.frozen) for run in self.runs.values()}

@@ -17,7 +17,7 @@ from analysis.report.terms import explained
 from analysis.reproduce.claims import Decided, region
 from analysis.reproduce.joined import joined
 from analysis.reproduce.made import Made
-from analysis.reproduce.tables import Number, comparisons, every_number, numbers, pivots, theirs, verdicts
+from analysis.reproduce.tables import Number, comparisons, every_number, numbers, ours, pivots, theirs, verdicts
 from search_spaces import run_folder
 
 HOW = (
@@ -81,7 +81,8 @@ def _terms(made_page: Page, made: Made) -> str:
 
 def unfinished(made: Made) -> str:
     """That something is missing."""
-    return f"Not all of it has been run: {made.done} federations have ended. What is said here is of those."
+    cells = "" if made.reproduction.heatmap else f" in {made.planned - made.missing} of {made.planned} cells"
+    return f"Not all of it has been run: {made.done} federations have ended{cells}. What is said here is of those."
 
 
 def failures(made: Made) -> str:
@@ -199,9 +200,10 @@ def _cell(
     known: dict[tuple[str, tuple[object, ...], str], Number],
 ) -> str:
     entry = table.entries.get((row, place))
-    ours = html.escape(table.text(row, place)).replace(" ± ", "\u00a0±\u00a0")
+    text = " ".join(filter(None, ours(made, table, row, place)))
+    measured = html.escape(text).replace(" ± ", "\u00a0±\u00a0")
     mark = "b" if entry and entry.best else "u" if entry and entry.tied else ""
-    shown = f"<{mark}>{ours}</{mark}>" if mark else ours
+    shown = f"<{mark}>{measured}</{mark}>" if mark else measured
     one = known[row, place, table.metric]
     paper = theirs(one.paper, made.labels.scale(table.metric))
     if table.bracket and (inside := known.get((row, place, table.bracket))) is not None and inside.paper is not None:

@@ -12,7 +12,7 @@ from analysis.figures._common import two_keys
 from analysis.labels import unit_in_files
 from analysis.pivot import Pivot, pivot
 from analysis.published.papers import AGREES, DIFFERS, LEVEL, OTHER_DATA, UNKNOWN, UNTRIED, Published
-from analysis.reproduce.claims import Decided, Line, is_inside
+from analysis.reproduce.claims import NOT_RUN, Decided, Line, is_inside
 from analysis.reproduce.declaration import Place, Row
 from analysis.reproduce.made import Made
 from analysis.stats import Summary, summarise, welch
@@ -83,6 +83,11 @@ def _number(made: Made, row: Row, place: Place, metric: str) -> Number:
             p = welch(unit * ours.mean, unit * ours.std, ours.n, line.mean, line.std, line.seeds or made.paper.seeds)
             verdict = UNKNOWN if math.isnan(p) else DIFFERS if p < LEVEL else AGREES
     return Number(row.name, place, metric, ours, line, verdict, p)
+
+
+def ours(made: Made, table: Pivot, row: str, place: Place) -> tuple[str, str]:
+    """Our number in a cell and what stands in brackets, `not run` where the cell has not been begun."""
+    return table.parts(row, place) if (row, place) in made.runs else (NOT_RUN, "")
 
 
 def theirs(line: Published | None, scale: float) -> str:
@@ -201,7 +206,7 @@ def comparisons(made: Made, one: Decided) -> Table:
 
 
 def _difference(made: Made, line: Line) -> str:
-    if line.pairs == 0:
+    if math.isnan(line.difference):
         return "–"
     unit = made.labels.scale(line.metric)
     digits = 2 if unit == 100.0 else 4

@@ -51,11 +51,12 @@ class Reproduced:
     """How far it has come after a command, and what is to be read of it."""
 
     folder: Path
-    #: The command line that goes on.
+    #: The command line that goes on; after a part of a table, the one that makes the rest of it.
     command: str
     made: Made = dataclasses.field(repr=False)
     #: The paper's sentences and what became of them.
     claims: Sequence[Decided]
+    #: Whether all rows and columns that were asked for have been run.
     finished: bool
     interrupted: bool = False
     seconds: float = 0.0
@@ -67,6 +68,7 @@ class Reproduced:
         return {
             "folder": str(self.folder),
             "finished": self.finished,
+            "not_run": self.made.missing,
             "interrupted": self.interrupted,
             "seconds": self.seconds,
             "record": self.made.record.to_yaml(),
@@ -91,16 +93,20 @@ def reproduce(
     concurrency: int | None = None,
     plain: bool = False,
     quiet: bool = False,
+    rows: str | Sequence[str] = (),
+    columns: str | Sequence[str] = (),
     simulate: Callable[..., Any] | None = None,
 ) -> Reproduced:
     """Makes the figure or table `name` of a paper again (`fedtune reproduce` lists all), in `runs_dir/name`, and
     decides the paper's sentences about it; with `small` on the embedded digits, else with the paper's data, model,
-    rounds and seeds.
+    rounds and seeds. `rows` and `columns` name a part of a table, `["FedAvg", "LT"]` and `"omega=1,0.1"`; another part
+    adds to the same folder.
 
     Ctrl-C ends it cleanly, and the same call goes on. Raises `UserError`, before anything is created, with every
     problem of the request, and where the folder holds another plan."""
     ready()
-    asked = ReproduceRequest(name, small, rounds, seeds, dataset, data_dir, str(runs_dir), concurrency)
+    part = [(given,) if isinstance(given, str) else tuple(given) for given in (rows, columns)]
+    asked = ReproduceRequest(name, small, rounds, seeds, dataset, data_dir, str(runs_dir), concurrency, *part)
     style = progress.style(plain, quiet)
     with busy(style, "planning"):
         planned = plan_reproduction(asked)
@@ -203,6 +209,7 @@ def _result(planned: Planned, outcome: driver.Outcome, seconds: float) -> Reprod
 
     made = load_made(planned.folder)
     decided = claims.decide(made)
-    command = planned.asked.command()
-    write_all(made, decided, command, finished=outcome.finished)
+    whole = planned.asked.whole.command()
+    write_all(made, decided, whole, finished=outcome.finished and not made.missing)
+    command = whole if outcome.finished else planned.asked.command()
     return Reproduced(planned.folder, command, made, decided, outcome.finished, outcome.interrupted, seconds)

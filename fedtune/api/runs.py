@@ -44,7 +44,7 @@ def runs(folder: str | Path = "runs") -> list[dict[str, Any]]:
 def _remade(path: Path) -> dict[str, Any]:
     """What there is to say of a reproduction, all of whose cells are runs of their own."""
     made = load_made(path)
-    planned = len(made.reproduction.rows) * len(made.reproduction.places)
+    planned = made.planned
     over = sum(is_over(run.frozen, Experiment.of(run)) for run in made.runs.values())
     return {
         "run": str(path),

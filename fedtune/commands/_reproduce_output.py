@@ -14,7 +14,7 @@ from analysis.labels import number
 from analysis.pivot import Pivot
 from analysis.reproduce.declaration import Place
 from analysis.reproduce.made import Made
-from analysis.reproduce.tables import HeatCell, Number, every_number, heat, pivots, theirs
+from analysis.reproduce.tables import HeatCell, Number, every_number, heat, ours, pivots, theirs
 from fedtune.api.reproduce import Reproduced
 from fedtune.commands._output import INTERRUPTED
 from fedtune.console import tables
@@ -69,6 +69,8 @@ def _print(found: Reproduced) -> None:
             tables.say(f"{os.path.join(folder, name)}")
     if not found.finished:
         tables.say(f"{'Interrupted. ' if found.interrupted else ''}Go on with:", found.command)
+    elif made.missing:
+        tables.say(f"{made.missing} of {made.planned} cells are not run yet. All of them:", found.command)
 
 
 def _key(made: Made) -> str:
@@ -80,13 +82,15 @@ def _key(made: Made) -> str:
 
 
 def _drawn(made: Made) -> list[Any]:
-    """Our tables with the paper's number below each of ours, as many columns side by side as there is room for."""
+    """Our tables with the paper's number below each of ours, as many columns side by side as there is room for; rows
+    and columns of which nothing has been run are left out."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
     known = {(one.row, one.place, one.metric): one for one in every_number(made)}
-    places = made.reproduction.places
+    places = [place for place in made.reproduction.places if any(place == there for _, there in made.runs)]
+    rows = [row.name for row in made.reproduction.rows if any(row.name == there for there, _ in made.runs)]
     at_once = max(1, (_console().width - _NAME) // _CELL)
     found = []
     for table in pivots(made):
@@ -102,17 +106,17 @@ def _drawn(made: Made) -> list[Any]:
             part = places[start : start + at_once]
             for place in part:
                 drawn.add_column(Text(visible(made.named(place)) or "result"), justify="right")
-            for row in made.reproduction.rows:
+            for row in rows:
                 cells = []
                 for place in part:
-                    entry = table.entries.get((row.name, place))
+                    entry = table.entries.get((row, place))
                     mark = " *" if entry and entry.best else " =" if entry and entry.tied else "  "
-                    ours, inside = table.parts(row.name, place)
-                    paper = _of_paper(made, known, table, row.name, place)
+                    here, inside = ours(made, table, row, place)
+                    paper = _of_paper(made, known, table, row, place)
                     # A bracket has a line of its own, as two values with their deviations are wider than a column.
                     below = [(f"\n{inside}  ", "")] if inside else []
-                    cells.append(Text.assemble(ours, mark, *below, *((f"\n{line}  ", "dim") for line in paper)))
-                drawn.add_row(Text(visible(row.name)), *cells)
+                    cells.append(Text.assemble(here, mark, *below, *((f"\n{line}  ", "dim") for line in paper)))
+                drawn.add_row(Text(visible(row)), *cells)
             found.append(drawn)
     return found
 

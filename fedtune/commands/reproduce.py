@@ -16,6 +16,8 @@ fedtune reproduce
 fedtune reproduce dfrd-fig5 --small --rounds 5
 # A table of FedKF with more seeds than its small form has:
 fedtune reproduce fedkf-table5 --small --seeds 5
+# A part of a table; another part is added to it later:
+fedtune reproduce fedmdcg-table1 --small --rows "FedAvg,FedMD-CG" --columns omega=0.1
 # The paper's own data, model, rounds and seeds:
 fedtune reproduce dfrd-table2 --data-dir ~/data
 """
@@ -28,6 +30,20 @@ def command(
             help="The figure or table. Without it, all are listed.",
             show_default=False,
             autocompletion=_complete.reproductions,
+        ),
+    ] = None,
+    rows: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only these rows of a table, with commas between; others can be added later.  [default: all]",
+            show_default=False,
+        ),
+    ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only these columns, such as omega=1,0.1; may be given more than once.  [default: all]",
+            show_default=False,
         ),
     ] = None,
     small: Annotated[
@@ -57,7 +73,8 @@ def command(
 ) -> None:
     """Make a figure or table of a paper again, and say which of the paper's sentences hold.
 
-    Runs what is missing and takes what is there. After Ctrl-C the same command goes on."""
+    Runs what is missing of the rows and columns asked for, and takes what is there. After Ctrl-C the same command goes
+    on."""
     if name is None:
         _listing(as_json)
         return
@@ -67,6 +84,8 @@ def command(
     _reproduce_output.result(
         reproduce(
             name,
+            rows=rows or (),
+            columns=columns or (),
             small=small,
             rounds=rounds,
             seeds=seeds,

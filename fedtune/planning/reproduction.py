@@ -15,7 +15,7 @@ from fedtune.planning.checks import whole, writable
 from fedtune.planning.request import Request, Settings, settled
 from fedtune.record.experiment import MAX_SEEDS, Experiment, final_seeds, search_seeds
 from search_spaces import run_folder
-from search_spaces.errors import UserError
+from search_spaces.errors import Shown, UserError, sentence
 from search_spaces.files import given
 from search_spaces.shell import join
 
@@ -34,14 +34,24 @@ class ReproduceRequest:
     data_dir: str | None = None
     runs_dir: str = "runs"
     concurrency: int | None = None
+    #: The part that is made now; all of it where they are empty. See `Reproduction.chosen_rows`, `chosen_places`.
+    rows: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
 
     def command(self, **changes: Any) -> str:
         """The command line that asks for this."""
         asked = dataclasses.replace(self, **changes)
         words = ["fedtune", "reproduce", asked.name, *(["--small"] if asked.small else [])]
-        given = {"rounds": asked.rounds, "seeds": asked.seeds, "dataset": asked.dataset, "data-dir": asked.data_dir}
+        given: dict[str, object] = {"rows": ",".join(asked.rows) or None}
+        given |= {"rounds": asked.rounds, "seeds": asked.seeds, "dataset": asked.dataset, "data-dir": asked.data_dir}
         given["runs-dir"] = None if asked.runs_dir == "runs" else asked.runs_dir
+        words += [word for column in asked.columns for word in ("--columns", column)]
         return join([*words, *(w for k, v in given.items() if v is not None for w in (f"--{k}", str(v)))])
+
+    @property
+    def whole(self) -> ReproduceRequest:
+        """The same for every row and column."""
+        return dataclasses.replace(self, rows=(), columns=())
 
 
 @dataclass(frozen=True)
@@ -63,12 +73,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Planned:
-    """All of it."""
+    """What is to be made now."""
 
     asked: ReproduceRequest
     folder: Path
     reproduction: Reproduction
     record: Record
+    #: Those of the rows and columns that were asked for.
     parts: tuple[Part, ...]
 
 
@@ -81,6 +92,7 @@ def plan_reproduction(asked: ReproduceRequest) -> Planned:
     whole("rounds", asked.rounds, 1, MOST_ROUNDS, problems)
     whole("seeds", asked.seeds, 1, MAX_SEEDS, problems)
     folder = _folder(asked, problems)
+    chosen = _chosen(asked, reproduction, problems)
     if problems:
         raise UserError(*problems)
     parts = tuple(
@@ -93,7 +105,21 @@ def plan_reproduction(asked: ReproduceRequest) -> Planned:
     record = _record(asked, reproduction, parts[0])
     if folder.exists():
         _same_plan(asked, folder, record, parts)
-    return Planned(asked, folder, reproduction, record, parts)
+    return Planned(
+        asked, folder, reproduction, record, tuple(part for part in parts if (part.row.name, part.place) in chosen)
+    )
+
+
+def _chosen(asked: ReproduceRequest, reproduction: Reproduction, problems: list[str]) -> set[tuple[str, Place]]:
+    """The row and the condition of every run that is asked for."""
+    if reproduction.heatmap and (asked.rows or asked.columns):
+        given = " ".join((*asked.rows, *asked.columns))
+        must = f"left out for {reproduction.name}, a heat map, which is one search"
+        problems.append(sentence("--rows and --columns", must, Shown(given)))
+        return set()
+    rows = reproduction.chosen_rows(asked.rows, problems)
+    places = reproduction.chosen_places(asked.columns, problems)
+    return {(row, place) for row in rows for place in places}
 
 
 def _folder(asked: ReproduceRequest, problems: list[str]) -> Path:

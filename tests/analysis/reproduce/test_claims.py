@@ -136,6 +136,24 @@ def test_a_cell_without_a_result_tells_nothing() -> None:
     assert found.verdict == "cannot tell at this budget" and found.why == "1 of 1 comparisons have no result yet."
 
 
+def test_of_a_part_its_comparisons_decide_and_the_others_are_told() -> None:
+    """One missing cell does not silence a sentence, and does not pass unsaid either."""
+    cells: dict[tuple[str, Any], Mapping[str, list[float]]] = {
+        (row, omega): {"amp": HIGH if row == "A" else LOW} for row in ("A", "B") for omega in (1, 0.1)
+    }
+    whole = made(cells, ahead("A", "B"), ahead("A", "B", where={"omega": [0.1]}))
+    part = dataclasses.replace(whole, runs={key: run for key, run in whole.runs.items() if key != ("B", (0.1,))})
+    both, none = decide(part)
+    agrees = "agrees, on digits instead of svhn"
+    assert [found.told for found in decide(whole)] == [agrees, agrees]
+    assert both.told == f"{agrees}, in 1 of 2 comparisons, as the others have no result"
+    assert both.why.startswith("1 of 2 comparisons have no result yet. Of the others: The comparison has the paper's")
+    assert [line.verdict for line in both.lines] == ["agrees", "no result"]
+    assert (none.verdict, none.told) == ("not run", "not run")
+    text = "\n".join(page(part, decide(part), "fedtune reproduce x", finished=False).sections)
+    assert text.count("not run<br>") == 1 and "in 3 of 4 cells" in text
+
+
 def test_a_difference_without_a_spread_cannot_be_tested() -> None:
     same = [0.25, 0.5, 0.75, 0.125]
     shifted = [value + 0.125 for value in same]  # exact in binary
@@ -297,7 +315,7 @@ def test_the_page_of_a_table_has_both_numbers() -> None:
     mean = 100 * sum(HIGH) / 4
     assert f"{mean:.2f}" in text and "83.78" in text  # Table V: FedAvg, EMNIST, α = 1
     assert "&lt;FedKF&gt;" in text and "<FedKF>" not in text
-    assert "Not all of it has been run: 8 federations have ended." in text
+    assert "Not all of it has been run: 8 federations have ended in 2 of 2 cells." in text
 
 
 def test_a_number_is_compared_with_the_papers_on_its_own_terms() -> None:

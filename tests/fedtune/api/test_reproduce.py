@@ -16,6 +16,7 @@ from analysis.reproduce import declaration
 from fedtune.api.reproduce import Reproduced
 from fedtune.api.reproductions import reproductions
 from fedtune.cli import app
+from fedtune.commands._reproduce_output import result
 from fedtune.planning.reproduction import ReproduceRequest, plan_reproduction
 from search_spaces import run_folder
 from search_spaces.errors import UserError
@@ -118,6 +119,26 @@ def _takes_what_is_there(mine: Path, folder: Path, monkeypatch: pytest.MonkeyPat
         patch.undo()
 
 
+def test_parts_add_to_one_table(ray_cluster: None, mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The second part leaves the first as it is, and what nobody asked for says that it has not been run."""
+    first = call(mine, rows="fedavg", columns="omega=1", seeds=2)
+    assert first.finished and first.made.missing == 3 and first.to_json()["not_run"] == 3
+    assert first.command == f"fedtune reproduce mine --small --seeds 2 --runs-dir {mine}"
+    assert [claim.told for claim in first.claims] == ["not run", "not run"]
+    before = {path: path.stat().st_mtime_ns for path in first.folder.glob("cells/*/trials/*/rounds.jsonl")}
+    second = call(mine, rows=["FedProx"], columns=["omega=1,0.1"], seeds=2)
+    assert {path: path.stat().st_mtime_ns for path in before} == before and len(before) == 2
+    assert sorted(measured(second.folder)) == ["01-fedavg-omega-1", "02-fedprox-omega-0.1", "02-fedprox-omega-1"]
+    assert second.claims[0].why.startswith("1 of 2 comparisons have no result yet. Of the others: ")
+    result(second, False)
+    said = capsys.readouterr().out
+    assert said.count("not run") == 2 and "1 of 4 cells are not run yet. All of them:" in said
+    with pytest.raises(
+        UserError, match=r"begun with 3 rounds, not 4: go on with .* --rows FedAvg --rounds 3 --seeds 2"
+    ):
+        call(mine, rows="FedAvg", rounds=4, seeds=2)
+
+
 def test_interrupted_in_the_middle_of_a_cell_the_same_call_goes_on(
     ray_cluster: None, mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,6 +184,9 @@ def test_the_folder_must_be_one_of_reproduce(mine: Path) -> None:
         (["mine", "--small", "--seeds", "0"], "seeds must be a whole number in [1, 1000], got 0 (--seeds)."),
         (["mine", "--small", "--concurrency", "0"], "concurrency"),
         (["mine", "--small", "--dataset", "nowhere"], "nowhere"),
+        (["mine", "--small", "--rows", "FedAvg,FedPox"], "rows of mine (FedAvg, FedProx), got FedPox (--rows)."),
+        (["mine", "--small", "--columns", "omga=1"], "columns of mine (omega=1,0.1), got omga=1 (--columns)."),
+        (["mine", "--small", "--columns", "omega=1,2"], "columns of mine (omega=1,0.1), got omega=1,2 (--columns)."),
     ],
 )
 def test_bad_requests_are_one_sentence_and_write_nothing(mine: Path, words: list[str], said: str) -> None:
@@ -210,6 +234,11 @@ def test_fashion_mnist_is_as_large_as_in_its_paper(
     assert planned.record.here == planned.record.paper
     assert (planned.record.here.dataset, planned.record.here.model) == (meant, model)
     assert len(planned.reproduction.lines(meant)) > 0
+
+
+def test_a_heat_map_is_made_whole(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="must be left out for dfrd-fig5, a heat map, which is one search, got λ"):
+        plan_reproduction(ReproduceRequest("dfrd-fig5", small=True, rows=("λ",), runs_dir=str(tmp_path)))
 
 
 def test_the_list_fits_80_columns_and_says_what_each_costs() -> None:
