@@ -7,7 +7,7 @@
 # make mutants   set up, make small wrong steps in the code one by one: some test must fail for each; hours on two idle cores
 # make mutants SAMPLE=60   the same for a seeded sample, and for the list of wrong steps that replays must notice; a few minutes
 # make mutants WRITTEN=1   that list alone; two minutes
-# make mutants QUICK=1   only the tests of make test are asked
+# make mutants QUICK=1   how many of them make test notices by itself: only its tests are asked; with SAMPLE or WRITTEN too
 # make faults  set up, kill, fill, cut and damage searches in every way of docs/faults.md; 27 to 41 minutes on two busy cores
 # make faults SEED=7   the same random moments again; ONLY="killed" tries the faults whose names hold a word
 # make test-processors   set up, run the tests that depend on rounding as on a processor with fewer instructions: AVX2, or no AVX where AVX2 is all there is; six minutes or ten

@@ -80,6 +80,11 @@ def test_a_tier_by_seconds(seconds: float, marks: list[str], tier: str, request:
     assert {mark.name for mark in item.iter_markers()} & {"slow", "nightly"} == ({tier} if tier else set())
 
 
+def test_make_test_runs_the_quick_tests() -> None:
+    """As `make mutants QUICK=1` asks the same ones."""
+    assert f"\nQUICK_ONES := {tiers.QUICK}\n" in (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
 def test_every_recorded_file_is_there() -> None:
     gone = {name.partition("::")[0] for name in tiers.recorded()} - {
         str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py")

@@ -28,6 +28,9 @@ import pytest
 SLOW = 0.8
 NIGHT = 6.0
 
+#: Which tests `make test` runs, as pytest's `-m` has it; the Makefile says the same.
+QUICK = "not slow and not nightly"
+
 KEPT = Path(__file__).with_name("durations.txt")
 
 

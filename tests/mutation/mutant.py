@@ -13,7 +13,7 @@ class Mutant:
     function: the qualified name of what it stands in, empty at module level. line: its number, from 1. text: that line
     without indentation. statement: the number of the line on which its statement begins. inside: it is in the body of a
     function, so that the code of a living function can be replaced. nth: counts equal changes of equal lines of a
-    function. test: the only test asked, where a person wrote the mutant."""
+    function. what, test: where a person wrote the mutant, what is wrong then, and the replay that has to notice it."""
 
     file: str
     function: str
@@ -27,6 +27,7 @@ class Mutant:
     new: str
     inside: bool
     nth: int = 0
+    what: str = ""
     test: str = ""
 
     @property
@@ -37,7 +38,7 @@ class Mutant:
     @property
     def id(self) -> str:
         """Says the same after other lines have moved it."""
-        return " | ".join([self.file, self.function, self.text, self.kind, f"{self.change} #{self.nth}"])
+        return " | ".join([self.file, self.function, self.text, self.what or self.kind, f"{self.change} #{self.nth}"])
 
     def apply(self, source: str) -> str:
         """The file's text with the change."""

@@ -111,6 +111,14 @@ def statements(tree: ast.Module) -> Iterator[tuple[int, int, int, str]]:
     yield from walk(tree, [])
 
 
+def enclosing(source: str, line: int) -> tuple[int, str]:
+    """The first line of the innermost statement that this line belongs to, and its function."""
+    return max(
+        ((first, function) for first, start, end, function in statements(ast.parse(source)) if start <= line <= end),
+        default=(line, ""),
+    )
+
+
 def key(file: str, function: str, text: str) -> str:
     """The name of a statement."""
     return f"{file} | {function} | {' '.join(text.split())}"
@@ -229,7 +237,7 @@ def write(known: Known, path: Path = KEPT) -> None:
 def record(paths: list[str]) -> int:
     """Runs the tests and keeps what they run; pytest's exit status. With `paths` the rest stays as it was kept."""
     recorder = Recorder()
-    given = ["-q", "-p", "no:cacheprovider", "-o", "addopts=", "-m", "not gpu and not slow", *(paths or TESTS)]
+    given = ["-q", "-p", "no:cacheprovider", "-o", "addopts=", "-m", "not gpu and not nightly", *(paths or TESTS)]
     status = pytest.main(given, [recorder])
     now = gathered(recorder)
     write(joined(read(), now, {test.partition("::")[0] for test in recorder.seconds}) if paths else now)

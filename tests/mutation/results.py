@@ -8,6 +8,7 @@ import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests import tiers
 from tests.mutation.mutant import Mutant
 from tests.mutation.processes import Answer
 from tests.mutation.targets import FOLDER, ROOT
@@ -17,11 +18,12 @@ NOTICED = ("killed", "timeout", "died")
 
 
 def digest() -> str:
-    """Of everything that a result rests on: packages and tests."""
+    """Of everything that a result rests on: packages, tests and their tiers."""
     found = hashlib.sha256()
     for folder in ("trainables", "fedtune", "search_spaces", "analysis", "tests"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             found.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
+    found.update(tiers.KEPT.read_bytes())
     return found.hexdigest()[:16]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import os
 import sys
 import time
@@ -13,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests import packed
-from tests.mutation import record, report, results, swap
+from tests import packed, tiers
+from tests.mutation import record, report, results, swap, trials
 from tests.mutation.__main__ import sampled
 from tests.mutation.mutant import Mutant
 from tests.mutation.operators import mutants
@@ -23,6 +24,7 @@ from tests.mutation.report import Tried, score
 from tests.mutation.results import Listed, Results, Survivors
 from tests.mutation.selection import Kept
 from tests.mutation.targets import DEVICE, LAST
+from tests.mutation.trials import Collected, collect, in_child
 
 SOURCE = """
 import functools
@@ -186,6 +188,66 @@ def test_declarations_of_a_file_without_functions_are_asked_of_the_contracts() -
     assert Kept(tests, [], {}).asked(by_change["x + n → (x - n)"], SOURCE, 10) == []
 
 
+def test_slow_tests_and_those_that_are_gone_are_not_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    tests = [("a.py::quick", 1.0), ("a.py::slow", 2.0), ("b.py::gone", 1.0), ("a.py::of_the_function", 3.0)]
+    tests += [("a.py::replay", 4.0)]
+    statements = {"made.py | cached | return x * 2": 0, "made.py | cached | ": 1}
+    kept = Kept(tests, [[0, 1, 2], [3]], statements)
+    mutant = next(m for m in mutants("made.py", SOURCE) if m.change == "x * 2 → (x / 2)")
+    by_hand = dataclasses.replace(mutant, kind="written", what="a wrong step", test="a.py::replay")
+    slowly = dataclasses.replace(by_hand, test="a.py::slow")
+
+    def chosen(found: Collected, quick: bool = False) -> list[list[str]]:
+        def there(files: set[str]) -> Collected:
+            assert files == {"a.py", "b.py"}
+            return found
+
+        asked, broken = kept.choose([(m, SOURCE) for m in (mutant, by_hand, slowly)], there, quick=quick)
+        assert broken == found.broken
+        return [[test for test, _ in one] for one in asked]
+
+    every = Collected(asked=[test for test, _ in tests] + ["a.py::new"])
+    assert chosen(every) == [["a.py::quick", "a.py::slow", "b.py::gone"], ["a.py::replay"], ["a.py::slow"]]
+    assert capsys.readouterr().out == ""
+    quick = Collected(["a.py::quick", "a.py::of_the_function", "a.py::replay"], ["a.py::slow"], ["c.py"])
+    assert chosen(quick, quick=True) == [["a.py::quick"], ["a.py::replay", "a.py::quick"], ["a.py::quick"]]
+    out = capsys.readouterr().out
+    assert "1 of 5 tests are not there any more and are not asked: b.py::gone" in out
+    assert "3 tests may be asked; 1 take too long." in out
+    # Where no test of the statement is left, those of its function are asked.
+    left = Collected(["a.py::of_the_function"])
+    assert chosen(left) == [["a.py::of_the_function"], [], []]
+
+
+def test_what_make_test_leaves_out_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By `tests/tiers.py`, in a file of the repository whose tests are said to have taken this long."""
+    file, taken = "tests/test_exact.py", {}
+    every = in_child(lambda: collect([file, "tests/test_gone.py"], quick=False).asked)
+    for place, seconds in enumerate((tiers.SLOW + 0.1, tiers.NIGHT + 0.1, tiers.SLOW - 0.1)):
+        taken[every[place]] = seconds
+    monkeypatch.setattr(tiers, "recorded", lambda: taken)
+    found = in_child(lambda: dataclasses.asdict(collect([file], quick=True)))
+    assert found == {"asked": every[2:], "slow": every[:2], "broken": []}
+
+
+def test_a_file_of_tests_that_cannot_be_collected_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "test_broken.py").write_text("import no_such_module\n")
+    monkeypatch.setattr(trials, "ROOT", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert in_child(lambda: collect(["test_broken.py"], quick=False).broken) == ["test_broken.py"]
+
+
+def test_what_make_test_notices_by_itself_is_a_figure(capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = mutants("made.py", SOURCE)[:2]
+    by_hand = dataclasses.replace(first, kind="written", what="a wrong step", test="t")
+    otherwise = {"status": "killed", "killer": "another", "how": "TypeError"}
+    answers = [(first, {"status": "killed"}), (second, {"status": "survived"}), (by_hand, otherwise)]
+    tried = [Tried(mutant, SOURCE, answer, quick=True) for mutant, answer in answers]
+    assert report.report(tried, Survivors(), [first, second], sampled=False, quick=True) == 0
+    out = capsys.readouterr().out
+    assert "1 of 1 noticed by the tests of `make test`" in out and "50.0 % of 2 mutants noticed by the tests of" in out
+
+
 def test_a_device_left_out_is_asked_of_the_tests_on_another_device_first(tmp_path: Path) -> None:
     source = "def f(fed):\n    return torch.zeros(2, dtype=torch.bool, device=fed.device)\n"
     path = tmp_path / "tests.json.xz"
@@ -220,6 +282,7 @@ def test_statements_know_their_lines_and_functions() -> None:
     assert (3, 3, 5, "C.f") in found
     assert (6, 6, 8, "C.f") in found, "of an `if` the condition only"
     assert (2, 2, 2, "C") in found
+    assert record.enclosing(source, 4) == (3, "C.f")
 
 
 def test_the_quickest_tests_are_chosen_and_every_function_first() -> None:

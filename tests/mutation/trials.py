@@ -10,19 +10,22 @@ A test that fails by itself would kill every mutant: whatever killed one is run 
 from __future__ import annotations
 
 import gc
+import json
 import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
 
+from tests import tiers
 from tests.mutation.mutant import Mutant
 from tests.mutation.processes import Answer, in_forks
 from tests.mutation.swap import Early, Living, Place, import_changed, living, swap
+from tests.mutation.targets import ROOT
 
 #: A fork may take so many times the processor time of its tests, and so many seconds more; in the cold for imports.
 SLOWER, SPARE, IMPORTS = 3.0, 5.0, 30.0
@@ -69,6 +72,40 @@ def prepare() -> None:
     hypothesis.settings.load_profile("mutation")
     ours = [name for name in sys.modules if name.partition(".")[0] in ("trainables", "search_spaces", "fedtune")]
     assert not ours, f"{ours} must not be imported before the mutants are made"
+
+
+# -- which tests there are ---------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Collected:
+    """The tests that may be asked, those that take too long for that, and the files that cannot be collected. As a
+    plugin of pytest it finds them."""
+
+    asked: list[str] = field(default_factory=list)
+    slow: list[str] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        self.slow += [item.nodeid for item in items]
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self.asked = [item.nodeid for item in session.items]
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self.broken.append(report.nodeid)
+
+
+def collect(files: Iterable[str], *, quick: bool) -> Collected:
+    """The tests of these files as they are now; none of a file that is not there. With `quick` those that `make test`
+    leaves out take too long. All of a file is collected, as its cases may stand for one another."""
+    found = Collected()
+    there = [file for file in sorted(files) if (ROOT / file).is_file()]
+    if there:
+        with _quiet():
+            pytest.main([*OPTIONS, "--collect-only", "-m", tiers.QUICK if quick else "", *there], [found])
+    return found
 
 
 # -- warm --------------------------------------------------------------------------------------------------------------
@@ -213,9 +250,8 @@ class _quiet:
             os.close(kept)
 
 
-def in_child(do: Callable[[], Iterable[str]]) -> list[str]:
-    """Runs it in a fork, so that what it imports is not imported here; what it returns comes back."""
-    import json
+def in_child(do: Callable[[], Any]) -> Any:
+    """Runs it in a fork, so that what it imports is not imported here; what it returns comes back, as JSON has it."""
 
     reading, writing = os.pipe()
     pid = os.fork()
@@ -223,7 +259,7 @@ def in_child(do: Callable[[], Iterable[str]]) -> list[str]:
         code = 1
         try:
             os.close(reading)
-            answer = json.dumps(sorted(do())).encode()
+            answer = json.dumps(do()).encode()
             os.write(writing, answer)
             code = 0
         finally:
@@ -234,5 +270,4 @@ def in_child(do: Callable[[], Iterable[str]]) -> list[str]:
     _, status = os.waitpid(pid, 0)
     if status or not heard:
         raise RuntimeError(f"The process that tries mutants ended with status {status}.")
-    found: list[str] = json.loads(heard)
-    return found
+    return json.loads(heard)

@@ -1,4 +1,4 @@
-"""The wrong steps that a person wrote for the replays, as mutants: each is asked by its own replay only."""
+"""The wrong steps that a person wrote for the replays, as mutants: each has to be noticed by its own replay."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from tests.mutation.mutant import Mutant
+from tests.mutation.record import enclosing
 from tests.mutation.targets import ROOT
 from tests.trainables.methods.replays.mutants import MUTANTS, WrongStep
 
@@ -35,18 +36,20 @@ def found(step: WrongStep) -> Mutant:
     path, match = places[0]
     before, source = match.string[: match.start()], match.string
     line = before.count("\n") + 1
+    statement, function = enclosing(source, line)
     return Mutant(
         file=path.relative_to(ROOT).as_posix(),
-        function=step.what,
+        function=function,
         line=line,
         text=source.splitlines()[line - 1].strip(),
-        statement=line,
+        statement=statement,
         kind="written",
         start=len(before.encode()),
         end=len(source[: match.end()].encode()),
         old=match.group(),
         new=step.new,
         inside=True,
+        what=step.what,
         test=node(step.test),
     )
 
