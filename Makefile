@@ -40,7 +40,7 @@ INSTALLED := $(VENV)/installed$(if $(LOCKED),-locked)
 PYTHON    ?= python3
 HEARTBEAT := $(PYTHON) scripts/heartbeat.py
 # The tests of one file share what takes long to make, so a file stays in one process. Which files come first,
-# tests/conftest.py says, and which tests are slow, tests/durations.txt.
+# conftest.py says, and which tests are slow, tests/durations.txt.
 PARALLEL  := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 PYTEST    := $(BIN)/python -m pytest $(PARALLEL)
 QUICK_ONES := not slow and not nightly
@@ -76,7 +76,7 @@ test-nightly: $(INSTALLED)
 
 durations: $(INSTALLED)
 	@rm -rf .durations
-	@$(HEARTBEAT) "Testing" $(PYTEST) --record-durations .durations $(TESTS)
+	@$(HEARTBEAT) "Testing" $(PYTEST) --record-durations .durations $(or $(TESTS),tests benchmarks/tests)
 	@$(BIN)/python -m tests.tiers .durations
 
 # What PyTorch and oneDNN may use is set before they are loaded, so each is a process of its own. One other kind than this

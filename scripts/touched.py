@@ -4,10 +4,10 @@
     scripts/touched.py [REVISION]      what differs from REVISION, committed or not; default: from upstream, else HEAD
 
 A test file is touched if it changed, if it imports a changed module, directly or through others, or if its tests were
-recorded to run a changed file (`tests/mutation`), as tests do that reach a method by its name. A module that nothing
-imports, and a file that is not Python, touch the tests that name them or their folder. Where everything may differ
-(pyproject.toml, tests/conftest.py) the folder `tests` is printed. This says what to run first; what is offered has
-passed `make test`.
+recorded to run a changed file (`tests/mutation`), as tests do that reach a method by its name. A module that no test
+imports, and a file that is not Python, touch the tests that name them or their folder, and those that import a module
+of the file's package that does. Where everything may differ (pyproject.toml, conftest.py) the folder `tests` is
+printed. This says what to run first; what is offered has passed `make test`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from pathlib import Path
 import grimp
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("fedtune", "trainables", "analysis", "search_spaces", "tests")
+PACKAGES = ("fedtune", "trainables", "analysis", "search_spaces", "benchmarks", "tests")
+TESTS = ("tests", "benchmarks/tests")
 #: A change of one of these may change any test.
-EVERYTHING = ("pyproject.toml", "Makefile", "tests/conftest.py", "tests/tiers.py")
+EVERYTHING = ("pyproject.toml", "Makefile", "conftest.py", "tests/tiers.py")
 
 
 def git(*arguments: str) -> list[str]:
@@ -44,21 +45,37 @@ def module(file: str) -> str:
     return file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
+def names(file: str) -> tuple[str, str]:
+    """How a file that is not Python is spoken of: its name, or its folder's as text of Python."""
+    return Path(file).name, f'"{Path(file).parent.name}"'
+
+
+def naming(file: str) -> list[str]:
+    """The modules of its package that name a file that is not Python."""
+    top, _, below = file.partition("/")
+    modules = (ROOT / top).rglob("*.py") if below and top in PACKAGES else ()
+    texts = ((path, path.read_text(encoding="utf-8")) for path in modules)
+    return [str(path.relative_to(ROOT)) for path, text in texts if any(name in text for name in names(file))]
+
+
 def touched(files: list[str]) -> list[str]:
     """The test files that these files touch, or the folder of all."""
     if any(file in EVERYTHING for file in files):
         return ["tests"]
-    test_files = {str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py")}
+    test_files = {str(path.relative_to(ROOT)) for top in TESTS for path in (ROOT / top).rglob("test_*.py")}
     found = test_files.intersection(files)
     python = [file for file in files if file.endswith(".py") and file.split("/")[0] in PACKAGES]
-    named = [name for file in set(files) - set(python) for name in (Path(file).name, f'"{Path(file).parent.name}"')]
+    others = set(files) - set(python)
+    named = [name for file in others for name in names(file)]
+    python += [reader for file in others for reader in naming(file)]
     if python:
         graph = grimp.build_graph(*PACKAGES, cache_dir=str(ROOT / ".import_linter_cache"))
         for file in python:
             importing = graph.find_downstream_modules(module(file)) if module(file) in graph.modules else set()
-            found |= {test for test in test_files if module(test) in importing}
-            if not importing:  # a command, say, which is imported by its name
-                named.append(f'"{Path(file).stem}"')
+            by = {test for test in test_files if module(test) in importing}
+            found |= by
+            if not by:  # a command, say, which is imported by its name
+                named += [f'"{Path(file).stem}"', module(file)]
         found |= recorded(python) & test_files
     for test in test_files - found:
         text = (ROOT / test).read_text(encoding="utf-8")

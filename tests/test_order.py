@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from conftest import pytest_collection_modifyitems
 from tests import tiers
-from tests.conftest import pytest_collection_modifyitems
 
 ROOT = Path("/root-of-tests")
 

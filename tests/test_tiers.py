@@ -13,6 +13,7 @@ from tests import tiers
 from tests.tiers import Taken
 
 ROOT = Path(__file__).resolve().parents[1]
+TESTS = {str(path.relative_to(ROOT)) for top in touched.TESTS for path in (ROOT / top).rglob("test_*.py")}
 
 
 def test_a_shared_fixture_is_paid_by_all_that_use_it() -> None:
@@ -86,9 +87,7 @@ def test_make_test_runs_the_quick_tests() -> None:
 
 
 def test_every_recorded_file_is_there() -> None:
-    gone = {name.partition("::")[0] for name in tiers.recorded()} - {
-        str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py")
-    }
+    gone = {name.partition("::")[0] for name in tiers.recorded()} - TESTS
     assert not gone, "`make durations` records again what is slow"
 
 
@@ -101,11 +100,14 @@ def test_every_recorded_file_is_there() -> None:
         ("trainables/methods/qffl.py", "tests/contracts/test_methods.py"),  # reaches it by its name
         ("fedtune/commands/doctor.py", "tests/packaging/test_listing.py"),  # nothing imports it
         ("docs/auto.md", "tests/packaging/test_docs.py"),
+        ("benchmarks/replay/cells.py", "benchmarks/tests/test_replay.py"),  # through other modules
+        ("benchmarks/replay/arms/serve.py", "benchmarks/tests/test_replay.py"),  # in a text that it runs
+        ("benchmarks/recorded/search-quality.json.xz", "benchmarks/tests/test_racing.py"),  # which a module reads
     ],
 )
 def test_what_a_change_touches(file: str, test: str) -> None:
     found = touched.touched([file])
-    assert test in found and set(found) < {str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py")}
+    assert test in found and set(found) < TESTS
 
 
 def test_a_change_of_the_set_up_touches_everything() -> None:

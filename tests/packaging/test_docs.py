@@ -89,7 +89,8 @@ def follow(document: Path, folder: Path) -> None:
 def copy(tmp_path: Path) -> Path:
     for package in PACKAGES:
         shutil.copytree(ROOT / package, tmp_path / package)  # compiled files too: all commands would wait for them
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    for name in ("pyproject.toml", "conftest.py"):
+        shutil.copy(ROOT / name, tmp_path)
     return tmp_path
 
 

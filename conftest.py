@@ -1,4 +1,4 @@
-"""Fixtures shared by all tests."""
+"""Options, tiers and fixtures that the tests of the product and those of the benchmarks share."""
 
 from __future__ import annotations
 
