@@ -14,6 +14,7 @@
 # make test-processors ALL=1   both, where the processor has more than AVX2
 # make test-processors EVERY=4   about one of four of these tests
 # make chromium   install Debian's Chromium, which the browser tests and `make gallery` need; no other goal installs a system package
+# make data    bring Fashion-MNIST, for `--dataset fmnist`: Debian's package, unpacked into the cache and not installed
 # make lint    style, format, types, layers
 # make docs    set up, build the documentation site into site/; a broken link fails
 # make wheel   set up, build the wheel and use it as a stranger would: installed elsewhere, away from the repository
@@ -54,7 +55,7 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHON LOCKED
 
-.PHONY: demo test test-slow test-nightly nightly durations chromium test-processors mutants faults fuzz lock lint docs wheel gallery bench bench-peers bench-gpu tables bench-search bench-search-peers test-bench install clean
+.PHONY: demo test test-slow test-nightly nightly durations chromium data test-processors mutants faults fuzz lock lint docs wheel gallery bench bench-peers bench-gpu tables bench-search bench-search-peers test-bench install clean
 
 demo: $(INSTALLED)
 	@scripts/demo.sh
@@ -105,6 +106,9 @@ fuzz: $(INSTALLED)
 
 chromium:
 	@$(HEARTBEAT) "Installing Chromium" scripts/chromium.sh install
+
+data:
+	@$(HEARTBEAT) "Bringing Fashion-MNIST" scripts/data.sh
 
 lock: $(INSTALLED)
 	@$(HEARTBEAT) "Locking" $(BIN)/python scripts/lock.py

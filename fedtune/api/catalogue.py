@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from analysis.runs.conditions import show
 from fedtune.api.remembered import remembered
@@ -10,6 +10,9 @@ from search_spaces import presets
 from search_spaces.dimension import Dimension
 from search_spaces.parameter import Parameter, parameters
 from search_spaces.space import Space
+
+if TYPE_CHECKING:
+    from trainables.data import Source
 
 
 def methods(name: str | None = None) -> list[dict[str, Any]]:
@@ -83,26 +86,38 @@ def _spaces(method: str | None) -> list[dict[str, Any]]:
 
 def datasets(name: str | None = None) -> list[dict[str, Any]]:
     """All registered data sets or one: name, title, shape (channels, height, width), classes, train, test, doc,
-    ready (no download needed), files (what is downloaded), folder (where downloads go; empty for an embedded set).
-    Raises `UserError` for an unknown name."""
+    ready (no download needed), files (what is downloaded), folder (where downloads go; empty for an embedded set),
+    places (the folders in which the files are looked for, in order), prepared (whether they are no longer needed),
+    taken (the folder in which they were found; None where they were not, or it was not noted), package (the Debian
+    package that has them, or None), checked (`contents`: the unpacked files by their checksums; `archive`: that of the
+    published archive alone). Raises `UserError` for an unknown name."""
     from trainables import data
-    from trainables.data import cache
 
-    return [
-        {
-            "name": source.name,
-            "title": source.title,
-            "shape": list(source.shape),
-            "classes": source.classes,
-            "train": source.train,
-            "test": source.test,
-            "doc": source.doc,
-            "ready": data.is_ready(source.name),
-            "files": list(source.files),
-            "folder": str(cache.home() / "downloads") if source.files else "",
-        }
-        for source in map(data.describe, data.names() if name is None else [name])
-    ]
+    return [_dataset(source) for source in map(data.describe, data.names() if name is None else [name])]
+
+
+def _dataset(source: Source) -> dict[str, Any]:
+    from trainables import data
+
+    places = data.places(source) if source.files else []
+    prepared, taken = data.taken(source) if source.files else (False, None)
+    return {
+        "name": source.name,
+        "title": source.title,
+        "shape": list(source.shape),
+        "classes": source.classes,
+        "train": source.train,
+        "test": source.test,
+        "doc": source.doc,
+        "ready": data.is_ready(source.name),
+        "files": list(source.files),
+        "folder": str(places[0]) if places else "",
+        "places": list(map(str, places)),
+        "prepared": prepared,
+        "taken": taken and str(taken),
+        "package": source.package and source.package.name,
+        "checked": None if not source.files else "archive" if source.contents is None else "contents",
+    }
 
 
 def metrics() -> list[dict[str, Any]]:

@@ -15,6 +15,12 @@ fedtune datasets
 fedtune datasets cifar10
 """
 
+_CHECKED = {
+    "contents": "They are known by what is in them, however they are packed (MD5 of the unpacked files).",
+    "archive": "The published archive is known by its MD5. Unpacked, or packed anew, only the number of images, their "
+    "size and their labels are checked.",
+}
+
 
 def command(
     name: Annotated[
@@ -45,12 +51,21 @@ def command(
     if not row["files"]:
         tables.say("It is embedded; there is nothing to download.")
         return
-    tables.say(
-        f"Files ({'prepared in the cache, so they are no longer needed' if row['ready'] else 'not prepared yet'}):"
-    )
+    tables.say("Files:")
     for file in row["files"]:
         tables.say(f"  {file}")
-    tables.say("They are downloaded on first use into", row["folder"])
+    tables.say(_CHECKED[row["checked"]])
+    tables.say("They are looked for in this order, with or without the folders above, packed or unpacked:")
+    for place in row["places"]:
+        tables.say(f"  {place}" + (" (taken)" if place == row["taken"] and not row["prepared"] else ""))
+    if not row["ready"]:
+        tables.say("They are in none of these; on first use they are downloaded into the first.")
+    elif row["prepared"]:
+        tables.say("They are prepared in the cache and no longer needed.")
+        if row["taken"]:
+            tables.say("They were taken from", row["taken"])
+    if row["package"]:
+        tables.say("Debian has them as a package, and `make data` brings it without root:", row["package"])
     named = f"fedtune search fedavg --dataset {quote(row['name'])} --data-dir FOLDER"
     tables.say("Without a network, put them there, or into any other folder and name it:", named)
 

@@ -16,6 +16,8 @@ import pytest
 import yaml
 
 from search_spaces import run_folder
+from trainables import data
+from trainables.data import fetch
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -89,6 +91,46 @@ def test_a_browser_that_is_there_is_left_alone(checkout: Path, argument: tuple[s
     script(checkout / "chromium", "exit 0\n")
     done = call(checkout, "scripts/chromium.sh", *argument, PATH=f"{checkout}{os.pathsep}{os.environ['PATH']}")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_fashion_mnist_is_unpacked_where_it_is_looked_for_and_once(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list of packages is missing at first. Nothing is installed, and nothing but the files is left."""
+    tools, calls = bare(checkout), checkout / "calls"
+    for name in ("id", "mkdir", "mktemp", "mv", "rm"):
+        (tools / name).symlink_to(str(shutil.which(name)))
+    script(
+        tools / "apt-get",
+        f'echo "$@" >> {calls}\ncase "$*" in\n*Lists*download*) : > dataset-fashion-mnist_1_all.deb;;\n'
+        "*download*) exit 100;;\nesac\n",
+    )
+    monkeypatch.setenv("FEDTUNE_CACHE", str(checkout / "cache"))
+    source = data.describe("fmnist")
+    folder = "usr/share/datasets/fashion-mnist"
+    files = " ".join(Path(path).name for path in source.files)
+    script(tools / "dpkg-deb", f"mkdir -p $3/{folder}; cd $3/{folder}; for f in {files} README; do : > $f; done\n")
+    text = (checkout / "scripts" / "data.sh").read_text()
+    assert source.package is not None and f"package={source.package.name}\nshelf={source.package.folder}\n" in text
+    # As on a machine that has no such package installed.
+    (checkout / "scripts" / "data.sh").write_text(text.replace('in "$shelf" "$target"', 'in "$target"'))
+    done = call(checkout, "scripts/data.sh", PATH=str(tools))
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("Fashion-MNIST is in ")
+    root = data.places(source)[0]
+    assert sorted(fetch.present(source, root)) == sorted(path for path in root.rglob("*") if path.is_file())
+    asked = [next(word for word in line.split() if word in ("download", "update")) for line in calls.open()]
+    assert asked == ["download", "update", "download"]
+    calls.unlink()
+    done = call(checkout, "scripts/data.sh", PATH=str(tools))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "") and not calls.exists()
+
+
+def test_fashion_mnist_that_cannot_be_had_is_a_sentence(checkout: Path) -> None:
+    text = (checkout / "scripts" / "data.sh").read_text()
+    (checkout / "scripts" / "data.sh").write_text(text.replace("shelf=/usr", "shelf=/nowhere"))
+    done = call(checkout, "scripts/data.sh", PATH=str(bare(checkout)), FEDTUNE_CACHE=str(checkout / "cache"))
+    assert (done.returncode, done.stdout) == (2, "") and done.stderr.startswith("Fashion-MNIST is had from Debian's")
+    assert not (checkout / "cache").exists()
 
 
 @pytest.mark.parametrize(

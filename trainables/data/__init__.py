@@ -13,12 +13,14 @@ from __future__ import annotations
 import importlib
 import os
 import pkgutil
+from dataclasses import replace
 from functools import cache as memoise
+from pathlib import Path
 
 from search_spaces.errors import Shown, UserError, sentence, unknown
 from search_spaces.files import given
 from trainables.data import cache, fetch, own, readers
-from trainables.data.dataset import Dataset, Shape
+from trainables.data.dataset import Dataset, Raw, Shape
 from trainables.data.source import Source
 
 __all__ = ["Dataset", "Shape", "Source", "describe", "is_ready", "load", "names"]
@@ -46,16 +48,34 @@ def describe(name: str) -> Source:
 
 
 def is_ready(name: str) -> bool:
-    """Whether `load(name)` needs no download: it is embedded or already in the cache."""
+    """Whether `load(name)` needs no download: it is embedded, prepared in the cache, or its files are in a place where
+    they are looked for."""
     source = describe(name)
-    return not source.files or cache.exists(_key(source))
+    prepared, place = taken(source)
+    return not source.files or prepared or place is not None
+
+
+def places(source: Source) -> list[Path]:
+    """The folders in which a data set's files are looked for without `data_dir`, in that order. What is in none of them
+    is downloaded into the first."""
+    return [cache.home() / "downloads", *([source.package.folder] if source.package else [])]
+
+
+def taken(source: Source) -> tuple[bool, Path | None]:
+    """Whether the data set has been prepared, and the folder its files were then found in, or are now: None where they
+    are in none, or where it was not noted."""
+    if cache.exists(_key(source)):
+        noted = cache.origin(_key(source))
+        return True, Path(noted) if noted else None
+    return False, next((place for place in places(source) if _has(source, place)), None)
 
 
 def load(name_or_path: str, data_dir: str | None = None) -> Dataset:
     """The data set of that registered name, or the user's own folder of images or .npz file (see `own`).
 
-    data_dir: a folder with the data set's files, as downloaded or unpacked in torchvision's layout; what is missing is
-    downloaded into it. Without it, downloads go to the cache. A name wins over a file of the same name (`./digits`).
+    data_dir: a folder with the data set's files, in torchvision's layout or without its folders, packed or unpacked;
+    what is missing is downloaded into it. Without it they are looked for in `places`. A name wins over a file of the
+    same name (`./digits`).
 
     Raises `UserError` with one sentence where the data is unknown, missing, broken or cannot be downloaded or
     cached."""
@@ -82,18 +102,37 @@ def _key(source: Source, files: str = "") -> str:
 
 
 def _registered(source: Source, data_dir: str | None) -> Dataset:
-    if data_dir is None or not source.files:
-        return cache.prepare(
-            _key(source), source.name, source.title, lambda work: fetch.read(source, cache.home() / "downloads", work)
-        )
-    root = given(data_dir, "--data-dir")
-    if not root.is_dir():
-        raise UserError(sentence("--data-dir", "an existing folder", Shown(f"'{root}'")))
-    if found := source.unpacked(root):
-        return cache.prepare(
-            _key(source, cache.content(found)),
-            source.name,
-            source.title,
-            lambda work: fetch.read_unpacked(source, root),
-        )
-    return cache.prepare(_key(source), source.name, source.title, lambda work: fetch.read(source, root, work))
+    if not source.files:
+        return cache.prepare(_key(source), source.name, source.title, lambda work: fetch.read_unpacked(source, work))
+    folders = places(source)
+    if data_dir is not None:
+        folders = [given(data_dir, "--data-dir")]
+        if not folders[0].is_dir():
+            raise UserError(sentence("--data-dir", "an existing folder", Shown(f"'{folders[0]}'")))
+    root = next((folder for folder in folders if _has(source, folder)), folders[0])
+    unpacked = source.unpacked(root)
+
+    def read(work: Path) -> Raw:
+        raw = fetch.read_unpacked(source, root) if unpacked else fetch.read(source, root, work)
+        return replace(raw, origin=str(root))
+
+    return cache.prepare(_key_of(source, root, unpacked), source.name, source.title, read)
+
+
+def _has(source: Source, folder: Path) -> bool:
+    return bool(source.unpacked(folder) or fetch.present(source, folder))
+
+
+def _key_of(source: Source, root: Path, unpacked: list[Path]) -> str:
+    """Published content has one key. What cannot be told from it has one of its own for each content; an archive is
+    asked for its checksum only where nothing was prepared from the published one."""
+    published = _key(source)
+    if source.contents is not None:
+        return published
+    if unpacked:
+        return _key(source, cache.content(unpacked))
+    packed = fetch.present(source, root)
+    if not packed or cache.exists(published):
+        return published
+    other = _key(source, ",".join(fetch.checksums(packed)))
+    return published if not cache.exists(other) and fetch.is_published(source, packed) else other

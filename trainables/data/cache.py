@@ -3,7 +3,7 @@
     $FEDTUNE_CACHE (default ~/.cache/fedtune)/
         prepared/<key>/   train_x.npy  train_y.npy  test_x.npy  test_y.npy  meta.json
         prepared/<key>.lock
-        files/<signature>        content hash of source files, so that they are hashed once and not at every start
+        files/<signature>        hash of source files, so that they are hashed once and not at every start
         downloads/               archives as they were downloaded
 
 A folder is written under another name and renamed when it is complete, under a file lock: it is either whole or not
@@ -48,26 +48,58 @@ def key(*parts: object) -> str:
 def content(paths: Iterable[Path]) -> str:
     """A hash of the files' names and content. Remembered by path, size and time of change."""
     ordered = sorted(paths)
-    note = home() / "files" / key([(str(p.resolve()), s.st_size, s.st_mtime_ns) for p in ordered for s in [p.stat()]])
+
+    def digest() -> str:
+        found = hashlib.blake2b(digest_size=12)
+        root = os.path.commonpath([p.parent for p in ordered])
+        for path in ordered:
+            found.update(os.fsencode(path.relative_to(root)) + f"\0{path.stat().st_size}\0".encode())  # any name
+            with path.open("rb") as stream:
+                while block := stream.read(1 << 20):
+                    found.update(block)
+        return found.hexdigest()
+
+    return _remembered(ordered, digest)
+
+
+def md5(path: Path) -> str:
+    """The file's MD5, the checksum that publishers of data sets give. Remembered like `content`."""
+
+    def digest() -> str:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+
+    return _remembered([path], digest, "md5")
+
+
+def _remembered(paths: list[Path], digest: Callable[[], str], *kind: str) -> str:
+    signature = [(str(p.resolve()), s.st_size, s.st_mtime_ns) for p in paths for s in [p.stat()]]
+    note = home() / "files" / key(signature, *kind)
     with contextlib.suppress(OSError):
         return note.read_text()
-    digest = hashlib.blake2b(digest_size=12)
-    root = os.path.commonpath([p.parent for p in ordered])
-    for path in ordered:
-        digest.update(os.fsencode(path.relative_to(root)) + f"\0{path.stat().st_size}\0".encode())  # any name
-        with path.open("rb") as stream:
-            while block := stream.read(1 << 20):
-                digest.update(block)
+    found = digest()
     with writable():
         note.parent.mkdir(parents=True, exist_ok=True)
         leftovers.clear(note.parent, lambda name: True)
-        files.replace(note, digest.hexdigest())
-    return digest.hexdigest()
+        files.replace(note, found)
+    return found
 
 
 def exists(folder_key: str) -> bool:
     """Whether a data set has been prepared under this key."""
-    return (home() / "prepared" / folder_key / "meta.json").exists()
+    return _meta(folder_key).exists()
+
+
+def origin(folder_key: str) -> str:
+    """The folder that the files of this prepared data set were found in; empty where that was not noted."""
+    try:
+        return str(json.loads(_meta(folder_key).read_text()).get("origin", ""))
+    except (OSError, ValueError, AttributeError):
+        return ""
+
+
+def _meta(folder_key: str) -> Path:
+    return home() / "prepared" / folder_key / "meta.json"
 
 
 def prepare(folder_key: str, name: str, title: str, read: Callable[[Path], Raw]) -> Dataset:
@@ -161,7 +193,7 @@ def _write(raw: Raw, out: Path) -> None:
     for value in (raw.train.labels.tobytes(), raw.test.labels[order].tobytes(), json.dumps(meta).encode()):
         digest.update(value)
     with writable():
-        (out / "meta.json").write_text(json.dumps(meta | {"hash": digest.hexdigest()}, indent=1))
+        (out / "meta.json").write_text(json.dumps(meta | {"hash": digest.hexdigest(), "origin": raw.origin}, indent=1))
 
 
 def _accumulate(moments: NDArray[np.float64], x: NDArray[np.uint8]) -> None:

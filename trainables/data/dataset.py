@@ -65,7 +65,8 @@ class Split:
 
 @dataclass(frozen=True)
 class Raw:
-    """A data set as a reader hands it over. `mean` and `std` None: computed from the training images."""
+    """A data set as a reader hands it over. `mean` and `std` None: computed from the training images. `origin` is the
+    folder that its files were found in."""
 
     train: Split
     test: Split
@@ -73,6 +74,7 @@ class Raw:
     shape: Shape
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
+    origin: str = ""
 
 
 def from_arrays(x: Images, y: NDArray[np.integer]) -> Split:

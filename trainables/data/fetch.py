@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import lzma
 import os
 import shutil
 import socket
@@ -11,7 +12,7 @@ import sys
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from http.client import HTTPException
 from pathlib import Path, PurePosixPath
 from typing import Protocol
@@ -20,26 +21,67 @@ from search_spaces import leftovers
 from search_spaces.errors import Shown, UserError, sentence
 from trainables.data import cache
 from trainables.data.dataset import Raw
+from trainables.data.own import SMALL, UNPACKED
 from trainables.data.source import File, Source
 
 _SECONDS_WITHOUT_AN_ANSWER = 20.0
 
 
+def present(source: Source, root: Path) -> list[Path]:
+    """The data set's files in `root`, packed or unpacked; empty where one is missing."""
+    found = [path for path in (_found(path, root) for path in source.files) if path is not None]
+    return found if len(found) == len(source.files) else []
+
+
+def _found(path: str, root: Path) -> Path | None:
+    """The file, in torchvision's layout or in `root` itself, as it was published or no longer gzipped."""
+    names = (path, path.removesuffix(".gz"))
+    places = (place for name in names for place in (root / name, root / Path(name).name))
+    return next((place for place in places if place.is_file()), None)
+
+
+def checksums(found: list[Path]) -> list[str]:
+    """MD5 of these files."""
+    known: list[str] = []
+    for path in found:
+        with _archive(path):
+            known.append(cache.md5(path))
+    return known
+
+
+def is_published(source: Source, found: list[Path]) -> bool:
+    """Whether these are the very files that were published, as far as checksums tell."""
+    return checksums(found) == [file.md5 for file in source.remote()]
+
+
 def read(source: Source, root: Path, work: Path) -> Raw:
     """The data set from its published files in `root`, downloading what is missing; `work` is an empty folder."""
-    files = [_find_or_download(source, file, root) for file in source.remote()]
+    found = present(source, root)
+    files = found or [_find_or_download(source, file, root) for file in source.remote()]
     source.unpack(files, work)
-    return read_unpacked(source, work)
+    # What is downloaded is checked on its way.
+    return _read(source, work, files, published=not found or source.contents is None and is_published(source, found))
 
 
 def read_unpacked(source: Source, root: Path) -> Raw:
     """The data set from a folder in the layout that `source.read` wants."""
+    return _read(source, root, source.unpacked(root), published=False)
+
+
+def _read(source: Source, root: Path, files: list[Path], published: bool) -> Raw:
+    """The data set unpacked in `root`, which came from these files. What cannot be known by a checksum must at least
+    have the published number of images, and is told of."""
+    unknown = bool(source.files) and source.contents is None and not published
+    where = os.path.commonpath(files) if files else str(root)
+    if source.contents is not None:
+        _check(source, source.contents(), root, files)
     try:
         raw = source.read(root)
-        for split in (raw.train, raw.test):
+        for split, images in ((raw.train, source.train), (raw.test, source.test)):
             if len(split.labels) == 0 or split.labels.min() < 0 or split.labels.max() >= source.classes:
                 raise ValueError(f"labels must be 0 to {source.classes - 1} and there must be some")
-        return raw
+            if unknown and len(split.labels) != images:
+                raise ValueError(f"{len(split.labels)} images where {images} were published")
     except UserError:
         raise
     except Exception as error:
@@ -49,10 +91,39 @@ def read_unpacked(source: Source, root: Path) -> Raw:
                 f"The files of {source.name}",
                 "in their published format",
                 Shown(f"{type(error).__name__}: {error}"),
-                str(root),
+                where,
                 "Delete them and repeat.",
             )
         ) from error
+    if unknown:
+        print(
+            f"{source.title}: only the published archive has a known checksum, and this is not it: {where}. So the "
+            "number of images and their labels were checked, and not the images themselves.",
+            file=sys.stderr,
+            flush=True,
+        )
+    return raw
+
+
+def _check(source: Source, contents: Mapping[str, str], root: Path, files: list[Path]) -> None:
+    """Raises `UserError` where a file that was unpacked below `root`, out of `files`, is another one than was
+    published."""
+    from torchvision.datasets.utils import check_integrity
+
+    for path, md5 in contents.items():
+        if not check_integrity(root / path, md5):
+            name = Path(path).name
+            culprit = next((file for file in files if file.name.removesuffix(".gz") == name), files[0])
+            packaged = source.package is not None and culprit.is_relative_to(source.package.folder)
+            raise UserError(
+                sentence(
+                    f"{name} of {source.name}",
+                    f"the published file (MD5 {md5}, unpacked)",
+                    Shown("another checksum" if (root / path).exists() else "none"),
+                    str(culprit),
+                    f"Install {source.package.name} again." if packaged and source.package else "Delete it and repeat.",
+                )
+            )
 
 
 def _find_or_download(source: Source, file: File, root: Path) -> Path:
@@ -60,7 +131,7 @@ def _find_or_download(source: Source, file: File, root: Path) -> Path:
     beside the file lets one of them download it, and the others find it."""
     from filelock import FileLock
 
-    if (found := _found(source, file, root)) is not None:
+    if (found := _found(file.path, root)) is not None:
         return found
     target = root / file.path
     missing = [folder for folder in (target.parent, *target.parent.parents) if not folder.exists()]
@@ -69,7 +140,7 @@ def _find_or_download(source: Source, file: File, root: Path) -> Path:
             target.parent.mkdir(parents=True, exist_ok=True)
             held.enter_context(FileLock(f"{target}.lock"))
         try:
-            if (found := _found(source, file, root)) is not None:
+            if (found := _found(file.path, root)) is not None:
                 return found
             _download(source, file, root)
         except BaseException:
@@ -80,27 +151,6 @@ def _find_or_download(source: Source, file: File, root: Path) -> Path:
                     folder.rmdir()
             raise
         return target
-
-
-def _found(source: Source, file: File, root: Path) -> Path | None:
-    """The file, where it is there already. Raises `UserError` where it is another one than was published."""
-    from torchvision.datasets.utils import check_integrity
-
-    target = root / file.path
-    for path in (target, root / target.name):
-        if path.exists():
-            if not check_integrity(path, file.md5):
-                raise UserError(
-                    sentence(
-                        f"{target.name} of {source.name}",
-                        f"the published file (MD5 {file.md5})",
-                        Shown("another checksum"),
-                        str(path),
-                        "Delete it and repeat.",
-                    )
-                )
-            return path
-    return None
 
 
 def _download(source: Source, file: File, root: Path) -> None:
@@ -128,12 +178,13 @@ def _download(source: Source, file: File, root: Path) -> None:
         part.unlink(missing_ok=True)
         os.close(held)
     files = ", ".join(source.files)
+    packaged = f"Install Debian's package {source.package.name}, or put" if source.package else "Put"
     raise UserError(
         sentence(
             f"Data set {source.name}",
             "downloadable or in place",
             Shown(problem),
-            fix=f"Put {files} into {root}, or name the folder that has them with --data-dir.",
+            fix=f"{packaged} {files} into {root}, or name the folder that has them with --data-dir.",
         )
     )
 
@@ -158,24 +209,30 @@ def link(path: Path, target: Path) -> None:
             shutil.copyfile(path, target)
 
 
-def gunzip(path: Path, target: Path) -> None:
-    """Unpacks one .gz file to `target`."""
-    with _archive(path), gzip.open(path) as stream:
-        _copy(stream, target)
+def plain(path: Path, target: Path) -> None:
+    """The file at `target`, unpacked where it is gzipped, whatever its name is."""
+    with _archive(path) as copy:
+        with path.open("rb") as stream:
+            gzipped = stream.read(2) == b"\x1f\x8b"
+        if not gzipped:
+            link(path, target)
+            return
+        with gzip.open(path) as stream:
+            copy(stream, target)
 
 
 def unzip(path: Path, into: Path, wanted: Callable[[str], bool] = lambda name: True) -> None:
     """Unpacks the wanted members of a .zip file below `into`."""
-    with _archive(path), zipfile.ZipFile(path) as archive:
+    with _archive(path) as copy, zipfile.ZipFile(path) as archive:
         for member in archive.infolist():
             if not member.is_dir() and wanted(member.filename):
                 with archive.open(member) as stream:
-                    _copy(stream, into / _inside(path, member.filename))
+                    copy(stream, into / _inside(path, member.filename))
 
 
 def untar(path: Path, into: Path) -> None:
-    """Unpacks the regular files of a .tar or .tar.gz file below `into`; links and devices are refused."""
-    with _archive(path), tarfile.open(path) as archive:
+    """Unpacks the regular files of a .tar file, compressed or not, below `into`; links and devices are refused."""
+    with _archive(path) as copy, tarfile.open(path) as archive:
         for member in archive:
             if member.isdir():
                 continue
@@ -183,7 +240,9 @@ def untar(path: Path, into: Path) -> None:
             if stream is None:
                 raise UserError(sentence("Archive members", "regular files", member.name, str(path)))
             with stream:
-                _copy(stream, into / _inside(path, member.name))
+                copy(stream, into / _inside(path, member.name))
+        while archive.fileobj is not None and archive.fileobj.read(1 << 20):
+            pass  # a compressed file's own checksum stands at its end
 
 
 def _inside(archive: Path, name: str) -> PurePosixPath:
@@ -206,23 +265,33 @@ class _Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-def _copy(stream: _Readable, target: Path) -> None:
-    with cache.writable():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        out = target.open("wb")
-    with out:
-        while block := stream.read(1 << 20):
-            with cache.writable():
-                out.write(block)
-        with cache.writable():
-            out.flush()
-
-
 @contextlib.contextmanager
-def _archive(path: Path) -> Iterator[None]:
+def _archive(path: Path) -> Iterator[Callable[[_Readable, Path], None]]:
+    """Around code that reads a packed file: what it is given copies one of its streams to a new file, and refuses what
+    becomes too large on the way."""
+    left = 0
+
+    def copy(stream: _Readable, target: Path) -> None:
+        nonlocal left
+        with cache.writable():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            out = target.open("wb")
+        with out:
+            while block := stream.read(1 << 20):
+                left -= len(block)
+                if left < 0:
+                    raise UserError(
+                        sentence("Archive", f"at most {UNPACKED} times as large unpacked", Shown("more"), str(path))
+                    )
+                with cache.writable():
+                    out.write(block)
+            with cache.writable():
+                out.flush()
+
     try:
-        yield
-    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError) as error:
+        left = max(SMALL, UNPACKED * path.stat().st_size)
+        yield copy
+    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError, RuntimeError) as error:
         raise UserError(
             sentence("Archive", "complete and readable", Shown(str(error)), str(path), "Delete it and repeat.")
         ) from error

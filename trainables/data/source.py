@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,11 +11,19 @@ from trainables.data.dataset import Raw, Shape
 
 @dataclass(frozen=True)
 class File:
-    """One file to download. `path` is its place below the data folder, in torchvision's layout; the checksum is MD5."""
+    """One published file. `path` is its place below the data folder, in torchvision's layout; the checksum is MD5."""
 
     path: str
     urls: tuple[str, ...]
     md5: str
+
+
+@dataclass(frozen=True)
+class Package:
+    """The Debian package that has a data set's files, and the folder where it puts them."""
+
+    name: str
+    folder: Path
 
 
 @dataclass(frozen=True)
@@ -28,6 +36,9 @@ class Source:
     unpack: brings the downloaded files, found at these paths, into an empty folder in the layout `read` wants.
     read: the data in such a folder.
     version: raised when `read` changes what it yields, so that older caches are not used.
+    contents: MD5 of the files that `unpack` makes, by their paths: whoever packs them anew changes the archive, but not
+        these. None where only that of the published archive is known. Like `remote`, it may import torchvision.
+    package: a system's package that has the files.
     """
 
     name: str
@@ -43,3 +54,5 @@ class Source:
     unpacked: Callable[[Path], list[Path]] = lambda root: []
     unpack: Callable[[list[Path], Path], None] = lambda files, into: None
     version: int = 1
+    contents: Callable[[], Mapping[str, str]] | None = None
+    package: Package | None = None

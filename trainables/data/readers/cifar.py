@@ -1,5 +1,4 @@
-"""CIFAR-10 and CIFAR-100: a tar archive of pickled batches each, whose checksums torchvision verifies before
-unpickling."""
+"""CIFAR-10 and CIFAR-100: a tar archive of pickled batches each, whose checksums are verified before unpickling."""
 
 from __future__ import annotations
 
@@ -37,6 +36,12 @@ def _remote(classes: int) -> tuple[File, ...]:
     return (File(known.filename, (known.url,), known.tgz_md5),)
 
 
+def _contents(classes: int) -> dict[str, str]:
+    known = _torchvision(classes)
+    batches = [*known.train_list, *known.test_list, (known.meta["filename"], known.meta["md5"])]
+    return {f"{known.base_folder}/{name}": md5 for name, md5 in batches}
+
+
 def _unpack(files: list[Path], into: Path) -> None:
     untar(files[0], into)
 
@@ -69,6 +74,7 @@ def _source(classes: int) -> Source:
         partial(_remote, classes),
         partial(_unpacked, classes=classes),
         _unpack,
+        contents=partial(_contents, classes),
     )
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainables.data.dataset import Raw, Split, from_arrays
-from trainables.data.fetch import gunzip, unzip
+from trainables.data.fetch import plain, unzip
 from trainables.data.pictures import resized
-from trainables.data.source import File, Source
+from trainables.data.source import File, Package, Source
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -18,10 +18,20 @@ if TYPE_CHECKING:
 _FASHION = tuple(
     f"FashionMNIST/raw/{part}-{kind}-ubyte.gz" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")
 )
+# Of the unpacked files, in that order. The publishers give those of the packed ones.
+_FASHION_MD5 = (
+    "f4a8712d7a061bf5bd6d2ca38dc4d50a",
+    "9018921c3c673c538a1fc5bad174d6f9",
+    "8181f5470baa50b63fa0f6fddb340f0a",
+    "15d484375f8d13e6eb1aabb0c3f46965",
+)
+_FASHION_PACKAGE = Package("dataset-fashion-mnist", Path("/usr/share/datasets/fashion-mnist"))
 _EMNIST = ("EMNIST/raw/gzip.zip",)
 
 
 def _split(images: Tensor, labels: Tensor, side: int) -> Split:
+    if images.shape[1:] != (28, 28):
+        raise ValueError(f"images of {'×'.join(map(str, images.shape[1:]))} and not of 28×28")
     whole = from_arrays(images[:, None].numpy(), labels.numpy())
     return whole if side == images.shape[-1] else Split(resized(images[:, None].numpy(), side), whole.labels)
 
@@ -36,9 +46,13 @@ def _fashion_remote() -> tuple[File, ...]:
     )
 
 
+def _fashion_contents() -> dict[str, str]:
+    return {path.removesuffix(".gz"): md5 for path, md5 in zip(_FASHION, _FASHION_MD5, strict=True)}
+
+
 def _fashion_unpack(files: list[Path], into: Path) -> None:
     for file, path in zip(files, _FASHION, strict=True):
-        gunzip(file, into / path.removesuffix(".gz"))
+        plain(file, into / path.removesuffix(".gz"))
 
 
 def _fashion_read(root: Path, side: int) -> Raw:
@@ -74,7 +88,7 @@ def _emnist_unpack(files: list[Path], into: Path, kind: str) -> None:
     wanted = {f"gzip/{name}.gz" for name in _emnist_files(kind)}
     unzip(files[0], into, wanted.__contains__)
     for name in wanted:
-        gunzip(into / name, into / "EMNIST/raw" / Path(name).stem)
+        plain(into / name, into / "EMNIST/raw" / Path(name).stem)
 
 
 def _emnist_read(root: Path, kind: str, side: int) -> Raw:
@@ -110,8 +124,9 @@ def _fashion(name: str, side: int) -> Source:
         partial(_fashion_read, side=side),
         _FASHION,
         _fashion_remote,
-        _all_there([p.removesuffix(".gz") for p in _FASHION]),
-        _fashion_unpack,
+        unpack=_fashion_unpack,
+        contents=_fashion_contents,
+        package=_FASHION_PACKAGE,
     )
 
 

@@ -17,6 +17,10 @@ def _remote() -> tuple[File, ...]:
     return tuple(File(name, (url,), md5) for url, name, md5 in (SVHN.split_list[part] for part in ("train", "test")))
 
 
+def _contents() -> dict[str, str]:
+    return {file.path: file.md5 for file in _remote()}
+
+
 def _unpack(files: list[Path], into: Path) -> None:
     for file, name in zip(files, _FILES, strict=True):
         link(file, into / name)
@@ -49,5 +53,6 @@ SOURCES = (
         _FILES,
         _remote,
         unpack=_unpack,
+        contents=_contents,
     ),
 )
