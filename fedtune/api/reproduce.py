@@ -28,6 +28,7 @@ from fedtune.machine.process import ready
 from fedtune.planning.placed import left_cluster
 from fedtune.planning.plan import Plan, placement, plan
 from fedtune.planning.reproduction import Part, Planned, ReproduceRequest, plan_reproduction
+from fedtune.planning.time_left import TimeLeft, time_left
 from fedtune.planning.unchanged import check_unchanged
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import provenance
@@ -108,11 +109,11 @@ def reproduce(
     part = [(given,) if isinstance(given, str) else tuple(given) for given in (rows, columns)]
     asked = ReproduceRequest(name, small, rounds, seeds, dataset, data_dir, str(runs_dir), concurrency, *part)
     style = progress.style(plain, quiet)
-    with busy(style, "planning"):
-        planned = plan_reproduction(asked)
-        plans = [_plan(part) for part in planned.parts if not part.exists]
-        notes = _unchanged([part.folder for part in planned.parts if part.exists])
-        check_replaceable(planned.folder / name for name in run_folder.WRITTEN)
+    with busy(style, "planning") as say:
+        planned, plans, notes = _checked(asked)
+        if simulate is None:
+            found = time_left(planned, say)
+            notes = [*notes, found if isinstance(found, str) else found.sentence()]
     _begin(planned)
     begun = time.monotonic()
     with lock(planned.folder):
@@ -122,6 +123,24 @@ def reproduce(
         outcome = _driven(planned, whole, style, notes, simulate)
         with busy(style, "deciding"):
             return _result(planned, outcome, time.monotonic() - begun)
+
+
+def estimate(asked: ReproduceRequest, say: Callable[[str], object]) -> tuple[Planned, TimeLeft | str]:
+    """What a request would run and how long that takes; `say` is told what is being timed. Nothing is created.
+
+    Raises `UserError` as `reproduce` does."""
+    ready()
+    planned, *_ = _checked(asked)
+    return planned, time_left(planned, say, thorough=True)
+
+
+def _checked(asked: ReproduceRequest) -> tuple[Planned, list[Plan], list[str]]:
+    """What is to be made, the plans of the runs that are not there, and notes on those that are."""
+    planned = plan_reproduction(asked)
+    plans = [_plan(part) for part in planned.parts if not part.exists]
+    notes = _unchanged([part.folder for part in planned.parts if part.exists])
+    check_replaceable(planned.folder / name for name in run_folder.WRITTEN)
+    return planned, plans, notes
 
 
 def _plan(part: Part) -> Plan:

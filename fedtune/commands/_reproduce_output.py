@@ -19,6 +19,8 @@ from fedtune.api.reproduce import Reproduced
 from fedtune.commands._output import INTERRUPTED
 from fedtune.console import tables
 from fedtune.console.progress import duration
+from fedtune.planning.reproduction import Planned
+from fedtune.planning.time_left import TimeLeft
 from search_spaces import run_folder
 from search_spaces.errors import visible
 from search_spaces.files import shown
@@ -40,6 +42,24 @@ def result(found: Reproduced, as_json: bool) -> None:
         raise typer.Exit(INTERRUPTED)
     if found.finished and not found.made.done:
         raise typer.Exit(1)
+
+
+def estimate(planned: Planned, found: TimeLeft | str, as_json: bool) -> None:
+    """Prints what --dry-run has found."""
+    folder, here = shown(planned.folder), planned.record.here
+    if as_json:
+        left = {"note": found} if isinstance(found, str) else found.to_json()
+        tables.print_json({"folder": folder, "cells": len(planned.parts), "here": dict(vars(here)), **left})
+        return
+    _say(f"{planned.reproduction.source}: {planned.reproduction.title}", bold=True)
+    _say(f"here:  {here.said(planned.reproduction.columns)}")
+    if isinstance(found, str):
+        _say(found)
+    else:
+        _say(found.sentence())
+        for pace in found.paces:
+            _say(f"    {pace.row}: {pace.seconds:.2g} s a round, {pace.known}")
+    _say(f"The folder is {folder}. Nothing was created.")
 
 
 def _print(found: Reproduced) -> None:

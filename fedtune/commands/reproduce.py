@@ -18,7 +18,8 @@ fedtune reproduce dfrd-fig5 --small --rounds 5
 fedtune reproduce fedkf-table5 --small --seeds 5
 # A part of a table; another part is added to it later:
 fedtune reproduce fedmdcg-table1 --small --rows "FedAvg,FedMD-CG" --columns omega=0.1
-# The paper's own data, model, rounds and seeds:
+# The paper's own data, model, rounds and seeds: first how many hours that takes:
+fedtune reproduce dfrd-table2 --data-dir ~/data --dry-run
 fedtune reproduce dfrd-table2 --data-dir ~/data
 """
 
@@ -67,6 +68,9 @@ def command(
     data_dir: DataDir = None,
     runs_dir: RunsDir = "runs",
     concurrency: Concurrency = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what is to be run and how long it takes; create nothing.")
+    ] = False,
     plain: Plain = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -78,9 +82,29 @@ def command(
     if name is None:
         _listing(as_json)
         return
-    from fedtune.api.reproduce import reproduce
+    from fedtune.api.reproduce import estimate, reproduce
     from fedtune.commands import _reproduce_output
+    from fedtune.console.busy import busy
+    from fedtune.console.progress import style
+    from fedtune.planning.reproduction import ReproduceRequest
 
+    if dry_run:
+        asked = ReproduceRequest(
+            name,
+            small,
+            rounds,
+            seeds,
+            dataset,
+            data_dir,
+            runs_dir,
+            concurrency,
+            tuple(rows or ()),
+            tuple(columns or ()),
+        )
+        with busy(style(plain, quiet), "planning") as say:
+            found = estimate(asked, say)
+        _reproduce_output.estimate(*found, as_json)
+        return
     _reproduce_output.result(
         reproduce(
             name,
@@ -121,4 +145,5 @@ def _listing(as_json: bool) -> None:
     print("--small and paper count rounds of single federations. Minutes are those of")
     print(f"--small on the {rows[0]['cores']} cores of this machine, estimated from rounds measured once.")
     print("fedtune reproduce NAME --small makes one of them again on the embedded digits,")
-    print("without --small on the paper's data, model, rounds and seeds.")
+    print("without --small on the paper's data, model, rounds and seeds. With --dry-run it")
+    print("says how many hours that takes here, and creates nothing.")

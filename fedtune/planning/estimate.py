@@ -48,32 +48,38 @@ class RoundCost:
 def estimate(planned: Plan) -> Estimate:
     """Times a few rounds of one configuration in the middle of the space, for one seed; see `round_cost`. Work that is
     not done in every round counts in proportion (`fedtune.planning.timed_federations.typical`)."""
-    import torch
-
-    from trainables.simulation.replicates import Replicates
-
     e = planned.experiment
     device = "cuda" if e.gpus_per_trial else "cpu"
-
-    def timed(clients: int | None) -> tuple[float, float]:
-        """The average seconds of a round in which so many clients take part (None: as many as planned), and those that
-        it took to find out."""
-        values = {**planned.middle, "rounds": 2} | ({} if clients is None else {"active_clients": clients})
-        simulation = Replicates(e.method, values, e.seeds[:1], device=device, data_dir=e.data_dir)
-        begun = time.perf_counter()
-        return typical(simulation, planned.middle, PATIENCE)[0], time.perf_counter() - begun
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(e.threads)
-    try:
-        with torch.backends.cudnn.flags(benchmark=False, deterministic=True, allow_tf32=False):  # as trials compute
-            cost = round_cost(timed, _taking_part(planned.middle))
-    finally:
-        torch.set_num_threads(before)
+    cost = timed_cost(e.method, planned.middle, e.seeds[0], device=device, threads=e.threads, data_dir=e.data_dir)
     whole = e.seed_rounds // (e.rounds * e.each)
     at_most = START_UP + turns(e, whole) * e.rounds * e.each * cost.seconds
     at_most = min(at_most, e.time) if e.time is not None else at_most
     return Estimate(planned, cost.seconds, at_most, e.seed_rounds, cost.timed_with)
+
+
+def timed_cost(
+    method: str, values: Mapping[str, Value], seed: int, *, device: str, threads: int, data_dir: str | None
+) -> RoundCost:
+    """What a round of one seed costs with these `values`, which are complete, from a few rounds that are run now."""
+    import torch
+
+    from trainables.simulation.replicates import Replicates
+
+    def timed(clients: int | None) -> tuple[float, float]:
+        """The average seconds of a round in which so many clients take part (None: as many as planned), and those that
+        it took to find out."""
+        short = {**values, "rounds": 2} | ({} if clients is None else {"active_clients": clients})
+        simulation = Replicates(method, short, (seed,), device=device, data_dir=data_dir)
+        begun = time.perf_counter()
+        return typical(simulation, values, PATIENCE)[0], time.perf_counter() - begun
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with torch.backends.cudnn.flags(benchmark=False, deterministic=True, allow_tf32=False):  # as trials compute
+            return round_cost(timed, taking_part(values))
+    finally:
+        torch.set_num_threads(before)
 
 
 def round_cost(timed: Callable[[int | None], tuple[float, float]], clients: int) -> RoundCost:
@@ -98,7 +104,7 @@ def round_cost(timed: Callable[[int | None], tuple[float, float]], clients: int)
     return RoundCost(of_all(few, some), (FEW, more))
 
 
-def _taking_part(values: Mapping[str, Value]) -> int:
+def taking_part(values: Mapping[str, Value]) -> int:
     """How many clients take part in a round."""
     clients = values["active_clients"] or values["clients"]
     assert isinstance(clients, int)

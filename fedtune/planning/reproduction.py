@@ -12,11 +12,13 @@ from typing import Any
 from analysis.reproduce.declaration import Place, Reproduction, Row, declared
 from analysis.reproduce.made import Record, Setting, cell_name, check_plain_made, is_made, read_record
 from fedtune.planning.checks import whole, writable
+from fedtune.planning.plan import middle_values
 from fedtune.planning.request import Request, Settings, settled
 from fedtune.record.experiment import MAX_SEEDS, Experiment, final_seeds, search_seeds
 from search_spaces import run_folder
 from search_spaces.errors import Shown, UserError, sentence
 from search_spaces.files import given
+from search_spaces.parameter import Value
 from search_spaces.shell import join
 
 MOST_ROUNDS = 1_000_000
@@ -70,6 +72,24 @@ class Part:
     def exists(self) -> bool:
         return self.folder.exists()
 
+    @property
+    def trials(self) -> int:
+        """How many trials the run has: the seeds of a cell, or the points of a grid."""
+        return self.settings.space.cells() if self.count is None else self.count
+
+    @property
+    def each(self) -> int:
+        """How many seeds a trial has."""
+        return (self.request.seeds or 1) if self.count is None else 1
+
+    def values(self) -> dict[str, Value]:
+        """Every parameter, of a grid in its middle."""
+        from trainables import registry
+
+        settings = self.settings
+        middle = middle_values(settings.space.search.values())
+        return dict(registry.configured(self.row.method, {**settings.defaults, **settings.values, **middle}).values)
+
 
 @dataclass(frozen=True)
 class Planned:
@@ -81,6 +101,12 @@ class Planned:
     record: Record
     #: Those of the rows and columns that were asked for.
     parts: tuple[Part, ...]
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether these are the rounds of which the reproduction declares the seconds."""
+        is_whole = (self.asked.rows, self.asked.columns, self.asked.dataset) == ((), (), None)
+        return is_whole and self.asked.small
 
 
 def plan_reproduction(asked: ReproduceRequest) -> Planned:
