@@ -222,12 +222,12 @@ def test_fmnist32_is_resized_like_pillow_does(fashion: tuple[Path, list[np.ndarr
 
 
 @real.fashion_mnist
-def test_debians_files_are_the_published_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_debians_files_are_the_published_ones(tmp_path: Path) -> None:
     """The checksums in the reader are of real files, and these hold 6,000 and 1,000 images of each class."""
-    loaded = data.load("fmnist", str(real.FASHION_MNIST))
-    assert loaded.hash == "1b839d9ad5e69cf21a47c892300fb482"
-    assert np.bincount(loaded.train_y).tolist() == [6000] * 10
-    assert np.bincount(loaded.test_y).tolist() == [1000] * 10
+    assert real.FASHION_MNIST is not None
+    raw = fetch.read(data.describe("fmnist"), real.FASHION_MNIST, tmp_path)
+    assert np.bincount(raw.train.labels).tolist() == [6000] * 10
+    assert np.bincount(raw.test.labels).tolist() == [1000] * 10
 
 
 # ---------------------------------------------------------------------------------------------- EMNIST
@@ -650,7 +650,9 @@ def test_a_download_that_fails_leaves_the_folder_as_it_was(tmp_path: Path, monke
     monkeypatch.setattr(torchvision.datasets.FashionMNIST, "mirrors", ["http://nowhere.invalid/"])
     given = tmp_path / "given"
     given.mkdir()
-    with pytest.raises(UserError, match="Data set fmnist must be downloadable or in place"):
+    expect(monkeypatch, ["fmnist"], package=Package("dataset-fashion-mnist", tmp_path / "nowhere"))
+    words = r"must be downloadable or in place, got .* Install Debian's package dataset-fashion-mnist, or put "
+    with pytest.raises(UserError, match=f"Data set fmnist {words}"):
         data.load("fmnist", str(given))
     assert list(given.iterdir()) == []
     # What was there before stays, empty or not.
