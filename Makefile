@@ -4,6 +4,7 @@
 # make test-slow   set up, run the slower tests that continuous integration runs too: pages, kills, resumes
 # make nightly set up, run everything there is, hours of it; ONLY="tests faults" some parts. CONTRIBUTING says when
 # make durations   set up, run all tests, or TESTS=..., and record which are slow (tests/durations.txt)
+# make golden BASE=REVISION   set up, make runs of every command with that revision and with this checkout: bit for bit the same records? Seven minutes on two idle cores
 # make mutants   set up, make small wrong steps in the code one by one: some test must fail for each; hours on two idle cores
 # make mutants SAMPLE=60   the same for a seeded sample, and for the list of wrong steps that replays must notice; a few minutes
 # make mutants WRITTEN=1   that list alone; two minutes
@@ -55,7 +56,7 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHON LOCKED
 
-.PHONY: demo test test-slow test-nightly nightly durations chromium data test-processors mutants faults fuzz lock lint docs wheel gallery bench bench-peers bench-gpu tables bench-search bench-search-peers test-bench install clean
+.PHONY: demo test test-slow test-nightly nightly durations golden chromium data test-processors mutants faults fuzz lock lint docs wheel gallery bench bench-peers bench-gpu tables bench-search bench-search-peers test-bench install clean
 
 demo: $(INSTALLED)
 	@scripts/demo.sh
@@ -91,6 +92,15 @@ test-processors: $(INSTALLED)
 	fi
 
 # FILES=trainables/methods/dfrd.py tries those of a file, KEEP=--keep again only what survived before the tests changed.
+# Both sides are made here and now, so that no library and no processor differs; ONLY="race auto" makes some of the runs.
+golden: $(INSTALLED)
+	@test -n "$(BASE)" || { echo "make golden needs BASE, the revision to compare with: make golden BASE=HEAD~1."; exit 2; }
+	@rm -rf .golden && mkdir .golden && git worktree prune && git worktree add --quiet --detach .golden/base "$(BASE)"
+	@$(BIN)/python scripts/golden.py record .golden/before --checkout .golden/base $(ONLY)
+	@$(BIN)/python scripts/golden.py record .golden/after $(ONLY)
+	@git worktree remove --force .golden/base
+	@$(BIN)/python scripts/golden.py compare .golden/before .golden/after
+
 mutants: $(INSTALLED)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation run$(if $(QUICK), --quick) $(if $(SAMPLE),--sample $(SAMPLE) --seed $(or $(SEED),14)) $(if $(WRITTEN),--written) $(KEEP) $(FILES)
 

@@ -1,17 +1,18 @@
 """Golden runs: what a revision records, compared bit for bit with what this checkout records.
 
-    python scripts/golden.py record FOLDER [NAME ...]    makes the runs with this checkout, or some of them
-    python scripts/golden.py compare BEFORE AFTER        says what differs; exits with 1 where something does
-    make golden BASE=REVISION                            both: of that revision, and of this checkout
+    python scripts/golden.py record FOLDER [--checkout CHECKOUT] [NAME ...]    makes the runs, or some of them
+    python scripts/golden.py compare BEFORE AFTER                              says what differs; then exits with 1
+    make golden BASE=REVISION                                                  both, of that revision and of this one
 
-Every command that trains is among them, every sampler, a race, a federation of several conditions, a run that was killed
-and resumed, and runs that were extended. Compared are each trial's configuration and rounds, and what `status`, `export`,
-`auto` and `reproduce` say of them, without what depends on the clock. Nothing is kept between two versions of a library or
-two kinds of processors: both sides are made on the machine that compares them.
+Every command that trains is among them, every sampler, a race, a federation of several conditions, a run that was
+killed and resumed, and runs that were extended. Compared are each trial's configuration and rounds, and what `status`
+and `export` say of each run, without what depends on the clock. Nothing is kept from one version of a library or one
+kind of processor to the next: both sides are made on the machine that compares them.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -20,12 +21,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-ROOT = Path(__file__).resolve().parent.parent
 TINY = ("--set", "clients=4", "--set", "local_steps=2", "--concurrency", "2", "--quiet")
 SEARCH = (*TINY, "--rounds", "4", "--trials", "6")
 
@@ -55,43 +56,57 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "auto": [("auto", *TINY, "--budget", "48rounds", "--methods", "fedavg,fedprox,scaffold", "--rounds", "4")],
     "reproduce": [("reproduce", "fedkf-table6", "--small", "--rounds", "2", "--seeds", "2", "--quiet")],
 }
-#: What says when or where something was, and not what came out.
-CLOCK = re.compile(r"^(seconds\w*|created|git|versions|run|name|host|time|took|command|folder|next|started|ended)$")
+#: What says when and where something was made, or how long it took, and not what came out.
+CLOCK = re.compile(r"^(seconds\w*|created|git|versions|run)$")
 
 
-def record(folder: Path, names: list[str]) -> None:
-    """Makes the runs, each in a new folder of its own, and writes what is compared of them into `NAME.json`."""
-    for name in names:
-        begun = time.monotonic()
-        runs = folder / name
-        runs.mkdir(parents=True)
-        for number, line in enumerate(RUNS[name]):
-            if line[0] in ("resume", "extend"):
-                (made,) = (path for path in runs.iterdir() if path.is_dir())
-                fedtune(*(str(made) if word == "RUN" else word for word in line))
-            else:
-                kill = name == "killed" and number == 0
-                fedtune(*line, "--runs-dir", str(runs), kill=runs if kill else None)
-        facts = {"files": dict(files(runs)), "said": dict(said(runs))}
-        (folder / f"{name}.json").write_text(json.dumps(facts, indent=1, sort_keys=True), encoding="utf-8")
-        print(f"{name}: {time.monotonic() - begun:.0f} s", flush=True)
+@dataclass(frozen=True)
+class Checkout:
+    """The revision whose command line is used."""
 
+    root: Path
 
-def fedtune(*line: str, kill: Path | None = None) -> str:
-    """What the command prints. With `kill`, the process is killed as soon as a trial below that folder has a round."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "fedtune", *line]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
-        if kill:
-            while process.poll() is None and not any(path.stat().st_size for path in kill.rglob("rounds.jsonl")):
-                time.sleep(0.05)
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            return ""
-        printed, _ = process.communicate()
-    if process.returncode:
-        raise SystemExit(f"{' '.join(command)} ended with {process.returncode}.")
-    return printed
+    def fedtune(self, *line: str, kill: Path | None = None) -> str:
+        """What the command prints; of one that fails its exit code. With `kill` the process is killed as soon as a
+        trial below that folder has a round."""
+        command = [sys.executable, "-m", "fedtune", *line]
+        environment = {**os.environ, "PYTHONPATH": str(self.root)}
+        with subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+        ) as process:
+            if kill:
+                while process.poll() is None and not any(path.stat().st_size for path in kill.rglob("rounds.jsonl")):
+                    time.sleep(0.05)
+                os.killpg(process.pid, signal.SIGKILL)
+            printed, _ = process.communicate()
+        return f"exit code {process.returncode}" if process.returncode else printed.decode()
+
+    def record(self, folder: Path, names: list[str]) -> None:
+        """Makes the runs, each in a new folder of its own, and writes what is compared of them into `NAME.json`."""
+        for name in names:
+            begun = time.monotonic()
+            runs = folder / name
+            runs.mkdir(parents=True)
+            for number, line in enumerate(RUNS[name]):
+                if "RUN" in line:
+                    (made,) = (path for path in runs.iterdir() if path.is_dir())
+                    printed = self.fedtune(*(str(made) if word == "RUN" else word for word in line))
+                else:
+                    kill = runs if name == "killed" and number == 0 else None
+                    printed = self.fedtune(*line, "--runs-dir", str(runs), kill=kill)
+                if printed.startswith("exit code") and "-9" not in printed:
+                    raise SystemExit(f"fedtune {' '.join(line)} ended with {printed}.")
+            facts = {"files": dict(files(runs)), "said": dict(self.said(runs))}
+            (folder / f"{name}.json").write_text(json.dumps(facts, indent=1, sort_keys=True), encoding="utf-8")
+            print(f"{name}: {time.monotonic() - begun:.0f} s", flush=True)
+
+    def said(self, runs: Path) -> Iterator[tuple[str, Any]]:
+        """What the commands say of each run and of its best configuration."""
+        for path in sorted(runs.rglob("experiment.yaml")):
+            for command in ("status", "export"):
+                printed = self.fedtune(command, str(path.parent), "--json")
+                said = printed if printed.startswith("exit code") else steady(json.loads(printed))
+                yield f"{command} {path.parent.relative_to(runs).as_posix()}", said
 
 
 def files(runs: Path) -> Iterator[tuple[str, Any]]:
@@ -103,20 +118,6 @@ def files(runs: Path) -> Iterator[tuple[str, Any]]:
             path.with_name("config.yaml").relative_to(runs).as_posix(),
             steady(yaml.safe_load(path.with_name("config.yaml").read_text(encoding="utf-8"))),
         )
-
-
-def said(runs: Path) -> Iterator[tuple[str, Any]]:
-    """What the commands say of a run and of its best configuration."""
-    for path in sorted(runs.rglob("experiment.yaml")):
-        name = path.parent.relative_to(runs).as_posix()
-        yield f"status {name}", steady(json.loads(fedtune("status", str(path.parent), "--json")))
-        searched = subprocess.run(
-            [sys.executable, "-m", "fedtune", "export", str(path.parent), "--json"],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-        )
-        yield f"export {name}", steady(json.loads(searched.stdout)) if searched.returncode == 0 else searched.returncode
 
 
 def steady(value: Any) -> Any:
@@ -152,13 +153,24 @@ def differences(one: Any, other: Any, where: str = "") -> Iterator[str]:
         yield f"{where}: {str(one)[:60]} is now {str(other)[:60]}"
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    recording = commands.add_parser("record")
+    recording.add_argument("folder", type=Path)
+    recording.add_argument("names", nargs="*", choices=[*RUNS, []])
+    recording.add_argument("--checkout", type=Path, default=Path(__file__).parent.parent)
+    comparing = commands.add_parser("compare")
+    comparing.add_argument("before", type=Path)
+    comparing.add_argument("after", type=Path)
+    asked = parser.parse_args()
+    if asked.command == "record":
+        Checkout(asked.checkout.resolve()).record(asked.folder.resolve(), asked.names or list(RUNS))
+    else:
+        found = compare(asked.before, asked.after)
+        print("\n".join(found[:200]) or "The golden runs are equal.")
+        sys.exit(bool(found))
+
+
 if __name__ == "__main__":
-    match sys.argv[1:]:
-        case ["record", folder, *names]:
-            record(Path(folder).resolve(), names or list(RUNS))
-        case ["compare", before, after]:
-            found = compare(Path(before), Path(after))
-            print("\n".join(found[:200]) or "The golden runs are equal.")
-            sys.exit(bool(found))
-        case _:
-            sys.exit(__doc__)
+    main()

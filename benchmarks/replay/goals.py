@@ -50,9 +50,10 @@ def _one_point(found: Mapping[str, Any]) -> Iterator[str]:
         else "No searcher that sees noise gets there, on any table."
     )
     yield (
-        f"{got} So here is, in federations, from when on the median regret of `fedtune search` (`fedtune-1`) stays at "
-        f"or below what others have after {found['budgets'][-1]}: the best of other packages, with the answer in hand; "
-        "random search with one seed, of whose rounds the goal was a fifth; the grid with three seeds.\n"
+        f"{got} The table shows after how many federations the median regret of `fedtune search` (`fedtune-1`) is, and "
+        f"stays, as low as another searcher's after {found['budgets'][-1]}: the best of other packages, chosen with "
+        "the answer in hand; random search with one seed, of whose rounds the goal was a fifth; the grid with three "
+        f'seeds. "Not" means: not within {found["budgets"][-1]}.\n'
     )
     columns = ["table", "best other", "as good as that after", "as `random-1` after", "as `grid-3` after"]
     yield rows_of(columns, [_as_good(found, name) for name in found["tables"]])

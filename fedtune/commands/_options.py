@@ -43,7 +43,10 @@ Require = Annotated[
 
 
 def _lag(default: str) -> Any:
-    said = f"What becomes of trial n depends on trials 0 … n - lag only.  [default: {default}]"
+    said = (
+        "Propose trial n from the results of trials 0 to n - LAG only. A larger lag lets more trials run at once.  "
+        f"[default: {default}]"
+    )
     return typer.Option(help=said, show_default=False)
 
 

@@ -85,7 +85,7 @@ def command(
     seeds: Annotated[
         int | None,
         typer.Option(
-            help="The most seeds that a configuration gets; in a search without a race, those that every trial has.  "
+            help="Seeds per configuration: at most this many in a race, exactly this many with --no-race.  "
             "[default: the profile's number, or 1]",
             show_default=False,
         ),

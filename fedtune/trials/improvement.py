@@ -6,9 +6,10 @@ configurations are drawn, every value as likely as any other, and the trial is t
 
     E[max(f(x) - μ*, 0)] / c(x)
 
-of equal ones the first (Jones, Schonlau and Welch 1998). f(x) has the mean that the model believes of x, and the
-variance beside the mean of what ran to its end, so that what a seed does to all alike promises nothing; μ* is the best
-mean of what ran to its end. c(x) is 1, or in a space with marks (`search_spaces.cost`) what a round of x costs, as a
+of equal ones the first (Jones, Schonlau and Welch 1998). f(x) has the model's posterior mean. Its variance is that of
+f(x) minus the mean of all completed configurations: a seed's effect that all configurations share cancels in this
+difference, so it cannot make a configuration look promising. μ* is the best posterior mean of a completed
+configuration. c(x) is 1, or in a space with marks (`search_spaces.cost`) what a round of x costs, as a
 part of the dearest one: expected improvement per second (Snoek, Larochelle and Adams 2012, section 3.2). Trials of a
 search have the same rounds, and early stopping ends a cheap one as it does a dear one, so the rounds cancel. c(x) comes
 from the marks, never from a clock: with measured seconds the same seed would give other trials on another machine.

@@ -5,8 +5,9 @@ get further seeds: seed k is the same for all of them, so that they are compared
 seed-rounds: rounds of single federations, over all trials.
 
 Rounds and seeds are traded by one rule: the next federation is that which promises the largest gain per round. In the
-model of `analysis.estimate` μ are the means, v their variances beside the mean of what ran to its end (of k rivals the
-rival itself is one, which takes up to 1/k away), so that what a seed does to all alike promises nothing, σ² is one
+model of `analysis.estimate` μ are the posterior means and v the variances of their differences from the mean of all
+completed configurations (of k rivals the rival itself is one, which takes up to 1/k away): a seed's effect that all
+share cancels, and cannot make a rival look promising. σ² is one
 seed's noise where configurations are compared on the same seeds, and μ* the best mean:
 
     rival i     E[max(μ_i + s_i Z, m) - max(μ_i, m)],  m the best mean among the others,  s_i² = v_i² / (v_i + σ²)
