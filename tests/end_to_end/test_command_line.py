@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.cli import SMALL, fedtune, search
+from tests import forked
+from tests.end_to_end.cli import SMALL, fedtune, search, searching
 
 
 def test_a_stranger_in_the_current_directory(toy: Path, tmp_path: Path) -> None:
@@ -40,29 +41,8 @@ def test_a_full_disk(toy: Path, tmp_path: Path) -> None:
         "resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000)); "
         "import runpy; sys.argv = ['fedtune', *sys.argv[1:]]; runpy.run_module('fedtune', run_name='__main__')"
     )
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            code,
-            "search",
-            "fedavg",
-            "--dataset",
-            str(toy),
-            *SMALL,
-            "--trials",
-            "1",
-            "--rounds",
-            "1",
-            "--name",
-            "full",
-        ],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+    words = searching(toy, "full", "--trials", 1, "--rounds", 1)
+    done = forked.run(["-c", code, *map(str, words)], cwd=tmp_path, timeout=200)
     assert done.returncode == 2, (done.stdout, done.stderr)
     assert "cannot be written" in done.stderr and "Traceback" not in done.stderr
     assert list((tmp_path / "runs").iterdir()) == []

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,7 +17,8 @@ import pytest
 
 from fedtune.machine.private_folder import chosen_place, leftovers
 from search_spaces import run_folder
-from tests.end_to_end.cli import SMALL, background, fedtune, search, started, wait_for_rounds
+from tests import forked
+from tests.end_to_end.cli import SMALL, background, fedtune, search, searching, started, wait_for_rounds
 from tests.end_to_end.test_loopback import command_line, family
 from tests.faults.processes import named
 from tests.fedtune.conftest import frozen
@@ -46,7 +48,7 @@ def whole(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return cwd / "runs" / "whole"
 
 
-def below(process: subprocess.Popen[str], word: str) -> list[int]:
+def below(process: forked.Process | subprocess.Popen[str], word: str) -> list[int]:
     """Processes of a search whose program has `word` in its path."""
     return [pid for pid in family(process.pid) if word in command_line(pid).partition("\0")[0]]
 
@@ -97,7 +99,17 @@ def test_a_server_that_dies_ends_a_search_over_methods(toy: Path, tmp_path: Path
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_while_ray_starts_ends_the_search(toy: Path, tmp_path: Path, number: signal.Signals) -> None:
     folder = tmp_path / "runs" / "cut"
-    process = background(toy, tmp_path, "cut", "--trials", 1000, "--rounds", 20)
+    words = searching(toy, "cut", "--trials", 1000, "--rounds", 20)
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fedtune", *map(str, words)],
+        cwd=tmp_path,
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        start_new_session=True,
+    )
     deadline = time.monotonic() + 60
     while not below(process, "/gcs/gcs_server"):
         assert process.poll() is None and time.monotonic() < deadline

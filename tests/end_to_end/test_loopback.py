@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from tests.end_to_end.cli import started
 from tests.faults.processes import below
 
 pytestmark = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads Linux' /proc")
@@ -52,27 +51,8 @@ def addresses(pid: int) -> set[str]:
 
 
 def test_a_search_listens_on_the_loopback_device_only_and_spares_servers(toy: Path, tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "fedtune",
-        "search",
-        "fedavg",
-        "--dataset",
-        str(toy),
-        "--trials",
-        "2",
-        "--rounds",
-        "2",
-        "--sampler",
-        "random",
-        "--set",
-        "clients=3",
-        "--name",
-        "ports",
-        "--quiet",
-    ]
-    search = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    budget = ("--trials", 2, "--rounds", 2, "--sampler", "random", "--set", "clients=3")
+    search = started("search", "fedavg", "--dataset", toy, *budget, "--name", "ports", "--quiet", cwd=tmp_path)
     seen: set[str] = set()
     commands = ""
     while search.poll() is None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import csv
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 from search_spaces import run_folder
-from tests.end_to_end.cli import fedtune
+from tests.end_to_end.cli import fedtune, started
 
 WORDS = ("reproduce", "fedkf-table12", "--small", "--rounds", "3", "--seeds", "2", "--plain")
 
@@ -40,14 +38,7 @@ def test_a_table_is_made_interrupted_continued_and_taken(tmp_path: Path) -> None
 
 def _interrupted(cwd: Path, folder: Path) -> None:
     """Ctrl-C after the first rounds."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "fedtune", *WORDS],
-        cwd=cwd,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    process = started(*WORDS, cwd=cwd)
     deadline = time.monotonic() + 300
     while not any(path.stat().st_size for path in folder.glob("cells/*/trials/*/rounds.jsonl")):
         assert process.poll() is None, process.communicate()

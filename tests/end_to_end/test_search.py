@@ -6,8 +6,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import optuna
 import pytest
 
 from search_spaces import run_folder
+from tests import forked
 from tests.end_to_end.cli import background, fedtune, search, wait_for_rounds
 from tests.fedtune.conftest import frozen
 
@@ -80,11 +79,7 @@ def test_kill_and_resume_is_uninterrupted(whole: Path, toy: Path, tmp_path: Path
     assert status["state"] == "resumable" and status["running"]
     moved = tmp_path / "elsewhere"
     folder.rename(moved)
-    done = fedtune(
-        "resume",
-        moved,
-        cwd="/",
-    )  # type: ignore[arg-type]
+    done = fedtune("resume", moved, cwd=Path("/"))
     assert done.returncode == 0, done.stderr
     assert frozen(moved) == frozen(whole)
     assert json.loads(fedtune("status", moved, "--json", cwd=tmp_path).stdout)["state"] == "finished"
@@ -136,8 +131,8 @@ def test_export_and_final_run(whole: Path, toy: Path, tmp_path: Path) -> None:
         "import torch; print(model((torch.zeros(4, *card.shape) / 255 - card.mean) / card.std).shape, "
         "model.training, card.details['round'])"
     )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert shown[:4] == ["torch.Size([4,", "4])", "False", shown[3]]
+    loaded = forked.run(["-c", code], cwd=tmp_path)
+    assert loaded.stdout.startswith("torch.Size([4, 4]) False "), loaded.stderr
     # The saved model is that of the round with the best validation value, of equal ones the first.
     folder = Path(found["models"][0]).parent
     rows = [json.loads(line) for line in (folder / run_folder.ROUNDS).read_text().splitlines()]

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.cli import search
+from tests.end_to_end.cli import anew, searching
 from tests.end_to_end.test_loopback import family
 
 #: So many that the second machine gets a trial before the first one has run them all.
@@ -82,9 +82,8 @@ def test_a_machine_that_does_not_see_the_run_is_refused(
         machines.enter_context(machine(settings, "--address", address, "--temp-dir", second, hidden=tmp_path / "runs"))
         monkeypatch.setenv("RAY_ADDRESS", address)
         waited(lambda: alive(tmp_path), "2 machines")
-        done = search(
-            toy, tmp_path, "lost", "--address", address, "--trials", 4, "--rounds", ROUNDS, "--concurrency", 2
-        )
+        asked = ("--address", address, "--trials", 4, "--rounds", ROUNDS, "--concurrency", 2)
+        done = anew(*searching(toy, "lost", *asked), cwd=tmp_path)
     folder = tmp_path / "runs" / "lost"
     assert done.returncode == 2, (done.stdout, done.stderr)
     told = done.stderr.splitlines()[-1]

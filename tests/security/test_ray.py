@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from fedtune.machine.alone import TOKEN
-from tests.end_to_end.cli import search
+from tests.end_to_end.cli import anew, searching
 from tests.end_to_end.test_loopback import LISTEN, family
 
 pytestmark = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads Linux' /proc")
@@ -185,14 +185,14 @@ def test_a_cluster_that_is_named_is_shown_the_user_s_token(
         monkeypatch.delenv(name, raising=False)
     asked = ("named", "--trials", 1, "--rounds", 1, "--address", ours.address)
     monkeypatch.setenv("RAY_AUTH_TOKEN", 64 * "0")
-    refused = search(toy, tmp_path, *asked)
+    refused = anew(*searching(toy, *asked), cwd=tmp_path)
     assert refused.returncode == 2 and refused.stderr == (
         f"The Ray cluster at '{ours.address}' (--address) asks for another token. Set RAY_AUTH_MODE=token, and "
         f"RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH to the token that it was started with.\n"
     )
     assert not (tmp_path / "runs").exists()
     monkeypatch.setenv("RAY_AUTH_TOKEN", ours.token)
-    done = search(toy, tmp_path, *asked)
+    done = anew(*searching(toy, *asked), cwd=tmp_path)
     assert done.returncode == 0 and "1 trials done" in done.stdout, done.stderr
 
 
@@ -207,6 +207,6 @@ def test_no_other_cluster_is_joined(ours: Ours, toy: Path, tmp_path: Path, monke
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("RAY_ADDRESS", ours.address)
     monkeypatch.setenv("RAY_REDIS_ADDRESS", "127.0.0.1:1")
-    done = search(toy, tmp_path, "alone", "--trials", 1, "--rounds", 1)
+    done = anew(*searching(toy, "alone", "--trials", 1, "--rounds", 1), cwd=tmp_path)
     assert done.returncode == 0 and "1 trials done" in done.stdout, done.stderr
     assert noted.read_text() == "127.0.0.1:1" and [path.name for path in noted.parent.iterdir()] == [noted.name]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from fedtune.machine import deaths
 from fedtune.machine.deaths import Death, crashes, death, memory_kills
+from tests import forked
 
 #: What Ray 2.60 says of a process that is gone, and of one that it ended for lack of memory.
 GONE = (
@@ -61,7 +60,7 @@ def test_a_crash_is_told_in_the_log(tmp_path: Path, does: str, number: int, told
     log = tmp_path / "log.txt"
     assert crashes(log) == 0
     log.write_text("Epoch 1: Fatal Python error: Aborted, it says\n")
-    done = subprocess.run([sys.executable, "-c", TELLS, str(log), does], capture_output=True, cwd=tmp_path, check=False)
+    done = forked.run(["-c", TELLS, str(log), does], cwd=tmp_path)
     assert done.returncode == -number, done.stderr
     assert crashes(log) == told
 

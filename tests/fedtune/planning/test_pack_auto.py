@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from fedtune.planning.request import Request
 from fedtune.planning.timed_federations import MIB, Footprint, OutOfMemory, rate, typical
 from fedtune.record.experiment import Experiment
 from search_spaces.errors import UserError
+from tests import forked
 from tests.fedtune.conftest import start
 
 #: Steps per second of a small net by (trials, threads) on two cores, as measured.
@@ -386,14 +385,7 @@ def test_the_command_prints_and_records_what_it_chose(toy: Path, tmp_path: Path)
         "packed",
         "--plain",
     ]
-    done = subprocess.run(
-        [sys.executable, "-m", "fedtune", *words],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
+    done = forked.run(["-m", "fedtune", *words], cwd=tmp_path, timeout=900)
     assert done.returncode == 0, done.stderr
     chosen = json.loads((tmp_path / "runs" / "packed" / "provenance.json").read_text())["packing"]
     made = Experiment.read(tmp_path / "runs" / "packed")
