@@ -10,7 +10,7 @@ Where one of these is tested, a process is to be started as a user starts it:
 - what is imported, from where, and how long that takes; strangers on the path, as our own packages are there already;
 - the interpreter, its options, its standard streams, the installed script;
 - signals in a command's first moments;
-- settings of a library that reads them when it is imported: these are refused here;
+- settings of a library that reads them when it is imported, as Ray does;
 - the command line or the environment of the process in /proc, which are those of the one that forks.
 """
 
@@ -43,10 +43,8 @@ from fedtune.machine.cluster import ENVIRONMENT
 ROOT = Path(__file__).resolve().parents[1]
 #: What fedtune's commands import when they begin to work, the largest first.
 _IMPORTS = ("torch", "ray.tune", "trainables.tune", "fedtune.api.search", "fedtune.cli", "alembic.command")
-#: Settings that PyTorch, NumPy, Ray or Python itself read when they are imported, by the beginnings of their names, and
-#: those among them that are read later.
+#: The beginnings of the names of settings that PyTorch, NumPy, Ray or Python itself read when they are imported.
 _READ_AT_IMPORT = ("PYTHON", "OMP_", "MKL_", "OPENBLAS_", "TORCH_", "ATEN_", "ONEDNN_", "RAY_", "TUNE_")
-_READ_LATER = {"RAY_TMPDIR", "TUNE_MAX_PENDING_TRIALS_PG"}
 #: The settings under which they are imported: those at the start of the session, one thread, and fedtune's own of Ray.
 _SETTINGS = {**os.environ, "OMP_NUM_THREADS": "1"}
 #: A message to the test: whether the command began or ended, and its process or exit code.
@@ -70,12 +68,14 @@ def run(
 
 class Process:
     """`python *words`, running beside the test in the directory `cwd`, in a session and a group of its own, with the
-    test's environment and `settings`. Its methods are those of `subprocess.Popen`. Raises `ValueError` where a setting
-    would have no effect."""
+    test's environment and `settings`. Its methods are those of `subprocess.Popen`. Raises `ValueError` where one of
+    `settings` would have no effect."""
 
     def __init__(self, words: Sequence[str], *, cwd: Path, settings: Mapping[str, str] | None = None) -> None:
+        for name in settings or ():
+            if name.startswith(_READ_AT_IMPORT):
+                raise ValueError(f"{name} is read when a library is imported. Start a process with `subprocess`.")
         environment = {**os.environ, "OMP_NUM_THREADS": "1", **(settings or {})}
-        _check(environment)
         self.args = words
         self.returncode: int | None = None
         self._out, self._err = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115
@@ -123,13 +123,6 @@ class Process:
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
-
-
-def _check(environment: Mapping[str, str]) -> None:
-    for name in sorted({*environment, *_SETTINGS} - _READ_LATER):
-        known = (_SETTINGS.get(name), ENVIRONMENT.get(name))
-        if name.startswith(_READ_AT_IMPORT) and environment.get(name) not in known:
-            raise ValueError(f"{name} is read when a library is imported. Start a process with `subprocess`.")
 
 
 def _kill(pid: int) -> None:
