@@ -49,17 +49,19 @@ ELSEWHERE = "Free some space, or choose another place with --runs-dir."
 
 
 def create_study(folder: Path, name: str, directions: Sequence[Direction]) -> None:
-    """Writes an empty study. Raises `UserError` where the disk refuses."""
+    """Writes an empty study, which is on the disk when this returns. Raises `UserError` where the disk refuses."""
     import optuna
     from sqlalchemy.exc import SQLAlchemyError
 
+    path = folder / run_folder.STUDY
     try:
         with quiet_optuna():
             # An empty file is an empty database. One that SQLite makes would not have the mode that the umask gives.
-            os.close(files.open_plain(folder / run_folder.STUDY, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-            storage = _storage(folder / run_folder.STUDY)
+            os.close(files.open_plain(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+            storage = _opened(path)
             optuna.create_study(study_name=name, storage=storage, directions=list(directions))
-            storage.engine.dispose()
+            _close(storage)
+        files.sync(path)
     except (SQLAlchemyError, optuna.exceptions.StorageInternalError) as error:
         raise files.cannot_write(folder.parent, _first_line(error), ELSEWHERE) from error
 
@@ -118,7 +120,7 @@ class StudyFile:
             with quiet_optuna():
                 with closing(sqlite3.connect(self.path.resolve(), timeout=60)) as database:
                     check_rows(self.path, database)
-                self._storage = _storage(self.path)
+                self._storage = _opened(self.path)
                 self.study = optuna.load_study(
                     study_name=None,
                     storage=self._storage,
@@ -161,8 +163,7 @@ class StudyFile:
 
     def close(self) -> None:
         """Lets go of the file."""
-        self._storage.remove_session()
-        self._storage.engine.dispose()
+        _close(self._storage)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -182,29 +183,28 @@ class StudyFile:
         return self._trial_ids[number]
 
 
-def _storage(path: Path) -> optuna.storages.RDBStorage:
+def _opened(path: Path) -> optuna.storages.RDBStorage:
+    """The storage in the file `path`. A transaction waits for the disk (10 ms, some 30 times per trial) only where
+    `create_study` and `StudyFile.end` ask for it. SQLite's promise against killed processes does not need that; what a
+    power cut could cost is what came after the last trial that ended."""
     import sqlite3
 
     import optuna
-    from sqlalchemy import event
     from sqlalchemy.pool import QueuePool
 
     def connect() -> sqlite3.Connection:
         # Opened here: what SQLAlchemy makes of a `?`, `%` or blank in a path changed between its versions.
         # The time-out lets `fedtune status`, a report or optuna-dashboard read while the driver writes.
-        return sqlite3.connect(path.resolve(), timeout=60, check_same_thread=False)
+        connection = sqlite3.connect(path.resolve(), timeout=60, check_same_thread=False)
+        connection.execute("PRAGMA synchronous=OFF")
+        return connection
 
-    storage = optuna.storages.RDBStorage("sqlite://", engine_kwargs={"creator": connect, "poolclass": QueuePool})
-    event.listen(storage.engine, "connect", _unsynchronised)
+    return optuna.storages.RDBStorage("sqlite://", engine_kwargs={"creator": connect, "poolclass": QueuePool})
+
+
+def _close(storage: optuna.storages.RDBStorage) -> None:
+    storage.remove_session()
     storage.engine.dispose()
-    return storage
-
-
-def _unsynchronised(connection: Any, _: object) -> None:
-    """A transaction waits for the disk (10 ms, some 30 times per trial) only where `StudyFile.end` asks for it.
-    SQLite's promise against killed processes does not need that; what a power cut could cost is what came after the
-    last trial that ended."""
-    connection.execute("PRAGMA synchronous=OFF")
 
 
 def _first_line(error: Exception) -> str:

@@ -6,10 +6,12 @@ import errno
 import io
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +24,7 @@ from fedtune.record.run_directory import lock, token
 from fedtune.record.study import StudyFile
 from fedtune.trials.driver import Outcome
 from fedtune.trials.queue import TrialQueue
-from search_spaces import run_folder
+from search_spaces import files, run_folder
 from search_spaces.errors import UserError
 from tests.fedtune.conftest import experiment, space, start
 from trainables.tune import Ending
@@ -35,6 +37,27 @@ def test_any_folder_name_holds_a_study(tmp_path: Path, strange: str) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [strange] and (
         tmp_path / strange / "run" / run_folder.STUDY
     ).stat().st_size > 0
+
+
+def test_a_new_study_waits_for_the_disk_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When all of it is written, and not after each of the tables that Optuna makes."""
+    said: list[str] = []
+    connect = sqlite3.connect
+
+    def traced(*given: Any, **more: Any) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(*given, **more)
+        connection.set_trace_callback(said.append)
+        said.append("connected")
+        return connection
+
+    synced: list[tuple[str, int]] = []
+    monkeypatch.setattr(sqlite3, "connect", traced)
+    monkeypatch.setattr(files, "sync", lambda path: synced.append((path.name, len(said))))
+    start(tmp_path / "run")
+    assert [number for name, number in synced if name == run_folder.STUDY] == [len(said)]
+    connections = [number for number, line in enumerate(said) if line == "connected"]
+    assert {said[number + 1] for number in connections} == {"PRAGMA synchronous=OFF"}
+    assert sum(line.startswith("CREATE TABLE") for line in map(str.strip, said)) > 10
 
 
 @pytest.mark.parametrize("step", [run_folder.EXPERIMENT, run_folder.SPACE, run_folder.PROVENANCE, "create_study"])
@@ -50,7 +73,7 @@ def test_a_failed_creation_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     if step == "create_study":
         monkeypatch.setattr(record, step, full)
     else:
-        monkeypatch.setattr(record.files, "replace", replace)
+        monkeypatch.setattr(files, "replace", replace)
     with pytest.raises(UserError, match="No space left on device"):
         start(tmp_path / "runs" / "run")
     assert list((tmp_path / "runs").iterdir()) == []
