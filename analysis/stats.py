@@ -113,6 +113,19 @@ def paired(a: Mapping[int, float], b: Mapping[int, float], level: float = 0.95) 
     return Paired(summary.n, summary.mean, summary.std, summary.low, summary.high, t_p, tuple(differences.tolist()))
 
 
+def limit_p(found: Paired, limit: float) -> float:
+    """The p-value of what the differences of `found` say of `limit`: where their mean lies within ± limit, that of the
+    two one-sided t tests against its ends (equivalence: the larger of both); where it lies outside, that of the test
+    against the end which it is beyond. nan where there is no spread to test by.
+
+    Source: Schuirmann, A comparison of the two one-sided tests procedure and the power approach, 1987."""
+    if not found.std > 0:
+        return math.nan
+    from scipy.special import stdtr
+
+    return float(stdtr(found.n - 1, -abs(limit - abs(found.difference)) / (found.std / math.sqrt(found.n))))
+
+
 def _rounding(values: Sequence[float]) -> float:
     """How far two differences of these values may lie apart by rounding alone: 38/360 - 37/360, one image more of 360,
     is not the same float as 2/360 - 1/360."""

@@ -7,6 +7,9 @@ against it. Of a sentence that speaks of most cases, more than half of the lines
 two seeds in a line, nothing can be told. Where only a part of a table has been run, the lines of that part decide, and
 it is said how many of all they are.
 
+Of a sentence that says that values are alike, each line is a test of equivalence: two one-sided paired t tests against
+a limit that is declared (`within`).
+
 A region of a heat map: the mean of the cells inside minus that of the others (cells are means over seeds), against
 10,000 draws in which as many cells anywhere are called inside (a permutation test, two-sided). Neighbours in a grid are
 alike, so that p alone would be too small: the difference must also have the same sign under every seed.
@@ -15,18 +18,19 @@ alike, so that p alone would be too small: the difference must also have the sam
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.labels import number
+from analysis.labels import PERCENT, number
 from analysis.published.papers import AGREES, DIFFERS, LEVEL, UNKNOWN, Published
 from analysis.reproduce.declaration import Claim, Place, Side
 from analysis.reproduce.made import Made
 from analysis.runs import Run
-from analysis.stats import holm, paired
+from analysis.stats import holm, limit_p, paired
 from search_spaces.metrics import METRICS
 
 #: Draws of a permutation test, and the seed of their order.
@@ -73,7 +77,8 @@ class Decided:
 
 def decide(made: Made) -> list[Decided]:
     """Every sentence of the reproduction."""
-    return [_region(made, claim) if claim.region else _ordering(made, claim) for claim in made.reproduction.claims]
+    kinds = {"region": _region, "alike": _alike, "ordering": _ordering}
+    return [kinds[claim.kind](made, claim) for claim in made.reproduction.claims]
 
 
 def _decided(made: Made, claim: Claim, verdict: str, why: str, lines: Sequence[Line]) -> Decided:
@@ -128,7 +133,7 @@ def _pairs(made: Made, claim: Claim) -> Iterator[tuple[str, tuple[str, Place], t
     for metric in claim.metrics:
         for place in reproduction.places:
             condition = dict(zip(keys, place, strict=True))
-            if any(condition[key] not in values for key, values in claim.where.items()):
+            if not claim.speaks_of(condition):
                 continue
             for front in claim.ahead.rows or rows:
                 for back in claim.behind.rows or (front,):
@@ -160,14 +165,21 @@ def _verdict(lines: Sequence[Line], most: bool) -> str:
     return AGREES if all(word == AGREES for word in found) else UNKNOWN
 
 
-def _why(lines: Sequence[Line]) -> str:
-    """What the lines say, in one sentence."""
+def _why(lines: Sequence[Line], within: str = "") -> str:
+    """What the lines say, in one sentence. `within`: the limit in words, of a sentence that values are alike."""
     there = [line for line in lines if line.pairs > 0]
     if len(there) < len(lines):
         missing = f"{len(lines) - len(there)} of {len(lines)} comparisons have no result yet."
-        return f"{missing} Of the others: {_why(there)}" if there else missing
+        return f"{missing} Of the others: {_why(there, within)}" if there else missing
     if min((line.pairs for line in lines), default=0) < 2:
         return "There are fewer than two seeds, and one seed says nothing of the spread."
+    if within:
+        near = sum(line.difference > 0 for line in lines)
+        sure, against = (sum(line.verdict == word for line in lines) for word in (AGREES, DIFFERS))
+        return (
+            f"{near} of {len(lines)} differences are smaller than {within}, {sure} of them significantly; {against} "
+            f"{'is' if against == 1 else 'are'} significantly larger."
+        )
     if len(lines) == 1:
         gap = lines[0].difference
         sign = "the paper's sign" if gap > 0 else "the opposite sign" if gap < 0 else "no difference"
@@ -180,6 +192,32 @@ def _why(lines: Sequence[Line]) -> str:
         f"{ahead} of {len(lines)} comparisons have the paper's sign, {sure} of them significantly; {against} "
         f"{'is' if against == 1 else 'are'} significantly against it."
     )
+
+
+# -- values that are alike -----------------------------------------------------------------------------------------
+
+
+def _alike(made: Made, claim: Claim) -> Decided:
+    """Every row's cells against the cell that all rows share. A line's difference is the limit minus the absolute
+    difference, so that it is above 0 where the paper is right."""
+    assert claim.within is not None
+    reproduction = made.reproduction
+    centre, words = (reproduction.common,), ""
+    lines, begun = [], False
+    for metric in claim.metrics:
+        limit = made.labels.scale(metric) * claim.within
+        words = f"{limit:g} point{'s' * (limit != 1)}" if metric in PERCENT else f"{limit:g}"
+        for row, place in itertools.product([row.name for row in reproduction.rows], reproduction.places):
+            if place == centre or not claim.speaks_of(dict(zip(reproduction.columns, place, strict=True))):
+                continue
+            begun |= (row, place) in made.runs and (row, centre) in made.runs
+            found = paired(made.values(row, centre, metric), made.values(row, place, metric))
+            room = claim.within - abs(found.difference)
+            at = _condition(made, place, centre)
+            lines.append(Line(metric, words, f"|{row}|", at, room, found.n, limit_p(found, claim.within), math.nan))
+    corrected = holm([line.p for line in lines])
+    lines = [dataclasses.replace(line, corrected=p) for line, p in zip(lines, corrected, strict=True)]
+    return _decided(made, claim, _verdict(lines, claim.most) if begun else NOT_RUN, _why(lines, words), lines)
 
 
 # -- a region of a heat map ----------------------------------------------------------------------------------------

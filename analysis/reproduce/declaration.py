@@ -2,7 +2,7 @@
 
     title       what it shows
     source      `FedKF, Table V`
-    published   the file in `analysis/published` that holds the paper's numbers
+    published   the file in `analysis/published` that holds the paper's numbers; none of a figure without numbers
     table       only the lines of that file with this `table`; without it all lines of the data set
     datasets    the paper's data sets, each with the values that the paper sets for it; the first one is the default
     seeds       the paper's
@@ -14,7 +14,10 @@
     down        what the paper has before its rows, of `method`, `metric`, `dataset` and the columns' keys; by default
                 the method; the rest stands above the columns
     by          their order, where the data set is not the first of them
-    rows        {row: name in the table, method, space, set, metrics: {a metric of the table: the one this row has}}
+    rows        {row: name in the table, method, space, set, metrics: {a metric of the table: the one this row has},
+                varies: a parameter of its space}
+    common      instead of columns, of rows that vary one parameter each while the others stay at their defaults: the
+                default that all of them share. The columns are the values that the space lists
     grid        instead of rows and columns, for a heat map: {method, space}, whose grid is walked cell by cell
     small       the small form: {rounds, seeds, set}
     seconds     of one core, for a round of one seed of the small form: the mean over rows and columns, measured
@@ -30,6 +33,8 @@ A claim says that something is ahead of something else: in the direction in whic
     behind      likewise; `others` are all rows that are not ahead. Where neither side names rows but only conditions,
                 every row is compared with itself
     where       {omega: [0.1, 0.01]}: only these conditions
+    without     {value: [0]}: not these
+    within      0.01: nothing is ahead, but every row differs from its value at `common` by no more than this
     most        true: the paper speaks of most cases, not of all
     region      true: the cells in the region that the published file names, against all others of the heat map
 """
@@ -46,10 +51,13 @@ from analysis.published.papers import Published, names, published, same_dataset
 from analysis.runs.conditions import means, show
 from analysis.runs.mappings import read_yaml
 from analysis.runs.shapes import Shape, each, is_number, is_plain, is_text, is_whole, mapping, one_of, problems, shaped
+from search_spaces import presets
 from search_spaces.errors import Shown, UserError, sentence, unknown
 from search_spaces.metrics import METRICS
 
 FOLDER = Path(__file__).parent / "declared"
+#: What columns are called of rows that vary one parameter each.
+VALUE = "value"
 #: The values of the columns' keys, in their order.
 Place = tuple[Any, ...]
 
@@ -64,6 +72,13 @@ class Row:
     values: Mapping[str, Any]
     #: By a metric of the table, the one that this row has in its place.
     metrics: Mapping[str, str] = field(default_factory=dict)
+    #: The parameter that takes the value of the column, where each row has another one.
+    varies: str | None = None
+
+    @property
+    def typed(self) -> str:
+        """What a user types for it."""
+        return self.varies or self.name
 
 
 @dataclass(frozen=True)
@@ -84,8 +99,20 @@ class Claim:
     ahead: Side
     behind: Side
     where: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    without: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     most: bool = False
     region: bool = False
+    within: float | None = None
+
+    @property
+    def kind(self) -> str:
+        """How it is decided: by an `ordering` of cells, by a `region` of a heat map, or as `alike`."""
+        return "region" if self.region else "ordering" if self.within is None else "alike"
+
+    def speaks_of(self, condition: Mapping[str, Any]) -> bool:
+        """Whether it speaks of cells under the condition."""
+        wanted = all(condition[key] in values for key, values in self.where.items())
+        return wanted and not any(condition[key] in values for key, values in self.without.items())
 
 
 @dataclass(frozen=True)
@@ -95,7 +122,7 @@ class Reproduction:
     name: str
     title: str
     source: str
-    published: str
+    published: str | None
     table: str | None
     #: By our name of the data set, the values that the paper sets for it.
     datasets: Mapping[str, Mapping[str, Any]]
@@ -116,6 +143,22 @@ class Reproduction:
 
     down: tuple[str, ...]
     by: tuple[str, ...]
+    #: Where every row varies another parameter, the value at which all of them are one cell.
+    common: Any = None
+
+    @property
+    def cells(self) -> list[tuple[Row, Place]]:
+        """Every row under every condition; what is one cell of all rows once."""
+        found = [(row, place) for row in self.rows for place in self.places]
+        return [(row, place) for row, place in found if row is self.rows[0] or not self.is_common(place)]
+
+    def is_common(self, place: Place) -> bool:
+        """Whether all rows are one cell there."""
+        return self.common is not None and place == (self.common,)
+
+    def condition(self, row: Row, place: Place) -> dict[str, Any]:
+        """The values of parameters that a row has under a condition."""
+        return dict(zip(self.columns if row.varies is None else (row.varies,), place, strict=True))
 
     @property
     def places(self) -> list[Place]:
@@ -126,9 +169,9 @@ class Reproduction:
         """The names of the rows that `asked` names, all of them where it is empty. Each text is one name, or several
         with commas between; capital and small letters are the same."""
         names = [row.name for row in self.rows]
-        known = {name.casefold(): name for name in names}
+        known = {text.casefold(): row.name for row in self.rows for text in (row.name, row.typed)}
         texts = [text for one in asked for text in ([one] if one.strip().casefold() in known else one.split(","))]
-        must = f"rows of {self.name} ({', '.join(names)})"
+        must = f"rows of {self.name} ({', '.join(row.typed for row in self.rows)})"
         problems += [
             sentence("rows", must, Shown(text.strip()), "--rows")
             for text in texts
@@ -172,6 +215,8 @@ class Reproduction:
 
     def lines(self, dataset: str) -> list[Published]:
         """What the paper printed for one of its data sets."""
+        if self.published is None:
+            return []
         return [
             line
             for line in published(self.published)
@@ -206,12 +251,28 @@ def declared(name: str) -> Reproduction:
 def _misplaced(data: Mapping[str, Any], path: str) -> list[str]:
     """What is wrong with how it is laid out."""
     keys = ["dataset", *(data.get("columns") or {})]
+    varied = [row.get("varies") for row in data.get("rows") or []]
+    if any(varied) or "common" in data:
+        if not all(varied) or "common" not in data or "columns" in data:
+            return [f"{path} must have `varies` in every row, `common`, and no columns, or neither of both."]
+        if len({tuple(_listed(data, row)) for row in data["rows"]}) > 1:
+            return [f"{path}: the spaces must list the same values for every parameter that a row varies."]
+        keys.append(VALUE)
     wrong = [f"{path} must have either rows or a grid."] if ("grid" in data) == ("rows" in data) else []
     known = ["method", "metric", *keys]
     wrong += [unknown("label", key, known, f"{path}, down") for key in data.get("down") or [] if key not in known]
     if "by" in data and sorted(data["by"]) != sorted(keys):
         wrong.append(f"{path}: by must name {' and '.join(keys)} once each, got {', '.join(data['by'])}.")
     return wrong
+
+
+def _listed(data: Mapping[str, Any], row: Mapping[str, Any]) -> list[Any]:
+    """The values that a row's space lists for the parameter which it varies."""
+    path = presets.FOLDER / row["method"] / f"{row.get('space', data.get('space'))}.yaml"
+    found = ((read_yaml(path).get("search") or {}).get(row["varies"]) or {}).get("grid")
+    if not isinstance(found, list):
+        raise UserError(f"{path} must list values (`grid`) of {row['varies']}, which {row['row']} varies.")
+    return found
 
 
 def _read(name: str) -> tuple[dict[str, Any], Path]:
@@ -236,15 +297,17 @@ def _built(name: str, data: Mapping[str, Any]) -> Reproduction:
             row.get("space", space),
             row.get("set") or {},
             row.get("metrics") or {},
+            row.get("varies"),
         )
         for row in ([{"row": grid["method"], **grid}] if grid else data["rows"])
     ]
     small = data["small"]
+    columns = {VALUE: _listed(data, data["rows"][0])} if "common" in data else data.get("columns") or {}
     return Reproduction(
         name=name,
         title=data["title"],
         source=data["source"],
-        published=data["published"],
+        published=data.get("published"),
         table=data.get("table"),
         datasets=data["datasets"],
         seeds=data["seeds"],
@@ -252,7 +315,7 @@ def _built(name: str, data: Mapping[str, Any]) -> Reproduction:
         brackets=data.get("brackets"),
         readout=data.get("readout", "last"),
         values=common,
-        columns=data.get("columns") or {},
+        columns=columns,
         rows=tuple(rows),
         heatmap=grid is not None,
         small_rounds=small["rounds"],
@@ -261,7 +324,8 @@ def _built(name: str, data: Mapping[str, Any]) -> Reproduction:
         seconds=data["seconds"],
         claims=tuple(_claim(claim, [row.name for row in rows], data["metrics"]) for claim in data["claims"]),
         down=tuple(data.get("down") or ("method",)),
-        by=tuple(data.get("by") or ("dataset", *(data.get("columns") or {}))),
+        by=tuple(data.get("by") or ("dataset", *columns)),
+        common=data.get("common"),
     )
 
 
@@ -277,8 +341,10 @@ def _claim(data: Mapping[str, Any], rows: Sequence[str], metrics: Sequence[str])
         ahead,
         behind,
         data.get("where") or {},
+        data.get("without") or {},
         bool(data.get("most")),
         bool(data.get("region")),
+        data.get("within"),
     )
 
 
@@ -312,7 +378,7 @@ def _is_side(value: Any) -> bool:
 _TEXT = ("text", is_text)
 _VALUES = ("a mapping of names to values", mapping(is_plain))
 _ROW: Shape = {
-    **dict.fromkeys(("row", "method", "space"), _TEXT),
+    **dict.fromkeys(("row", "method", "space", "varies"), _TEXT),
     "set": _VALUES,
     "metrics": ("metrics by metrics", mapping(_is_metric)),
 }
@@ -320,7 +386,8 @@ _CLAIM: Shape = {
     **dict.fromkeys(("says", "source"), _TEXT),
     "metric": ("a metric, or a list", lambda value: _is_metric(value) or each(_is_metric, 1)(value)),
     **dict.fromkeys(("ahead", "behind"), ("rows", _is_side)),
-    "where": ("lists of values by condition", mapping(each(is_plain, 1))),
+    **dict.fromkeys(("where", "without"), ("lists of values by condition", mapping(each(is_plain, 1)))),
+    "within": ("a number above 0", is_number(1e-6)),
     **dict.fromkeys(("most", "region"), ("true", lambda value: value is True)),
 }
 _SMALL: Shape = {
@@ -340,9 +407,10 @@ _SHAPE: Shape = {
     "columns": ("lists of values by key", mapping(each(is_plain, 1))),
     **dict.fromkeys(("down", "by"), ("a list of keys", each(is_text, 1))),
     "rows": ("a list of rows", each(shaped(_ROW, "row", "method"), 1)),
+    "common": ("a number", is_number()),
     "grid": ("a method and its space", shaped(_ROW, "method", "space")),
     "small": ("rounds, seeds and values", shaped(_SMALL, "rounds", "seeds")),
     "seconds": ("a number above 0", is_number(1e-6)),
     "claims": ("a list of claims", each(shaped(_CLAIM, "says", "source"), 1)),
 }
-_NEEDED = ("title", "source", "published", "datasets", "seeds", "metrics", "small", "seconds", "claims")
+_NEEDED = ("title", "source", "datasets", "seeds", "metrics", "small", "seconds", "claims")

@@ -119,17 +119,22 @@ class Made:
     @property
     def done(self) -> int:
         """How many federations have run to their end."""
-        return sum(_federations(run) for run in self.runs.values())
+        return sum(_federations(run) for run in self.distinct)
+
+    @property
+    def distinct(self) -> list[Run]:
+        """Every run once, also one that is the cell of several rows."""
+        return list({run.path: run for run in self.runs.values()}.values())
 
     @property
     def planned(self) -> int:
         """How many runs make up the whole of it."""
-        return len(self.reproduction.rows) * len(self.reproduction.places)
+        return len(self.reproduction.cells)
 
     @property
     def missing(self) -> int:
         """How many of them have not been begun."""
-        return self.planned - len(self.runs)
+        return self.planned - len(self.distinct)
 
     @property
     def failed(self) -> dict[Path, int]:
@@ -184,9 +189,10 @@ def _federations(run: Run) -> int:
 
 
 def cell_name(reproduction: Reproduction, row: Row, place: Place) -> str:
-    """The name of a cell's run directory: the row's number, its method, and the condition."""
-    number = reproduction.rows.index(row) + 1
-    at = "".join(f"-{key}-{show(value)}" for key, value in zip(reproduction.columns, place, strict=True))
+    """The name of a cell's run directory: the row's number, its method, and the condition; of a cell that all rows
+    share the number 0."""
+    number = 0 if reproduction.is_common(place) else reproduction.rows.index(row) + 1
+    at = "".join(f"-{key}-{show(value)}" for key, value in reproduction.condition(row, place).items() if number)
     return f"{number:02d}-{row.method}{at}"[:_LONGEST]
 
 
@@ -223,12 +229,15 @@ def load_made(folder: str | os.PathLike[str]) -> Made:
     check_plain_made(path)
     record = read_record(path)
     reproduction = declared(record.reproduction)
-    runs = {}
+    runs: dict[tuple[str, Place], Run] = {}
+    found: dict[Path, Run] = {}
     for row in reproduction.rows:
         for place in reproduction.places:
             cell = path / run_folder.CELLS / cell_name(reproduction, row, place)
-            if cell.is_dir():
-                runs[row.name, place] = load(cell)
+            if cell not in found and cell.is_dir():
+                found[cell] = load(cell)
+            if cell in found:
+                runs[row.name, place] = found[cell]
     return Made(path, record, reproduction, runs)
 
 

@@ -25,6 +25,12 @@ HOW = (
     "Holm’s correction, 0.05), and differs where one is significant against it; of a sentence about most cases more "
     "than half of them decide. Differences are signed so that above 0 the side is better that the paper has ahead."
 )
+HOW_ALIKE = (
+    "Of a sentence that says that values are alike, every comparison is with the cell that all rows share, and a limit "
+    "is declared, as the paper names none. It agrees where every difference is significantly smaller than the limit "
+    "(two one-sided paired t tests over seeds, Holm’s correction, 0.05), and differs where one is significantly larger."
+    " The limit minus the absolute difference is what is written as the difference."
+)
 HOW_REGION = (
     "A region agrees or differs where its cells’ mean lies apart from that of the others (permutation test over cells, "
     "0.05) with the same sign under every seed."
@@ -64,6 +70,7 @@ def page(made: Made, decided: Sequence[Decided], again: str, *, finished: bool) 
     if reproduction.heatmap:
         _heatmap(made_page, made)
     else:
+        _lines(made_page, made)
         _tables(made_page, made)
     made_page.card("comparisons", "What each sentence rests on", _comparisons(made, decided), "Comparisons")
     made_page.card("again", "Again, or further", command(again), "")
@@ -121,7 +128,8 @@ def _claims(made: Made, decided: Sequence[Decided]) -> str:
         for one in decided
     )
     head = '<tr><th scope="col">verdict</th><th scope="col">the paper’s sentence, and why</th></tr>'
-    how = HOW_REGION if made.reproduction.heatmap else HOW
+    hows = {"ordering": HOW, "alike": HOW_ALIKE, "region": HOW_REGION}
+    how = " ".join(dict.fromkeys(hows[one.claim.kind] for one in decided))
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="Verdicts"><table class="claims"><thead>{head}'
         f'</thead><tbody>{rows}</tbody></table></div><p class="small">{how}</p>'
@@ -157,6 +165,15 @@ def _heatmap(made_page: Page, made: Made) -> None:
     )
 
 
+def _lines(made_page: Page, made: Made) -> None:
+    """Of rows that vary one parameter each: a line for each of them, a panel for each metric."""
+    if made.reproduction.common is None or not made.cells.cells:
+        return
+    card, places = figure("factor"), {cell.condition for cell in made.cells.cells}
+    if len(places) > 1:
+        made_page.figure("lines", made.reproduction.title, joined([made]).figure("factor"), card.read, "Figure")
+
+
 def _tables(made_page: Page, made: Made) -> None:
     drawn = pivots(made)
     if not drawn:
@@ -189,6 +206,8 @@ def _both(made: Made, table: Pivot, known: dict[tuple[str, tuple[object, ...], s
 
 def _below(made: Made) -> str:
     here, paper = (setting.said(made.reproduction.columns) for setting in (made.here, made.paper))
+    if made.reproduction.published is None:
+        return f"Here, on {here}. The paper’s figure is on {paper}; it prints no numbers."
     return f"In every cell, above: here, on {here}. Below, in grey: the paper, on {paper}."
 
 
@@ -204,6 +223,8 @@ def _cell(
     measured = html.escape(text).replace(" ± ", "\u00a0±\u00a0")
     mark = "b" if entry and entry.best else "u" if entry and entry.tied else ""
     shown = f"<{mark}>{measured}</{mark}>" if mark else measured
+    if made.reproduction.published is None:
+        return shown
     one = known[row, place, table.metric]
     paper = theirs(one.paper, made.labels.scale(table.metric))
     if table.bracket and (inside := known.get((row, place, table.bracket))) is not None and inside.paper is not None:

@@ -40,7 +40,9 @@ def _row(one: Reproduction, found: Mapping[tuple[str, str], Mapping[str, Any]]) 
 
 def _cells(one: Reproduction, row: Row, found: Mapping[tuple[str, str], Mapping[str, Any]]) -> int:
     """How many configurations a row has."""
-    return int(found[row.method, row.space]["cells"]) if one.heatmap else len(one.places)
+    if one.heatmap:
+        return int(found[row.method, row.space]["cells"])
+    return sum(other is row for other, _ in one.cells)
 
 
 def _rounds(one: Reproduction, row: Row, found: Mapping[tuple[str, str], Mapping[str, Any]]) -> int:

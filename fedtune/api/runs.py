@@ -45,7 +45,7 @@ def _remade(path: Path) -> dict[str, Any]:
     """What there is to say of a reproduction, all of whose cells are runs of their own."""
     made = load_made(path)
     planned = made.planned
-    over = sum(is_over(run.frozen, Experiment.of(run)) for run in made.runs.values())
+    over = sum(is_over(run.frozen, Experiment.of(run)) for run in made.distinct)
     return {
         "run": str(path),
         "kind": "reproduction",

@@ -96,6 +96,8 @@ def _print(found: Reproduced) -> None:
 def _key(made: Made) -> str:
     """How to read a cell of the tables."""
     marks = "* is the best, = is not told from it."
+    if made.reproduction.published is None:
+        return f"The paper prints no numbers. {marks}"
     if (inside := made.reproduction.brackets) is None:
         return f"First line: here, second line: the paper. {marks}"
     return f"In every cell first here, then the paper; {made.labels.metric(inside)} in brackets. {marks}"
@@ -145,6 +147,8 @@ def _of_paper(
     made: Made, known: dict[tuple[str, Place, str], Number], table: Pivot, row: str, place: Place
 ) -> list[str]:
     """The lines of a cell that hold the paper's numbers."""
+    if made.reproduction.published is None:
+        return []
     lines = [theirs(known[row, place, table.metric].paper, made.labels.scale(table.metric))]
     if table.bracket and (inside := known[row, place, table.bracket].paper) is not None:
         lines.append(f"({theirs(inside, made.labels.scale(table.bracket))})")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.reproduce.declaration import Place, Reproduction, Row, declared
+from analysis.reproduce.declaration import VALUE, Place, Reproduction, Row, declared
 from analysis.reproduce.made import Record, Setting, cell_name, check_plain_made, is_made, read_record
 from fedtune.planning.checks import whole, writable
 from fedtune.planning.plan import middle_values
@@ -87,7 +87,7 @@ class Part:
         from trainables import registry
 
         settings = self.settings
-        middle = middle_values(settings.space.search.values())
+        middle = middle_values(settings.space.search.values()) if self.count is None else {}
         return dict(registry.configured(self.row.method, {**settings.defaults, **settings.values, **middle}).values)
 
 
@@ -131,9 +131,9 @@ def plan_reproduction(asked: ReproduceRequest) -> Planned:
     record = _record(asked, reproduction, parts[0])
     if folder.exists():
         _same_plan(asked, folder, record, parts)
-    return Planned(
-        asked, folder, reproduction, record, tuple(part for part in parts if (part.row.name, part.place) in chosen)
-    )
+    # What is one cell of several rows is run once.
+    wanted = {part.folder: part for part in parts if (part.row.name, part.place) in chosen}
+    return Planned(asked, folder, reproduction, record, tuple(wanted.values()))
 
 
 def _chosen(asked: ReproduceRequest, reproduction: Reproduction, problems: list[str]) -> set[tuple[str, Place]]:
@@ -168,7 +168,7 @@ def _part(
     cells, name = folder / run_folder.CELLS, cell_name(reproduction, row, place)
     rounds, seeds = size(asked, reproduction)
     paper = next(iter(reproduction.datasets))
-    values = {**reproduction.values, **row.values, **dict(zip(reproduction.columns, place, strict=True))}
+    values = {**reproduction.values, **row.values, **reproduction.condition(row, place)}
     if asked.small:
         values = {**reproduction.small_values, **values}
     else:
@@ -206,7 +206,11 @@ def _record(asked: ReproduceRequest, reproduction: Reproduction, first: Part) ->
     request = dataclasses.replace(first.request, paper=True, dataset=dataset, rounds=None, set=values)
     theirs = settled(request, [])
     declarations = registry.declared(first.row.method)
-    symbols = {key: declarations[key].symbol or key for key in (*reproduction.columns, *theirs.space.search)}
+    symbols = {
+        key: declarations[key].symbol or key for key in (*reproduction.columns, *theirs.space.search) if key != VALUE
+    }
+    if varied := [symbols[row.varies] for row in reproduction.rows if row.varies]:
+        symbols[VALUE] = varied[0].rstrip("₀₁₂₃₄₅₆₇₈₉")
     return Record(
         reproduction.name,
         "small" if asked.small else "paper",

@@ -43,8 +43,20 @@ def brackets(folder: Path, rounds: int = 20) -> Made:
     return _recorded(folder, Record(one.name, "small", HERE, PAPER, {"omega": "ω"}))
 
 
+def lines(folder: Path) -> Made:
+    """FedMD-CG's Fig. 6, of which two rows have been run at three values: one is equally good at all, one falls."""
+    one = declared("fedmdcg-fig6")
+    for row, fall in ((one.rows[0], 0.0), (one.rows[4], 0.1)):
+        for place in ((0,), (0.5,), (1.0,)):
+            _final(folder, one, row, place, rounds=5, shift=fall * (place[0] - 1))
+    theirs = Setting("fmnist", "lenet_code_64", 10, 100, 5)
+    return _recorded(folder, Record(one.name, "small", HERE, theirs, {"value": "λ"}))
+
+
 def _final(folder: Path, one: Reproduction, row: Row, place: Place, rounds: int, shift: float) -> None:
-    """The cell of one row and ω, run with three seeds."""
+    """The cell of one row and condition, run with three seeds."""
+    if (folder / run_folder.CELLS / cell_name(one, row, place)).exists():
+        return
     synthetic.write(
         folder / run_folder.CELLS / cell_name(one, row, place),
         keys=(),
@@ -56,7 +68,7 @@ def _final(folder: Path, one: Reproduction, row: Row, place: Place, rounds: int,
         shift=shift,
         failures=False,
         published=None,
-        fixed={"omega": place[0]},
+        fixed=one.condition(row, place),
     )
 
 

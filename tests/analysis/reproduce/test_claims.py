@@ -14,16 +14,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import t
+from scipy.stats import t, ttest_1samp
 
-from analysis.reproduce.claims import decide
+from analysis.reproduce.claims import Decided, decide
 from analysis.reproduce.declaration import Claim, Reproduction, Row, Side, declared
+from analysis.reproduce.joined import joined
 from analysis.reproduce.made import Made, Record, Setting
 from analysis.reproduce.page import page, table_files, write_all
 from analysis.reproduce.tables import every_number
 from search_spaces import run_folder
 from tests.analysis import synthetic
-from tests.analysis.reproduce.folders import HERE, PAPER, heatmap
+from tests.analysis.reproduce.folders import HERE, PAPER, heatmap, lines
 
 SEEDS = (11, 12, 13, 14)
 
@@ -215,6 +216,50 @@ def test_conditions_are_chosen_and_compared_with_each_other() -> None:
     assert [line.difference > 0 for line in found.lines] == [True, False] and found.verdict == "differs"
 
 
+# -- values that are alike -----------------------------------------------------------------------------------------
+
+
+def alike(differences: list[float], within: float = 0.01) -> Decided:
+    """Of one row with these differences between its values at 0.5 and 1, seed by seed."""
+    row = Row("A", "fedmdcg", "lambdas", {}, varies="lambda1")
+    claim = Claim("all are alike", "p. 1", ("amp",), Side((), {}), Side((), {}), without={"value": [0]}, within=within)
+    one = dataclasses.replace(
+        declared("fedmdcg-fig6"), rows=(row,), columns={"value": [0, 0.5, 1]}, metrics=("amp",), claims=(claim,)
+    )
+    values = {0: LOW, 0.5: [low + d for low, d in zip(LOW, differences, strict=True)], 1: LOW}
+    runs: Any = {
+        ("A", (value,)): Cell(f"A {value}", {"amp": dict(zip(SEEDS, found, strict=True))})
+        for value, found in values.items()
+    }
+    return decide(Made(Path("x"), Record(one.name, "small", HERE, PAPER, {}), one, runs))[0]
+
+
+@pytest.mark.parametrize(
+    ("differences", "verdict"),
+    [
+        ([0.001, -0.001, 0.002, -0.002], "agrees"),
+        ([-0.001, 0.001, -0.002, 0.002], "agrees"),
+        ([0.05, 0.052, 0.049, 0.051], "differs"),
+        ([-0.05, -0.052, -0.049, -0.051], "differs"),
+        ([0.03, -0.03, 0.02, -0.02], "cannot tell at this budget"),
+        ([0.009, 0.010, 0.011, 0.009], "cannot tell at this budget"),
+    ],
+)
+def test_values_are_alike_where_differences_are_surely_small(differences: list[float], verdict: str) -> None:
+    """Two one-sided t tests against the limit, by SciPy's own; a difference that is not told from 0 is not enough."""
+    found = alike(differences)
+    (line,) = found.lines
+    mean = sum(differences) / 4
+    above, below = (
+        float(ttest_1samp(differences, end, alternative=side).pvalue)
+        for end, side in ((-0.01, "greater"), (0.01, "less"))
+    )
+    assert found.verdict == verdict
+    assert line.difference == pytest.approx(0.01 - abs(mean)) and line.condition == "value = 0.5 against value = 1"
+    assert line.p == pytest.approx(max(above, below) if abs(mean) < 0.01 else 1 - max(above, below))
+    assert "differences are smaller than 1 point" in found.why
+
+
 # -- a region ------------------------------------------------------------------------------------------------------
 
 
@@ -266,6 +311,19 @@ def test_the_page_of_a_heat_map(tmp_path: Path) -> None:
     assert 'data-figure="heatmap"' in text
     lines = (tmp_path / "fig5" / run_folder.NUMBERS).read_text().splitlines()
     assert len(lines) == 1 + 2 * 30 and lines[0].startswith("alpha,lambda,metric,unit,mean,std,n,inside_region")
+
+
+def test_the_page_of_lines_through_one_point(tmp_path: Path) -> None:
+    """The figure has a line for each row, the cell that all share is one run, and there are no numbers of a paper."""
+    one = lines(tmp_path / "fig6")
+    assert len(one.runs) == 4 + 6 and len(one.distinct) == 5 and (one.planned, one.missing) == (37, 32)
+    text = write_all(one, decide(one), "fedtune reproduce fedmdcg-fig6", finished=False).read_text()
+    assert 'data-figure="lines"' in text and "it prints no numbers" in text and "λ = 0.25" in text
+    drawn = joined([one]).figure("factor")
+    assert {trace.name for trace in drawn.data if trace.showlegend} == {row.name for row in one.reproduction.rows}
+    assert [trace.x for trace in drawn.data if trace.name == "λ₅"] == [(0.0, 0.5, 1.0)], "of one metric, as made up"
+    similar, _ = decide(one)
+    assert len(similar.lines) == 2 * 6 * 5 and sum(line.pairs > 0 for line in similar.lines) == 2
 
 
 def test_a_table_is_written_as_the_paper_lays_it_out(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ from trainables import registry
 
 #: Files in `analysis/published` that no reproduction uses.
 UNUSED: set[str] = set()
+#: Reproductions of which the paper printed numbers.
+NUMBERS = [name for name in known() if not (one := declared(name)).heatmap and one.published]
 
 
 def printed(one: Reproduction, row: str, place: tuple[Any, ...], metric: str, dataset: str) -> list[papers.Published]:
@@ -27,7 +29,7 @@ def printed(one: Reproduction, row: str, place: tuple[Any, ...], metric: str, da
     here = {**chosen.values, **dict(zip(one.columns, place, strict=True))}
     return [
         line
-        for line in papers.published(one.published)
+        for line in papers.published(one.published or "")
         if papers.same_dataset(line.dataset, dataset)
         and (one.table is None or line.table == one.table)
         and line.method == chosen.method
@@ -37,7 +39,7 @@ def printed(one: Reproduction, row: str, place: tuple[Any, ...], metric: str, da
 
 
 def test_every_published_file_is_made_again() -> None:
-    assert {declared(name).published for name in known()} == set(papers.names()) - UNUSED
+    assert {one.published for name in known() if (one := declared(name)).published} == set(papers.names()) - UNUSED
 
 
 @pytest.mark.parametrize("name", known())
@@ -52,12 +54,12 @@ def test_its_methods_spaces_and_parameters_exist(name: str) -> None:
             every |= data
         for key, value in every.items():
             known_parameters[key].convert(value, name)
-        for key, values in one.columns.items():
-            for value in values:
+        for place in one.places:
+            for key, value in one.condition(row, place).items():
                 known_parameters[key].convert(value, name)
 
 
-@pytest.mark.parametrize("name", [n for n in known() if not declared(n).heatmap])
+@pytest.mark.parametrize("name", NUMBERS)
 def test_every_cell_has_one_number_of_the_paper_and_no_number_has_two(name: str) -> None:
     one = declared(name)
     for dataset in one.datasets:
@@ -84,7 +86,7 @@ def pairs(one: Reproduction, claim: Claim) -> list[tuple[str, tuple[str, Any], t
     return sorted(found, key=str)
 
 
-@pytest.mark.parametrize("name", [n for n in known() if not declared(n).heatmap])
+@pytest.mark.parametrize("name", NUMBERS)
 def test_the_papers_own_numbers_have_the_sign_of_its_claims(name: str) -> None:
     """In more than half of the comparisons: the papers' sentences are not always true of every cell."""
     one = declared(name)
@@ -95,6 +97,18 @@ def test_the_papers_own_numbers_have_the_sign_of_its_claims(name: str) -> None:
             left, right = (printed(one, *cell, metric, dataset)[0].mean for cell in (ahead, behind))
             good.append(left > right if METRICS[metric].direction == "maximize" else left < right)
         assert good and sum(good) > len(good) / 2, claim.says
+
+
+@pytest.mark.parametrize("name", [n for n in known() if declared(n).common is not None])
+def test_rows_that_vary_one_parameter_are_the_grid_of_their_space(name: str) -> None:
+    """So that the figure and `fedtune search --space … --sampler grid` run the same points, written down once."""
+    one = declared(name)
+    ((method, space),) = {(row.method, row.space) for row in one.rows}
+    grid = presets.load(method, space, registry.declared(method)).grid_points()
+    assert all(value == one.common for value in grid[0].values()), "the point of all defaults comes first"
+    points = [grid[0] | one.condition(row, place) for row, place in one.cells]
+    assert len(points) == len(grid) and all(point in grid for point in points)
+    assert all(points.count(point) == 1 for point in points)
 
 
 @pytest.mark.parametrize("name", [n for n in known() if declared(n).heatmap])
@@ -135,6 +149,15 @@ def test_a_file_is_all_that_it_takes(folder: Path) -> None:
     assert first.claims[0].behind.rows == ("B",)
 
 
+#: A row that varies one parameter of its space.
+ALONE: dict[str, Any] = {
+    "common": 1,
+    "space": "lambdas",
+    "rows": [{"row": "A", "method": "fedmdcg", "varies": "lambda1"}],
+    "claims": [{"says": "All are alike", "source": "p. 1", "within": 0.01}],
+}
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -148,6 +171,9 @@ def test_a_file_is_all_that_it_takes(folder: Path) -> None:
         ({"like": "nobody"}, "Unknown reproduction 'nobody'"),
         ({"down": ["omga"]}, r"Unknown label 'omga' \(.*, down\)"),
         ({"columns": {"omega": [1]}, "by": ["omega"]}, "by must name dataset and omega once each, got omega"),
+        ({"common": 1}, "must have `varies` in every row, `common`, and no columns, or neither"),
+        (ALONE | {"columns": {"omega": [1]}}, "must have `varies` in every row, `common`, and no columns, or neither"),
+        (ALONE | {"space": "omega"}, r"omega.yaml must list values \(`grid`\) of lambda1, which A varies"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_said(folder: Path, change: dict[str, Any], said: str) -> None:

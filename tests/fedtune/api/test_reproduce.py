@@ -236,6 +236,23 @@ def test_fashion_mnist_is_as_large_as_in_its_paper(
     assert len(planned.reproduction.lines(meant)) > 0
 
 
+def test_lines_through_one_point_share_its_cell(tmp_path: Path) -> None:
+    """Six weights at seven values each are 42 dots of FedMD-CG's Fig. 6, and 37 runs."""
+    whole = plan_reproduction(ReproduceRequest("fedmdcg-fig6", dataset="fmnist", runs_dir=str(tmp_path)))
+    assert len(whole.reproduction.rows) * len(whole.reproduction.places) == 42 and len(whole.parts) == 37
+    assert whole.record.here == whole.record.paper and whole.record.symbols["value"] == "λ"
+    asked = ReproduceRequest("fedmdcg-fig6", rows=("lambda3,λ₅",), columns=("value=0,1",), runs_dir=str(tmp_path))
+    part = plan_reproduction(asked)
+    weights = {
+        p.folder.name: [p.values()[f"lambda{i}"] for i in range(1, 7)] + [p.values()["omega"]] for p in part.parts
+    }
+    assert weights == {
+        "03-fedmdcg-lambda3-0": [1, 1, 0, 1, 1, 1, 1],
+        "00-fedmdcg": [1, 1, 1, 1, 1, 1, 1],
+        "05-fedmdcg-lambda5-0": [1, 1, 1, 1, 0, 1, 1],
+    }
+
+
 def test_a_heat_map_is_made_whole(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="must be left out for dfrd-fig5, a heat map, which is one search, got λ"):
         plan_reproduction(ReproduceRequest("dfrd-fig5", small=True, rows=("λ",), runs_dir=str(tmp_path)))
