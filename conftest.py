@@ -90,6 +90,15 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_toy(tmp_path_factory.mktemp("toy"))
 
 
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Chromium, a `tests.analysis.browser.Shown`, for tests that carry the marks `BROWSER`."""
+    from tests.analysis.browser import Browsing
+
+    with Browsing() as shown:
+        yield shown
+
+
 @pytest.fixture
 def float64() -> Iterator[None]:
     """The code under test computes in float64: it is compared with its equation to nine digits, on every processor."""

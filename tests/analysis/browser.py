@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import re
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +84,22 @@ class Shown:
         self._send("Page.navigate", url="about:blank")  # an address that differs behind # alone would load nothing
         self._send("Page.navigate", url=page.as_uri() + address)
         self._page = (page, address)
+
+    @contextlib.contextmanager
+    def fetches(self) -> Iterator[list[str]]:
+        """Gives the addresses that pages ask for while the block runs."""
+        found: list[str] = []
+
+        async def note(event: Any) -> None:
+            found.append(event["params"]["request"]["url"])
+
+        self._tab.subscribe("Network.requestWillBeSent", note)
+        self._send("Network.enable")
+        try:
+            yield found
+        finally:
+            self._send("Network.disable")
+            self._tab.unsubscribe("Network.requestWillBeSent")
 
     def look(self, page: Path, width: int, dark: bool, paper: bool, address: str = "") -> None:
         """Shows the page, its figures drawn, in a window of so many pixels, in dark or bright colours, or on paper."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from analysis.runs import Run, load
 from tests.analysis import synthetic
-from tests.analysis.browser import Browsing, Shown
 
 
 @pytest.fixture(scope="session")
@@ -41,10 +39,3 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def loaded(root: Path) -> dict[str, Run]:
     """The same, read."""
     return {folder.name: load(folder) for folder in root.iterdir()}
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Shown]:
-    """Chromium, for tests that carry the marks `BROWSER`."""
-    with Browsing() as shown:
-        yield shown

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import inspect
 import os
@@ -10,17 +9,15 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urlparse
 
-import choreographer
 import pytest
 from site_pages import api, links
 
 import fedtune
+from tests.analysis.browser import BROWSER, Shown
 from trainables import registry
 
 pytestmark = pytest.mark.slow
@@ -178,52 +175,24 @@ def test_a_broken_link_fails_the_build(tmp_path: Path) -> None:
     assert all(any(link in line for line in complaints) for link in ("nowhere.md", "lost.py", "#gone"))
 
 
-#: Types a word into the search field and starts the search.
-TYPE = """(() => {
+#: Types a word into the search field and starts the search; whether a page with this title is found.
+SEARCH = """(() => {
   const field = document.querySelector('.md-search__input');
-  if (!field) return [];
+  if (!field) return false;
   field.focus();
-  field.value = 'WORD';
+  field.value = 'fedrolex';
   field.dispatchEvent(new Event('keyup', {bubbles: true}));
-  return [];
+  const found = document.querySelectorAll('.md-search-result__article :is(h1, h2)');
+  return [...found].some((heading) => heading.textContent == 'FedRolex');
 })()"""
-FOUND = "[...document.querySelectorAll('.md-search-result__article :is(h1, h2)')].map(e => e.textContent)"
 
 
-def _chromium() -> str | None:
-    names = ("chromium", "chromium-browser", "google-chrome")
-    return next((found for name in names if (found := shutil.which(name))), None)
+class TestInABrowser:
+    pytestmark = BROWSER
 
-
-async def _looked_at(path: Path, word: str, seconds: float = 60.0) -> tuple[list[str], list[str]]:
-    """What the browser fetched for the page, and the titles that its search finds for `word`."""
-    async with choreographer.Browser(_chromium(), proxy_server="127.0.0.1:9") as browser:
-        tab = await browser.create_tab()
-        fetched: list[str] = []
-
-        async def note(event: Any) -> None:
-            fetched.append(event["params"]["request"]["url"])
-
-        async def value(script: str) -> list[str]:
-            found = await tab.send_command("Runtime.evaluate", {"expression": script, "returnByValue": True})
-            return list(found.get("result", {}).get("result", {}).get("value") or [])
-
-        tab.subscribe("Network.requestWillBeSent", note, repeating=True)
-        await tab.send_command("Network.enable")
-        await tab.send_command("Page.navigate", {"url": path.as_uri()})
-        titles: list[str] = []
-        until = time.monotonic() + seconds
-        while not titles and time.monotonic() < until:
-            await value(TYPE.replace("WORD", word))
-            await asyncio.sleep(0.5)
-            titles = await value(FOUND)
-        return fetched, titles
-
-
-@pytest.mark.browser
-@pytest.mark.skipif(_chromium() is None, reason="no Chromium here")
-def test_opened_from_the_disk_it_is_whole_and_can_be_searched(site: Path) -> None:
-    fetched, titles = asyncio.run(_looked_at(site / "methods" / "fedprox.html", "fedrolex"))
-    assert "FedRolex" in titles
-    assert any(name.endswith("site.css") for name in fetched)
-    assert [name for name in fetched if not name.startswith(("file:", "data:", "blob:"))] == []
+    def test_opened_from_the_disk_it_is_whole_and_can_be_searched(self, site: Path, browser: Shown) -> None:
+        with browser.fetches() as fetched:
+            browser.open(site / "methods" / "fedprox.html")
+            browser.until(SEARCH)
+        assert any(name.endswith("site.css") for name in fetched)
+        assert [name for name in fetched if not name.startswith(("file:", "data:", "blob:", "about:"))] == []
