@@ -181,3 +181,13 @@ def welch(mean: float, std: float, n: int, other_mean: float, other_std: float, 
     from scipy.stats import ttest_ind_from_stats
 
     return float(ttest_ind_from_stats(mean, std, n, other_mean, other_std, other_n, equal_var=False).pvalue)
+
+
+def one_more(value: float, mean: float, std: float, n: int) -> float:
+    """The two-sided p of a single value against `n` others of this mean and standard deviation: the t test of two
+    samples, of which one is the value alone and takes the others' spread for its own; nan where there is no spread."""
+    if n < 2 or not math.isfinite(std) or std == 0:
+        return math.nan
+    from scipy.stats import ttest_ind_from_stats
+
+    return float(ttest_ind_from_stats(value, 0.0, 1, mean, std, n, equal_var=True).pvalue)

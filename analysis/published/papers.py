@@ -1,4 +1,4 @@
-"""The papers' numbers beside ours: whether they agree, differ, or cannot be compared with this budget.
+"""The papers' numbers beside those of a search: whether they agree, disagree, or cannot be compared.
 
 `analysis/published/<name>.csv` holds what a paper printed, one number per line:
 
@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.labels import PERCENT
-from analysis.stats import summarise, welch
+from analysis.published.verdict import AGREES, DISAGREES, LEVEL, UNKNOWN, judge
+from analysis.stats import summarise
 
 if TYPE_CHECKING:
     from analysis.runs import Run
@@ -37,16 +38,8 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     "=": operator.eq,
 }
-#: Two-sided level at which a difference counts.
-LEVEL = 0.05
-
-AGREES, DIFFERS, UNKNOWN, OTHER_DATA, UNTRIED = (
-    "agrees",
-    "differs",
-    "cannot tell at this budget",
-    "not comparable: other data set",
-    "not tried in this run",
-)
+#: In place of a verdict.
+OTHER_DATA, UNTRIED = "not comparable: other data set", "not tried in this run"
 
 
 @dataclass(frozen=True)
@@ -90,7 +83,8 @@ class Published:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A published number, ours, what may be said of them (`verdict`, a constant above) and why (`reason`)."""
+    """A published number, ours, what may be said of them (`verdict`, a constant above or of
+    `analysis.published.verdict`) and why (`reason`)."""
 
     published: Published
     what: str
@@ -189,15 +183,15 @@ def _verdict(run: Run, line: Published, dataset: str, configs: Mapping[int, Mapp
         return Verdict(line, what, theirs, "–", UNTRIED)
     best = min(matching, key=lambda n: (run.trials.set_index("number")["value"][n] * (-1 if run.maximise else 1), n))
     values = run.peak(best, line.metric) if line.readout == "best" else run.last(best, line.metric)
-    ours = summarise(list(values.values()))
-    text = f"{ours.shown(unit)} (trial {best}, n = {ours.n})"
+    ours = summarise([unit * value for value in values.values()])
+    if not ours.n:
+        return Verdict(line, what, theirs, "–", UNTRIED, f"{line.metric} was not measured")
+    text = f"{ours.shown()} (trial {best}, n = {ours.n})"
     short = _short_of(run, line)
     if short:
         return Verdict(line, what, theirs, text, UNKNOWN, short)
-    p = welch(unit * ours.mean, unit * ours.std, ours.n, line.mean, line.std, line.seeds)
-    if not np.isfinite(p):
-        return Verdict(line, what, theirs, text, UNKNOWN, "a spread needs two seeds")
-    return Verdict(line, what, theirs, text, DIFFERS if p < LEVEL else AGREES, f"Welch's t test, p = {p:.3g}")
+    judged = judge(ours, line.mean, line.std, line.seeds, points=line.metric in PERCENT)
+    return Verdict(line, what, theirs, text, judged.verdict, judged.reason)
 
 
 def _region(run: Run, line: Published, what: str, theirs: str, configs: Mapping[int, Mapping[str, Any]]) -> Verdict:
@@ -222,7 +216,7 @@ def _region(run: Run, line: Published, what: str, theirs: str, configs: Mapping[
         return Verdict(line, what, theirs, text, UNKNOWN, short)
     p = float(mannwhitneyu(inside, outside).pvalue)
     higher = (np.mean(inside) > np.mean(outside)) == line.readout.endswith("high")
-    verdict = UNKNOWN if p >= LEVEL else AGREES if higher else DIFFERS
+    verdict = UNKNOWN if p >= LEVEL else AGREES if higher else DISAGREES
     return Verdict(line, what, theirs, text, verdict, f"Mann-Whitney test of inside against outside, p = {p:.3g}")
 
 

@@ -1,10 +1,10 @@
-"""A paper's sentences, decided by our runs: *agrees*, *differs*, or *cannot tell at this budget*.
+"""A paper's sentences, decided by our runs: *agrees*, *disagrees*, or *cannot be told*.
 
 A sentence such as "FedKF is ahead of FedGen" is a number of lines: one for each pair of rows, metric and condition it
 speaks of. Each line is a paired t test over the seeds that both cells have, and p is corrected (Holm) for all lines of
-the sentence. It agrees where every line is significant in the paper's direction, and differs where one is significant
+the sentence. It agrees where every line is significant in the paper's direction, and disagrees where one is significant
 against it. Of a sentence that speaks of most cases, more than half of the lines decide. Otherwise, and with fewer than
-two seeds in a line, nothing can be told. Where only a part of a table has been run, the lines of that part decide, and
+two seeds in a line, it cannot be told. Where only a part of a table has been run, the lines of that part decide, and
 it is said how many of all they are.
 
 Of a sentence that says that values are alike, each line is a test of equivalence: two one-sided paired t tests against
@@ -26,7 +26,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.labels import PERCENT, number
-from analysis.published.papers import AGREES, DIFFERS, LEVEL, UNKNOWN, Published
+from analysis.published.papers import Published
+from analysis.published.verdict import AGREES, DISAGREES, LEVEL, UNKNOWN
 from analysis.reproduce.declaration import Claim, Place, Side
 from analysis.reproduce.made import Made
 from analysis.runs import Run
@@ -60,7 +61,7 @@ class Line:
             return NO_RESULT
         if not self.corrected < LEVEL:
             return UNKNOWN
-        return AGREES if self.difference > 0 else DIFFERS
+        return AGREES if self.difference > 0 else DISAGREES
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def decide(made: Made) -> list[Decided]:
 
 def _decided(made: Made, claim: Claim, verdict: str, why: str, lines: Sequence[Line]) -> Decided:
     where = ""
-    if verdict in (AGREES, DIFFERS):
+    if verdict in (AGREES, DISAGREES):
         if made.other_data:
             where = f", on {made.here.data} instead of {made.paper.data}"
         elif made.here.rounds < made.paper.rounds:
@@ -159,9 +160,9 @@ def _verdict(lines: Sequence[Line], most: bool) -> str:
         return UNKNOWN
     found = [line.verdict for line in there]
     if most:
-        return next((word for word in (AGREES, DIFFERS) if found.count(word) > len(found) / 2), UNKNOWN)
-    if DIFFERS in found:
-        return DIFFERS
+        return next((word for word in (AGREES, DISAGREES) if found.count(word) > len(found) / 2), UNKNOWN)
+    if DISAGREES in found:
+        return DISAGREES
     return AGREES if all(word == AGREES for word in found) else UNKNOWN
 
 
@@ -175,7 +176,7 @@ def _why(lines: Sequence[Line], within: str = "") -> str:
         return "There are fewer than two seeds, and one seed says nothing of the spread."
     if within:
         near = sum(line.difference > 0 for line in lines)
-        sure, against = (sum(line.verdict == word for line in lines) for word in (AGREES, DIFFERS))
+        sure, against = (sum(line.verdict == word for line in lines) for word in (AGREES, DISAGREES))
         return (
             f"{near} of {len(lines)} differences are smaller than {within}, {sure} of them significantly; {against} "
             f"{'is' if against == 1 else 'are'} significantly larger."
@@ -187,7 +188,7 @@ def _why(lines: Sequence[Line], within: str = "") -> str:
             return f"The comparison has {sign}, and no test is possible: the difference is the same under every seed."
         return f"The comparison has {sign}, p = {lines[0].p:.2g}."
     ahead = sum(line.difference > 0 for line in lines)
-    sure, against = (sum(line.verdict == word for line in lines) for word in (AGREES, DIFFERS))
+    sure, against = (sum(line.verdict == word for line in lines) for word in (AGREES, DISAGREES))
     return (
         f"{ahead} of {len(lines)} comparisons have the paper's sign, {sure} of them significantly; {against} "
         f"{'is' if against == 1 else 'are'} significantly against it."

@@ -165,6 +165,11 @@ class Reproduction:
         """Every condition, in the order of the paper; one empty one where there are no columns."""
         return list(itertools.product(*self.columns.values()))
 
+    @property
+    def printed_metrics(self) -> list[str]:
+        """Those of the tables, and the one in brackets."""
+        return list(dict.fromkeys((*self.metrics, *([self.brackets] if self.brackets else []))))
+
     def chosen_rows(self, asked: Sequence[str], problems: list[str]) -> list[str]:
         """The names of the rows that `asked` names, all of them where it is empty. Each text is one name, or several
         with commas between; capital and small letters are the same."""

@@ -4,6 +4,8 @@ table or figure with both numbers in every cell, then what each sentence rests o
 from __future__ import annotations
 
 import html
+import math
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,29 +13,48 @@ from analysis.figures import figure
 from analysis.figures._common import two_keys
 from analysis.labels import Labels
 from analysis.pivot import Pivot, to_csv
-from analysis.published.papers import AGREES, DIFFERS
+from analysis.published.verdict import AGREES, DISAGREES, UNKNOWN
 from analysis.report.page import Page, command, escape, html_table, write
 from analysis.report.terms import explained
-from analysis.reproduce.claims import Decided, region
+from analysis.reproduce.claims import NO_RESULT, NOT_RUN, Decided, region
 from analysis.reproduce.joined import joined
 from analysis.reproduce.made import Made
-from analysis.reproduce.tables import Number, comparisons, every_number, numbers, ours, pivots, theirs, verdicts
+from analysis.reproduce.tables import (
+    Number,
+    comparisons,
+    disagreements,
+    every_number,
+    numbers,
+    orders,
+    ours,
+    pivots,
+    signed,
+    theirs,
+    verdicts,
+)
 from search_spaces import run_folder
 
 HOW = (
     "A sentence agrees where every comparison it speaks of is significant in its direction (paired t test over seeds, "
-    "Holm’s correction, 0.05), and differs where one is significant against it; of a sentence about most cases more "
+    "Holm’s correction, 0.05), and disagrees where one is significant against it; of a sentence about most cases more "
     "than half of them decide. Differences are signed so that above 0 the side is better that the paper has ahead."
 )
 HOW_ALIKE = (
     "Of a sentence that says that values are alike, every comparison is with the cell that all rows share, and a limit "
     "is declared, as the paper names none. It agrees where every difference is significantly smaller than the limit "
-    "(two one-sided paired t tests over seeds, Holm’s correction, 0.05), and differs where one is significantly larger."
-    " The limit minus the absolute difference is what is written as the difference."
+    "(two one-sided paired t tests over seeds, Holm’s correction, 0.05), and disagrees where one is significantly "
+    "larger. The limit minus the absolute difference is what is written as the difference."
 )
+HOW_CELL = (
+    "A cell with several seeds is compared by Welch’s t test of both means, one with a single seed by the t test of "
+    "one further run among the paper’s; it disagrees where p is below 0.05. It agrees where several seeds show no "
+    "difference and their mean lies where a single run of the paper would. The rest cannot be told."
+)
+#: Before the order of the rows.
+KENDALL = "The rows’ order here and in the paper, Kendall’s τ (1: the same, −1: the opposite):"
 HOW_REGION = (
-    "A region agrees or differs where its cells’ mean lies apart from that of the others (permutation test over cells, "
-    "0.05) with the same sign under every seed."
+    "A region agrees or disagrees where its cells’ mean lies apart from that of the others (permutation test over "
+    "cells, 0.05) with the same sign under every seed."
 )
 
 
@@ -72,6 +93,7 @@ def page(made: Made, decided: Sequence[Decided], again: str, *, finished: bool) 
     else:
         _lines(made_page, made)
         _tables(made_page, made)
+        _numbers(made_page, made)
     made_page.card("comparisons", "What each sentence rests on", _comparisons(made, decided), "Comparisons")
     made_page.card("again", "Again, or further", command(again), "")
     return made_page
@@ -80,7 +102,7 @@ def page(made: Made, decided: Sequence[Decided], again: str, *, finished: bool) 
 def _terms(made_page: Page, made: Made) -> str:
     """What the abbreviations and signs of the sentences, of the table's columns and of the map's axes mean."""
     one, run = made.reproduction, made.heatmap
-    metrics = [*one.metrics, *([one.brackets] if one.brackets else []), *(m for row in one.rows for m in row.metrics)]
+    metrics = [*one.printed_metrics, *(m for row in one.rows for m in row.metrics)]
     if run is None:
         return explained(made_page.told, metrics, one.columns, made.labels)
     return explained(made_page.told, metrics, two_keys(run)[:2], Labels.of([run], markup=False))
@@ -117,7 +139,7 @@ def _facts(made: Made) -> str:
 
 
 def _look(verdict: str) -> str:
-    return {AGREES: "agrees", DIFFERS: "differs"}.get(verdict, "open")
+    return {AGREES: "agrees", DISAGREES: "disagrees"}.get(verdict, "open")
 
 
 def _claims(made: Made, decided: Sequence[Decided]) -> str:
@@ -181,7 +203,7 @@ def _tables(made_page: Page, made: Made) -> None:
         return
     known = {(one.row, one.place, one.metric): one for one in every_number(made)}
     for i, table in enumerate(drawn):
-        inner = _both(made, table, known)
+        inner = _both(made, table, known) + _order(made, table)
         if i == len(drawn) - 1:
             inner += "".join(f'<p class="small">{escape(note)}</p>' for note in (_below(made), *table.notes()))
         made_page.card(f"table-{i}", table.title, inner, "Tables" if i == 0 else "")
@@ -204,11 +226,34 @@ def _both(made: Made, table: Pivot, known: dict[tuple[str, tuple[object, ...], s
     )
 
 
+def _order(made: Made, table: Pivot) -> str:
+    """How far the rows stand in the paper's order."""
+    found = [
+        f"{' '.join(filter(None, (made.labels.metric(one.metric, unit=False), made.named(one.place))))}: "
+        + ("–" if math.isnan(one.tau) else f"{one.tau:.2f}".replace("-", "−"))
+        + f" (n = {one.rows} of {one.of})"
+        for one in orders(made)
+        if one.metric in (table.metric, table.bracket)
+    ]
+    return f'<p class="small">{escape(KENDALL)} {escape("; ".join(found))}.</p>' if found else ""
+
+
+def _numbers(made_page: Page, made: Made) -> None:
+    """How many numbers agree, and those that do not, with their explanations; nothing on other data."""
+    counts = Counter(one.verdict for one in every_number(made) if one.paper is not None)
+    if not any(counts[word] for word in (AGREES, DISAGREES, UNKNOWN)):
+        return
+    told = f"Of {counts.total()} numbers {counts[AGREES]} agree, {counts[DISAGREES]} disagree and {counts[UNKNOWN]} "
+    told += f"cannot be told; {counts[NOT_RUN] + counts[NO_RESULT]} have not been run."
+    table = html_table(disagreements(made)) if counts[DISAGREES] else ""
+    made_page.card("numbers", "Which numbers agree", f'<p>{told}</p>{table}<p class="small">{HOW_CELL}</p>', "Numbers")
+
+
 def _below(made: Made) -> str:
     here, paper = (setting.said(made.reproduction.columns) for setting in (made.here, made.paper))
     if made.reproduction.published is None:
         return f"Here, on {here}. The paper’s figure is on {paper}; it prints no numbers."
-    return f"In every cell, above: here, on {here}. Below, in grey: the paper, on {paper}."
+    return f"In every cell, above: here, on {here}. Below, in grey: the paper, on {paper}. Then ours minus the paper’s."
 
 
 def _cell(
@@ -225,9 +270,15 @@ def _cell(
     shown = f"<{mark}>{measured}</{mark}>" if mark else measured
     if made.reproduction.published is None:
         return shown
-    one = known[row, place, table.metric]
-    paper = theirs(one.paper, made.labels.scale(table.metric))
+    found = [known[row, place, table.metric]]
     if table.bracket and (inside := known.get((row, place, table.bracket))) is not None and inside.paper is not None:
-        paper += f" ({theirs(inside.paper, made.labels.scale(table.bracket))})"
-    said = f" {one.verdict}" if one.verdict in (AGREES, DIFFERS) else ""
-    return f'{shown}<br><span class="small">{html.escape(paper + said)}</span>'.replace(" ± ", "\u00a0±\u00a0")
+        found.append(inside)
+    paper = " ".join(f"({theirs(one.paper)})" if i else theirs(one.paper) for i, one in enumerate(found))
+    judged = "".join(_judged(one, bool(i)) for i, one in enumerate(found) if math.isfinite(one.judged.difference))
+    return f'{shown}<br><span class="small">{html.escape(paper)}</span>{judged}'.replace(" ± ", "\u00a0±\u00a0")
+
+
+def _judged(one: Number, bracket: bool) -> str:
+    """The difference and the verdict of a cell, in its colour."""
+    text = f"{signed(one)} {one.verdict}"
+    return f'<br><span class="small verdict {_look(one.verdict)}">{f"({text})" if bracket else text}</span>'

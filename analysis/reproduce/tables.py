@@ -9,29 +9,37 @@ from dataclasses import dataclass
 from typing import Any
 
 from analysis.figures._common import two_keys
-from analysis.labels import unit_in_files
+from analysis.labels import PERCENT, decimals, unit_in_files
 from analysis.pivot import Pivot, pivot
-from analysis.published.papers import AGREES, DIFFERS, LEVEL, OTHER_DATA, UNKNOWN, UNTRIED, Published
-from analysis.reproduce.claims import NOT_RUN, Decided, Line, is_inside
-from analysis.reproduce.declaration import Place, Row
+from analysis.published.papers import OTHER_DATA, Published
+from analysis.published.verdict import DISAGREES, UNKNOWN, Judged, judge
+from analysis.reproduce.claims import NO_RESULT, NOT_RUN, Decided, Line, is_inside
+from analysis.reproduce.declaration import Place, Reproduction, Row
+from analysis.reproduce.explanations import explanation
 from analysis.reproduce.made import Made
-from analysis.stats import Summary, summarise, welch
+from analysis.stats import Summary, summarise
 from analysis.tables import Column, Table
 from search_spaces.metrics import METRICS
+
+#: In place of an explanation.
+NOT_EXPLAINED = "not explained"
 
 
 @dataclass(frozen=True)
 class Number:
-    """A cell of the paper's table and ours, both as recorded here (accuracies are fractions); `verdict` is one of the
-    constants of `analysis.published.papers`."""
+    """A cell of the paper's table and ours, both in the paper's unit (accuracies in per cent)."""
 
     row: str
     place: Place
     metric: str
     ours: Summary
     paper: Published | None
-    verdict: str
-    p: float
+    #: Its verdict is one of `analysis.published.verdict`, or why there is none.
+    judged: Judged
+
+    @property
+    def verdict(self) -> str:
+        return self.judged.verdict
 
 
 def pivots(made: Made) -> list[Pivot]:
@@ -45,44 +53,113 @@ def pivots(made: Made) -> list[Pivot]:
     return [dataclasses.replace(table, labels=made.labels) for table in found]
 
 
-def published(made: Made, row: Row, place: Place, metric: str) -> Published | None:
+def published(one: Reproduction, dataset: str, row: Row, place: Place, metric: str) -> Published | None:
     """What the paper printed in a cell: the line for this method whose settings hold for what the cell declares."""
-    reproduction = made.reproduction
-    here = {**row.values, **dict(zip(reproduction.columns, place, strict=True))}
+    here = {**row.values, **one.condition(row, place)}
     wanted = row.metrics.get(metric, metric)
-    for line in reproduction.lines(made.paper.dataset):
-        settings = [one for one in line.settings if one.key in here]
-        if (line.method, line.metric) == (row.method, wanted) and all(one.holds(here) for one in settings):
+    for line in one.lines(dataset):
+        settings = [condition for condition in line.settings if condition.key in here]
+        if (line.method, line.metric) == (row.method, wanted) and all(c.holds(here) for c in settings):
             return line
     return None
 
 
 def every_number(made: Made) -> list[Number]:
     """All cells of all tables, in the order of the paper."""
-    reproduction = made.reproduction
-    asked = dict.fromkeys((*reproduction.metrics, *([reproduction.brackets] if reproduction.brackets else [])))
+    one = made.reproduction
     return [
-        _number(made, row, place, metric)
-        for metric in asked
-        for row in reproduction.rows
-        for place in reproduction.places
+        _number(made, row, place, metric) for metric in one.printed_metrics for row in one.rows for place in one.places
     ]
 
 
 def _number(made: Made, row: Row, place: Place, metric: str) -> Number:
-    line = published(made, row, place, metric)
-    ours = summarise(list(made.values(row.name, place, metric).values()))
-    unit = made.labels.scale(metric)
-    verdict, p = UNTRIED, math.nan
-    if ours.n and line is not None:
-        if made.other_data:
-            verdict = OTHER_DATA
-        elif made.record.profile == "small" or made.here.rounds < made.paper.rounds:
-            verdict = UNKNOWN
-        else:
-            p = welch(unit * ours.mean, unit * ours.std, ours.n, line.mean, line.std, line.seeds or made.paper.seeds)
-            verdict = UNKNOWN if math.isnan(p) else DIFFERS if p < LEVEL else AGREES
-    return Number(row.name, place, metric, ours, line, verdict, p)
+    line = published(made.reproduction, made.paper.dataset, row, place, metric)
+    scale = made.labels.scale(metric)
+    ours = summarise([scale * value for value in made.values(row.name, place, metric).values()])
+    if not ours.n:
+        judged = Judged(NO_RESULT if (row.name, place) in made.runs else NOT_RUN, "")
+    elif line is None:
+        judged = Judged(UNKNOWN, "the paper prints no number")
+    elif made.other_data:
+        judged = Judged(OTHER_DATA, f"{made.here.data} instead of {made.paper.data}")
+    else:
+        judged = judge(ours, line.mean, line.std, line.seeds or made.paper.seeds, points=metric in PERCENT)
+        if short := _short_of(made):
+            judged = dataclasses.replace(judged, verdict=UNKNOWN, reason=short, p=math.nan, large=False)
+    return Number(row.name, place, metric, ours, line, judged)
+
+
+def why(made: Made, one: Number) -> str:
+    """Why a cell disagrees, `not explained` where nobody knows; empty where it does not."""
+    if one.verdict != DISAGREES:
+        return ""
+    return explanation(made.reproduction, made.paper.dataset, one.row, one.place, one.metric) or NOT_EXPLAINED
+
+
+def disagreements(made: Made) -> Table:
+    """The cells that disagree, for people."""
+    rows = [
+        {
+            "cell": ", ".join(filter(None, (one.row, made.named(one.place), made.labels.metric(one.metric)))),
+            "here": one.ours.shown(digits=decimals(one.metric)) + f" (n = {one.ours.n})",
+            "paper": theirs(one.paper),
+            "difference": signed(one),
+            "spreads": spreads(one.judged),
+            "why": why(made, one),
+        }
+        for one in every_number(made)
+        if one.verdict == DISAGREES
+    ]
+    titles = {"cell": "cell", "here": "here", "paper": "paper", "difference": "difference"}
+    titles |= {"spreads": "÷ the paper’s spread, ÷ ours", "why": "explanation"}
+    return Table([Column(key, title, str, right=key == "difference") for key, title in titles.items()], rows)
+
+
+def signed(one: Number) -> str:
+    """Ours minus the paper's, `−2.20`."""
+    return f"{one.judged.difference:+.{decimals(one.metric)}f}".replace("-", "−")
+
+
+def spreads(judged: Judged) -> str:
+    """A difference as a multiple of the paper's spread and of ours, `7.3, 5.4`; `–` where there is none."""
+    return ", ".join(
+        "–" if math.isnan(times) else f"{times:.1f}" for times in (judged.paper_spreads, judged.our_spreads)
+    )
+
+
+def _short_of(made: Made) -> str:
+    """In what a reproduction is less than the paper's; empty where it is not."""
+    if made.record.profile == "small":
+        return "the small form"
+    return f"{made.here.rounds} of {made.paper.rounds} rounds" if made.here.rounds < made.paper.rounds else ""
+
+
+@dataclass(frozen=True)
+class Order:
+    """How far our order of the rows is the paper's, by one metric under one condition."""
+
+    metric: str
+    place: Place
+    #: Kendall's τ-b: 1 the same order, -1 the opposite one; nan of fewer than three rows, or where all are equal.
+    tau: float
+    #: Rows with both numbers, of all there are.
+    rows: int
+    of: int
+
+
+def orders(made: Made) -> list[Order]:
+    """The order of the rows by every metric and condition of which something has been run."""
+    from scipy.stats import kendalltau
+
+    found, every = [], every_number(made)
+    for metric in made.reproduction.printed_metrics:
+        for place in made.reproduction.places:
+            there = [one for one in every if (one.metric, one.place) == (metric, place)]
+            both = [(one.ours.mean, one.paper.mean) for one in there if one.ours.n and one.paper is not None]
+            tau = float(kendalltau(*zip(*both, strict=True)).statistic) if len(both) > 2 else math.nan
+            if both:
+                found.append(Order(metric, place, tau, len(both), len(there)))
+    return found
 
 
 def ours(made: Made, table: Pivot, row: str, place: Place) -> tuple[str, str]:
@@ -90,11 +167,11 @@ def ours(made: Made, table: Pivot, row: str, place: Place) -> tuple[str, str]:
     return table.parts(row, place) if (row, place) in made.runs else (NOT_RUN, "")
 
 
-def theirs(line: Published | None, scale: float) -> str:
+def theirs(line: Published | None) -> str:
     """A published number, `69.03 ± 0.42`; `–` where the paper has none."""
     if line is None or math.isnan(line.mean):
         return "–"
-    digits = 2 if scale == 100.0 else 4
+    digits = decimals(line.metric)
     return f"{line.mean:.{digits}f}" + ("" if math.isnan(line.std) else f" ± {line.std:.{digits}f}")
 
 
@@ -140,10 +217,13 @@ def numbers(made: Made) -> Table:
         rows.append(
             {"row": one.row, **dict(zip(keys, one.place, strict=True)), "metric": one.metric}
             | {"unit": unit_in_files(one.metric)}
-            | {"mean": one.ours.mean, "std": one.ours.std, "n": one.ours.n}
+            | {"mean": one.ours.mean / scale, "std": one.ours.std / scale, "n": one.ours.n}
             | {"paper_mean": one.paper.mean / scale if one.paper else math.nan}
             | {"paper_std": one.paper.std / scale if one.paper else math.nan}
-            | {"verdict": one.verdict, "p": one.p, "note": one.paper.note if one.paper else ""}
+            | {"difference": one.judged.difference / scale}
+            | {"paper_spreads": one.judged.paper_spreads, "our_spreads": one.judged.our_spreads}
+            | {"verdict": one.verdict, "reason": one.judged.reason, "p": one.judged.p, "explanation": why(made, one)}
+            | {"note": one.paper.note if one.paper else ""}
             | {"published_in": one.paper.table if one.paper else ""}
             | _where(made)
         )

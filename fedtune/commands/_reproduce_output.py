@@ -134,7 +134,7 @@ def _drawn(made: Made) -> list[Any]:
                     entry = table.entries.get((row, place))
                     mark = " *" if entry and entry.best else " =" if entry and entry.tied else "  "
                     here, inside = ours(made, table, row, place)
-                    paper = _of_paper(made, known, table, row, place)
+                    paper = _of_paper(known, table, row, place)
                     # A bracket has a line of its own, as two values with their deviations are wider than a column.
                     below = [(f"\n{inside}  ", "")] if inside else []
                     cells.append(Text.assemble(here, mark, *below, *((f"\n{line}  ", "dim") for line in paper)))
@@ -143,15 +143,13 @@ def _drawn(made: Made) -> list[Any]:
     return found
 
 
-def _of_paper(
-    made: Made, known: dict[tuple[str, Place, str], Number], table: Pivot, row: str, place: Place
-) -> list[str]:
+def _of_paper(known: dict[tuple[str, Place, str], Number], table: Pivot, row: str, place: Place) -> list[str]:
     """The lines of a cell that hold the paper's numbers."""
-    if made.reproduction.published is None:
+    if (paper := known[row, place, table.metric].paper) is None:
         return []
-    lines = [theirs(known[row, place, table.metric].paper, made.labels.scale(table.metric))]
+    lines = [theirs(paper)]
     if table.bracket and (inside := known[row, place, table.bracket].paper) is not None:
-        lines.append(f"({theirs(inside, made.labels.scale(table.bracket))})")
+        lines.append(f"({theirs(inside)})")
     return lines
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from analysis.published import papers
+from analysis.published.verdict import AGREES, DISAGREES, UNKNOWN
 from analysis.runs import load
 from search_spaces.metrics import METRICS
 from tests.analysis import synthetic
@@ -133,9 +134,7 @@ def test_the_region_of_figure_5_on_its_own_data_set(tmp_path: Path) -> None:
         for v in papers.compare(short, papers.published("dfrd_fig5"))
         if v.published.dataset == "svhn"
     }
-    assert (
-        found["global_accuracy"].verdict == papers.UNKNOWN and "3 rounds here, 200" in found["global_accuracy"].reason
-    )
+    assert found["global_accuracy"].verdict == UNKNOWN and "3 rounds here, 200" in found["global_accuracy"].reason
     full = load(synthetic.write(tmp_path / "full", sampler="grid", rounds=3, fixed=FULL))
     found = {
         v.published.metric: v
@@ -143,11 +142,11 @@ def test_the_region_of_figure_5_on_its_own_data_set(tmp_path: Path) -> None:
         if v.published.dataset == "svhn"
     }
     # The made-up hill lies inside the published region; its local accuracy is high there too, unlike the paper's.
-    assert found["global_accuracy"].verdict == papers.AGREES and "p = " in found["global_accuracy"].reason
-    assert found["local_accuracy"].verdict == papers.DIFFERS
+    assert found["global_accuracy"].verdict == AGREES and "p = " in found["global_accuracy"].reason
+    assert found["local_accuracy"].verdict == DISAGREES
 
 
-@pytest.mark.parametrize(("shift", "verdict"), [(0.0, papers.AGREES), (0.4, papers.DIFFERS)])
+@pytest.mark.parametrize(("shift", "verdict"), [(0.0, AGREES), (0.4, DISAGREES)])
 def test_a_number_agrees_or_differs_by_welchs_test(tmp_path: Path, shift: float, verdict: str) -> None:
     fixed = FULL | {"omega": 0.1, "rho": 10, "sigma": 4, "clients": 10, "base": "fedrolex", "merge_op": "mul"}
     seeds = (0, 1, 2)

@@ -94,7 +94,7 @@ NEAR = [0.51, 0.50, 0.50, 0.50]
 
 @pytest.mark.parametrize(
     ("left", "right", "verdict"),
-    [(HIGH, LOW, "agrees"), (LOW, HIGH, "differs"), (NEAR, LOW, "cannot tell at this budget")],
+    [(HIGH, LOW, "agrees"), (LOW, HIGH, "disagrees"), (NEAR, LOW, "cannot be told")],
 )
 def test_one_comparison(left: list[float], right: list[float], verdict: str) -> None:
     found = decide(made({("A", 1): {"amp": left}, ("B", 1): {"amp": right}}, ahead("A", "B")))[0]
@@ -110,15 +110,15 @@ def test_the_verdict_names_the_other_data_or_the_missing_rounds() -> None:
     values = {("A", 1): {"amp": HIGH}, ("B", 1): {"amp": LOW}}
     same = dataclasses.replace(PAPER, rounds=5)
     assert decide(made(values, ahead("A", "B")))[0].told == "agrees, on digits instead of svhn"
-    assert decide(made(values, ahead("B", "A"), here=same))[0].told == "differs, after 5 rounds instead of 200"
-    assert decide(made(values, ahead("B", "A"), here=PAPER))[0].told == "differs, in the small form"
+    assert decide(made(values, ahead("B", "A"), here=same))[0].told == "disagrees, after 5 rounds instead of 200"
+    assert decide(made(values, ahead("B", "A"), here=PAPER))[0].told == "disagrees, in the small form"
     whole = made(values, ahead("B", "A"), here=PAPER)
     whole = dataclasses.replace(whole, record=dataclasses.replace(whole.record, profile="paper"))
-    assert decide(whole)[0].told == "differs"
+    assert decide(whole)[0].told == "disagrees"
     own = dataclasses.replace(HERE, dataset="/home/me/mine.npz")
     assert decide(made(values, ahead("A", "B"), here=own))[0].told == "agrees, on mine.npz instead of svhn"
     values = {("A", 1): {"amp": NEAR}, ("B", 1): {"amp": LOW}}
-    assert decide(made(values, ahead("A", "B")))[0].told == "cannot tell at this budget"
+    assert decide(made(values, ahead("A", "B")))[0].told == "cannot be told"
 
 
 def test_less_is_better_for_a_metric_that_is_minimised() -> None:
@@ -128,13 +128,13 @@ def test_less_is_better_for_a_metric_that_is_minimised() -> None:
 
 def test_fewer_than_two_seeds_tell_nothing() -> None:
     found = decide(made({("A", 1): {"amp": HIGH[:1]}, ("B", 1): {"amp": LOW}}, ahead("A", "B")))[0]
-    assert found.verdict == "cannot tell at this budget" and "fewer than two seeds" in found.why
+    assert found.verdict == "cannot be told" and "fewer than two seeds" in found.why
 
 
 def test_a_cell_without_a_result_tells_nothing() -> None:
     values = {("A", 1): {"amp": HIGH}, ("B", 1): {"amp": []}}
     found = decide(made(values, ahead("A", "B")))[0]
-    assert found.verdict == "cannot tell at this budget" and found.why == "1 of 1 comparisons have no result yet."
+    assert found.verdict == "cannot be told" and found.why == "1 of 1 comparisons have no result yet."
 
 
 def test_of_a_part_its_comparisons_decide_and_the_others_are_told() -> None:
@@ -159,10 +159,10 @@ def test_a_difference_without_a_spread_cannot_be_tested() -> None:
     same = [0.25, 0.5, 0.75, 0.125]
     shifted = [value + 0.125 for value in same]  # exact in binary
     found = decide(made({("A", 1): {"amp": shifted}, ("B", 1): {"amp": same}}, ahead("A", "B")))[0]
-    assert found.verdict == "cannot tell at this budget"
+    assert found.verdict == "cannot be told"
     assert found.why.endswith("no test is possible: the difference is the same under every seed.")
     equal = decide(made({("A", 1): {"amp": same}, ("B", 1): {"amp": same}}, ahead("A", "B")))[0]
-    assert equal.verdict == "cannot tell at this budget" and equal.why == "The comparison has no difference, p = 1."
+    assert equal.verdict == "cannot be told" and equal.why == "The comparison has no difference, p = 1."
 
 
 def test_all_comparisons_of_a_sentence_are_corrected_together() -> None:
@@ -188,10 +188,10 @@ def test_all_comparisons_of_a_sentence_are_corrected_together() -> None:
     ("better", "worse", "every", "most"),
     [
         (3, 0, "agrees", "agrees"),
-        (2, 1, "differs", "agrees"),
-        (1, 2, "differs", "differs"),
-        (1, 0, "cannot tell at this budget", "cannot tell at this budget"),
-        (2, 0, "cannot tell at this budget", "agrees"),
+        (2, 1, "disagrees", "agrees"),
+        (1, 2, "disagrees", "disagrees"),
+        (1, 0, "cannot be told", "cannot be told"),
+        (2, 0, "cannot be told", "agrees"),
     ],
 )
 def test_every_case_or_most_of_them(better: int, worse: int, every: str, most: str) -> None:
@@ -213,7 +213,7 @@ def test_conditions_are_chosen_and_compared_with_each_other() -> None:
     found = decide(made(values, falls))[0]
     assert [(line.ahead, line.behind) for line in found.lines] == [("A", "A"), ("B", "B")]
     assert found.lines[0].condition == "ω = 1 against ω = 0.1"
-    assert [line.difference > 0 for line in found.lines] == [True, False] and found.verdict == "differs"
+    assert [line.difference > 0 for line in found.lines] == [True, False] and found.verdict == "disagrees"
 
 
 # -- values that are alike -----------------------------------------------------------------------------------------
@@ -239,10 +239,10 @@ def alike(differences: list[float], within: float = 0.01) -> Decided:
     [
         ([0.001, -0.001, 0.002, -0.002], "agrees"),
         ([-0.001, 0.001, -0.002, 0.002], "agrees"),
-        ([0.05, 0.052, 0.049, 0.051], "differs"),
-        ([-0.05, -0.052, -0.049, -0.051], "differs"),
-        ([0.03, -0.03, 0.02, -0.02], "cannot tell at this budget"),
-        ([0.009, 0.010, 0.011, 0.009], "cannot tell at this budget"),
+        ([0.05, 0.052, 0.049, 0.051], "disagrees"),
+        ([-0.05, -0.052, -0.049, -0.051], "disagrees"),
+        ([0.03, -0.03, 0.02, -0.02], "cannot be told"),
+        ([0.009, 0.010, 0.011, 0.009], "cannot be told"),
     ],
 )
 def test_values_are_alike_where_differences_are_surely_small(differences: list[float], verdict: str) -> None:
@@ -291,13 +291,13 @@ def test_a_region_is_compared_with_the_other_cells(tmp_path: Path) -> None:
         assert decided.lines[0].p == pytest.approx(two_sided, abs=0.02)
         assert decided.lines[0].p < 0.05
     assert high.told == "agrees, on digits instead of svhn"
-    assert low.told == "differs, on digits instead of svhn"
+    assert low.told == "disagrees, on digits instead of svhn"
     assert "8 cells inside α < 1.25 and λ > 0.5, 22 outside" in high.why
 
 
 def test_one_seed_tells_nothing_of_a_region(tmp_path: Path) -> None:
     one = heatmap(tmp_path / "fig5", seeds=(0,))
-    assert {found.verdict for found in decide(one)} == {"cannot tell at this budget"}
+    assert {found.verdict for found in decide(one)} == {"cannot be told"}
 
 
 # -- the page and the files ----------------------------------------------------------------------------------------
@@ -387,11 +387,12 @@ def test_a_number_is_compared_with_the_papers_on_its_own_terms() -> None:
     variances = 1.0**2 / 3, 0.81**2 / 3
     statistic = (60.0 - 61.89) / math.sqrt(sum(variances))
     freedom = sum(variances) ** 2 / (variances[0] ** 2 / 2 + variances[1] ** 2 / 2)
-    assert found.p == pytest.approx(2 * t.sf(abs(statistic), freedom))
-    assert found.verdict == ("differs" if found.p < 0.05 else "agrees")
+    assert found.judged.p == pytest.approx(2 * t.sf(abs(statistic), freedom))
+    assert found.judged.p > 0.05 and found.verdict == "agrees" and found.judged.difference == pytest.approx(-1.89)
     for changed in (dataclasses.replace(record, profile="small"), dataclasses.replace(record, here=HERE)):
         again = every_number(Made(Path("x"), changed, one, runs))[0]
-        assert again.verdict in ("cannot tell at this budget", "not comparable: other data set") and again.p != again.p
+        assert again.verdict in ("cannot be told", "not comparable: other data set")
+        assert again.judged.p != again.judged.p
 
 
 def test_a_reproduction_knows_its_places() -> None:

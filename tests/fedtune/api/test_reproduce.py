@@ -85,7 +85,7 @@ def test_it_makes_every_cell_and_decides(ray_cluster: None, mine: Path, monkeypa
     # The fake gives FedProx more than FedAvg, in both columns and under every seed.
     assert [claim.told for claim in whole.claims] == [
         "agrees, on digits instead of svhn",
-        "differs, on digits instead of svhn",
+        "disagrees, on digits instead of svhn",
     ]
     assert json.loads(json.dumps(whole.to_json(), allow_nan=False))["claims"][0]["verdict"] == "agrees"
     lines = list(csv.DictReader((folder / run_folder.VERDICTS).open()))
@@ -162,7 +162,7 @@ def test_failed_federations_are_told(ray_cluster: None, mine: Path) -> None:
     assert found.finished and found.made.done == 1
     cell = mine / "mine-small" / run_folder.CELLS / "02-scaffold-omega-1"
     assert found.made.failed == {cell.resolve(): 1}
-    assert [claim.verdict for claim in found.claims] == ["cannot tell at this budget"] * 2
+    assert [claim.verdict for claim in found.claims] == ["cannot be told"] * 2
 
 
 def test_the_folder_must_be_one_of_reproduce(mine: Path) -> None:
