@@ -79,9 +79,10 @@ class TimeLeft:
 
 @dataclass
 class _Group:
-    """Runs of one row whose rounds cost alike, as equally many clients take part."""
+    """Runs whose rounds cost alike: of one row, under equally many clients that take part."""
 
     first: Part
+    row: str
     #: The rounds of single seeds that each trial has left, and the seconds of those that were recorded.
     left: list[int] = field(default_factory=list)
     recorded: list[float] = field(default_factory=list)
@@ -94,7 +95,9 @@ def time_left(planned: Planned, say: Callable[[str], object], *, thorough: bool 
     Raises `UserError` where a configuration cannot be run, or a run in the folder cannot be read."""
     groups: dict[tuple[str, int], _Group] = {}
     for part in planned.parts:
-        group = groups.setdefault((part.row.name, taking_part(part.values())), _Group(part))
+        # Rows that vary a number each are all of one method, whose rounds cost alike.
+        row = part.row.method if part.row.varies else part.row.name
+        group = groups.setdefault((row, taking_part(part.values())), _Group(part, row))
         run = load(part.folder) if part.exists else None
         group.left += _left(part, run)
         group.recorded += _seconds(run) if run is not None else []
@@ -117,23 +120,22 @@ def time_left(planned: Planned, say: Callable[[str], object], *, thorough: bool 
         )
     paces = []
     for group in due:
-        row = group.first.row
         if group.recorded:
-            paces.append(_pace(row.name, group.recorded, RECORDED))
+            paces.append(_pace(group.row, group.recorded, RECORDED))
         elif declared:
-            paces.append(_pace(row.name, [planned.reproduction.seconds], DECLARED))
+            paces.append(_pace(group.row, [planned.reproduction.seconds], DECLARED))
         else:
-            say(f"timing rounds of {row.name}")
+            say(f"timing rounds of {group.row}")
             device = "cuda" if packing.gpus else "cpu"
             found = timed_cost(
-                row.method,
+                group.first.row.method,
                 group.first.values(),
                 0,
                 device=device,
                 threads=packing.threads,
                 data_dir=request.data_dir,
             )
-            paces.append(_pace(row.name, [found.seconds], TIMED))
+            paces.append(_pace(group.row, [found.seconds], TIMED))
 
     def total(costs: Sequence[float]) -> float:
         lengths = [cost * left for group, cost in zip(due, costs, strict=True) for left in group.left]

@@ -90,6 +90,12 @@ def test_rounds_of_more_clients_are_timed_by_themselves(tmp_path: Path, timed: l
     assert timed == [("fedrolex", clients) for clients in (10, 20, 50, 100, 200)]
 
 
+def test_rows_that_vary_a_number_each_are_timed_together(tmp_path: Path, timed: list[tuple[str, int]]) -> None:
+    found = known(time_left(planned(tmp_path, name="fedmdcg-fig6", rows=("lambda1", "lambda2")), print))
+    assert timed == [("fedmdcg", 10)] and [pace.row for pace in found.paces] == ["fedmdcg"]
+    assert found.trials == 3 * (2 * 6 + 1), "the cell that both rows share is one run"
+
+
 def test_few_rounds_are_timed_only_where_that_is_asked_for(tmp_path: Path, timed: list[tuple[str, int]]) -> None:
     few = planned(tmp_path, columns=("omega=1",), rounds=2)
     said = time_left(few, print)
