@@ -4,7 +4,8 @@
     source      `FedKF, Table V`
     published   the file in `analysis/published` that holds the paper's numbers; none of a figure without numbers
     table       only the lines of that file with this `table`; without it all lines of the data set
-    datasets    the paper's data sets, each with the values that the paper sets for it; the first one is the default
+    datasets    the paper's data sets, each with the values that the paper sets for it; the first one is the default. A
+                value that only the rows of one method have stands under the method: {dfrd: {noise_dim: 100}}
     seeds       the paper's
     metrics     a table for each; of a heat map its panels
     brackets    a metric in brackets beside the others
@@ -124,7 +125,7 @@ class Reproduction:
     source: str
     published: str | None
     table: str | None
-    #: By our name of the data set, the values that the paper sets for it.
+    #: By our name of the data set, the values that the paper sets for it; see `on`.
     datasets: Mapping[str, Mapping[str, Any]]
     seeds: int
     metrics: tuple[str, ...]
@@ -209,6 +210,11 @@ class Reproduction:
         known = " and ".join(f"{key}={','.join(map(show, values))}" for key, values in self.columns.items())
         return sentence("columns", f"columns of {self.name} ({known})", Shown(asked), "--columns")
 
+    def on(self, dataset: str, method: str) -> dict[str, Any]:
+        """The values that the paper sets for rows of a method on one of its data sets."""
+        values = self.datasets[dataset]
+        return {**{key: value for key, value in values.items() if is_plain(value)}, **values.get(method, {})}
+
     def dataset(self, here: str | None) -> str:
         """The paper's data set that results on `here` stand beside: the same one, else the first."""
         return next((name for name in self.datasets if here and same_dataset(name, here)), next(iter(self.datasets)))
@@ -264,6 +270,13 @@ def _misplaced(data: Mapping[str, Any], path: str) -> list[str]:
             return [f"{path}: the spaces must list the same values for every parameter that a row varies."]
         keys.append(VALUE)
     wrong = [f"{path} must have either rows or a grid."] if ("grid" in data) == ("rows" in data) else []
+    methods = [row["method"] for row in data.get("rows") or [data["grid"]]]
+    wrong += [
+        unknown("method", key, methods, f"{path}, datasets: {name}")
+        for name, values in data["datasets"].items()
+        for key, value in values.items()
+        if isinstance(value, dict) and key not in methods
+    ]
     known = ["method", "metric", *keys]
     wrong += [unknown("label", key, known, f"{path}, down") for key in data.get("down") or [] if key not in known]
     if "by" in data and sorted(data["by"]) != sorted(keys):
@@ -374,6 +387,11 @@ def _is_metric(value: Any) -> bool:
     return is_text(value) and value in METRICS
 
 
+def _is_set(value: Any) -> bool:
+    """A value, or values of one method."""
+    return is_plain(value) or mapping(is_plain)(value)
+
+
 def _is_side(value: Any) -> bool:
     return _text_or_list(value) or (
         isinstance(value, dict) and all(_text_or_list(v) if k == "row" else is_plain(v) for k, v in value.items())
@@ -403,7 +421,7 @@ _SMALL: Shape = {
 _SHAPE: Shape = {
     **dict.fromkeys(("title", "source", "table", "space"), _TEXT),
     "published": (f"one of {', '.join(names())}", one_of(*names())),
-    "datasets": ("values by data set", lambda value: bool(value) and mapping(mapping(is_plain))(value)),
+    "datasets": ("values by data set", lambda value: bool(value) and mapping(mapping(_is_set))(value)),
     "seeds": ("a whole number of at least 1", is_whole(1)),
     "metrics": ("a list of metrics", each(_is_metric, 1)),
     "brackets": ("a metric", _is_metric),

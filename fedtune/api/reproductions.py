@@ -47,6 +47,6 @@ def _cells(one: Reproduction, row: Row, found: Mapping[tuple[str, str], Mapping[
 
 def _rounds(one: Reproduction, row: Row, found: Mapping[tuple[str, str], Mapping[str, Any]]) -> int:
     """The paper's, for its first data set."""
-    first = next(iter(one.datasets.values()))
+    first = one.on(next(iter(one.datasets)), row.method)
     named = {**found[row.method, row.space]["profiles"].get("paper", {}), **first, **one.values, **row.values}
     return int(named["rounds"])

@@ -172,7 +172,7 @@ def _part(
     if asked.small:
         values = {**reproduction.small_values, **values}
     else:
-        values = {**reproduction.datasets[reproduction.dataset(asked.dataset)], **values}
+        values = {**reproduction.on(reproduction.dataset(asked.dataset), row.method), **values}
     request = Request(
         row.method,
         row.space,
@@ -202,7 +202,7 @@ def _record(asked: ReproduceRequest, reproduction: Reproduction, first: Part) ->
     from trainables import registry
 
     dataset = reproduction.dataset(asked.dataset)
-    values = {**reproduction.datasets[dataset], **reproduction.values, **first.row.values}
+    values = {**reproduction.on(dataset, first.row.method), **reproduction.values, **first.row.values}
     request = dataclasses.replace(first.request, paper=True, dataset=dataset, rounds=None, set=values)
     theirs = settled(request, [])
     declarations = registry.declared(first.row.method)

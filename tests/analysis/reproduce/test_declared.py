@@ -50,8 +50,8 @@ def test_its_methods_spaces_and_parameters_exist(name: str) -> None:
         space = presets.load(row.method, row.space, known_parameters)
         assert space.profiles.get("paper") and space.profiles.get("small")
         every = {**one.values, **row.values, **one.small_values}
-        for data in one.datasets.values():
-            every |= data
+        for dataset in one.datasets:
+            every |= one.on(dataset, row.method)
         for key, value in every.items():
             known_parameters[key].convert(value, name)
         for place in one.places:
@@ -149,6 +149,13 @@ def test_a_file_is_all_that_it_takes(folder: Path) -> None:
     assert first.claims[0].behind.rows == ("B",)
 
 
+def test_what_a_paper_sets_for_one_method_is_no_other_methods(folder: Path) -> None:
+    values = {"lr": 0.01, "fedkf": {"noise_dim": 100, "lr": 0.1}}
+    (folder / "mine.yaml").write_text(yaml.safe_dump(GOOD | {"datasets": {"cifar10": values}}))
+    one = declared("mine")
+    assert one.on("cifar10", "fedavg") == {"lr": 0.01} and one.on("cifar10", "fedkf") == {"lr": 0.1, "noise_dim": 100}
+
+
 #: A row that varies one parameter of its space.
 ALONE: dict[str, Any] = {
     "common": 1,
@@ -165,6 +172,7 @@ ALONE: dict[str, Any] = {
         ({"metrics": ["ampp"]}, "metrics must be a list of metrics"),
         ({"published": "none"}, "published must be one of"),
         ({"colums": {}}, "Unknown key 'colums'"),
+        ({"datasets": {"cifar10": {"fedprx": {"mu": 1}}}}, r"Unknown method 'fedprx' \(.*, datasets: cifar10\)"),
         ({"claims": None}, "lacks 'claims'"),
         ({"grid": {"method": "dfrd", "space": "alpha_lambda"}}, "either rows or a grid"),
         ({"claims": [GOOD["claims"][0] | {"ahead": "C"}]}, "Unknown row 'C'"),
