@@ -6,5 +6,5 @@
     python -m benchmarks peers | gpu           # against Flower and pfl-research; on a GPU
 
 `measure` starts every arm in a process of its own and lets them work in turn; `workloads` says what such a process
-does; `reference` holds the plain loops. Nothing here is run by `make test` but one quick case.
+does; `reference` holds the plain loops. README.md says which goal measures what, and where results are.
 """

@@ -100,9 +100,9 @@ def test_every_recorded_file_is_there() -> None:
         ("trainables/methods/qffl.py", "tests/contracts/test_methods.py"),  # reaches it by its name
         ("fedtune/commands/doctor.py", "tests/packaging/test_listing.py"),  # nothing imports it
         ("docs/auto.md", "tests/packaging/test_docs.py"),
-        ("benchmarks/replay/cells.py", "benchmarks/tests/test_replay.py"),  # through other modules
+        ("benchmarks/replay/cells.py", "benchmarks/tests/test_command.py"),  # through other modules
         ("benchmarks/replay/arms/serve.py", "benchmarks/tests/test_replay.py"),  # in a text that it runs
-        ("benchmarks/recorded/search-quality.json.xz", "benchmarks/tests/test_racing.py"),  # which a module reads
+        ("benchmarks/recorded/search-quality.json.xz", "benchmarks/tests/test_documents.py"),  # which a module reads
     ],
 )
 def test_what_a_change_touches(file: str, test: str) -> None:

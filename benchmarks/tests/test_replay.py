@@ -1,14 +1,12 @@
-"""Replaying searches: measures whose values are known in closed form, slots and budgets, and the page made of them."""
+"""Replaying searches: measures whose values are known in closed form, slots and budgets, searchers, and models."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import math
-import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +14,16 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.stats import norm
+from sklearn.utils.stats import _weighted_percentile
 
 from analysis.curve_table import CurveTable, save
-from benchmarks.replay import __main__ as command
-from benchmarks.replay import bench, page
+from benchmarks.replay import bench
+from benchmarks.replay.arms.percentile import weighted_percentile
 from benchmarks.replay.gridded import Gridded, Shuffled
-from benchmarks.replay.kept import with_others
 from benchmarks.replay.measures import judge, over, rounds_to, share
 from benchmarks.replay.peer import NOT_INSTALLED, Peer
-from benchmarks.replay.searcher import LEVEL, Floats, Impossible, Job, Result, Setting, Verdict
-from benchmarks.replay.searchers import PEERS, SEARCHERS, SLOW, plain
+from benchmarks.replay.searcher import LEVEL, Floats, Front, Impossible, Job, Result, Setting, Verdict
+from benchmarks.replay.searchers import PEERS, plain
 from benchmarks.replay.searchers.oracle import Told
 from benchmarks.replay.simulator import Simulation, Snapshot
 from benchmarks.replay.surrogate import Surrogate, cut_off, measure_noise
@@ -35,7 +33,6 @@ from benchmarks.tables.specs import SPECS
 from search_spaces.dimension import Dimension
 from search_spaces.parameter import Parameter, Value
 from search_spaces.space import Space
-from tests import packed
 
 ROUNDS = 4
 #: Standard errors by which a mean over repetitions may lie from its expectation.
@@ -104,11 +101,10 @@ def near(found: list[float], expected: float) -> None:
 # -- regret, curse and coverage in closed form -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("federations", [1, 3, 8])
-def test_regret_of_random_search_without_noise(federations: int) -> None:
+def test_regret_of_random_search_without_noise() -> None:
     """Ten cells with means 0, 0.1 … 0.9: P(best of n draws ≤ k) = ((k + 1)/10)^n, and the best is always chosen."""
     table = Recorded(recorded(np.repeat(np.arange(10)[:, None] / 10, 4, axis=1)))
-    found = []
+    found, federations = [], 3
     for repetition in range(1500):
         episode = table.episode(repetition)
         found.append(last(episode, plain.Random(setting(episode, repetition), each=1), federations))
@@ -118,18 +114,11 @@ def test_regret_of_random_search_without_noise(federations: int) -> None:
     near([judged.regret for judged in found], expected)
 
 
-def test_the_whole_grid_finds_the_best_and_nothing_is_left() -> None:
-    table = Recorded(recorded(np.repeat(np.arange(10)[:, None] / 10, 8, axis=1)))
-    for repetition, each in itertools.product(range(5), (1, 3, 5)):
-        episode = table.episode(repetition)
-        judged = last(episode, plain.Grid(setting(episode, repetition), each=each), 10 * each)
-        assert (judged.regret, judged.searching, judged.curse) == (0, 0, 0)
-
-
-@pytest.mark.parametrize(("federations", "each"), [(1, 1), (2, 1), (3, 1), (6, 3)])
+@pytest.mark.parametrize(("federations", "each"), [(3, 1), (6, 3)])
 def test_the_winners_curse_among_equals(federations: int, each: int) -> None:
-    """The mean of the largest of n standard normal values: 0, 1/√π, 3/(2√π). k seeds make it 1/√k of that."""
-    largest = {1: 0.0, 2: 1 / math.sqrt(math.pi), 3: 1.5 / math.sqrt(math.pi)}[federations // each]
+    """The mean of the largest of two and of three standard normal values: 1/√π, 3/(2√π). k seeds make it 1/√k of
+    that."""
+    largest = {2: 1 / math.sqrt(math.pi), 3: 1.5 / math.sqrt(math.pi)}[federations // each]
     found = []
     for repetition in range(1500):
         episode = Known(repetition, sigma=0.1)
@@ -323,16 +312,6 @@ def test_slots_run_side_by_side_and_a_trial_goes_on_for_the_rest() -> None:
     assert simulation.spent == 4 + 1 + 1 + 1 + 3 and simulation.now == snapshot.seconds == 6.0
 
 
-def test_more_slots_cost_the_same_rounds_in_less_time() -> None:
-    def run(slots: int) -> Simulation:
-        searcher = plain.Random(setting(Known(0), slots=slots), each=1)
-        simulation = Simulation(Known(0), searcher, slots=slots, budgets=[ROUNDS * 64])
-        simulation.run()
-        return simulation
-
-    assert [(run(n).spent, run(n).now) for n in (1, 2, 8, 32)] == [(256, 256.0), (256, 128.0), (256, 32.0), (256, 8.0)]
-
-
 def test_a_snapshot_knows_only_what_its_budget_paid_for() -> None:
     searcher = plain.Random(setting(Known(0)), each=1)
     simulation = Simulation(Known(0), searcher, slots=1, budgets=[3, 4, 7, 8, 11])
@@ -341,17 +320,13 @@ def test_a_snapshot_knows_only_what_its_budget_paid_for() -> None:
     assert simulation.snapshots[0].verdict is None and simulation.snapshots[1].verdict is not None
 
 
-def test_a_job_that_asks_for_nothing_new_is_an_error() -> None:
-    with pytest.raises(ValueError, match="nothing new"):
-        Simulation(Known(0), Scripted(job(0, 2), job(0, 2)), slots=1, budgets=[100]).run()
-
-
 # -- searchers ---------------------------------------------------------------------------------------------------------
 
-FAST = [name for name in SEARCHERS if name not in (*SLOW, *PEERS)]
+#: One of each kind that needs no other environment; the others differ from these in a number.
+KINDS = ("random-3", "grid-1", "fedtune-1", "fedtune-race", "optuna-tpe-median", "ray-tune-optuna", "oracle-fedtune")
 
 
-@pytest.mark.parametrize("name", FAST)
+@pytest.mark.parametrize("name", KINDS)
 def test_a_searcher_repeats_itself_and_its_winner_is_one_it_tried(name: str) -> None:
     rng = np.random.default_rng(0)
     table = Recorded(recorded(np.clip(np.arange(10)[:, None] / 10 + rng.normal(0, 0.2, (10, 8)), 0, 1)))
@@ -378,7 +353,7 @@ ARM = """
 import math, sys
 import numpy as np
 from benchmarks.replay.arms.serve import serve
-from benchmarks.replay.searcher import Job, Verdict
+from benchmarks.replay.searcher import Front, Job, Verdict
 
 class Arm:
     # Tries the middle of every dimension, once per seed, and says what it has been told.
@@ -403,6 +378,8 @@ class Arm:
         self.told.append((result.job.values, result.curves))
 
     def winner(self):
+        if self.start["searcher"] == "several":
+            return Front(tuple(values for values, _ in self.told)) if self.told else None
         last = [float(curves[0, -1]) for _, curves in self.told if math.isfinite(curves[0, -1])]
         return Verdict(self.told[0][0], max(last), 0.25, None) if last else None
 
@@ -431,6 +408,30 @@ def test_a_searcher_in_another_process_is_asked_and_told() -> None:
         assert searcher.winner() == Verdict(asked.values, 0.6, 0.25, None), "and NaN was told as NaN"
 
 
+def test_a_searcher_in_another_process_names_a_front() -> None:
+    searcher = peer("several", line())
+    assert searcher.winner() is None
+    asked = searcher.ask()
+    assert asked is not None
+    searcher.tell(Result(asked, np.ones((1, ROUNDS, 3))))
+    assert searcher.winner() == Front((asked.values,))
+
+
+def test_what_stands_in_for_scikit_learn_is_its_function_bit_for_bit() -> None:
+    """In Syne Tune's quantile regression, at the quantiles that it asks for and on and beside the steps of the
+    distribution."""
+    for count in [*range(1, 41), 100, 199]:
+        rng = np.random.default_rng(count)
+        for values in (rng.normal(size=count), rng.integers(0, 3, count).astype(float)):
+            for rank in (0.0, 1e-9, 17.0, 33.0, 50.0, 67.0, 83.0, 20.0, 40.0, 60.0, 80.0, 25.0, 75.0, 100.0):
+                expected = _weighted_percentile(values, np.ones(count), rank)
+                assert weighted_percentile(values, np.ones(count), rank) == expected, (count, rank)
+    with pytest.raises(ValueError, match="weight 1"):
+        weighted_percentile(np.arange(3.0), np.array([1.0, 2.0, 1.0]))
+    with pytest.raises(ValueError, match="finite"):
+        weighted_percentile(np.array([1.0, np.nan]), np.ones(2))
+
+
 def test_a_peer_that_is_not_there_or_not_able_or_ends_is_told_apart() -> None:
     with pytest.raises(Impossible, match="make bench-search-peers"):
         Peer(setting(Known(0)), command=("/nowhere/python",), name="any")
@@ -440,7 +441,6 @@ def test_a_peer_that_is_not_there_or_not_able_or_ends_is_told_apart() -> None:
         peer("dies", line()).ask()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", PEERS)
 def test_a_peer_searches_where_it_is_installed(name: str) -> None:
     rng = np.random.default_rng(0)
@@ -455,7 +455,6 @@ def test_a_peer_searches_where_it_is_installed(name: str) -> None:
     assert str(found) == str(bench.replay(table, task)) and math.isfinite(found[-1].curse)
 
 
-@pytest.mark.slow
 def test_side_by_side_a_peer_may_ask_for_rounds_of_a_federation_that_runs() -> None:
     """As SMAC3's Hyperband does there, whose budgets are rounded to rounds."""
     table = bench.tables(RECORDED, ["fedkf"])["fedkf"]
@@ -562,7 +561,7 @@ def test_a_grid_is_replayed_as_recorded_and_other_tables_through_a_model(tmp_pat
     assert [*bench.tables(tmp_path, ["smooth"])] == ["smooth"]
 
 
-# -- statistics and the page -------------------------------------------------------------------------------------------
+# -- statistics -------------------------------------------------------------------------------------------
 
 
 def test_statistics_over_repetitions() -> None:
@@ -573,135 +572,6 @@ def test_statistics_over_repetitions() -> None:
     assert abs(rate - LEVEL) <= ERRORS * math.sqrt(LEVEL * (1 - LEVEL) / 400)
     assert over([math.nan], np.median).n == 0 and share([None]).n == 0
     assert share([True, False, None, True]).value == pytest.approx(2 / 3)
-
-
-def test_the_goal_is_reached_where_the_regret_stays_below_it() -> None:
+    # The goal is reached where the regret stays below it.
     assert rounds_to([(10, 0.05), (20, 0.009), (30, 0.02), (40, 0.01), (60, 0.0)], 0.01) == 40
     assert rounds_to([(10, 0.05), (20, 0.009), (30, 0.02)], 0.01) is None
-
-
-def calling(monkeypatch: pytest.MonkeyPatch, folder: Path, kept: Path | None = None) -> Callable[..., int]:
-    """Calls the command with these words; what it writes goes into `folder`, and what stands for a release is in
-    `kept`, or is that of the repository."""
-    monkeypatch.setattr(command, "OUT", folder)
-    monkeypatch.setattr(command, "RESULTS", folder / "search-quality.json")
-    if kept is not None:
-        monkeypatch.setattr(command, "KEPT", kept / "search-quality.json.xz")
-        monkeypatch.setattr(command, "DOCS", kept / "search-quality.md")
-
-    def call(*words: str) -> int:
-        monkeypatch.setattr("sys.argv", ["replay", *words])
-        return command.main()
-
-    return call
-
-
-def test_the_command_makes_a_page_of_a_tables_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    save(recorded(np.tile(np.arange(10)[:, None] / 10, (1, 4)), "cells"), tmp_path / "cells.npz")
-    (tmp_path / "docs").mkdir()
-    call = calling(monkeypatch, tmp_path, tmp_path / "docs")
-    assert call("record") == 2 and "make bench-search" in capsys.readouterr().err
-    asked = ("run", "--folder", str(tmp_path), "--repetitions", "8", "--clocks", "2", "--processes", "1")
-    assert call(*asked, "--searchers", "random-1", "grid-1", "grid-3") == 0
-    out = capsys.readouterr().out
-    assert "Regret after 12 federations" in out and "grid-1" in out
-    text = (tmp_path / "search-quality.md").read_text()
-    assert "| `grid-1` | 0.0 (0.0 to 0.0) |" in text, "the whole grid without noise has no regret"
-    assert "| a blind choice | 45.0 | 45.0 |" in text
-    assert "`grid-3`: 3 seeds each, and the table has 2 for the search." in text
-    assert "The table `fedavg`: not replayed yet." in text and "- `fedtune-1`: not replayed this time." in text
-    assert call("record") == 0 and call("page", "--check") == 0
-    (tmp_path / "docs" / "search-quality.md").write_text(text.replace("45.0", "4.5"))
-    assert call("page", "--check") == 1
-    assert call("run", "--folder", str(tmp_path), "--searchers", "nobody") == 2
-    assert "nobody is no searcher" in capsys.readouterr().err
-    assert call("run", "--folder", str(tmp_path / "docs")) == 2 and "make tables" in capsys.readouterr().err
-
-
-def test_a_table_that_is_not_replayed_stays_as_it_was_with_its_own_date(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, top in (("one", 1.0), ("other", 0.5)):
-        save(recorded(np.tile(np.linspace(0, top, 10)[:, None], (1, 4)), name), tmp_path / f"{name}.npz")
-    call = calling(monkeypatch, tmp_path / "bench", tmp_path)
-
-    def replayed(table: str, repetitions: int) -> dict[str, Any]:
-        asked = ("run", "--folder", str(tmp_path), "--clocks", "1", "--processes", "1", "--searchers", "random-1")
-        assert call(*asked, "--repetitions", str(repetitions), "--tables", table) == 0
-        return dict(json.loads(command.RESULTS.read_text(encoding="utf-8")))
-
-    first = replayed("one", 5)
-    both = replayed("other", 8)
-    assert [*both["tables"]] == ["one", "other"]
-    assert both["tables"]["one"]["searchers"] == first["tables"]["one"]["searchers"]
-    assert {name: entry["occasion"]["repetitions"] for name, entry in both["tables"].items()} == {"one": 5, "other": 8}
-    text = command.RESULTS.with_suffix(".md").read_text(encoding="utf-8")
-    assert "`one`: 5 repetitions" in text and "`other`: 8 repetitions" in text
-    again = replayed("one", 8)
-    assert {entry["occasion"]["repetitions"] for entry in again["tables"].values()} == {8}
-    assert again["tables"]["other"] == both["tables"]["other"]
-    # Columns of other budgets would be taken for these.
-    kept = with_others(both | {"budgets": [1, 2]}, first | {"objectives": {}})
-    assert [*kept["tables"]] == ["one"] and "one" not in kept["unrecorded"]
-
-
-@pytest.mark.parametrize("tables", [("--tables", "one"), ()], ids=["named", "all"])
-def test_searchers_that_are_not_replayed_stay_on_their_tables(
-    tables: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    save(recorded(np.tile(np.linspace(0, 1.0, 10)[:, None], (1, 4)), "one"), tmp_path / "one.npz")
-    call = calling(monkeypatch, tmp_path / "bench", tmp_path)
-
-    def replayed(*searchers: str, repetitions: int = 5) -> dict[str, Any]:
-        asked = ("run", "--folder", str(tmp_path), "--clocks", "1", "--processes", "1", *tables)
-        assert call(*asked, "--repetitions", str(repetitions), "--searchers", *searchers) == 0
-        return dict(json.loads(command.RESULTS.read_text(encoding="utf-8")))
-
-    first = replayed("random-1", "random-3")
-    assert not first["objectives"]["tables"]
-    monkeypatch.setattr(command, "machine", lambda: {"processor": "another", "date": "later", "revision": "next"})
-    both = replayed("oracle-random")
-    entry = both["tables"]["one"]
-    assert [*entry["searchers"]] == ["random-1", "random-3", "oracle-random"]
-    assert {k: entry["searchers"][k] for k in ("random-1", "random-3")} == first["tables"]["one"]["searchers"]
-    assert entry["occasion"]["machine"] == first["machine"]
-    assert entry["searchers"]["oracle-random"]["occasion"]["machine"]["date"] == "later"
-    text = command.RESULTS.with_suffix(".md").read_text(encoding="utf-8")
-    assert "not replayed yet on" not in text
-    partly = both | {"tables": both["tables"] | {"two": first["tables"]["one"]}}
-    assert "- `oracle-random`: not replayed yet on `two`." in page.markdown(partly)
-    assert re.search(
-        r"^Of these searchers, `oracle-random`: 5 repetitions, .* on another, later, revision next", text, re.M
-    )
-    # Another number of threads rounds otherwise; another table is another one.
-    for change, alone in ((1 + 1e-12, False), (1 + 1e-6, True)):
-        table = first["tables"]["one"]
-        moved = table | {"blind": table["blind"] * change}
-        command.RESULTS.write_text(json.dumps(first | {"tables": {"one": moved}}), encoding="utf-8")
-        assert ([*replayed("oracle-random")["tables"]["one"]["searchers"]] == ["oracle-random"]) is alone
-    # Fewer repetitions are the first of these, and say so; of more there are some that the others lack.
-    fewer = replayed("random-1", repetitions=3)["tables"]["one"]
-    assert [*fewer["searchers"]] == ["oracle-random", "random-1"] and fewer["occasion"]["repetitions"] == 5
-    assert fewer["searchers"]["random-1"]["n"] == fewer["searchers"]["random-1"]["occasion"]["repetitions"] == 3
-    assert [*replayed("random-1", repetitions=6)["tables"]["one"]["searchers"]] == ["random-1"]
-
-
-def test_the_page_says_where_even_a_search_without_noise_misses_the_goal() -> None:
-    found = packed.read(command.KEPT)
-    name, other = [n for n in found["tables"] if "oracle-fedtune" in found["tables"][n]["searchers"]][:2]
-    for table, reached, regret in ((name, None, 0.0234), (other, 96, 0.0)):
-        oracle = found["tables"][table]["searchers"]["oracle-fedtune"]
-        oracle["rounds_to_goal"], oracle["budgets"][-1]["regret"]["value"] = reached, regret
-    found["tables"] = {table: found["tables"][table] for table in (name, other)}
-    text = page.markdown(found)
-    assert f"does not get there either within {found['budgets'][-1]} federations' rounds: 2.3 on `{name}`.\n" in text
-    found["tables"] = {other: found["tables"][other]}
-    assert "does not get there" not in page.markdown(found)
-
-
-def test_the_page_of_the_docs_is_what_its_figures_give() -> None:
-    found = packed.read(command.KEPT)
-    assert command.DOCS.read_text(encoding="utf-8") == page.markdown(found)
-    assert found["repetitions"] >= 100

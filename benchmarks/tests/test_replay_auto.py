@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import math
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,27 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.curve_table import CurveTable, save
+from analysis.curve_table import CurveTable
 from analysis.runs import load
-from benchmarks.replay import __main__ as command
-from benchmarks.replay import bench, page
+from benchmarks.replay import bench
 from benchmarks.replay.auto import measure
 from benchmarks.replay.auto.command import AutoSearch, Led, auto, planned, setting_of
 from benchmarks.replay.auto.rivals import by_paper, left_for, singles
-from benchmarks.replay.auto.section import section
-from benchmarks.replay.auto.world import METHOD, World, worlds
+from benchmarks.replay.auto.world import METHOD, World
 from benchmarks.replay.measures import over
 from benchmarks.replay.simulator import Simulation
 from benchmarks.replay.table import Recorded
-from benchmarks.tables.auto_specs import METHODS, named
-from benchmarks.tests.test_replay import calling
 from fedtune.record.run_directory import create
 from fedtune.record.study import StudyFile
 from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError
 from search_spaces.parameter import Parameter, Value
 from search_spaces.space import Space
-from tests import packed
 from tests.fedtune.conftest import experiment
 
 ROUNDS, CELLS, SEEDS = 6, 8, 6
@@ -90,14 +82,6 @@ def sequence(search: AutoSearch) -> list[tuple[Any, ...]]:
 # -- the command -------------------------------------------------------------------------------------------------------
 
 
-def test_a_repetition_repeats_itself() -> None:
-    given = world()
-    assert auto(given, 3, 24, slots=2) == auto(world(), 3, 24, slots=2)
-    assert auto(given, 3, 24, slots=2) != auto(given, 4, 24, slots=2)
-    found = measure.repetition(given, 3, (16, 24))
-    assert found == measure.repetition(world(), 3, (16, 24)) and [*found] == [16, 24]
-
-
 @pytest.mark.parametrize("equal", [False, True])
 def test_neither_slots_nor_the_order_of_ending_change_the_search(equal: bool) -> None:
     alone = searched(world(), 32, 1, equal=equal)
@@ -108,8 +92,7 @@ def test_neither_slots_nor_the_order_of_ending_change_the_search(equal: bool) ->
         assert sequence(beside) == trials and beside.winners() == alone.winners()
 
 
-@pytest.mark.parametrize("equal", [False, True])
-@pytest.mark.parametrize("federations", [10, 16, 31])
+@pytest.mark.parametrize(("federations", "equal"), [(10, False), (16, True), (31, False)])
 def test_the_budget_pays_for_all_steps_and_is_used(federations: int, equal: bool) -> None:
     given = world()
     record = planned(given, given.episode(0), federations, equal=equal)
@@ -186,19 +169,6 @@ def test_a_method_that_diverges_leads_nothing() -> None:
         one.validation[:, :, 2:] = np.nan
     led = auto(World("made up", {method: Recorded(one) for method, one in made.items()}), 0, 24, slots=2)
     assert led.leader is None and led.winners == {} and led.spent == led.searched
-
-
-def test_a_method_that_is_clearly_best_is_found_and_gets_the_most() -> None:
-    given = world({"fedavg": 0.4, "fedprox": 0.45, "scaffold": 0.8})
-    for repetition in range(3):
-        for equal in (False, True):
-            led = auto(given, repetition, 24, slots=2, equal=equal)
-            assert led.leader is not None and led.leader[METHOD] == "scaffold"
-        spent: Counter[str] = Counter()
-        for method, _, _, rounds, _ in sequence(searched(given, 40, 2, repetition)):
-            spent[method] += rounds
-        assert max(spent, key=lambda method: spent[method]) == "scaffold"
-    assert measure.repetition(given, 0, (16,))[16].methods == ("scaffold", "scaffold")
 
 
 # -- what it is compared with ------------------------------------------------------------------------------------------
@@ -282,59 +252,3 @@ def test_an_answer_that_is_missing_is_worth_a_blind_choice() -> None:
     blind = np.mean([episode.parts[method].blind for method in TOPS])
     assert found.truths["auto"] == found.truths["alike"] == found.truths["hindsight"] == pytest.approx(blind)
     assert found.truths["paper"] != found.truths["auto"] and found.methods == ("none", "none")
-
-
-# -- the page ----------------------------------------------------------------------------------------------------------
-
-
-def family(folder: Path, dataset: str) -> None:
-    """A small table of every method."""
-    for n, method in enumerate(METHODS):
-        made = table(method, 0.5 + 0.02 * n - 0.05 * np.abs(np.arange(4) - 2), name=named(dataset, method))
-        path = folder / f"{named(dataset, method)}.npz"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        save(made, path)
-
-
-def test_the_family_is_replayed_beside_what_was_measured_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    call = calling(monkeypatch, tmp_path / "bench")
-    before = packed.read(command.KEPT)
-    family(tmp_path, "blobs")
-    assert [*worlds(tmp_path)] == ["blobs"]
-
-    asked = ("run", "--folder", str(tmp_path), "--auto-repetitions", "1", "--auto-budgets", "25", "--processes", "1")
-    asked += ("--tables", "auto")
-    assert call(*asked) == 0
-    assert "singles, in hindsight" in capsys.readouterr().out
-    found = json.loads(command.RESULTS.read_text(encoding="utf-8"))
-    assert {key: value for key, value in found.items() if key != "auto"} == {
-        key: value for key, value in before.items() if key != "auto"
-    }, "searches that were measured before stay"
-    auto_part = found["auto"]
-    assert auto_part["repetitions"] == 1 and auto_part["unrecorded"] == ["digits", "rotated_digits"]
-    (entry,) = auto_part["datasets"].values()
-    (at,) = entry["budgets"]
-    assert (at["federations"], at["n"]) == (25, 1) and at["spent"] <= at["seed_rounds"] == 25 * ROUNDS
-    text = command.RESULTS.with_suffix(".md").read_text(encoding="utf-8")
-    assert section(auto_part) in text and "The tables of rotated_digits are not recorded yet." in text
-    assert text == page.markdown(found)
-    family_gone = ("run", "--folder", str(tmp_path / "bench"), "--tables", "auto")
-    assert call(*family_gone) == 2 and "make tables" in capsys.readouterr().err
-
-
-def test_the_section_says_what_was_measured_and_what_was_not() -> None:
-    for nothing in (None, {}, {"datasets": {}}):
-        assert "is not measured yet" in section(nothing) and "make tables ONLY=auto" in section(nothing)
-    given = world()
-    found = measure.measure({"made up": given}, repetitions=1, processes=1, budgets=(9, 24))
-    found |= {"machine": {"processor": "P", "date": "D", "revision": "R"}, "unrecorded": ["blobs"]}
-    text = section(json.loads(json.dumps(found, allow_nan=False)))
-    assert "3 single searches with B each, which cost 3 times" in text and "is not measured yet" not in text
-    rows = [line for line in text.splitlines() if line.startswith("| made up |")]
-    assert len(rows) == 4 and [row.count("–") for row in rows] == [5, 0, 6, 0]
-    at = found["datasets"]["made up"]["budgets"][1]
-    value = 100 * at["difference"]["alike"]["value"]
-    assert rows[3].startswith(f"| made up | 24 (144) | {value + 0.0:.1f} (") and math.isfinite(value)
-    assert "made up, 9 federations: " in text and "The tables of blobs are not recorded yet." in text

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from analysis.curve_table import save
 from analysis.estimate import standing
-from benchmarks.replay import __main__ as command
 from benchmarks.replay import defaults
 from benchmarks.replay.defaults import DECIDING, PRESENT, REPORTING, VARIANTS
 from benchmarks.replay.measures import Judged
@@ -25,8 +21,7 @@ from benchmarks.replay.searchers.present import Present
 from benchmarks.replay.searchers.racing import Racing
 from benchmarks.replay.searchers.thawing import Thawing
 from benchmarks.replay.simulator import Simulation
-from benchmarks.tables.specs import SPECS
-from benchmarks.tests.test_replay import Known, calling, recorded, setting
+from benchmarks.tests.test_replay import Known, setting
 from fedtune.machine import resources
 from fedtune.planning.request import Request
 from fedtune.record.experiment import Experiment
@@ -34,7 +29,6 @@ from fedtune.trials import improvement
 from search_spaces.dimension import Dimension
 from search_spaces.parameter import Parameter, Value
 from search_spaces.space import Space
-from tests import packed
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -69,21 +63,6 @@ def test_a_variant_is_the_present_search_but_for_one_default() -> None:
                 changed.setdefault("lag", present.lag)
             assert {name: str(v) for name, v in changed.items()} == {option.replace("-", "_"): value}
     assert isinstance(made("--race"), Racing) and isinstance(made(PRESENT), Present)
-
-
-def test_start_up_trials_are_those_before_the_model_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-    real = improvement.proposed
-
-    def spied(*given: Any, **named: Any) -> Any:
-        asked.append(improvement.FEWEST)
-        return real(*given, **named)
-
-    monkeypatch.setattr(improvement, "proposed", spied)
-    searcher = made("12 start-up trials")
-    first, second = searcher.propose(), searcher.propose()
-    assert first is not None and second is not None and set(asked) == {12}
-    assert improvement.FEWEST == 3, "it stays as it is for everybody else"
 
 
 #: Rounds in which trials can be stopped early.
@@ -192,36 +171,3 @@ def test_differences_are_taken_within_repetitions_and_averaged_over_tables() -> 
     assert found["deciding"]["value"] == pytest.approx(0.05) and found["reporting"] is None
     assert (found["deciding"]["low"], found["deciding"]["high"]) == (0.0, 0.1)
     assert found["score"][a]["value"] == pytest.approx(0.6) and c not in found["score"]
-
-
-def test_the_tables_are_declared_and_none_both_decides_and_reports() -> None:
-    assert {*DECIDING, *REPORTING} == SPECS.keys() and not {*DECIDING} & {*REPORTING}
-
-
-def test_the_command_adds_its_part_and_keeps_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (DECIDING[0], REPORTING[1]):
-        save(recorded(np.tile(np.linspace(0, 1, 10)[:, None], (1, 6)), name), tmp_path / f"{name}.npz")
-    monkeypatch.setattr(defaults, "VARIANTS", {n: VARIANTS[n] for n in (PRESENT, "--sampler random", "--race")})
-    call = calling(monkeypatch, tmp_path / "bench", tmp_path)
-    asked = ("--folder", str(tmp_path), "--processes", "1", "--repetitions", "3")
-    assert call("defaults", *asked) == 2, "there is nothing to add it to"
-    assert call("run", *asked, "--clocks", "1", "--searchers", "random-1") == 0
-    before = json.loads(command.RESULTS.read_text(encoding="utf-8"))
-    assert call("defaults", *asked) == 0
-    found = json.loads(command.RESULTS.read_text(encoding="utf-8"))
-    assert {key: value for key, value in found.items() if key != "defaults"} == before
-    part = found["defaults"]
-    assert part["tables"] == [DECIDING[0], REPORTING[1]] and [*part["variants"]] == [*defaults.VARIANTS]
-    assert part["variants"][PRESENT]["deciding"] == {"value": 0.0, "low": 0.0, "high": 0.0, "n": 3}
-    text = command.RESULTS.with_suffix(".md").read_text(encoding="utf-8")
-    assert "## Defaults" in text and "| `--sampler random` |" in text and "| as it is |" in text
-    # Replaying searches anew keeps it.
-    assert call("run", *asked, "--clocks", "1", "--searchers", "random-1") == 0
-    assert json.loads(command.RESULTS.read_text(encoding="utf-8"))["defaults"] == part
-
-
-def test_the_page_says_what_was_made_of_the_figures_of_that_revision() -> None:
-    found = packed.read(command.KEPT)["defaults"]
-    revision, words = next(iter(defaults.MADE_OF.items()))
-    for measured, said in ((revision, True), ("0000000", False)):
-        assert (words in defaults.section(found | {"machine": found["machine"] | {"revision": measured}})) is said

@@ -72,7 +72,6 @@ def test_in_place_of_a_search_configurations_that_are_not_recorded_are_drawn(mon
     assert found["winner"] == live.winner(world, {"x": 0.6}, [0.71, 0.72])
 
 
-@pytest.mark.slow
 def test_a_real_search_in_the_space_of_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = Spec("toy", "Toy", (("fedavg", "default"),), 8, 3, 2, values={"dataset": "blobs", "model": "mlp"})
     points = tuple(spec.points())

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
-import math
-import sys
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,32 +13,27 @@ import pytest
 
 from analysis.curve_table import CurveTable, save
 from analysis.runs import pareto
-from benchmarks.replay import __main__ as command
 from benchmarks.replay import bench as single_bench
-from benchmarks.replay import page
 from benchmarks.replay.objectives import bench
 from benchmarks.replay.objectives.measures import ObjectivesSimulation, mean_volume
 from benchmarks.replay.objectives.page import section
-from benchmarks.replay.objectives.searchers import OURS, PEERS, SEARCHERS, Fedtune, Random
+from benchmarks.replay.objectives.searchers import OURS, PEERS, Fedtune, Random
 from benchmarks.replay.objectives.table import Objectives
-from benchmarks.replay.peer import NOT_INSTALLED, Peer
+from benchmarks.replay.peer import NOT_INSTALLED
 from benchmarks.replay.pool import Task
-from benchmarks.replay.searcher import Floats, Front, Impossible, Job, Result, Setting
+from benchmarks.replay.searcher import Floats, Front, Impossible, Setting
 from benchmarks.replay.searchers import plain
 from benchmarks.replay.searchers.oracle import Told
-from benchmarks.replay.searchers.present import Present
-from benchmarks.replay.table import Recorded, held_out
-from benchmarks.tests.test_replay import ROUNDS, calling, recorded
+from benchmarks.tests.test_replay import ROUNDS, recorded
 from search_spaces.errors import UserError
 from search_spaces.parameter import Value
-from tests import packed
 
 #: Metrics of which the second is minimised.
 METRICS = ("val_global_accuracy", "val_fm", "val_wlp")
 SIGNS = (1.0, -1.0, 1.0)
 LARGEST = np.array([0.0, 1.0, 0.0])
-#: Those searchers that need no other environment.
-HERE = [name for name in SEARCHERS if name not in PEERS]
+#: One of each kind that needs no other environment.
+KINDS = ("random-1", "fedtune-1", "optuna-tpe", "optuna-nsga2", "oracle-random")
 
 
 def several(values: Floats, name: str = "line", test: Floats | None = None, rounds: int = ROUNDS) -> CurveTable:
@@ -108,34 +99,6 @@ def test_what_configurations_are_worth_is_the_share_of_points_that_they_dominate
     assert 0 < episode.volume([{"x": 3.0}]) < episode.volume([{"x": 3.0}, {"x": 7.0}]) < 1
     assert episode.volume([]) == 0 and episode.volume([{"x": float(x)} for x in range(10)]) == 1
     assert episode.blind == pytest.approx(np.mean([episode.volume([{"x": float(x)}]) for x in range(10)]))
-
-
-def test_a_minimised_metric_is_turned_and_a_diverged_federation_is_the_worst() -> None:
-    values = np.zeros((10, 4, 2))
-    values[:, :, 0] = np.arange(10)[:, None] / 10
-    values[:, :, 1] = -np.arange(10)[:, None] / 10  # as it is recorded: 0, 0.1 … 0.9, smaller is better
-    table = several(values)
-    assert table.also["val_fm"][9].max() == 0.9
-    for curves in (table.validation, table.test, *table.also.values()):
-        curves[5, :, 2:] = np.nan
-    episode = Objectives(table).episode(0)
-    assert episode.truth_curve({"x": 2.0})[-1].tolist() == [0.2, -0.2]
-    assert episode.truth_curve({"x": 5.0})[-1].tolist() == [0.0, -0.9], "the worst of each"
-    assert np.isnan(episode.curve({"x": 5.0}, 0)[-1]).all(), "the search is told that it diverged"
-
-
-def test_configurations_are_judged_on_test_data_of_seeds_that_the_search_never_saw() -> None:
-    """Every seed has a value of its own, and test values are a thousand times those of validation."""
-    values = np.tile(2.0 ** np.arange(8)[:, None], (10, 1, 2))
-    table = Objectives(several(values, test=1000 * values))
-    alone = Recorded(several(values, test=1000 * values))
-    for repetition in range(10):
-        episode = table.episode(repetition)
-        seen = sum(episode.curve({"x": 0.0}, seed)[-1] for seed in range(episode.seeds))
-        hidden = held_out(8) * episode.truth_curve({"x": 0.0})[-1]
-        assert episode.seeds == 5 and (1000 * seen + hidden).tolist() == [255000.0, 255000.0]
-        same = alone.episode(repetition)
-        assert all(np.array_equal(episode.curve({"x": 0.0}, s)[:, 0], same.curve({"x": 0.0}, s)) for s in range(5))
 
 
 def test_a_validation_metric_without_its_twin_is_an_error() -> None:
@@ -214,7 +177,7 @@ def test_a_stopped_trial_is_never_on_the_named_front() -> None:
     assert stopped_best == 6
 
 
-@pytest.mark.parametrize("name", HERE)
+@pytest.mark.parametrize("name", KINDS)
 def test_a_searcher_repeats_itself_and_names_what_it_tried(name: str) -> None:
     table = Objectives(noisy())
     found = run(table, name, 3)
@@ -240,82 +203,6 @@ def test_the_values_of_a_minimised_metric_reach_our_search_as_they_are_recorded(
     assert min(trial.values[1] for trial in done) >= 0 and max(trial.values[1] for trial in done) > 0
 
 
-#: (budget, regret, searching, curse, covered, seconds) at three budgets, as they were before several objectives came,
-#: with intervals for as many fresh seeds as are held out, and stopped trials as means over their seeds; those at random
-#: since they draw as `--sampler random` does.
-BEFORE = {
-    "random-1": [
-        (12, 0.336137582574, 0.336137582574, 0.216357538976, None, 8.0),
-        (48, 0.408588473324, 0.0, 0.325232219571, None, 24.0),
-        (80, 0.255271384371, 0.0, 0.195727338773, None, 40.0),
-    ],
-    "drawn": [
-        (12, 0.478119856118, 0.336137582574, None, None, 6.0),
-        (48, 0.336137582574, 0.336137582574, 0.184757999537, True, 24.0),
-        (80, 0.0, 0.0, -0.132945476350, True, 39.0),
-    ],
-    "oracle-random": [
-        (12, 0.336137582574, 0.336137582574, 0.0, None, 8.0),
-        (48, 0.0, 0.0, 0.0, None, 24.0),
-        (80, 0.0, 0.0, 0.0, None, 40.0),
-    ],
-}
-
-
-@pytest.mark.parametrize("name", BEFORE)
-def test_a_search_with_one_objective_gives_what_it_gave(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Searchers that draw at random, as what TPE proposes depends on the last bits of a processor's arithmetic."""
-    drawn = partial(Present, each=3, sampler="random", grace=1, lag=4)
-    monkeypatch.setitem(single_bench.SEARCHERS, "drawn", drawn)
-    noise = np.random.default_rng(0).normal(0, 0.2, (10, 8))
-    table = Recorded(recorded(np.clip(np.arange(10)[:, None] / 10 + noise, 0, 1)))
-    found = single_bench.replay(table, Task(table.name, name, 0, 2, (3, 12, 20)))
-    for judged, expected in zip(found, BEFORE[name], strict=True):
-        for value, before in zip(dataclasses.astuple(judged), expected, strict=True):
-            assert before is None and (value is None or math.isnan(value)) or value == pytest.approx(before, abs=1e-11)
-
-
-ARM = """
-import sys
-import numpy as np
-from benchmarks.replay.arms.serve import serve
-from benchmarks.replay.searcher import Front, Job
-
-class Arm:
-    # Tries both ends, and names those whose last values were all finite.
-    def __init__(self, start):
-        self.start, self.asked, self.told = start, 0, []
-
-    def ask(self):
-        self.asked += 1
-        (d,) = self.start["dimensions"]
-        return Job(self.asked, {d["name"]: [d["low"], d["high"]][self.asked % 2]}, (0,), self.start["rounds"])
-
-    def tell(self, result):
-        assert result.curves.shape == (1, self.start["rounds"], len(self.start["metrics"])), result.curves.shape
-        if np.isfinite(result.curves[:, -1]).all():
-            self.told.append(result.job.values)
-
-    def winner(self):
-        return Front(tuple(self.told)) if self.told else None
-
-serve(Arm)
-"""
-
-
-def test_a_searcher_in_another_process_names_a_front() -> None:
-    table = Objectives(noisy())
-    given = setting(table, table.episode(0))
-    searcher = Peer(given, command=(sys.executable, "-c", ARM), name="any")
-    curves = np.ones((1, ROUNDS, 3))
-    for last in (np.nan, 1.0):
-        asked = searcher.ask()
-        assert isinstance(asked, Job) and searcher.winner() is None
-        searcher.tell(Result(asked, np.where(np.arange(3) == 1, last, curves)))
-    assert searcher.winner() == Front(({"x": -0.5},)), "and NaN was told as NaN"
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", PEERS)
 def test_a_peer_searches_where_it_is_installed(name: str) -> None:
     table = Objectives(noisy())
@@ -360,33 +247,3 @@ def test_only_tables_with_several_validation_metrics_are_replayed(tmp_path: Path
     assert [*bench.tables(tmp_path)] == ["two"] and bench.tables(tmp_path)["two"].metrics == METRICS[:2]
     assert bench.tables(tmp_path, ["line"]) == {}
     assert [*single_bench.tables(tmp_path)] == ["line", "line, shuffled", "two"]
-
-
-def test_the_command_replays_several_objectives_beside_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    save(noisy(), tmp_path / "line.npz")
-    (tmp_path / "docs").mkdir()
-    call = calling(monkeypatch, tmp_path, tmp_path / "docs")
-    asked = ("run", "--folder", str(tmp_path), "--repetitions", "2", "--clocks", "1", "--processes", "1")
-    assert call(*asked, "--searchers", "random-1", "optuna-nsga2") == 0
-    out = capsys.readouterr().out
-    assert "Several objectives: line" in out and "optuna-nsga2" in out and "Regret after" in out
-    found = json.loads((tmp_path / "search-quality.json").read_text())
-    assert [*found["tables"]["line"]["searchers"]] == ["random-1"]
-    assert [*found["objectives"]["tables"]["line"]["searchers"]] == ["random-1", "optuna-nsga2"]
-    text = (tmp_path / "search-quality.md").read_text()
-    assert "By `val_global_accuracy`, `val_fm`, `val_wlp`." in text and "- `optuna-tpe`: not replayed" in text
-    assert call("record") == 0 and call("page", "--check") == 0
-    assert "Regret after" not in page.markdown(found | {"tables": {}}), "nothing with one objective was asked for"
-    assert call(*asked, "--objectives", "--searchers", "random-1", "optuna-tpe") == 0
-    again = json.loads((tmp_path / "search-quality.json").read_text())
-    assert again["tables"]["line"]["searchers"] == found["tables"]["line"]["searchers"]
-    assert [*again["objectives"]["tables"]["line"]["searchers"]] == ["random-1", "optuna-tpe"]
-
-
-def test_a_page_without_such_a_table_says_so() -> None:
-    found = packed.read(command.KEPT)
-    text = page.markdown(found | {"objectives": {"seconds": 0, "tables": {}}})
-    assert "## Several objectives" in text and "Not measured yet" in text
-    assert text == page.markdown({key: value for key, value in found.items() if key != "objectives"})

@@ -12,12 +12,14 @@ from benchmarks.replay.auto.command import AutoSearch, fresh_mean, led
 from benchmarks.replay.auto.world import METHOD
 from benchmarks.replay.searcher import Floats, Setting
 from benchmarks.replay.searchers.present import Present
+from benchmarks.replay.searchers.racing import Racing
 from benchmarks.replay.simulator import Simulation
 from fedtune.api.auto_driven import complete_search
 from fedtune.api.auto_result import AutoResult
 from fedtune.api.search import Result
 from fedtune.machine.resources import EARLY
 from fedtune.record.auto_record import AutoRecord
+from fedtune.record.experiment import search_seeds
 from fedtune.record.study import StudyFile
 from search_spaces.parameter import Value
 from tests.fedtune.api.test_auto import METHODS
@@ -30,10 +32,13 @@ ROUNDS = 9
 class Faked:
     """An episode that answers what the fake simulation measures."""
 
-    seeds, best, blind = 2, 1.0, 0.5
+    best, blind = 1.0, 0.5
+
+    def __init__(self, seeds: int = 2, **fixed: float) -> None:
+        self.seeds, self.fixed = seeds, fixed
 
     def curve(self, values: Mapping[str, Value], seed: int) -> Floats:
-        fake = Fake("fedavg", dict(values) | {"rounds": ROUNDS}, (seed,))
+        fake = Fake("fedavg", dict(values) | self.fixed | {"rounds": ROUNDS}, (seed,))
         return np.array([fake.step()[0]["val_global_accuracy"] for _ in range(ROUNDS)])
 
     def seconds(self, values: Mapping[str, Value], seed: int) -> float:
@@ -47,8 +52,15 @@ class Faked:
 
 
 def facts(trial: Any) -> list[Any]:
-    noted = [trial.user_attrs.get(name) for name in ("audited", "grace")]
+    noted = [trial.user_attrs.get(name) for name in ("audited", "grace", "seed")]
     return [trial.number, trial.state.name, trial.values, trial.params, trial.intermediate_values, *noted]
+
+
+def recorded(ran: Result) -> list[list[Any]]:
+    study = StudyFile(ran.folder)
+    found = [facts(trial) for trial in study.trials()]
+    study.close()
+    return found
 
 
 STOPPING = {"grace": "auto", "audit": 0.5, "trials": 24, "seed": 2}
@@ -56,19 +68,13 @@ STOPPING = {"grace": "auto", "audit": 0.5, "trials": 24, "seed": 2}
 
 @pytest.mark.parametrize(
     "changes",
-    [
-        {"sampler": "tpe"},
-        pytest.param({"sampler": "gp"}, marks=pytest.mark.slow),
-        pytest.param({"sampler": "random", **STOPPING}, marks=pytest.mark.slow),
-    ],
+    [{"sampler": "ei"}, {"sampler": "tpe"}, {"sampler": "random", **STOPPING}],
     ids=lambda changes: changes["sampler"],
 )
 def test_a_replayed_search_is_the_one_that_ray_runs(conduct: Callable[..., Result], changes: dict[str, Any]) -> None:
     changes = {"trials": 16, "grace": 1, "early": EARLY, **changes}
     ran = conduct("ran", seeds=(0, 1), concurrency=2, **changes)
-    study = StudyFile(ran.folder)
-    real = [facts(trial) for trial in study.trials()]
-    study.close()
+    real = recorded(ran)
     episode = Faked()
     for slots in (1, 3):
         setting = Setting(space(), ROUNDS, 2, changes.get("seed", 0), slots, episode.truth_curve)
@@ -81,8 +87,22 @@ def test_a_replayed_search_is_the_one_that_ray_runs(conduct: Callable[..., Resul
         said = ran.best.estimate
         assert verdict.values == ran.best.params
         assert (verdict.estimate, verdict.low, verdict.high) == pytest.approx((said.mean, said.low, said.high))
-    assert {state for _, state, *_ in real} == {"COMPLETE", "PRUNED"}, "some were stopped early"
-    assert any(audited for *_, audited, _ in real) is any(grace for *_, grace in real) is ("audit" in changes)
+    states = {state for _, state, *_ in real}
+    assert states == {"COMPLETE", "PRUNED"}, "some were stopped early"
+    assert any(audited for *_, audited, _, _ in real) is any(grace for *_, grace, _ in real) is ("audit" in changes)
+
+
+def test_a_replayed_race_is_the_one_that_ray_runs(conduct: Callable[..., Result]) -> None:
+    """Until the budget of the real one ends, whatever runs side by side."""
+    changes = {"sampler": "ei", "grace": 1, "early": EARLY, "values": {"own_noise": 0.2}}
+    real = recorded(conduct("raced", seeds=search_seeds(0, 3), budget=20 * ROUNDS, concurrency=2, **changes))
+    assert {seed for *_, seed in real} == {0, 1, 2}, "configurations were given further seeds"
+    episode = Faked(seeds=3, own_noise=0.2)
+    for slots in (1, 3):
+        setting = Setting(space(), ROUNDS, 3, 0, slots, episode.truth_curve)
+        replayed = Racing(setting, most=3, first=(), **changes)
+        Simulation(episode, replayed, slots=slots, budgets=[25 * ROUNDS]).run()
+        assert [facts(trial) for trial in replayed.queue.trials()][: len(real)] == real
 
 
 class FakedMethods:
@@ -107,8 +127,8 @@ class FakedMethods:
         return float(self.curve(values, 0)[-1])
 
 
-@pytest.mark.parametrize("slots", [1, 3])
-def test_a_replayed_search_over_methods_is_the_one_that_ray_runs(whole: AutoResult, slots: int) -> None:
+def test_a_replayed_search_over_methods_is_the_one_that_ray_runs(whole: AutoResult) -> None:
+    slots = 3
     record = AutoRecord.read(whole.folder)
     runs = {name: complete_search(whole.folder, name) for name in METHODS}
     fresh = whole.auto.fresh["fedavg"].experiment["seeds"]

@@ -16,7 +16,7 @@ from analysis import curve_table
 from benchmarks.tables import auto_specs, points
 from benchmarks.tables.auto_specs import AUTO_SPECS
 from benchmarks.tables.lines import RECORDED, Lines, declaration
-from benchmarks.tables.record import Recording, record, simulate, specs
+from benchmarks.tables.record import Recording, simulate, specs
 from benchmarks.tables.specs import SPECS, Spec
 from fedtune.planning.auto_methods import able
 from fedtune.planning.auto_request import AutoRequest, options, settings
@@ -56,17 +56,16 @@ def run(lines: Lines, wanted: list[tuple[int, int]], command: tuple[str, ...], p
     Recording(lines, wanted, time.monotonic() + 60, command).run(processes)
 
 
-@pytest.mark.parametrize("name", EVERY)
-def test_every_declared_configuration_can_be_simulated(name: str) -> None:
-    spec = EVERY[name]
-    found = spec.points()
-    assert len(found) == spec.configurations and all(spec.space.contains(values) for values in found)
-    assert len({json.dumps(values, sort_keys=True) for values in found}) == spec.configurations
-    for values in found:
-        method, complete = spec.federation(values)
-        assert method == values.get("method", spec.method) and complete["rounds"] == spec.rounds
-        assert all(complete[key] == value for key, value in values.items() if key != "method")
-    assert spec.space == type(spec.space).from_json(json.loads(json.dumps(spec.space.to_json())))
+def test_every_declared_configuration_can_be_simulated() -> None:
+    for name, spec in EVERY.items():
+        found = spec.points()
+        assert len(found) == spec.configurations and all(spec.space.contains(values) for values in found), name
+        assert len({json.dumps(values, sort_keys=True) for values in found}) == spec.configurations, name
+        for values in found:
+            method, complete = spec.federation(values)
+            assert method == values.get("method", spec.method) and complete["rounds"] == spec.rounds, name
+            assert all(complete[key] == value for key, value in values.items() if key != "method"), name
+        assert spec.space == type(spec.space).from_json(json.loads(json.dumps(spec.space.to_json()))), name
 
 
 @pytest.mark.parametrize("dataset", auto_specs.CONDITIONS)
@@ -97,15 +96,6 @@ def test_names_of_tables_may_be_families() -> None:
             specs([name])
 
 
-def test_a_table_of_a_family_lies_in_a_folder_of_its_own(tmp_path: Path) -> None:
-    spec = Spec("family/part/toy", "Toy", (("fedavg", "default"),), 4, 3, 2)
-    lines = Lines(spec, tmp_path / "lines", tmp_path / "tables")
-    run(lines, keys(), pretend())
-    assert lines.write(4) is not None and lines.table == tmp_path / "tables" / "family" / "part" / "toy.npz"
-    assert curve_table.load(lines.table).card["name"] == "family/part/toy"
-    assert len(Lines(spec, tmp_path / "lines", tmp_path / "tables").curves) == 12
-
-
 def test_a_tables_seeds_belong_to_no_search_and_to_no_final_run_of_small_seed() -> None:
     """A search of seed n has n · 1000 + k; tables begin at seed 500,000 of these, which no default and no document has,
     and end before final runs begin."""
@@ -114,24 +104,18 @@ def test_a_tables_seeds_belong_to_no_search_and_to_no_final_run_of_small_seed() 
     assert MAX_SEED < FINAL_SEEDS // MAX_SEEDS
 
 
-@pytest.mark.parametrize("name", SPECS)
-def test_a_configuration_is_a_point_of_the_cube_and_back(name: str) -> None:
-    space = SPECS[name].space
-    for values in SPECS[name].points(20) if SPECS[name].draw == "grid" else points.random(space, 100, seed=1):
-        point = points.to_unit(space, values)
-        assert point.shape == (points.coordinates(space),) and ((point >= 0) & (point <= 1)).all()
-        assert points.from_unit(space, point) == pytest.approx(values)
+def test_a_configuration_is_a_point_of_the_cube_and_back() -> None:
+    for name, spec in SPECS.items():
+        space = spec.space
+        for values in spec.points(20) if spec.draw == "grid" else points.random(space, 100, seed=1):
+            point = points.to_unit(space, values)
+            assert point.shape == (points.coordinates(space),) and ((point >= 0) & (point <= 1)).all(), name
+            assert points.from_unit(space, point) == pytest.approx(values), name
 
 
-@pytest.mark.parametrize("draw", [points.sobol, points.random])
-def test_fewer_configurations_are_the_first_of_more(draw: object) -> None:
-    assert draw(TOY.space, 5) == draw(TOY.space, 150)[:5] != draw(TOY.space, 5, 1)  # type: ignore[operator]
-
-
-def test_sobol_points_cover_every_part_of_every_parameter() -> None:
-    drawn = np.array([points.to_unit(TOY.space, values) for values in points.sobol(TOY.space, 64)])
-    for column in drawn.T:
-        assert (np.histogram(column, bins=8, range=(0, 1))[0] >= 6).all(), "64 points have 8 in every eighth"
+def test_fewer_configurations_are_the_first_of_more() -> None:
+    for draw in (points.sobol, points.random):
+        assert draw(TOY.space, 5) == draw(TOY.space, 150)[:5] != draw(TOY.space, 5, 1)
 
 
 def test_a_federation_of_a_table_is_that_of_the_engine(toy: Path) -> None:
@@ -265,25 +249,16 @@ def test_another_declaration_is_not_mixed_in(tmp_path: Path) -> None:
     assert Lines(more, tmp_path, tmp_path).curves == {}, "more of the same is the same table"
 
 
-def test_after_the_deadline_nothing_is_begun(tmp_path: Path) -> None:
-    lines = Lines(TOY, tmp_path, tmp_path)
-    assert record(lines, configurations=4, seeds=3, processes=1, deadline=time.monotonic()) is None
-    assert lines.curves == {}
-
-
-def test_every_table_that_is_recorded_is_declared() -> None:
+def test_every_declared_table_is_recorded_whole_and_no_other() -> None:
     found = {path.relative_to(RECORDED).with_suffix("").as_posix() for path in RECORDED.rglob("*.npz")}
     assert found == EVERY.keys()
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_a_declared_table_is_recorded_whole(name: str) -> None:
-    path, spec = RECORDED / f"{name}.npz", EVERY[name]
-    table = curve_table.load(path)
-    assert table.card["settings"]["declaration"] == declaration(spec)
-    assert table.validation.shape == (spec.configurations, spec.seeds, spec.rounds)
-    assert list(table.configurations) == spec.points() and table.seeds == spec.seed_numbers
-    assert tuple(table.also) == spec.others
-    assert sum(entry["federations"] for entry in table.card["made"]) == table.seconds.size
-    assert np.isfinite(table.validation).mean() > 0.5 and np.isfinite(table.seconds).mean() > 0.5
-    assert path.stat().st_size < 2**20
+    for name, spec in EVERY.items():
+        path = RECORDED / f"{name}.npz"
+        table = curve_table.load(path)
+        assert table.card["settings"]["declaration"] == declaration(spec), name
+        assert table.validation.shape == (spec.configurations, spec.seeds, spec.rounds), name
+        assert list(table.configurations) == spec.points() and table.seeds == spec.seed_numbers, name
+        assert tuple(table.also) == spec.others, name
+        assert sum(entry["federations"] for entry in table.card["made"]) == table.seconds.size, name
+        assert np.isfinite(table.validation).mean() > 0.5 and np.isfinite(table.seconds).mean() > 0.5, name
+        assert path.stat().st_size < 2**20, name
