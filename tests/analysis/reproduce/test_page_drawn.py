@@ -21,6 +21,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("made")
     found = {"heatmap": folders.heatmap(root / "fig5"), "table": folders.table(root / "table5")}
     found["brackets"] = folders.brackets(root / "table1")
+    found["lines"] = folders.lines(root / "fig6")
     return {
         name: write_all(made, decide(made), f"fedtune reproduce {made.reproduction.name} --small", finished=False)
         for name, made in found.items()
@@ -29,7 +30,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.mark.covering
 @VIEWS
-@pytest.mark.parametrize("name", ["heatmap", "table", "brackets"])
+@pytest.mark.parametrize("name", ["heatmap", "table", "brackets", "lines"])
 def test_nothing_is_clipped_overlaps_or_is_hard_to_read(
     name: str, width: int, dark: bool, paper: bool, pages: dict[str, Path], browser: Shown
 ) -> None:

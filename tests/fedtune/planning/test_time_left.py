@@ -80,6 +80,8 @@ def test_recorded_rounds_tell_what_is_left_costs(tmp_path: Path, timed: list[tup
         "LT": (pytest.approx(0.8), module.RECORDED),
         "FedMD-CG": (4.0, module.TIMED),
     }
+    lt = next(pace for pace in found.paces if pace.row == "LT")
+    assert (lt.low, lt.high) == pytest.approx((0.7 * 0.8, 2 * 0.8)), "ten rounds tell no more than timed ones"
     assert found.trials == 17 and found.rounds == 170
     assert found.seconds == pytest.approx(START_UP + (80 * 0.8 + 90 * 4.0) / 2)
 
