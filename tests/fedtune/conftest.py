@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from search_spaces.dimension import Dimension
 from search_spaces.parameter import Parameter
 from search_spaces.space import Space
 from tests.fedtune import fake
+from tests.fedtune.in_memory import studies_in_memory
 
 
 def timing(key: str) -> bool:
@@ -94,6 +96,13 @@ def conduct(ray_cluster: None, tmp_path: Path) -> Callable[..., Result]:
         )
 
     return call
+
+
+@pytest.fixture
+def study_in_memory(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Studies are in memory while they are open, but in tests marked `on_disk`."""
+    with nullcontext() if request.node.get_closest_marker("on_disk") else studies_in_memory():
+        yield
 
 
 def start(folder: Path, **changes: Any) -> Experiment:

@@ -25,6 +25,8 @@ from search_spaces.space import Space
 from tests.fedtune.conftest import space, start
 from trainables.tune import Ending
 
+pytestmark = pytest.mark.usefixtures("study_in_memory")
+
 
 def score(values: dict[str, Any], round_: int) -> float:
     return (1 - (values["alpha"] - 0.3) ** 2 / 4 - (values["lambda"] - 0.7) ** 2) * (1 - math.exp(-round_ / 3))
@@ -238,6 +240,7 @@ def test_whom_a_queue_asks_and_what_it_shows(tmp_path: Path, monkeypatch: pytest
     assert Asked.shown == [[], [0.5, 0.5], [0.25, 0.5, 0.25]]  # a failed one as the worst of those that ended
 
 
+@pytest.mark.on_disk
 def test_the_grid_is_walked_row_by_row(tmp_path: Path) -> None:
     found = conduct(tmp_path / "run", 3, sampler="grid", scheduler="none", trials=6)
     assert [params for _, _, params, *_ in found] == [
