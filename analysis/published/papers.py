@@ -19,6 +19,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -107,10 +108,13 @@ def published(name: str) -> list[Published]:
     """The lines of `analysis/published/<name>.csv` (a longer name finds the file it begins with, `dfrd_tab1_omega` the
     file `dfrd_tab1`); empty where there is no such file."""
     known = [n for n in names() if name == n or name.startswith(f"{n}_")]
-    if not known:
-        return []
-    with (resources.files("analysis") / "published" / f"{max(known, key=len)}.csv").open(encoding="utf-8") as file:
-        return [_line(row) for row in csv.DictReader(file)]
+    return list(_lines(max(known, key=len))) if known else []
+
+
+@cache
+def _lines(name: str) -> tuple[Published, ...]:
+    with (resources.files("analysis") / "published" / f"{name}.csv").open(encoding="utf-8") as file:
+        return tuple(_line(row) for row in csv.DictReader(file))
 
 
 def _line(row: dict[str, str]) -> Published:

@@ -149,17 +149,23 @@ class Order:
 
 def orders(made: Made) -> list[Order]:
     """The order of the rows by every metric and condition of which something has been run."""
+    found = []
+    by_column: dict[tuple[str, Place], list[Number]] = {}
+    for number in every_number(made):
+        by_column.setdefault((number.metric, number.place), []).append(number)
+    for (metric, place), column in by_column.items():
+        both = [(one.ours.mean, one.paper.mean) for one in column if one.ours.n and one.paper is not None]
+        if both:
+            found.append(Order(metric, place, _kendall(both), len(both), len(column)))
+    return found
+
+
+def _kendall(pairs: Sequence[tuple[float, float]]) -> float:
+    if len(pairs) < 3:
+        return math.nan
     from scipy.stats import kendalltau
 
-    found, every = [], every_number(made)
-    for metric in made.reproduction.printed_metrics:
-        for place in made.reproduction.places:
-            there = [one for one in every if (one.metric, one.place) == (metric, place)]
-            both = [(one.ours.mean, one.paper.mean) for one in there if one.ours.n and one.paper is not None]
-            tau = float(kendalltau(*zip(*both, strict=True)).statistic) if len(both) > 2 else math.nan
-            if both:
-                found.append(Order(metric, place, tau, len(both), len(there)))
-    return found
+    return float(kendalltau(*zip(*pairs, strict=True)).statistic)
 
 
 def ours(made: Made, table: Pivot, row: str, place: Place) -> tuple[str, str]:

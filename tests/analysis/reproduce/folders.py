@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +35,15 @@ def table(folder: Path) -> Made:
     return _recorded(folder, Record(one.name, "small", HERE, theirs, {"omega": "ω"}))
 
 
-def brackets(folder: Path, rounds: int = 20) -> Made:
-    """DFRD's Table 1, the rows of FedAvg alone, read in the best round, with the local accuracy in brackets."""
+def brackets(
+    folder: Path, rounds: int = 20, rows: Collection[str] = ("FedAvg", "+ DFRD"), record: Record | None = None
+) -> Made:
+    """Two rows of DFRD's Table 1, read in the best round, with the local accuracy in brackets; its small form."""
     one = declared("dfrd-table1")
-    for row in (row for row in one.rows if row.name in ("FedAvg", "+ DFRD")):
+    for row in (row for row in one.rows if row.name in rows):
         for place in one.places:
             _final(folder, one, row, place, rounds, shift=0.1 * (row.method == "dfrd"))
-    return _recorded(folder, Record(one.name, "small", HERE, PAPER, {"omega": "ω"}))
+    return _recorded(folder, record or Record(one.name, "small", HERE, PAPER, {"omega": "ω"}))
 
 
 def lines(folder: Path) -> Made:
