@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from tests.fedtune.api.test_auto import auto, whole
-from tests.fedtune.conftest import conduct, ray_cluster
+from tests.fedtune.conftest import conduct
 
-__all__ = ["auto", "conduct", "ray_cluster", "whole"]
+__all__ = ["auto", "conduct", "whole"]

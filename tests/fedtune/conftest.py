@@ -13,8 +13,6 @@ import pytest
 
 from fedtune.api.search import Result, carry_out
 from fedtune.console import progress
-from fedtune.machine import cluster
-from fedtune.machine.private_folder import private_folder
 from fedtune.planning.plan import Plan
 from fedtune.record.experiment import Experiment
 from fedtune.record.run_directory import create
@@ -30,20 +28,6 @@ from tests.fedtune.in_memory import studies_in_memory
 def timing(key: str) -> bool:
     """Numbers that depend on the machine; two equal runs may differ in these only."""
     return key.removeprefix("metric:").startswith("seconds")
-
-
-@pytest.fixture(scope="session")
-def ray_cluster() -> Iterator[None]:
-    """One Ray for all tests of a session, started as for a search; starting it takes seconds. Its two GPUs are declared
-    only, for tests of placement."""
-    import os
-
-    os.environ.update(cluster.ENVIRONMENT)
-    from ray import cloudpickle
-
-    cloudpickle.register_pickle_by_value(fake)
-    with private_folder() as folder, cluster.started(folder, cores=8, with_gpus=True, num_gpus=2):
-        yield
 
 
 def space(**fix: Any) -> Space:
