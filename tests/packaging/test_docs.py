@@ -21,8 +21,10 @@ from search_spaces import run_folder
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 #: Results come from hours of searching and are not repeated here; scripts/gallery.py runs what the gallery shows; the
-#: glossary and the page of published numbers have nothing to run.
-GUIDES = [path for path in DOCS if path.stem not in ("results", "gallery", "glossary", "published")]
+#: glossary, the published numbers and the published settings have nothing to run.
+GUIDES = [
+    path for path in DOCS if path.stem not in ("results", "gallery", "glossary", "published", "published-settings")
+]
 PACKAGES = ("fedtune", "search_spaces", "trainables", "analysis", "benchmarks", "tests", "docs")
 BLOCK = re.compile(r"^```(\w*)[ ]?([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
