@@ -19,6 +19,8 @@ from tests.fedtune.conftest import experiment, space, start
 from tests.fedtune.trials import test_queue
 from trainables.tune import Ending
 
+pytestmark = pytest.mark.usefixtures("study_in_memory")
+
 Trials = list[Any]
 
 

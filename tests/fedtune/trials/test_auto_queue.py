@@ -17,6 +17,8 @@ from fedtune.trials.proposal import Proposal
 from tests.fedtune.conftest import experiment, space
 from trainables.tune import Ending
 
+pytestmark = pytest.mark.usefixtures("study_in_memory")
+
 ROUNDS = 9
 #: By method: what a round costs and how good its peak is.
 METHODS = {"fedavg": (1.0, 0.7), "fedprox": (1.5, 0.9), "scaffold": (4.0, 0.5)}

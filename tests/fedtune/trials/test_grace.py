@@ -19,6 +19,8 @@ from fedtune.trials.stop_rules import StopRules
 from tests.fedtune.conftest import experiment
 from tests.fedtune.trials.test_queue import conduct
 
+pytestmark = pytest.mark.usefixtures("study_in_memory")
+
 
 def ranked(early: Sequence[float], last: Sequence[float] | None = None, rounds: int = 6) -> list[History]:
     """Trials of `rounds` rounds with these values after round 2, and the last ones 1, 2, 3, … unless told otherwise."""

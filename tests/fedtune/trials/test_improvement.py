@@ -35,6 +35,8 @@ from tests.fedtune.played import FACTS
 from tests.fedtune.trials.test_queue import end
 from trainables.tune import Ending
 
+pytestmark = pytest.mark.usefixtures("study_in_memory")
+
 KINDS = {"steps": IntDistribution(0, 100), "x": FloatDistribution(0.0, 1.0)}
 
 

@@ -17,6 +17,8 @@ from search_spaces.errors import UserError
 from tests.fedtune.conftest import space, start
 from tests.fedtune.trials.test_queue import conduct
 
+pytestmark = pytest.mark.usefixtures("study_in_memory")
+
 FIRST = (
     {"from": "the paper's values", "values": {"alpha": 0.5, "lambda": 0.25}},
     {"from": "raced trial 3", "values": {"alpha": 1.25, "lambda": 1.0}},

@@ -19,6 +19,8 @@ from search_spaces import run_folder
 from tests.fedtune.conftest import frozen
 from tests.fedtune.played import play, searched
 
+pytestmark = pytest.mark.usefixtures("study_in_memory")
+
 PLAIN: dict[str, Any] = {"scheduler": "none", "trials": 6}
 
 
@@ -61,6 +63,7 @@ def test_a_search_that_goes_on_is_the_longer_search(tmp_path: Path, changes: dic
     assert found == frozen(tmp_path / "long")
 
 
+@pytest.mark.on_disk
 def test_trials_that_go_on_run_and_have_no_value_yet(tmp_path: Path) -> None:
     searched(tmp_path / "run", **PLAIN, rounds=4)
     before = frozen(tmp_path / "run")

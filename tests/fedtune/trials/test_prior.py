@@ -20,6 +20,8 @@ from search_spaces.space import Space
 from tests.fedtune.conftest import experiment, space, start
 from tests.fedtune.trials.test_queue import conduct
 
+pytestmark = pytest.mark.usefixtures("study_in_memory")
+
 COUNT = 4000
 
 

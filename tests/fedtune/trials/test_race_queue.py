@@ -23,6 +23,8 @@ from fedtune.trials.racing import is_further, is_over, spent
 from tests.fedtune.conftest import space, start
 from trainables.tune import Ending
 
+pytestmark = pytest.mark.usefixtures("study_in_memory")
+
 ROUNDS = 9
 
 

@@ -22,6 +22,8 @@ from search_spaces import run_folder
 from tests.fedtune.conftest import frozen, space
 from tests.fedtune.played import begin, play, searched
 
+pytestmark = pytest.mark.usefixtures("study_in_memory")
+
 MODELS = [name for name in SAMPLERS if name not in ("grid", "random")]
 
 
