@@ -107,6 +107,14 @@ def ray_cluster() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
+def forks() -> None:
+    """The process from which `tests/forked.py` forks commands has its imports; they take seconds."""
+    from tests import forked
+
+    forked.run(["-c", ""], cwd=Path.cwd())
+
+
+@pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """Chromium, a `tests.analysis.browser.Shown`, for tests that carry the marks `BROWSER`."""
     from tests.analysis.browser import Browsing

@@ -3,7 +3,8 @@
 `run(["-m", "fedtune", "status", "a"], cwd=here)` does what `subprocess.run([sys.executable, "-m", "fedtune", "status",
 "a"], cwd=here)` does, and `Process` is its `Popen`. One process for all tests of a session imports what the commands
 import, which takes two to three seconds of a processor, and forks for each of them. It computes nothing, as a process
-that has threads must not fork. What a command prints goes to files: a pipe stays open while any process of Ray lives.
+that has threads must not fork. The fixture `forks` starts it, so that no test's seconds are those of the imports. What
+a command prints goes to files: a pipe stays open while any process of Ray lives.
 
 Where one of these is tested, a process is to be started as a user starts it:
 

@@ -44,6 +44,7 @@ def test_what_a_process_died_of(said: str, crashed: bool, memory_kill: bool, of:
     assert death(said, crashed=crashed, memory_kill=memory_kill) is of
 
 
+@pytest.mark.usefixtures("forks")
 @pytest.mark.parametrize(
     ("does", "number", "told"),
     [

@@ -361,6 +361,7 @@ def test_a_resumed_run_keeps_its_threads_and_is_not_crowded(
     assert (driven[0].concurrency, driven[0].threads) == (2, 2) and "4 threads on 2 cores" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("forks")
 def test_the_command_prints_and_records_what_it_chose(toy: Path, tmp_path: Path) -> None:
     words = [
         "search",
