@@ -1,7 +1,8 @@
 """Which tier a test belongs to, by how long it took when that was last recorded.
 
     make durations          runs all tests and writes `durations.txt`
-    make test               what took less than `SLOW` seconds, or is new
+    make test               what took less than `SLOW` seconds, or is new, and the replays of wrong steps written by
+                            hand (`replays/mutants.py`), up to `NIGHT`: nothing else notices these
     make test-slow          what took longer, up to `NIGHT` seconds, and every test marked `guard`
     make test-nightly       the rest: what took longer still, and what other tests of a `covering` stand for
 
@@ -23,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.trainables.methods.replays.mutants import MUTANTS
 
 #: Seconds that a test of `make test` may take, and those that one of continuous integration may take.
 SLOW = 0.8
@@ -155,12 +158,13 @@ def covering(cases: list[dict[str, Any]], strength: int = 1) -> list[int]:
 def mark(items: Iterable[pytest.Item], known: dict[str, float]) -> None:
     """Marks the tests that are slow or nightly, by their recorded seconds and by what stands for them."""
     products: dict[tuple[Path, str], list[Any]] = defaultdict(list)
+    alone = {f"tests/trainables/methods/replays/test_replay_{step.test}".replace("::", ".py::", 1) for step in MUTANTS}
     for item in items:
         guard = item.get_closest_marker("guard")
         seconds = known.get(item.nodeid, 0.0)
         if seconds > NIGHT and not guard:
             item.add_marker("nightly")
-        elif seconds > SLOW or guard:
+        elif (seconds > SLOW and item.nodeid not in alone) or guard:
             item.add_marker("slow")
         if item.get_closest_marker("covering"):
             products[item.path, item.nodeid.partition("[")[0]].append(item)

@@ -9,9 +9,10 @@ With the paper's m ± s of n seeds, and ours m' ± s' of n', in the paper's unit
 expected to have. (2) is Welch's t test of both means. Both are two-sided, at `LEVEL`.
 
     disagrees       the test is significant
-    agrees          there are several seeds, (2) is not significant, and neither is (1) of our mean
-    cannot be told  the rest: one seed that lies where a run of the paper would, or seeds of ours that spread so much
-                    that (2) sees nothing although our mean lies outside of where a run of the paper would
+    agrees          of several seeds (2) is not significant, and neither is (1) of our mean; one seed lies where a run
+                    of the paper would, and within `LARGE` points of its mean
+    cannot be told  the rest: one seed that lies where a run of the paper would only because these spread so much, or
+                    seeds of ours that spread so much that (2) sees nothing although (1) does of our mean
 
 A test at 0.05 also calls one of twenty numbers different that are not.
 
@@ -67,8 +68,8 @@ def judge(ours: Summary, mean: float, std: float, seeds: int, *, points: bool) -
         widest = std if ours.n == 1 else max(std, ours.std)
         large = apart > LARGE * widest or (points and apart > LARGE)
         return replace(untold, verdict=DISAGREES, reason=test, p=p, large=large)
-    if ours.n == 1:
-        return replace(untold, reason=f"one seed, which lies among the paper’s ({test})", p=p)
+    if ours.n == 1 and points and apart > LARGE:
+        return replace(untold, reason=f"one seed, and the paper’s spread too much to tell ({test})", p=p)
     if single < LEVEL:
         return replace(untold, reason=f"our seeds spread too much to tell the means apart ({test})", p=p)
     return replace(untold, verdict=AGREES, reason=test, p=p)

@@ -48,7 +48,8 @@ HOW_ALIKE = (
 HOW_CELL = (
     "A cell with several seeds is compared by Welch’s t test of both means, one with a single seed by the t test of "
     "one further run among the paper’s; it disagrees where p is below 0.05. It agrees where several seeds show no "
-    "difference and their mean lies where a single run of the paper would. The rest cannot be told."
+    "difference and their mean lies where a single run of the paper would, or where one seed lies there and within "
+    "three points. The rest cannot be told."
 )
 #: Before the order of the rows.
 KENDALL = "The rows’ order here and in the paper, Kendall’s τ (1: the same, −1: the opposite):"

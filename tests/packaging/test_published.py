@@ -108,11 +108,12 @@ def test_a_folder_replaces_its_cells_and_those_of_another_setting(
 def test_each_verdict_stands_on_the_page_and_its_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
     setting = dict(zip(published.SETTING, ("200", "200", "lenet_code", "10"), strict=True)) | {"revision": "abc"}
     at = {row: (SHEET, row, "omega=1", "global_accuracy") for row in ("FedAvg", "+ DENSE", "+ DFRD", "DFRD")}
-    ours = {"FedAvg": "1=89.6 2=89.8", "+ DENSE": "1=90.2", "+ DFRD": "1=80 2=80.1", "DFRD": "1=60"}
+    at["wide"] = (SHEET, "FedFTG", "omega=0.01", "global_accuracy")  # 26.96 ± 8.33
+    ours = {"FedAvg": "1=89.6 2=89.8", "+ DENSE": "1=90.2", "+ DFRD": "1=80 2=80.1", "DFRD": "1=60", "wide": "1=32"}
     entry = explanations.Explanation(*SHEET, "Tried without momentum: 91.2.", rows=("+ DFRD",))
     monkeypatch.setattr(explanations, "explanations", lambda path: (entry,))
     page = published.page({at[row]: {**setting, "ours": text} for row, text in ours.items()})
-    assert "4 of 226 numbers for Fashion-MNIST have been run: 1 agree, 2 disagree, 1 cannot be told." in page
+    assert "5 of 226 numbers for Fashion-MNIST have been run: 2 agree, 2 disagree, 1 cannot be told." in page
     assert "2 of the disagreements are large; 1 of these are not explained." in page
     rows = {
         line.split(" | ")[0].removeprefix("| "): line.split(" | ")[1]
@@ -121,10 +122,11 @@ def test_each_verdict_stands_on_the_page_and_its_explanation(monkeypatch: pytest
     }
     plain = {row: re.sub("</?span[^>]*>", "", cell).replace("\u00a0", " ") for row, cell in rows.items()}
     assert plain["FedAvg"].startswith("89.70 ± 0.14, n = 2<br>89.71 ± 0.10<br>−0.01 = 0.1, 0.1 std<br>")
-    assert 'verdict agrees">agrees<' in rows["FedAvg"] and 'verdict untold">cannot be told<' in rows["+ DENSE"]
+    assert 'verdict agrees">agrees<' in rows["FedAvg"] and 'verdict agrees">agrees<' in rows["+ DENSE"]
     assert (
         plain["DFRD"].startswith("60.00, n = 1<br>65.38 ± 0.72<br>−5.38 = 7.5 std<br>") and "(large)" in plain["DFRD"]
     )
+    assert page.count('<br><span class="verdict untold">cannot be told<') == 1
     told = [line for line in page.splitlines() if line.startswith(("| + DFRD, ω = 1", "| DFRD, ω = 1"))]
     assert told[0].endswith("| not explained |") and told[1].endswith("| Tried without momentum: 91.2. |")
     assert "Kendall's τ: ω = 1: 0.33 (n = 4 of 7)" in page
