@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import html
 import math
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,14 +12,15 @@ from analysis.figures import figure
 from analysis.figures._common import two_keys
 from analysis.labels import Labels
 from analysis.pivot import Pivot, to_csv
-from analysis.published.verdict import AGREES, DISAGREES, UNKNOWN
+from analysis.published.verdict import AGREES, DISAGREES
 from analysis.report.page import Page, command, escape, html_table, write
 from analysis.report.terms import explained
-from analysis.reproduce.claims import NO_RESULT, NOT_RUN, Decided, region
+from analysis.reproduce.claims import Decided, region
 from analysis.reproduce.joined import joined
 from analysis.reproduce.made import Made
 from analysis.reproduce.tables import (
     Number,
+    agreement,
     comparisons,
     disagreements,
     every_number,
@@ -241,12 +241,10 @@ def _order(made: Made, table: Pivot) -> str:
 
 def _numbers(made_page: Page, made: Made) -> None:
     """How many numbers agree, and those that do not, with their explanations; nothing on other data."""
-    counts = Counter(one.verdict for one in every_number(made) if one.paper is not None)
-    if not any(counts[word] for word in (AGREES, DISAGREES, UNKNOWN)):
+    if not (told := agreement(made)):
         return
-    told = f"Of {counts.total()} numbers {counts[AGREES]} agree, {counts[DISAGREES]} disagree and {counts[UNKNOWN]} "
-    told += f"cannot be told; {counts[NOT_RUN] + counts[NO_RESULT]} have not been run."
-    table = html_table(disagreements(made)) if counts[DISAGREES] else ""
+    found = disagreements(made)
+    table = html_table(found) if found.rows else ""
     made_page.card("numbers", "Which numbers agree", f'<p>{told}</p>{table}<p class="small">{HOW_CELL}</p>', "Numbers")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from analysis.figures._common import two_keys
 from analysis.labels import PERCENT, decimals, unit_in_files
 from analysis.pivot import Pivot, pivot
 from analysis.published.papers import OTHER_DATA, Published
-from analysis.published.verdict import DISAGREES, UNKNOWN, Judged, judge
+from analysis.published.verdict import AGREES, DISAGREES, UNKNOWN, Judged, judge
 from analysis.reproduce.claims import NO_RESULT, NOT_RUN, Decided, Line, is_inside
 from analysis.reproduce.declaration import Place, Reproduction, Row
 from analysis.reproduce.explanations import explanation
@@ -94,6 +95,15 @@ def why(made: Made, one: Number) -> str:
     if one.verdict != DISAGREES:
         return ""
     return explanation(made.reproduction, made.paper.dataset, one.row, one.place, one.metric) or NOT_EXPLAINED
+
+
+def agreement(made: Made) -> str:
+    """How many numbers agree, in words; empty where none can be compared, as on other data."""
+    counts = Counter(one.verdict for one in every_number(made) if one.paper is not None)
+    if not any(counts[word] for word in (AGREES, DISAGREES, UNKNOWN)):
+        return ""
+    told = f"Of {counts.total()} numbers {counts[AGREES]} agree, {counts[DISAGREES]} disagree and {counts[UNKNOWN]} "
+    return f"{told}cannot be told; {counts[NOT_RUN] + counts[NO_RESULT]} have not been run."
 
 
 def disagreements(made: Made) -> Table:

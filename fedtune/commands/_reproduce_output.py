@@ -14,7 +14,7 @@ from analysis.labels import number
 from analysis.pivot import Pivot
 from analysis.reproduce.declaration import Place
 from analysis.reproduce.made import Made
-from analysis.reproduce.tables import HeatCell, Number, every_number, heat, ours, pivots, theirs
+from analysis.reproduce.tables import HeatCell, Number, agreement, every_number, heat, ours, pivots, theirs
 from fedtune.api.reproduce import Reproduced
 from fedtune.commands._output import INTERRUPTED
 from fedtune.console import tables
@@ -76,6 +76,8 @@ def _print(found: Reproduced) -> None:
         for table in _drawn(made):
             _console().print(table)
         _say(_key(made))
+        if told := agreement(made):
+            _say(told)
         _say("")
     for one in found.claims:
         _say(f"{one.told}: {one.claim.says}.", bold=True)

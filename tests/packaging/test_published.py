@@ -16,19 +16,16 @@ import yaml
 
 from analysis.published import papers
 from analysis.reproduce import explanations
-from analysis.reproduce.made import Record, Setting
 from search_spaces import run_folder
 from tests.analysis.reproduce import folders
 
-SETTING = Setting("fmnist32", "lenet_code", 10, 200, 3)
-RECORD = Record("dfrd-table1", "paper", SETTING, SETTING, {"omega": "ω"})
 SHEET = ("dfrd-table1", "fmnist32")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A row of DFRD's Table 1: three cells of three seeds, with two numbers each."""
-    return folders.brackets(tmp_path_factory.mktemp("made"), rows=("FedAvg",), record=RECORD).path
+    return folders.brackets(tmp_path_factory.mktemp("made"), rows=("FedAvg",), record=folders.FASHION).path
 
 
 @pytest.fixture
@@ -144,9 +141,9 @@ def test_what_is_not_on_the_papers_terms_is_refused(
     copy = shutil.copytree(folder, tmp_path / "copy")
     for changes, said in (
         ({"profile": "small"}, "must be of the paper's setting, got the small form"),
-        ({"here": dataclasses.replace(SETTING, dataset="digits")}, "must be on svhn or cifar10 or fmnist32"),
+        ({"here": dataclasses.replace(folders.SAME, dataset="digits")}, "must be on svhn or cifar10 or fmnist32"),
     ):
-        record = dataclasses.replace(RECORD, **changes)  # type: ignore[arg-type]
+        record = dataclasses.replace(folders.FASHION, **changes)  # type: ignore[arg-type]
         (copy / run_folder.REPRODUCTION).write_text(yaml.safe_dump(record.to_yaml()))
         assert published.main(["add", str(copy)]) == 2
         assert said in capsys.readouterr().err and not published.CSV.exists()

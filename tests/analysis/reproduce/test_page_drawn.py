@@ -20,7 +20,7 @@ pytestmark = BROWSER
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("made")
     found = {"heatmap": folders.heatmap(root / "fig5"), "table": folders.table(root / "table5")}
-    found["brackets"] = folders.brackets(root / "table1")
+    found["brackets"] = folders.brackets(root / "table1", record=folders.FASHION)
     found["lines"] = folders.lines(root / "fig6")
     return {
         name: write_all(made, decide(made), f"fedtune reproduce {made.reproduction.name} --small", finished=False)

@@ -12,7 +12,7 @@ from plotly.offline import get_plotlyjs
 from analysis.reproduce.claims import decide
 from analysis.reproduce.made import Made, load_made
 from analysis.reproduce.page import page, table_files
-from analysis.reproduce.tables import numbers
+from analysis.reproduce.tables import agreement, numbers
 from fedtune.api.reproduce import Reproduced
 from fedtune.commands._reproduce_output import result
 from fedtune.record.run_directory import write_document
@@ -32,7 +32,7 @@ def printed(made: Made, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
 def test_brackets_of_the_best_round_agree_in_table_page_and_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = folders.brackets(tmp_path)
+    made = folders.brackets(tmp_path, record=folders.FASHION)
     drawn = html.unescape(page(made, decide(made), "again", finished=True).html()).replace("\u00a0", " ")
     said = printed(made, capsys, monkeypatch)
     rows = [row for row in numbers(made).rows if row["n"]]
@@ -45,6 +45,7 @@ def test_brackets_of_the_best_round_agree_in_table_page_and_file(
     paper = [row for row in rows if row["metric"] == "local_accuracy" and row["row"] == "FedAvg"]
     assert all(f"({100 * float(row['paper_mean']):.2f}" in said for row in paper)
     assert "Local accuracy" in said and "in brackets" in said
+    assert agreement(made).startswith("Of 42 numbers ") and agreement(made) in " ".join(said.split())
     assert max(map(len, said.splitlines())) <= 80
 
 
