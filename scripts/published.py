@@ -305,9 +305,11 @@ def section(
         parts.append(replace(table, columns=shown).markdown().rstrip())
     if made.runs:
         rows = [
-            f"| {coloured(each.verdict)} | {markdown(each.claim.says)} | {markdown(each.why)} |" for each in decided
+            f"| {coloured(each.verdict)}{markdown(each.told.removeprefix(each.verdict))} "
+            f'| {markdown(each.claim.says)}<br><span class="theirs">{markdown(each.why)}</span> |'
+            for each in decided
         ]
-        parts.append("\n".join(["| verdict | the paper's sentence | why |", "|---|---|---|", *rows]))
+        parts.append("\n".join(["| verdict | the paper's sentence, and why |", "|---|---|", *rows]))
     return "\n\n".join(parts)
 
 
