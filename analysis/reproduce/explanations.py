@@ -1,4 +1,4 @@
-"""Why cells disagree with their paper: `analysis/reproduce/explanations.yaml`, a list of
+"""Why cells disagree with their paper: `analysis/reproduce/explanations.yaml`, a list of these keys:
 
 table      a reproduction, `fedmdcg-table1`
 dataset    one of its data sets

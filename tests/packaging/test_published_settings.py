@@ -118,7 +118,7 @@ def size(name: str, *shape: int) -> int:
 
 
 def test_sizes_and_traffic_on_the_page_are_those_of_our_models() -> None:
-    """What crosses the wire is held to these formulas by the tests of DHF, FedProto and the split models."""
+    """What crosses the wire is held to these formulas by the tests of DHF, FedProto and FedMD-CG."""
     deep = {name: size(name, 1, 28) for name in ("lenet_code_64", "lenet5_paper", "cnn2", "cnn3", "resnet10")}
     model = models.build("cnn2", (1, 28, 28), 10)
     prototypes, head = 10 * model.feature_width, sum(parameter.numel() for parameter in model.head.parameters())
