@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import optuna
 import yaml
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from search_spaces import run_folder
 from search_spaces.metrics import METRICS
+from tests import study_file
 
 ALPHA = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
 LAMBDA = (0.1, 0.3, 0.5, 0.7, 0.9)
@@ -272,13 +272,6 @@ def write(
         )
     )
     rng = np.random.default_rng(seed)
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    storage = optuna.storages.RDBStorage(f"sqlite:///{folder / run_folder.STUDY}")
-    study = optuna.create_study(
-        storage=storage,
-        study_name=folder.name,
-        directions=[METRICS[m].direction for m in metric],
-    )
     distributions = {k: distribution(SEARCH[k]) for k in keys}
     made: list[FrozenTrial] = []
     for n in range(len(seeds) if kind == "run" else begun):
@@ -348,8 +341,7 @@ def write(
             None if state == TrialState.RUNNING else frozen.datetime_start + timedelta(seconds=0.5 + planned)
         )
         made.append(frozen)
-    study.add_trials(made)
-    storage.remove_session()
+    study_file.write(folder / run_folder.STUDY, folder.name, [METRICS[m].direction for m in metric], made)
     return folder
 
 
