@@ -25,6 +25,8 @@ from search_spaces.space import Space
 from tests.fedtune.conftest import start
 from tests.fedtune.played import searched
 
+pytestmark = pytest.mark.usefixtures("study_in_memory")
+
 
 def edited(folder: Path, **changes: Any) -> Run:
     """The run with another request. Made a race by a budget, its trials have a seed of their own, as in one."""
