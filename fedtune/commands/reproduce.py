@@ -17,7 +17,7 @@ fedtune reproduce dfrd-fig5 --small --rounds 5
 # A table of FedKF with more seeds than its small form has:
 fedtune reproduce fedkf-table5 --small --seeds 5
 # A part of a table; another part is added to it later:
-fedtune reproduce fedmdcg-table1 --small --rows FedAvg,LT --columns omega=0.1
+fedtune reproduce fedmdcg-table1 --small --rows LT --columns omega=0.1
 # The paper's own data, model, rounds and seeds; how many hours, first:
 fedtune reproduce dfrd-table2 --data-dir ~/data --dry-run
 fedtune reproduce dfrd-table2 --data-dir ~/data
