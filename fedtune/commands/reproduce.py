@@ -18,8 +18,9 @@ fedtune reproduce dfrd-fig5 --small --rounds 5
 fedtune reproduce fedkf-table5 --small --seeds 5
 # A part of a table; another part is added to it later:
 fedtune reproduce fedmdcg-table1 --small --rows LT --columns omega=0.1
-# The paper's own data, model, rounds and seeds; how many hours, first:
+# How many hours the paper's own data, model, rounds and seeds take:
 fedtune reproduce dfrd-table2 --data-dir ~/data --dry-run
+# With these:
 fedtune reproduce dfrd-table2 --data-dir ~/data
 """
 
