@@ -28,7 +28,7 @@ import pytest
 from tests.trainables.methods.replays.mutants import MUTANTS
 
 #: Seconds that a test of `make test` may take, and those that one of continuous integration may take.
-SLOW = 0.8
+SLOW = 0.6
 NIGHT = 6.0
 
 #: Which tests `make test` runs, as pytest's `-m` has it; the Makefile says the same.
