@@ -88,8 +88,11 @@ def _start(job: T, do: Callable[[T], Answer], seconds: float) -> _Fork:
 
 def _limit(seconds: float) -> None:
     """Of processor time, and of memory: a mutant may fill a list for ever."""
+    from fedtune.machine.limits import ADDRESSES
+
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    most = pages * resource.getpagesize() + MEMORY
+    # No less than a search asks for: tests search in the fork, which refuses to begin with less.
+    most = max(pages * resource.getpagesize() + MEMORY, ADDRESSES)
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 3))
     signal.signal(signal.SIGXCPU, signal.SIG_DFL)

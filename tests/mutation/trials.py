@@ -130,8 +130,6 @@ def warm(trials: Sequence[Trial], tell: Tell, workers: int) -> set[str]:
     def loop(items: dict[str, pytest.Item]) -> None:
         sys.settrace(None)
         suspects: dict[str, float] = {}
-        import torch  # noqa: F401  # before the forks, which may have only so much memory more: too little to load it
-
         gc.collect()
         functions = living()
         gc.freeze()  # a collection in a fork would copy all of the memory that it shares
