@@ -222,7 +222,7 @@ def test_both_readouts_are_measured_and_one_is_the_global_model(toy: Path) -> No
             )
 
 
-def test_equal_local_steps_count_passes_over_the_mean_client(toy: Path) -> None:
+def test_equal_local_steps_are_passes_over_the_mean_client(toy: Path) -> None:
     s = Simulation("fedkf", values_for("fedkf", toy, local_epochs=3, batch_size=16, omega=0.5), 3, CPU)
     batches = sum(s.fed.sizes) // (4 * 16)
     steps = [draw_batches(fedkf.planned(s.config, s.fed), n, 1.0, s.fed.rng).shape[0] for n in s.fed.sizes]
@@ -230,6 +230,10 @@ def test_equal_local_steps_count_passes_over_the_mean_client(toy: Path) -> None:
     assert fedkf.planned(replace(s.config, batch_size=1000), s.fed).local_steps == 3  # one batch a pass at least
     own = fedkf.planned(replace(s.config, equal_local_steps=False), s.fed)
     assert len({draw_batches(own, n, 1.0, s.fed.rng).shape[0] for n in s.fed.sizes}) > 1
+
+
+def test_equal_local_steps_count_passes_over_the_mean_client(toy: Path) -> None:
+    """In whole rounds: three passes of three batches are nine steps."""
     _, passes = simulate("fedkf", toy, 2, local_epochs=3, batch_size=16, omega=0.5)
     assert passes == simulate("fedkf", toy, 2, local_steps=9, batch_size=16, omega=0.5)[1]
 
