@@ -23,8 +23,6 @@ from search_spaces.errors import UserError
 from tests.fedtune.api.test_auto import interrupted_after
 from tests.fedtune.fake import OfTable
 
-pytestmark = pytest.mark.usefixtures("study_in_memory")
-
 #: DFRD's Table 1 has numbers of FedAvg; FedProx stands for any method without one.
 MINE: dict[str, Any] = {
     "title": "Two methods",
