@@ -91,7 +91,6 @@ test-processors: $(INSTALLED)
 		ONEDNN_MAX_CPU_ISA=SSE41 ATEN_CPU_CAPABILITY=default $(HEARTBEAT) "Testing as without AVX" $(NUMERIC); \
 	fi
 
-# FILES=trainables/methods/dfrd.py tries those of a file, KEEP=--keep again only what survived before the tests changed.
 # Both sides are made here and now, so that no library and no processor differs; ONLY="race auto" makes some of the runs.
 golden: $(INSTALLED)
 	@test -n "$(BASE)" || { echo "make golden needs BASE, the revision to compare with: make golden BASE=HEAD~1."; exit 2; }
@@ -101,6 +100,7 @@ golden: $(INSTALLED)
 	@git worktree remove --force .golden/base
 	@$(BIN)/python scripts/golden.py compare .golden/before .golden/after
 
+# FILES=trainables/methods/dfrd.py tries those of a file, KEEP=--keep again only what survived before the tests changed.
 mutants: $(INSTALLED)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation run$(if $(QUICK), --quick) $(if $(SAMPLE),--sample $(SAMPLE) --seed $(or $(SEED),14)) $(if $(WRITTEN),--written) $(KEEP) $(FILES)
 

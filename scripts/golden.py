@@ -66,20 +66,30 @@ class Checkout:
 
     root: Path
 
-    def fedtune(self, *line: str, kill: Path | None = None) -> str:
-        """What the command prints; of one that fails its exit code. With `kill` the process is killed as soon as a
-        trial below that folder has a round."""
-        command = [sys.executable, "-m", "fedtune", *line]
+    def begin(self, *line: str) -> subprocess.Popen[bytes]:
+        """The command, in a process group of its own."""
         environment = {**os.environ, "PYTHONPATH": str(self.root)}
-        with subprocess.Popen(
+        command = [sys.executable, "-m", "fedtune", *line]
+        return subprocess.Popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
-        ) as process:
-            if kill:
-                while process.poll() is None and not any(path.stat().st_size for path in kill.rglob("rounds.jsonl")):
-                    time.sleep(0.05)
-                os.killpg(process.pid, signal.SIGKILL)
+        )
+
+    def run(self, *line: str) -> str:
+        """Runs a command to its end; one that fails ends all."""
+        with self.begin(*line) as process:
             printed, _ = process.communicate()
-        return f"exit code {process.returncode}" if process.returncode else printed.decode()
+        if process.returncode:
+            raise SystemExit(f"fedtune {' '.join(line)} ended with exit code {process.returncode}.")
+        return printed.decode()
+
+    def kill(self, runs: Path, *line: str) -> None:
+        """Kills a command as soon as a trial below `runs` has a round."""
+        with self.begin(*line) as process:
+            while not any(path.stat().st_size for path in runs.rglob("rounds.jsonl")):
+                if process.poll() is not None:
+                    raise SystemExit(f"fedtune {' '.join(line)} ended before it could be killed.")
+                time.sleep(0.05)
+            os.killpg(process.pid, signal.SIGKILL)
 
     def record(self, folder: Path, names: list[str]) -> None:
         """Makes the runs, each in a new folder of its own, and writes what is compared of them into `NAME.json`."""
@@ -90,23 +100,23 @@ class Checkout:
             for number, line in enumerate(RUNS[name]):
                 if "RUN" in line:
                     (made,) = (path for path in runs.iterdir() if path.is_dir())
-                    printed = self.fedtune(*(str(made) if word == "RUN" else word for word in line))
+                    self.run(*(str(made) if word == "RUN" else word for word in line))
+                elif name == "killed" and number == 0:
+                    self.kill(runs, *line, "--runs-dir", str(runs))
                 else:
-                    kill = runs if name == "killed" and number == 0 else None
-                    printed = self.fedtune(*line, "--runs-dir", str(runs), kill=kill)
-                if printed.startswith("exit code") and "-9" not in printed:
-                    raise SystemExit(f"fedtune {' '.join(line)} ended with {printed}.")
+                    self.run(*line, "--runs-dir", str(runs))
             facts = {"files": dict(files(runs)), "said": dict(self.said(runs))}
             (folder / f"{name}.json").write_text(json.dumps(facts, indent=1, sort_keys=True), encoding="utf-8")
             print(f"{name}: {time.monotonic() - begun:.0f} s", flush=True)
 
     def said(self, runs: Path) -> Iterator[tuple[str, Any]]:
-        """What the commands say of each run and of its best configuration."""
+        """What `status` says of each run, and `export` of each that has a best configuration."""
         for path in sorted(runs.rglob("experiment.yaml")):
-            for command in ("status", "export"):
-                printed = self.fedtune(command, str(path.parent), "--json")
-                said = printed if printed.startswith("exit code") else steady(json.loads(printed))
-                yield f"{command} {path.parent.relative_to(runs).as_posix()}", said
+            name = path.parent.relative_to(runs).as_posix()
+            status = json.loads(self.run("status", str(path.parent), "--json"))
+            yield f"status {name}", steady(status)
+            if status["best"] is not None:
+                yield f"export {name}", steady(json.loads(self.run("export", str(path.parent), "--json")))
 
 
 def files(runs: Path) -> Iterator[tuple[str, Any]]:
@@ -158,13 +168,15 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     recording = commands.add_parser("record")
     recording.add_argument("folder", type=Path)
-    recording.add_argument("names", nargs="*", choices=[*RUNS, []])
+    recording.add_argument("names", nargs="*", metavar="NAME", help=", ".join(RUNS))
     recording.add_argument("--checkout", type=Path, default=Path(__file__).parent.parent)
     comparing = commands.add_parser("compare")
     comparing.add_argument("before", type=Path)
     comparing.add_argument("after", type=Path)
     asked = parser.parse_args()
     if asked.command == "record":
+        if strangers := set(asked.names) - RUNS.keys():
+            parser.error(f"there is no run {', '.join(sorted(strangers))}; there are {', '.join(RUNS)}")
         Checkout(asked.checkout.resolve()).record(asked.folder.resolve(), asked.names or list(RUNS))
     else:
         found = compare(asked.before, asked.after)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from itertools import combinations
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import touched
 
 from tests import tiers
 from tests.tiers import Taken
+from tests.trainables.methods.replays.mutants import MUTANTS
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = {str(path.relative_to(ROOT)) for top in touched.TESTS for path in (ROOT / top).rglob("test_*.py")}
@@ -79,6 +82,16 @@ def test_a_tier_by_seconds(seconds: float, marks: list[str], tier: str, request:
         item.add_marker(mark)
     tiers.mark([item], {item.nodeid: seconds})
     assert {mark.name for mark in item.iter_markers()} & {"slow", "nightly"} == ({tier} if tier else set())
+
+
+@pytest.mark.parametrize(("seconds", "tier"), [(3.0, []), (30.0, ["nightly"])])
+def test_a_replay_that_alone_notices_a_wrong_step_protects_a_change(seconds: float, tier: list[str]) -> None:
+    marks: list[str] = []
+    replay: Any = SimpleNamespace(
+        nodeid=MUTANTS[0].node, add_marker=marks.append, get_closest_marker=lambda mark: mark in marks
+    )
+    tiers.mark([replay], {replay.nodeid: seconds})
+    assert marks == tier
 
 
 def test_make_test_runs_the_quick_tests() -> None:

@@ -158,7 +158,7 @@ def covering(cases: list[dict[str, Any]], strength: int = 1) -> list[int]:
 def mark(items: Iterable[pytest.Item], known: dict[str, float]) -> None:
     """Marks the tests that are slow or nightly, by their recorded seconds and by what stands for them."""
     products: dict[tuple[Path, str], list[Any]] = defaultdict(list)
-    alone = {f"tests/trainables/methods/replays/test_replay_{step.test}".replace("::", ".py::", 1) for step in MUTANTS}
+    alone = {step.node for step in MUTANTS}
     for item in items:
         guard = item.get_closest_marker("guard")
         seconds = known.get(item.nodeid, 0.0)

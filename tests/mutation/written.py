@@ -10,19 +10,11 @@ from tests.mutation.record import enclosing
 from tests.mutation.targets import ROOT
 from tests.trainables.methods.replays.mutants import MUTANTS, WrongStep
 
-REPLAYS = "tests/trainables/methods/replays"
-
 
 def pattern(piece: str) -> re.Pattern[str]:
     """The piece however its lines are broken: after an opening bracket, before a closing one, at a space."""
     text = re.escape(piece).replace(r"\ ", r"\s+").replace(r"\(", r"\(\s*").replace(r"\)", r",?\s*\)")
     return re.compile(text)
-
-
-def node(test: str) -> str:
-    """`dfrd::test_dfrd[fedavg]` as pytest names it."""
-    name, _, case = test.partition("::")
-    return f"{REPLAYS}/test_replay_{name}.py::{case}"
 
 
 def found(step: WrongStep) -> Mutant:
@@ -50,7 +42,7 @@ def found(step: WrongStep) -> Mutant:
         new=step.new,
         inside=True,
         what=step.what,
-        test=node(step.test),
+        test=step.node,
     )
 
 

@@ -19,6 +19,12 @@ class WrongStep:
     old: str
     new: str
 
+    @property
+    def node(self) -> str:
+        """The replay as pytest names it."""
+        name, _, case = self.test.partition("::")
+        return f"tests/trainables/methods/replays/test_replay_{name}.py::{case}"
+
 
 #: The replay of every method, `file::test`; where a method has several, one.
 REPLAYS = {
