@@ -173,7 +173,6 @@ class Driven:
                 # Between two sessions too: until Ray has been left, whatever waits for a server may wait for ever.
                 ray.enter_context(Watch(self._lost.note, patience=patience(lead.address)))
                 self._joined = True
-            interrupts.hold()
             interrupts.check()
             outcome = driver.drive_queue(folder, lead, queue, watch, lost=self._lost, simulate=self.simulate)
             interrupts.check()

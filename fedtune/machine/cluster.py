@@ -3,8 +3,8 @@
 A Ray of our own is alone: it listens on the loopback device only, asks for a token (`alone.py`), keeps its sockets and
 logs in a private folder (`private_folder.py`), and neither joins nor hears of a cluster that runs beside it. It prints
 nothing. Most of the time it takes to start is spent on imports: two to three CPU-seconds in each process that
-simulates. So those processes import as soon as they start and only once, this process imports what it needs at the same
-time, and servers that nothing here asks are left out (`ray_patch.py`).
+simulates. So those processes import as soon as they start and only once, and this process imports what it needs at the
+same time.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import contextlib
 import importlib
 import logging
 import os
+import signal
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -23,9 +24,7 @@ from fedtune.machine import resources
 from fedtune.machine.address import cannot_join
 from fedtune.machine.alone import alone, with_the_users_token
 from fedtune.machine.private_folder import RAY, private_folder
-from fedtune.machine.ray_patch import as_our_driver, on_loopback, without_unused_servers
 from fedtune.machine.servers import NotStarted
-from fedtune.machine.working_directory import elsewhere
 from fedtune.record.run_directory import absolute
 from search_spaces.errors import Shown, UserError, sentence, short
 
@@ -40,7 +39,9 @@ ENVIRONMENT = {
     "TUNE_GLOBAL_CHECKPOINT_S": "86400",  # Ray's snapshots of the search
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_DEDUP_LOGS": "0",
+    # What Ray's servers report would be printed, but for lines that this expression matches: all of them.
+    "RAY_DEDUP_LOGS": "1",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "^",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # the default to come, without its warning
     "RAY_worker_niceness": "0",  # or trials would get 1/25 of a core beside anything else that runs
     # Freed memory is kept: training allocates the same sizes over and over (measured: 1.1 to 1.3 times faster).
@@ -96,7 +97,7 @@ def _connected(ray: Any, address: str) -> Iterator[None]:
     """Joins the cluster at `address`. Raises `UserError` where that is not possible."""
     with with_the_users_token():
         try:
-            with as_our_driver():
+            with _sigterm_as_before():
                 ray.init(address=address, **QUIET)
         except Exception as error:
             raise UserError(cannot_join(address, f"{type(error).__name__}: {error}")) from error
@@ -123,7 +124,7 @@ def started(folder: Path, *, cores: int, with_gpus: bool, **more: Any) -> Iterat
     importing.start()
     with alone(folder):
         try:
-            with _told(), elsewhere(empty), without_unused_servers(), as_our_driver(), on_loopback():
+            with _told(), contextlib.chdir(empty), _on_loopback(), _sigterm_as_before():
                 ray.init(
                     address="local",
                     num_cpus=cores,
@@ -145,6 +146,34 @@ def _import_ahead() -> None:
     """Imports what trials need; why it could not is told where it is needed."""
     with contextlib.suppress(Exception):
         importlib.import_module("trainables.tune")
+
+
+@contextlib.contextmanager
+def _on_loopback() -> Iterator[None]:
+    """Inside, a Ray that starts has the address of the loopback device. Ray reads RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER for
+    this when it is imported, which in a program that imported it before is too early for us."""
+    from ray._private import ray_constants
+
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+
+
+@contextlib.contextmanager
+def _sigterm_as_before() -> Iterator[None]:
+    """Ray handles SIGTERM from its start on, by raising `SystemExit` wherever its start has got to. Inside, that is an
+    interrupt as any other; afterwards the handler of before is there again."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    except SystemExit as error:
+        raise KeyboardInterrupt from error
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
 
 
 @contextlib.contextmanager

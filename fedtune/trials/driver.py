@@ -107,7 +107,6 @@ def _fitted(
         gpus=experiment.gpus_per_trial,
     )
     with Interrupts() as interrupts, kept(lost.again), ray as scratch:
-        interrupts.hold()
         interrupts.check()
         session = TuneSession(folder, experiment, queue, watch, deadline, interrupts, lost, simulate)
         session.fit(scratch)

@@ -38,7 +38,8 @@ class Interrupts:
             known = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
             self._before = {number: signal.getsignal(number) for number in known}
             self._before = {number: had for number, had in self._before.items() if had not in (signal.SIG_IGN, None)}
-        self.hold()
+        for number in self._before:
+            signal.signal(number, self._note)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -46,11 +47,6 @@ class Interrupts:
             self._patience.cancel()
         for number, had in self._before.items():
             signal.signal(number, had)
-
-    def hold(self) -> None:
-        """Takes the signals, also where Ray has taken one meanwhile."""
-        for number in self._before:
-            signal.signal(number, self._note)
 
     def check(self) -> None:
         """Raises `KeyboardInterrupt` where a signal came."""

@@ -3,9 +3,12 @@ end-to-end test.)"""
 
 from __future__ import annotations
 
+import inspect
 import os
+import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -70,6 +73,38 @@ def test_a_ray_that_does_not_start_is_told(tmp_path: Path, monkeypatch: pytest.M
     [problem] = told.value.problems
     assert told.value.exit_code == 3 and "\n" not in problem and type(error).__name__ in problem
     assert problem.count("..") == 0 and "has free memory and room in /dev/shm" in problem
+
+
+def test_sigterm_while_ray_starts_is_an_interrupt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray takes the signal from its start on and raises `SystemExit`; afterwards it is ours again."""
+    import ray
+
+    def starts(**_: object) -> None:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+
+    def is_ended(**_: object) -> None:
+        starts()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(ray, "shutdown", lambda: None)  # the Ray of other tests stays
+    before = signal.getsignal(signal.SIGTERM)
+    for number, init in enumerate((starts, is_ended)):
+        monkeypatch.setattr(ray, "init", init)
+        (folder := tmp_path / str(number)).mkdir()
+        ends = pytest.raises(KeyboardInterrupt) if init is is_ended else nullcontext()
+        with ends, cluster.started(folder, cores=1, with_gpus=False):
+            assert signal.getsignal(signal.SIGTERM) == before
+        assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_ray_still_decides_by_this_variable_where_it_listens() -> None:
+    from ray._private import ray_constants, services
+
+    assert "if not ray_constants.ENABLE_RAY_CLUSTER" in inspect.getsource(services.get_node_ip_address)
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    with cluster._on_loopback():
+        assert ray_constants.ENABLE_RAY_CLUSTER is False
+    assert ray_constants.ENABLE_RAY_CLUSTER is before
 
 
 #: Starts a Ray of our own whose GCS is killed as soon as it has started.

@@ -39,14 +39,6 @@ def test_only_a_second_ctrl_c_is_raised_at_once(monkeypatch: pytest.MonkeyPatch)
             os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_the_signal_is_taken_back_from_ray() -> None:
-    with Interrupts() as found:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        found.hold()
-        os.kill(os.getpid(), signal.SIGTERM)
-        assert found.pending
-
-
 def test_what_was_to_be_ignored_stays_so() -> None:
     """As under nohup."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
