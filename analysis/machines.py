@@ -21,7 +21,7 @@ def kind(machine: Mapping[str, Any]) -> str:
 def apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[tuple[str, str]]:
     """In what two provenances differ that can change numbers: what the one has, and what the other has.
 
-    What only one of them recorded is not compared: earlier versions recorded less."""
+    What only one of them has is not compared, such as a GPU, or the revision of a checkout."""
     found: list[tuple[str, str]] = []
     ours, theirs = (p.get("machine") or {} for p in (one, other))
     if any(

@@ -29,24 +29,18 @@ class Requirement:
     def __str__(self) -> str:
         return f"{self.metric}{'>=' if self.least else '<='}{self.bound:g}"
 
-    def missed(self, value: float | None, rounds: int) -> float:
+    def missed(self, value: float | None) -> float:
         """By how much a value misses the bound, as a share of the bound (of one that is 0, of 1): 0 where it holds,
         infinity where there is no value.
 
         Where a target was not reached there is no number of rounds or bytes, so that keeps no upper bound and misses no
-        lower one. rounds: of a trial; a run of an earlier version has one more than these for such a target."""
-        if METRICS[self.metric].to_target and self._is_open(value, rounds):
+        lower one."""
+        if METRICS[self.metric].to_target and (value is None or not math.isfinite(value) or is_unreached(value)):
             return 0.0 if self.least else math.inf
         if value is None or not math.isfinite(value):
             return math.inf
         apart = self.bound - value if self.least else value - self.bound
         return max(0.0, apart) / (abs(self.bound) or 1.0)
-
-    def _is_open(self, value: float | None, rounds: int) -> bool:
-        """Whether this says that a target was not reached."""
-        if value is None or not math.isfinite(value) or is_unreached(value):
-            return True
-        return self.metric.removeprefix("val_") == "rounds_to_target" and value > rounds
 
 
 def read(text: str) -> Requirement:
@@ -94,6 +88,6 @@ def read_all(texts: Sequence[str], where: str) -> tuple[Requirement, ...]:
         raise UserError(sentence("require", must, str(error), where, "Undo the change of that file.")) from None
 
 
-def violation(requirements: Sequence[Requirement], values: Mapping[str, float], rounds: int) -> float:
+def violation(requirements: Sequence[Requirement], values: Mapping[str, float]) -> float:
     """The sum over requirements of by how much they are missed; 0 for a configuration that keeps all."""
-    return sum(one.missed(values.get(one.metric), rounds) for one in requirements)
+    return sum(one.missed(values.get(one.metric)) for one in requirements)

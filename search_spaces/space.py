@@ -175,7 +175,7 @@ class Space:
     def from_json(cls, data: Mapping[str, Any]) -> Space:
         """The space that `to_json` wrote."""
         dimensions = [dimension_from_json(item) for item in data["search"]]
-        varied = [dimension_from_json(item) for item in data.get("vary", [])]
+        varied = [dimension_from_json(item) for item in data["vary"]]
         return cls(
             name=data["name"],
             method=data["method"],
@@ -189,7 +189,7 @@ class Space:
             published=data["published"],
             metric=tuple(data["metric"]),
             select_on_test=data["select_on_test"],
-            one_at_a_time=data.get("one_at_a_time", False),
+            one_at_a_time=data["one_at_a_time"],
         )
 
 

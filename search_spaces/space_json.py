@@ -49,7 +49,7 @@ def dimension_from_json(data: Mapping[str, Any]) -> Dimension:
             option: tuple(dimension_from_json(child) for child in children)
             for option, children in data["children"].items()
         },
-        data.get("cost"),  # a file of an earlier version has none
+        data["cost"],
     )
 
 

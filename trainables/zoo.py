@@ -28,7 +28,7 @@ from search_spaces.files import read_bytes, read_text, replace
 from trainables import models
 
 VERSION, CLIENTS_VERSION = 2, 1
-#: In the card of a model: the hash of its weights (`hash_of`). Files that were written before there was one lack it.
+#: In the card of a model: the hash of its weights (`hash_of`).
 WEIGHTS = "weights"
 
 
@@ -45,7 +45,7 @@ class Card:
     stds: tuple[float, ...]
     #: Everything else the file says: method, data set, class names, seed, round, metrics.
     details: Mapping[str, Any] = field(default_factory=dict)
-    #: Statistics that batch normalisation evaluates with: `batch` or `running`; files of version 1 have none in them.
+    #: Statistics that batch normalisation evaluates with: `batch` or `running`.
     batch_norm: str = "batch"
 
     @property
@@ -81,7 +81,7 @@ class Card:
             tuple(content["mean"]),
             tuple(content["std"]),
             {name: value for name, value in content.items() if name not in own},
-            content.get("batch_norm", "batch"),
+            content["batch_norm"],
         )
 
 
@@ -120,11 +120,17 @@ def hash_of(params: Mapping[str, Tensor]) -> str:
 
 
 def check_weights(params: Mapping[str, Tensor], content: Mapping[str, Any]) -> None:
-    """Raises `ValueError` where these are not the weights that the card with this `content` was written for. One that
-    was written before cards had a hash says nothing of that."""
-    had = content.get(WEIGHTS)
-    if had is not None and had != hash_of(params):
+    """Raises `ValueError` where these are not the weights that the card with this `content` was written for."""
+    if content[WEIGHTS] != hash_of(params):
         raise ValueError("its weights are not those that its card was written for, so one of both files is damaged.")
+
+
+def check_version(note: Path, version: object, read: int) -> None:
+    """Raises `UserError` where a card's file has another version than the one that is read."""
+    if version != read:
+        raise UserError(
+            f"{note} has version {version} and this fedtune reads version {read}. Use the fedtune that wrote it."
+        )
 
 
 def load_model(path: str | Path) -> tuple[nn.Module, Card]:
@@ -140,11 +146,7 @@ def load_model(path: str | Path) -> tuple[nn.Module, Card]:
             )
     try:
         data = json.loads(read_text(note))
-        version = data["version"]
-        if version > VERSION:
-            raise UserError(
-                f"{note} has version {version} and this fedtune reads versions up to {VERSION}. Update fedtune."
-            )
+        check_version(note, data["version"], VERSION)
         card = Card.from_json(data)
         model = models.build(card.model, card.shape, card.classes, batch_norm=card.batch_norm)
         weights = load(read_bytes(path))

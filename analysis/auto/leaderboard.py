@@ -95,7 +95,7 @@ def _missed(run: Run, fresh: Run | None) -> float:
     if fresh is None or not fresh.chosen:
         return _missed_in_search(run)
     means = {one.metric: summarise(list(fresh.over_seeds(one.metric).values())).mean for one in run.requirements}
-    return violation(run.requirements, means, int(run.experiment["rounds"]))
+    return violation(run.requirements, means)
 
 
 def _better_first(value: float, sign: float) -> float:

@@ -52,11 +52,10 @@ def kept(
     values: Mapping[int, float],
     best: FrozenTrial,
     own: float,
-    rounds: int,
 ) -> Kept:
     """What is known of the requirement. values: the metric's last value by completed trial; best, own: the trial of the
-    configuration in question and the mean of its values; rounds: of a trial."""
-    holds = requirement.missed(own, rounds) == 0
+    configuration in question and the mean of its values."""
+    holds = requirement.missed(own) == 0
     return Kept(str(requirement), own, holds, _probability(requirement, trials, values, best))
 
 

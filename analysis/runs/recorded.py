@@ -3,7 +3,7 @@
 
 SQLite keeps any value in any column and Optuna any JSON in an attribute, so a file that is a whole study may hold a
 round that is a text. Who reads a trial after this takes its attributes as they are described in
-`search_spaces.run_folder`, as far as it has them: a run of an earlier version has fewer.
+`search_spaces.run_folder`, as far as it has them.
 """
 
 from __future__ import annotations

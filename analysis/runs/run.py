@@ -60,7 +60,7 @@ class Run(Measured):
         if not self.requirements:
             return 0.0
         values = {one.metric: self._end(one.metric, number) for one in self.requirements}
-        return violation(self.requirements, values, int(self.experiment.get("rounds") or 0))
+        return violation(self.requirements, values)
 
     def _end(self, metric: str, number: int) -> float:
         """The metric's last value, mean over the federations of a trial's configuration that measured it; nan where
@@ -75,13 +75,12 @@ class Run(Measured):
         """Of the winner, every requirement: whether it is kept, and how likely."""
         if not self.requirements or self.best is None or self.kind == "run":
             return []  # without the rounds of all trials, which take seconds to read of a large run
-        rounds = int(self.experiment.get("rounds") or 0)
         best = next(trial for trial in self.frozen if trial.number == self.best)
         found = []
         for one in self.requirements:
             values = {number: row.get(one.metric, math.nan) for number, row in self.ends.items()}
             own = self._end(one.metric, self.best)
-            found.append(kept(one, self.frozen, values, best, own, rounds))
+            found.append(kept(one, self.frozen, values, best, own))
         return found
 
     @cached_property

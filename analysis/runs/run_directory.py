@@ -26,7 +26,7 @@ Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str] | Run]
 
 
 def load(path: str | os.PathLike[str]) -> Run:
-    """The run at `path`. Raises `UserError` where that is no run directory, one of a later version, or one that holds a
+    """The run at `path`. Raises `UserError` where that is no run directory, one of another version, or one that holds a
     symbolic link."""
     folder = files.given(path)
     if folder.is_file() and folder.name in (run_folder.EXPERIMENT, run_folder.STUDY, run_folder.SPACE):
@@ -45,16 +45,9 @@ def load(path: str | os.PathLike[str]) -> Run:
         )
     experiment = read_yaml(folder / run_folder.EXPERIMENT)
     version = experiment.get("version", run_folder.VERSION)
-    if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version <= run_folder.VERSION:
-        raise UserError(
-            sentence(
-                "version",
-                f"a whole number in [1, {run_folder.VERSION}]",
-                version,
-                str(folder / run_folder.EXPERIMENT),
-                "It was written by a later fedtune: upgrade to read it.",
-            )
-        )
+    if not shapes.is_whole(run_folder.VERSION, run_folder.VERSION)(version):
+        must = f"{run_folder.VERSION}, the version this fedtune reads"
+        raise UserError(sentence("version", must, version, str(folder / run_folder.EXPERIMENT)))
     wrong = shapes.problems(experiment, shapes.EXPERIMENT, str(folder / run_folder.EXPERIMENT))
     if wrong:
         raise UserError(*wrong)

@@ -1,6 +1,6 @@
 """What the files of a run directory may hold: the one place where that is said, for every command that reads a run.
 
-Only the fields that are there are checked, as a run of an earlier version has fewer. Who needs more says so itself.
+Only the fields that are there are checked. Who needs more says so itself.
 """
 
 from __future__ import annotations

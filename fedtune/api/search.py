@@ -199,8 +199,8 @@ def result_of(folder: Path, outcome: driver.Outcome, seconds: float = 0.0) -> Re
 
 
 def complete(folder: Path, experiment: Experiment) -> tuple[Experiment, Space]:
-    """An experiment that was recorded in `folder`, with every value, and its space. (A run of an earlier version
-    recorded only the values that are not declared defaults.) Raises `UserError` where they do not go together."""
+    """An experiment that was recorded in `folder`, with every value, and its space. (A method's own file may
+    declare more parameters than it did; these have their defaults.) Raises `UserError` where both do not fit."""
     from trainables import registry
 
     space = space_of(folder / run_folder.SPACE)

@@ -139,7 +139,7 @@ def _conditions(dimension: Dimension) -> Dimension:
 
 
 def _hint(space: Space, file: str) -> Iterable[str]:
-    """A sentence where a space, as files of earlier versions did, looks for the best value of a condition."""
+    """A sentence where a space looks for the best value of a condition."""
     found = [key for key, dimension in space.search.items() if dimension.parameter.condition]
     if found:
         are = "is a condition" if len(found) == 1 else "are conditions"

@@ -36,7 +36,7 @@ def check_unchanged(run: Run, experiment: Experiment, space: Space, *, other_ver
 
     Returns a sentence for what could not be checked, as it was not recorded."""
     if (recorded := run.path / run_folder.PROVENANCE).exists():
-        read_json(recorded)  # torn, it must not pass for the record of an earlier version, which says less
+        read_json(recorded)  # torn, it must not pass for one that says nothing
     damaged(run.path, experiment, run.frozen)  # rows that cannot be read are told now; damaged ones are computed again
     problems: list[str] = []
     if not other_versions:

@@ -35,8 +35,7 @@ class Experiment:
     space: str
     #: `small`, `paper`, or `export` for a final run.
     profile: str
-    #: Every parameter that is not searched, by key. (A run of an earlier version may leave out those that have their
-    #: declared defaults.)
+    #: Every parameter that is not searched, by key.
     values: Mapping[str, Value]
     metric: tuple[str, ...]
     select_on: Literal["validation", "test"]
@@ -67,7 +66,7 @@ class Experiment:
     threads: int = 1
     address: str | None = None
     #: What the first trials of a search are, in order, in place of proposals: each has `values`, a point of the space,
-    #: and `from`, one line on where it comes from. (A run of an earlier version has none.)
+    #: and `from`, one line on where it comes from.
     first: tuple[Mapping[str, Any], ...] = ()
     #: So many of the first trials are not run: their results were taken from earlier runs (`fedtune.trials.taken`).
     taken: int = 0
@@ -149,23 +148,18 @@ class Experiment:
     def from_yaml(cls, data: Mapping[str, Any], where: str) -> Experiment:
         """The experiment that `to_yaml` wrote. Raises `UserError` where a field is missing or unknown."""
         rest = {key: value for key, value in data.items() if key != "version"}
-        fields = {item.name: item for item in dataclasses.fields(cls)}
-        required = {
-            name
-            for name, item in fields.items()
-            if item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
-        }
+        fields = {item.name for item in dataclasses.fields(cls)}
         problems = [
             f"{where} lacks {key!r}; it was not written by fedtune, or was edited."
-            for key in sorted(required - rest.keys())
+            for key in sorted(fields - rest.keys())
         ]
         problems += [
             f"{where} holds the unknown key {key!r}; it was not written by fedtune, or was edited."
-            for key in sorted(rest.keys() - fields.keys())
+            for key in sorted(rest.keys() - fields)
         ]
         if problems:
             raise UserError(*problems)
-        tuples = {name: tuple(rest.get(name, ())) for name in ("metric", "seeds", "first", "require", "rounds_before")}
+        tuples = {name: tuple(rest[name]) for name in ("metric", "seeds", "first", "require", "rounds_before")}
         return cls(**rest | tuples)
 
     @classmethod

@@ -49,7 +49,7 @@ def test_an_option_is_called_by_its_name_beside_its_own() -> None:
     assert labels.setting("readout", "oca") == "readout = oca (with &lt;T1&gt;)"
     assert labels.setting("readout", "aca") == "readout = aca"
     assert labels.setting("lambda", 0.5) == "λ = 0.5"
-    # A run of an earlier version has recorded no names, one of a stranger anything.
+    # A run that somebody edited may hold anything.
     for odd in ({}, {"names": None}, {"names": ["oca"]}, None, 3):
         assert Labels({"readout": {"declared": odd}}).setting("readout", "oca") == "readout = oca"
 

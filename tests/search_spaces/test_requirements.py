@@ -7,6 +7,7 @@ import math
 import pytest
 
 from search_spaces.errors import UserError
+from search_spaces.metrics import UNREACHED
 from search_spaces.requirements import Requirement, asked, read, read_all, violation
 
 
@@ -51,20 +52,20 @@ def test_bounds_that_leave_one_value_do_not_contradict() -> None:
         ("bytes_up<=200", 300.0, 0.5),
         ("bytes_up<=200", 100.0, 0.0),
         ("train_loss<=0", 0.5, 0.5),
-        # Ten rounds, and a target that was not reached: 11 is no number of rounds.
-        ("val_rounds_to_target<=20", 11.0, math.inf),
+        ("val_rounds_to_target<=20", None, math.inf),
+        ("val_rounds_to_target<=20", UNREACHED, math.inf),
         ("val_rounds_to_target<=20", 10.0, 0.0),
-        ("val_rounds_to_target>=5", 11.0, 0.0),
+        ("val_rounds_to_target>=5", None, 0.0),
     ],
 )
 def test_by_how_much_a_value_misses(text: str, value: float | None, missed: float) -> None:
-    assert read(text).missed(value, 10) == pytest.approx(missed)
+    assert read(text).missed(value) == pytest.approx(missed)
 
 
 def test_misses_add_up() -> None:
     both = (read("val_wlp>=0.4"), read("bytes_up<=200"))
-    assert violation(both, {"val_wlp": 0.3, "bytes_up": 300.0}, 10) == pytest.approx(0.75)
-    assert violation(both, {"val_wlp": 0.5}, 10) == math.inf
+    assert violation(both, {"val_wlp": 0.3, "bytes_up": 300.0}) == pytest.approx(0.75)
+    assert violation(both, {"val_wlp": 0.5}) == math.inf
 
 
 def test_an_edited_record_is_refused() -> None:

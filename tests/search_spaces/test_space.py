@@ -305,11 +305,10 @@ def test_the_top_is_a_whole_number_where_low_and_step_are(low: float, high: floa
     assert (found, type(found)) == (top, type(top))
 
 
-def test_a_space_written_before_it_could_go_one_at_a_time_does_not() -> None:
-    kept = Space("s", "m", {}).to_json()
-    assert Space.from_json(kept | {"one_at_a_time": True}).one_at_a_time
-    del kept["one_at_a_time"]
-    assert not Space.from_json(kept).one_at_a_time
+@pytest.mark.parametrize("one_at_a_time", [False, True])
+def test_json_keeps_whether_a_grid_goes_one_at_a_time(one_at_a_time: bool) -> None:
+    kept = Space("s", "m", {}, one_at_a_time=one_at_a_time).to_json()
+    assert Space.from_json(kept).one_at_a_time is one_at_a_time
 
 
 def test_a_space_selects_on_validation_data_unless_it_says_otherwise() -> None:

@@ -25,7 +25,7 @@ from trainables import models, registry
 from trainables.federation import Federation
 from trainables.method import Method
 from trainables.models import Model
-from trainables.zoo import CLIENTS_VERSION, Card, check_weights, unreadable
+from trainables.zoo import CLIENTS_VERSION, Card, check_version, check_weights, unreadable
 
 
 def card_of(method: Method, fed: Federation, network: nn.Module, details: Mapping[str, object]) -> Card:
@@ -66,11 +66,7 @@ def _content(path: Path, client: int) -> Mapping[str, Any]:
     """What the card of that client holds. Raises `UserError` where there is none."""
     note = path.with_suffix(".json")
     content = json.loads(files.read_text(note))
-    if content["version"] > CLIENTS_VERSION:
-        raise UserError(
-            f"{note} has version {content['version']} and this fedtune reads versions up to {CLIENTS_VERSION}. Update "
-            f"fedtune."
-        )
+    check_version(note, content["version"], CLIENTS_VERSION)
     cards = content["clients"]
     if str(client) not in cards:
         raise UserError(f"{path} holds no model of client {client}. It has those of {short(', '.join(cards))}.")

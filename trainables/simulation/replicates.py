@@ -20,11 +20,8 @@ from trainables.simulation.rounds import Row, Simulation, run_together
 from trainables.wire import Params
 from trainables.zoo import Card
 
+#: Of the format of checkpoints: raised when what is saved changes.
 _VERSION = 3
-#: Fields of a saved simulation that versions 1 and 2 did not have, and what each of them is before the first round.
-_ADDED: Mapping[str, Any] = {"traffic": 0, "reached_bytes": {}, "personal": {}, "measured_in": {}}
-#: Fields of a saved simulation and of its server's state that had another name in version 1.
-_RENAMED = {"memories": "client_states", "law": "label_probabilities"}
 
 
 class Replicates:
@@ -66,14 +63,10 @@ class Replicates:
     def load(self, path: str | Path) -> None:
         """Continues from a file that `save` wrote for the same configuration and seeds."""
         tree = checkpoint.load(Path(path), self.simulations[0].fed.device)
-        if tree["version"] == 1:
-            tree = tree | {"version": 2, "simulations": [_renamed(saved) for saved in tree["simulations"]]}
-        if tree["version"] == 2:
-            if any(s.settings.target > 0 or s.keeps_personal for s in self.simulations):
-                raise ValueError(f"{path} does not say what was sent so far, nor which models clients had")
-            tree = tree | {"version": _VERSION, "simulations": [{**_ADDED, **saved} for saved in tree["simulations"]]}
-        if tree["version"] != _VERSION or tuple(tree["seeds"]) != self.seeds:
-            raise ValueError(f"{path} is a checkpoint of version {tree['version']} and seeds {tree['seeds']}")
+        if tree["version"] != _VERSION:
+            raise ValueError(f"{path} has version {tree['version']} and this fedtune reads version {_VERSION}")
+        if tuple(tree["seeds"]) != self.seeds:
+            raise ValueError(f"{path} is a checkpoint of the seeds {tree['seeds']}")
         for simulation, saved in zip(self.simulations, tree["simulations"], strict=True):
             simulation.load(saved)
 
@@ -135,13 +128,3 @@ class Replicates:
 def _about(s: Simulation) -> dict[str, Any]:
     """What every card of a simulation's models says."""
     return {"dataset": s.settings.dataset, "class_names": s.data.class_names, "seed": s.fed.seed}
-
-
-def _renamed(saved: dict[str, Any]) -> dict[str, Any]:
-    """A simulation saved by version 1 under the names of today."""
-    return {
-        _RENAMED.get(name, name): {_RENAMED.get(key, key): item for key, item in value.items()}
-        if name == "state"
-        else value
-        for name, value in saved.items()
-    }

@@ -133,8 +133,8 @@ def test_a_requirement_on_what_is_not_reached(run: Run) -> None:
 
 @pytest.mark.parametrize("value", [None, math.nan, UNREACHED, UNREACHED / 3])
 def test_no_bound_from_above_is_kept_and_none_from_below_missed(value: float | None) -> None:
-    assert read("bytes_to_target<=1e30").missed(value, 10) == math.inf
-    assert read("bytes_to_target>=5").missed(value, 10) == 0.0
+    assert read("bytes_to_target<=1e30").missed(value) == math.inf
+    assert read("bytes_to_target>=5").missed(value) == 0.0
 
 
 def test_a_seed_that_does_not_reach_it_censors_the_mean() -> None:

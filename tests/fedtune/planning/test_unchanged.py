@@ -172,8 +172,8 @@ def test_a_finished_run_needs_no_data(begun: Begun, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("content", ["", "{", "[1]"])
-def test_a_torn_record_is_no_old_one(begun: Begun, content: str) -> None:
-    """An old version recorded less, and what it did not record is not checked; a torn record is refused."""
+def test_a_torn_record_is_refused(begun: Begun, content: str) -> None:
+    """What the record does not say is not checked, so a torn one must not pass for one that says nothing."""
     (begun.folder / run_folder.PROVENANCE).write_text(content)
     with pytest.raises(UserError, match=run_folder.PROVENANCE):
         begun.notes()

@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from fedtune.record.experiment import Experiment
 from fedtune.record.study import StudyFile
 from fedtune.trials.queue import TrialQueue
 from fedtune.trials.samplers import SAMPLERS
-from search_spaces import run_folder
 from search_spaces.errors import UserError
 from tests.fedtune.conftest import space, start
 from tests.fedtune.trials.test_queue import conduct
@@ -40,15 +38,6 @@ def test_random_proposals_stay_what_they_were(tmp_path: Path) -> None:
     without = conduct(tmp_path / "without", 1, sampler="random", scheduler="none")
     with_known = conduct(tmp_path / "with", 1, sampler="random", scheduler="none", first=FIRST)
     assert [params for _, _, params, *_ in with_known[2:]] == [params for _, _, params, *_ in without[2:]]
-
-
-def test_a_run_of_an_earlier_version_goes_on_as_it_began(tmp_path: Path) -> None:
-    made = start(tmp_path / "run")
-    path = tmp_path / "run" / run_folder.EXPERIMENT
-    recorded = yaml.safe_load(path.read_text())
-    del recorded["first"]
-    path.write_text(yaml.safe_dump(recorded))
-    assert Experiment.read(tmp_path / "run") == made and made.first == ()
 
 
 def test_known_points_are_frozen(tmp_path: Path) -> None:
