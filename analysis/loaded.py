@@ -33,10 +33,10 @@ from analysis.figures import figures
 from analysis.figures import names as figure_names
 from analysis.labels import Labels
 from analysis.pivots import Pivots, of_runs
-from analysis.report import static
 from analysis.report.conditions import by_condition, conditions_recorded
-from analysis.report.drawn_sheet import drawn
+from analysis.report.files import PICTURES, table_page, write_figure, write_picture
 from analysis.report.page import escape, html_table, write
+from analysis.report.table_picture import sheet_picture, table_picture
 from analysis.report.trials import trials
 from analysis.reproduce.joined import Joined, joined
 from analysis.reproduce.made import is_made, load_made
@@ -102,17 +102,17 @@ class Loaded:
         target = Path(path)
         wanted = (kind or target.suffix.lstrip(".")).lower()
         is_table = name in TABLES
-        allowed = (*static.KINDS, *(TEXTS if is_table else ("html",)))
+        allowed = (*PICTURES, *(TEXTS if is_table else ("html",)))
         if name not in self.names:
             raise UserError(unknown("figure or table", name, self.names))
         if wanted not in allowed:
             raise UserError(sentence("format", f"one of {', '.join(allowed)}", wanted, "--format"))
         if not is_table:
-            return static.save(self.figure(name, **options), figure_named(name), target, wanted)
+            return write_figure(self.figure(name, **options), figure_named(name), target, wanted)
         found, down = self._table(name, options), options.get("down") or ()
-        if wanted in static.KINDS:
-            table = drawn(found.sheet(down)) if isinstance(found, Pivots) else static.drawn_table(*_cells(found))
-            return static.image(table, target, wanted)
+        if wanted in PICTURES:
+            table = sheet_picture(found.sheet(down)) if isinstance(found, Pivots) else table_picture(*_cells(found))
+            return write_picture(table, target, wanted)
         if wanted == "csv":
             return write(target, found.csv() if isinstance(found, Pivots) else self._recorded(name, found).csv())
         return write(target, _text(found, wanted, down))
@@ -197,10 +197,10 @@ def _text(found: Table | Pivots, kind: str, down: Sequence[str]) -> str:
     if kind == "md":
         return found.markdown()
     if isinstance(found, Table):
-        return static.bare(found.title, html_table(found))
+        return table_page(found.title, html_table(found))
     return _page(found.sheets())
 
 
 def _page(sheets: Sequence[Sheet]) -> str:
     inner = "\n".join(f"<h2>{escape(sheet.title)}</h2>{sheet.html()}" for sheet in sheets)
-    return static.bare("Table", inner)
+    return table_page("Table", inner)

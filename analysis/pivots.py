@@ -88,7 +88,7 @@ class Pivots:
 
     def page(self, output: str | os.PathLike[str]) -> Path:
         """Writes one offline page with figures and tables; returns its path."""
-        from analysis.report.across import write_page
+        from analysis.report.comparison import write_page
 
         return write_page(self.cells, self.tables, output)
 

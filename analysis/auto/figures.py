@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from analysis import style
-from analysis.auto.expected import expected_best
-from analysis.auto.leaderboard import Row
+from analysis.auto.leaderboard import Row, expected_best
 from analysis.labels import Labels
 from search_spaces.metrics import METRICS
 

@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from analysis.auto.expected import expected_best
 from analysis.runs import Run
-from analysis.runs.lines import count, total
+from analysis.runs.rounds import count, total
 from analysis.stats import holm, paired, summarise
 from analysis.tables import Column, Table
 from search_spaces.metrics import METRICS, is_unreached, twin
@@ -207,3 +206,16 @@ def table(listed: Sequence[Row], metric: str, notes: Sequence[str] = (), *, requ
 
 def _short(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def expected_best(values: Sequence[float], k: int, sign: float = 1.0) -> float:
+    """The expected best of `k` values drawn from `values` with replacement: Σ v_(i) [(i/n)^k - ((i-1)/n)^k] over the n
+    values in rising order; nan where there are none. `sign`: 1 where more is better, -1 where less is.
+
+    Source: Dodge et al., Show Your Work: Improved Reporting of Experimental Results, 2019, Sec. 3.1."""
+    ordered = np.sort(sign * np.asarray(values, dtype=float))
+    n = len(ordered)
+    if n == 0:
+        return float("nan")
+    below = (np.arange(n + 1) / n) ** k
+    return float(sign * (ordered * np.diff(below)).sum())

@@ -1,15 +1,42 @@
-"""One panel of the heat map; how it is drawn is in `_heatmap_cells` and `_heatmap_surface`."""
+"""One panel of the heat map, drawn in one of two ways.
+
+A grid is drawn as cells: one coloured cell per pair of values, with its number in it. Cells that cannot be told from
+the chosen one are hatched; cells without a value say why. Trials that were sampled freely are drawn as dots, one per
+trial, and, where possible, a surface interpolated between them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import pandas as pd
+import plotly.graph_objects as go
 
 from analysis import style
-from analysis.labels import Labels
+from analysis.figures._common import options_axis
+from analysis.labels import SHORTEST, Labels, cut, number, shown
 from search_spaces.parameter import Value
+
+Axis = dict[str, Any]
+
+#: What stands in a cell without a value, by Optuna's state of its trial: a mark, and words for it.
+MARKS = {
+    "PRUNED": ("×", "stopped early"),
+    "FAIL": ("!", "failed"),
+    "RUNNING": ("…", "running or to be resumed"),
+    "WAITING": ("…", "waiting"),
+}
+#: The same where there is no trial yet.
+PLANNED = "○"
+#: A hatch is lines y = x - c across a cell of side 1 around (0, 0), from edge to edge, for these c.
+HATCH, EDGE = (-0.64, -0.32, 0.0, 0.32, 0.64), 0.48
+#: Half of the room, across and up, that is left free for a number.
+FREE = (0.36, 0.2)
+#: Numbers are drawn where there are so many columns and rows at most.
+NUMBERED = (12, 20)
 
 
 @dataclass(frozen=True)
@@ -57,3 +84,307 @@ class Panel:
     def where(self, x: str, y: str) -> str:
         """The same two lines for given values."""
         return f"{self.labels.symbol(self.x)} = {x}<br>{self.labels.symbol(self.y)} = {y}"
+
+
+def cell_values(done: pd.DataFrame, xs: list[Any], ys: list[Any]) -> np.ndarray:
+    """What every cell shows, `(len(ys), len(xs))`: the mean of its completed trials; nan where there is none."""
+    table = done.groupby(["y", "x"])["value"].mean().unstack().reindex(index=ys, columns=xs)
+    return table.to_numpy(dtype=float)
+
+
+def draw_cells(figure: go.Figure, panel: Panel) -> tuple[Axis, Axis]:
+    """Adds the panel's cells, their numbers, hatches and marks, and the frame of the chosen one; returns what the two
+    axes need. Cells stand at 0, 1, 2 …, so that lines can be drawn inside of them."""
+    xs, ys = _order(panel.part["x"], panel.planned[0]), _order(panel.part["y"], panel.planned[1])
+    values = cell_values(panel.done, xs, ys)
+    names = [shown(v) for v in xs], [shown(v) for v in ys]
+    figure.add_trace(
+        go.Heatmap(
+            z=values,
+            x=list(range(len(xs))),
+            y=list(range(len(ys))),
+            coloraxis=panel.coloraxis,
+            xgap=2,
+            ygap=2,
+            text=[
+                [f"{panel.where(x, y)}<br>{values[j, i]:.2f}" for i, x in enumerate(names[0])]
+                for j, y in enumerate(names[1])
+            ],
+            hovertemplate="%{text}<extra></extra>",
+            hoverongaps=False,
+            customdata=_trials(panel, xs, ys),
+            meta={"trial": "customdata"},
+            **panel.axes,
+        )
+    )
+    _hatch(figure, panel, values, xs, ys)
+    if _numbered(values):
+        figure.add_trace(_numbers(panel, values))
+    _marks(figure, panel, values, xs, ys)
+    best = panel.part[panel.part["best"]]
+    if not best.empty:
+        _frame(figure, panel, xs.index(best["x"].iloc[0]), ys.index(best["y"].iloc[0]))
+    return _cells_axis(xs), _cells_axis(ys)
+
+
+def _trials(panel: Panel, xs: list[Any], ys: list[Any]) -> list[list[int | None]]:
+    """The first completed trial of every cell."""
+    first = panel.done.groupby(["y", "x"])["trial"].min().to_dict()
+    return [[int(first[y, x]) if (y, x) in first else None for x in xs] for y in ys]
+
+
+def _cells_axis(values: Sequence[Any]) -> Axis:
+    return {
+        "tickmode": "array",
+        "tickvals": list(range(len(values))),
+        "ticktext": [cut(number(value), SHORTEST) for value in values],
+        "range": [-0.5, len(values) - 0.5],
+        "showline": False,
+        "ticks": "",
+        "zeroline": False,
+    }
+
+
+def _numbers(panel: Panel, values: np.ndarray) -> go.Scatter:
+    """The cells' numbers; Plotly's own are grey on mid-tones."""
+    digits = 1 if np.nanmax(np.abs(values)) >= 10 else 3
+    rows, columns = np.nonzero(~np.isnan(values))
+    return go.Scatter(
+        x=columns.tolist(),
+        y=rows.tolist(),
+        mode="text",
+        text=[f"{value:.{digits}f}" for value in values[rows, columns]],
+        hoverinfo="skip",
+        showlegend=False,
+        textfont={
+            "size": 12 if values.shape[1] <= 8 else 10,
+            "color": style.readable(values[rows, columns], *panel.ends),
+        },
+        **panel.axes,
+    )
+
+
+def _numbered(values: np.ndarray) -> bool:
+    return bool(values.shape[1] <= NUMBERED[0] and values.shape[0] <= NUMBERED[1])
+
+
+def _hatch_lines(numbered: bool) -> list[tuple[float, float, float]]:
+    """The lines of a hatch, each as c and where it begins and ends across; with a number, none runs through it."""
+    found = []
+    for c in HATCH:
+        low, high = max(-EDGE, c - EDGE), min(EDGE, c + EDGE)
+        first, last = (max(-FREE[0], c - FREE[1]), min(FREE[0], c + FREE[1])) if numbered else (0.0, 0.0)
+        found += [(c, low, first), (c, last, high)] if first < last else [(c, low, high)]
+    return found
+
+
+def _hatch(figure: go.Figure, panel: Panel, values: np.ndarray, xs: list[Any], ys: list[Any]) -> None:
+    """Diagonal lines over the cells that hold a configuration which cannot be told from the chosen one: one trace for
+    bright cells and one for dark ones."""
+    tied = panel.done[panel.done["tied"]]
+    cells = sorted({(xs.index(x), ys.index(y)) for x, y in zip(tied["x"], tied["y"], strict=True)})
+    lines = _hatch_lines(_numbered(values))
+    colours = style.readable(np.array([values[j, i] for i, j in cells]), *panel.ends)
+    for colour in dict.fromkeys(colours):
+        across: list[float | None] = []
+        up: list[float | None] = []
+        for (i, j), own in zip(cells, colours, strict=True):
+            if own == colour:
+                for c, first, last in lines:
+                    across += [i + first, i + last, None]
+                    up += [j + first - c, j + last - c, None]
+        figure.add_trace(
+            go.Scatter(
+                x=across,
+                y=up,
+                mode="lines",
+                line={"color": style.faded(colour, 0.5), "width": 1},
+                hoverinfo="skip",
+                showlegend=False,
+                **panel.axes,
+            )
+        )
+
+
+def _marks(figure: go.Figure, panel: Panel, values: np.ndarray, xs: list[Any], ys: list[Any]) -> None:
+    """What became of the cells without a value: a mark in each."""
+    states: dict[tuple[int, int], str] = {}
+    trials: dict[tuple[int, int], int] = {}
+    for x, y, state, trial in zip(*(panel.part[name] for name in ("x", "y", "state", "trial")), strict=True):
+        cell = (xs.index(x), ys.index(y))
+        states[cell], trials[cell] = state, int(trial)
+    planned = {(i, j) for i in range(len(xs)) for j in range(len(ys))} if panel.planned[0] else set()
+    empty = sorted((i, j) for i, j in planned | set(states) if np.isnan(values[j, i]))
+    empty = [cell for cell in empty if cell not in states or states[cell] in MARKS]
+    if empty:
+        told = [MARKS[states[cell]] if cell in states else (PLANNED, "planned, not run yet") for cell in empty]
+        figure.add_trace(
+            go.Scatter(
+                x=[i for i, _ in empty],
+                y=[j for _, j in empty],
+                mode="text",
+                text=[mark for mark, _ in told],
+                customdata=[trials.get(cell) for cell in empty],
+                meta={"trial": "customdata"},
+                hovertext=[
+                    f"{panel.where(shown(xs[i]), shown(ys[j]))}<br>{words}"
+                    for (i, j), (_, words) in zip(empty, told, strict=True)
+                ],
+                hovertemplate="%{hovertext}<extra></extra>",
+                showlegend=False,
+                textfont={"size": 13, "color": style.MUTED},
+                **panel.axes,
+            )
+        )
+
+
+def _frame(figure: go.Figure, panel: Panel, column: int, row: int) -> None:
+    figure.add_shape(
+        type="rect",
+        x0=column - 0.5,
+        x1=column + 0.5,
+        y0=row - 0.5,
+        y1=row + 0.5,
+        xref=f"x{panel.at}",
+        yref=f"y{panel.at}",
+        line={"color": style.ORANGE, "width": 3},
+    )
+
+
+def _order(values: pd.Series, planned: Sequence[Value]) -> list[Any]:
+    """The distinct values and those that are planned, numbers before texts, each in rising order."""
+    return sorted({*values.unique().tolist(), *planned}, key=lambda v: (isinstance(v, str), v))
+
+
+def draw_surface(figure: go.Figure, panel: Panel, *, interpolated: bool) -> tuple[Axis, Axis]:
+    """Adds the panel's surface (where `interpolated`) and its dots; returns what the two axes need."""
+    labels, done = panel.labels, panel.done
+    grid = _interpolate(done, (labels.log(panel.x), labels.log(panel.y))) if interpolated else None
+    if grid is not None:
+        figure.add_trace(
+            go.Contour(
+                x=grid[0],
+                y=grid[1],
+                z=grid[2],
+                coloraxis=panel.coloraxis,
+                contours={"coloring": "heatmap", "showlines": True},
+                line={"width": 0.6, "color": "rgba(255,255,255,0.35)"},
+                connectgaps=False,
+                hoverinfo="skip",
+                showlegend=False,
+                **panel.axes,
+            )
+        )
+    figure.add_trace(_stopped(panel))
+    figure.add_trace(_completed(panel, done))
+    if done["tied"].any():
+        figure.add_traces(_tied(panel, done[done["tied"]]))
+    figure.add_trace(_chosen(panel, done))
+    return _surface_axis(labels, panel.x, panel.part["x"]), _surface_axis(labels, panel.y, panel.part["y"])
+
+
+def _stopped(panel: Panel) -> go.Scatter:
+    """A × per trial that was stopped early."""
+    stopped = panel.part[panel.part["state"] == "PRUNED"]
+    return go.Scatter(
+        x=_plain(stopped["x"]),
+        y=_plain(stopped["y"]),
+        marker={"symbol": "x-thin", "size": 7, "line": {"width": 1.5, "color": style.MUTED}},
+        customdata=stopped["trial"],
+        meta={"trial": "customdata"},
+        hovertemplate=f"trial %{{customdata}}, stopped early<br>{panel.hover}<extra></extra>",
+        mode="markers",
+        showlegend=False,
+        **panel.axes,
+    )
+
+
+def _completed(panel: Panel, done: pd.DataFrame) -> go.Scatter:
+    """A dot per completed trial, in the colour of its value."""
+    return go.Scatter(
+        x=_plain(done["x"]),
+        y=_plain(done["y"]),
+        marker={
+            "size": 9 if len(done) <= 150 else 5,
+            "color": done["value"],
+            "coloraxis": panel.coloraxis,
+            "line": {"width": 1.2, "color": style.ON_DARK},
+        },
+        customdata=np.stack([done["trial"], done["value"]], axis=-1) if len(done) else None,
+        meta={"trial": "customdata"},
+        hovertemplate=f"trial %{{customdata[0]}}<br>{panel.hover}%{{customdata[1]:.2f}}<extra></extra>",
+        mode="markers",
+        showlegend=False,
+        **panel.axes,
+    )
+
+
+def _tied(panel: Panel, tied: pd.DataFrame) -> list[go.Scatter]:
+    """A square around every trial that cannot be told from the chosen one, with a bright rim: it may stand on any
+    colour of the surface, or beside it on a dark page."""
+    return [
+        go.Scatter(
+            x=_plain(tied["x"]),
+            y=_plain(tied["y"]),
+            marker={"symbol": "square-open", "size": 16, "color": colour, "line": {"width": width}},
+            hoverinfo="skip",
+            mode="markers",
+            showlegend=False,
+            **panel.axes,
+        )
+        for colour, width in ((style.ON_DARK, 5), (style.ON_BRIGHT, 2))
+    ]
+
+
+def _chosen(panel: Panel, done: pd.DataFrame) -> go.Scatter:
+    """The star of the chosen trial."""
+    best = done[done["best"]]
+    return go.Scatter(
+        x=_plain(best["x"]),
+        y=_plain(best["y"]),
+        marker={"symbol": "star", "size": 17, "color": style.ORANGE, "line": {"width": 1.5, "color": style.ON_DARK}},
+        hoverinfo="skip",
+        mode="markers",
+        showlegend=False,
+        **panel.axes,
+    )
+
+
+def _surface_axis(labels: Labels, key: str, values: pd.Series) -> Axis:
+    """An axis over all that was searched, so that unexplored corners show."""
+    if not labels.numeric(key):
+        return options_axis(labels.options(key))
+    low, high = labels.bounds(key) or (float(values.min()), float(values.max()))
+    log = labels.log(key)
+    ends = np.log10([low, high]) if log else np.array([low, high])
+    pad = 0.04 * float(ends[1] - ends[0]) or 0.5
+    return (style.log_axis(low, high) if log else {}) | {"range": [float(ends[0]) - pad, float(ends[1]) + pad]}
+
+
+def _interpolate(
+    done: pd.DataFrame, logs: tuple[bool, bool], size: int = 80
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """Values on a `size` × `size` lattice between the dots, nan outside of them: x `(size,)`, y `(size,)`, z `(size,
+    size)`.
+
+    None where all dots lie on one line, so that no triangle can be drawn between them."""
+    from scipy.interpolate import griddata
+    from scipy.spatial import QhullError
+
+    points = done.groupby(["x", "y"], as_index=False)["value"].mean()
+    raw = points[["x", "y"]].to_numpy(dtype=float)
+    scaled = np.column_stack([np.log10(raw[:, i]) if logs[i] else raw[:, i] for i in (0, 1)])
+    low, span = scaled.min(axis=0), np.ptp(scaled, axis=0)
+    ticks = np.linspace(0, 1, size)
+    lattice = tuple(np.meshgrid(ticks, ticks))
+    try:
+        z = griddata((scaled - low) / span, points["value"].to_numpy(dtype=float), lattice, method="linear")
+    except (QhullError, ValueError):
+        return None
+    back = [10 ** (low[i] + ticks * span[i]) if logs[i] else low[i] + ticks * span[i] for i in (0, 1)]
+    return back[0], back[1], z
+
+
+def _plain(values: pd.Series) -> list[Any]:
+    """The values as Plotly reads them: options and flags as text."""
+    return [shown(v) if isinstance(v, (bool, str)) else v for v in values.tolist()]

@@ -17,7 +17,7 @@ from analysis.figure import Figure
 from analysis.figures._sheets import Sheet, bare, height_of, place, sheet
 from analysis.labels import Labels, text
 from analysis.runs import Run, names
-from analysis.runs.arrays import read
+from analysis.runs.images import read_arrays
 from search_spaces import run_folder
 
 #: Images drawn at most of each data set; columns of methods.
@@ -51,7 +51,7 @@ class _Found:
 
 def _found(runs: Sequence[Run]) -> Iterator[_Found]:
     for name, run in zip(names(runs), runs, strict=True):
-        arrays = read(run.path / run_folder.ATTACK, _LARGEST)
+        arrays = read_arrays(run.path / run_folder.ATTACK, _LARGEST)
         try:
             one, other, psnr, label = (arrays[key] for key in ("original", "recovered", "psnr", "label"))
             trial = int(arrays["trial"])

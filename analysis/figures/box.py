@@ -14,7 +14,7 @@ from analysis.figure import Figure
 from analysis.figures._common import box, named_axis, room_of
 from analysis.labels import Labels, cut, number, shown
 from analysis.runs import Run
-from analysis.runs.lines import by_seed
+from analysis.runs.rounds import by_seed
 from search_spaces.parameter import Value
 
 if TYPE_CHECKING:

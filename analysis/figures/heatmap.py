@@ -14,9 +14,7 @@ from analysis import style
 from analysis.estimate import configuration
 from analysis.figure import Figure
 from analysis.figures._common import metric_rows, two_keys
-from analysis.figures._heatmap_cells import MARKS, PLANNED, draw_cells
-from analysis.figures._heatmap_panel import Panel
-from analysis.figures._heatmap_surface import draw_surface
+from analysis.figures._heatmap_panel import MARKS, PLANNED, Panel, draw_cells, draw_surface
 from analysis.labels import Labels
 from analysis.runs import Run
 from search_spaces.parameter import Value

@@ -8,24 +8,22 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from analysis.auto import Auto, load_one
+from analysis.auto import explained as columns_explained
 from analysis.labels import Labels
 from analysis.report import sections, summary
-from analysis.report.across import side_by_side
 from analysis.report.anonymous import anonymous as without_names
 from analysis.report.anonymous import without_places
-from analysis.report.answer import answer
-from analysis.report.auto import head
-from analysis.report.best import best
+from analysis.report.comparison import side_by_side
 from analysis.report.conditions import condition_title, under_conditions, what_changes
-from analysis.report.details import details
-from analysis.report.nothing import nothing
-from analysis.report.page import Page, escape, write
-from analysis.report.stopping import stopping
-from analysis.report.trials import trials_html, trials_table
+from analysis.report.page import Page, command, definition, escape, html_table, write
+from analysis.report.terms import explained
+from analysis.report.trials import details, trials_html, trials_table
+from analysis.report.winner_card import no_result_card, winner_card
 from analysis.runs import Paths, Run, load_all, names
 from analysis.runs.study import no_collection
 from search_spaces import run_folder
 from search_spaces.files import shown
+from search_spaces.shell import quote
 
 #: Called with a few words on what is being done.
 Tell = Callable[[str], object]
@@ -68,7 +66,7 @@ def _build_auto(auto: Auto, output: str | os.PathLike[str] | None, anonymous: bo
     if anonymous:  # the reasons why methods were left out may name paths
         auto = dataclasses.replace(auto, record=without_places(auto.record))
     page = Page(f"{auto.name} · fedtune")
-    head(page, auto, auto.name if anonymous else shown(auto.path))
+    _auto_head(page, auto, auto.name if anonymous else shown(auto.path))
     parts = {row.method: auto.searches[row.method] for row in auto.rows}
     if auto.final is not None:
         parts = {f"final run of {auto.leader}": auto.final} | parts
@@ -114,19 +112,70 @@ def _run(page: Page, run: Run, name: str, prefix: str, tell: Tell) -> None:
     tell(f"estimating the winner of {name}")
     # Under several conditions there is no winner of all.
     if run.ranked:
-        (under_conditions if run.crossed else answer)(page, run, labels, prefix)
+        (under_conditions if run.crossed else winner_card)(page, run, labels, prefix)
     else:
-        nothing(page, run, prefix)
+        no_result_card(page, run, prefix)
     page.add(summary.facts(run, labels, page.told))
-    best(page, run, labels, prefix)
+    sections.best_card(page, run, labels, prefix)
     what_changes(page, run, labels, prefix)
     for condition in run.conditions:
         part = run.within(condition) if run.crossed else run
-        stopping(page, part, labels, prefix, condition_title(labels, condition) if run.crossed else "")
+        sections.stopping_card(page, part, labels, prefix, condition_title(labels, condition) if run.crossed else "")
     skipped = sections.figure_cards(page, run, prefix, tell)
-    sections.published(page, run, prefix)
+    sections.paper_card(page, run, prefix)
     page.tables[f"{prefix}trials"] = trials_table(run)
     page.details[prefix] = details(run, labels)
     page.card(f"{prefix}trials", "All trials", trials_html(run, f"{prefix}trials"), "Trials" if first else "")
-    sections.failures(page, run, prefix)
-    sections.provenance(page, run, prefix, skipped)
+    sections.failures_card(page, run, prefix)
+    sections.provenance_card(page, run, prefix, skipped)
+
+
+def _auto_head(page: Page, auto: Auto, folder: str) -> None:
+    """Adds everything about all methods together: the leaderboard, budgets, expected bests, and what was left out.
+    `folder` is the run's as a reader would type it."""
+    record, leader = auto.record, auto.leader
+    labels = Labels(markup=False)
+    metric = labels.metric(auto.metric, unit=False)
+    page.add(
+        f'<h1 id="auto">{escape(_auto_title(auto))}</h1><p class="lead">Run <code>{escape(auto.name)}</code> · '
+        f"{len(auto.searches)} method{'s' * (len(auto.searches) > 1)} · selected by {escape(metric)}</p>",
+        "auto",
+        "Auto",
+    )
+    if leader is None:
+        page.add('<p class="notice">No trial has ended with all its rounds yet, so there is no leader.</p>')
+    elif not auto.over:
+        page.add('<p class="notice">The search, the fresh seeds or the final run have not ended yet.</p>')
+    if not auto.over:
+        page.add(f'{command(f"fedtune resume {quote(folder)}")}<p class="small">This goes on with what is missing.</p>')
+    said = "".join(f'<p class="small">{escape(line)}</p>' for line in columns_explained(auto))
+    asked = [one.metric for run in auto.searches.values() for one in run.requirements]
+    said += explained(page.told, [auto.metric, *asked])
+    page.card("leaderboard", "Leaderboard", html_table(auto.table()) + said, "Leaderboard")
+    for name, figure in auto.drawable().items():
+        page.figure(f"auto-{name}", figure.title, figure.draw(auto.rows, auto.metric), figure.read, figure.link)
+    configurations = [(row.method, str(row.record()["configuration"])) for row in auto.rows if row.trial is not None]
+    page.card("configurations", "Best configurations", definition(configurations), "Configurations")
+    if auto.excluded:
+        page.card("left-out", "Left out", definition(list(auto.excluded.items())), "Left out")
+    shares = [
+        ("search", f"{record['search_budget']:.4g} {record['unit']}"),
+        ("fresh seeds", f"{record['fresh_budget']:.4g} {record['unit']}"),
+        ("final run", f"{record['final_budget']:.4g} {record['unit']}"),
+        ("compared at equal", str(record["cost"])),
+        (
+            "minimum of a method",
+            "the same part for all" if record["equal"] else f"{record['least']} trials of {record['rounds']} rounds",
+        ),
+    ]
+    costs = [
+        (f"a trial of {item['name']}", f"{item['costs'][record['cost']] * record['rounds']:.4g} {record['cost']}")
+        for item in record["methods"]
+    ]
+    page.card("budget", "Planned budget", definition([*shares, *costs]), "")
+
+
+def _auto_title(auto: Auto) -> str:
+    if auto.leader is None:
+        return "Search over several methods"
+    return f"{auto.rows[0].title} leads"

@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.again import export_command
 from analysis.effects import effects_table
 from analysis.labels import Labels, number, unit_in_files
-from analysis.report.answer import NOT_TRIED, fresh, resume, stops, stops_cost, told, unfinished
+from analysis.next_commands import export_command
 from analysis.report.page import Page, html_table
+from analysis.report.summary import spread
 from analysis.report.terms import explained
-from analysis.report.values import spread
+from analysis.report.winner_card import NOT_TRIED, fresh, resume, stops, stops_cost, told, unfinished
 from analysis.runs import Run
 from analysis.runs.conditions import holds, named, show
 from analysis.runs.final_runs import FinalRun, final_runs

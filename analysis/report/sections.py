@@ -1,24 +1,161 @@
-"""The sections of one run's report below its summary and its best configuration."""
+"""The cards of one run's report below its summary: the best configuration, early stopping, the figures, the paper's
+numbers, what failed, and where the run was made."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from analysis import style
 from analysis.figure import Figure
 from analysis.figures import figures
-from analysis.labels import Labels
+from analysis.labels import Labels, number, size
+from analysis.next_commands import export_command
 from analysis.published import papers
 from analysis.report.conditions import condition_title
-from analysis.report.page import Page, definition, escape, html_table
-from analysis.report.values import one_line
-from analysis.runs import Run
+from analysis.report.page import Page, command, definition, escape, html_table
+from analysis.report.summary import trials_named
+from analysis.report.terms import explained
+from analysis.runs import Run, when
+from analysis.stats import summarise
+from analysis.stopping import Grace, audit_sentences, grace_sentences
+from analysis.stopping.grace import rank
 from analysis.tables import Column, Table
-from search_spaces import run_folder
+from search_spaces import run_folder, shell
 
 #: A figure that is drawn for each condition by itself is drawn for so many at most.
 CONDITIONS = 6
+
+
+def best_card(page: Page, run: Run, labels: Labels, prefix: str) -> None:
+    """Adds the card, where there is a best configuration."""
+    if run.best is None:
+        return
+    measured = _measured(run)
+    seeds = len(run.over_seeds(measured[0])) if measured else 0
+    over = f"mean{' ± standard deviation' if seeds > 1 else ''} over {seeds} seed{'s' if seeds != 1 else ''}"
+    results = f'<p class="small">Last round, {over}</p>{_results(run, labels, measured)}'
+    results += explained(page.told, measured) + _traffic(run) + _required(run)
+    settings = _searched(run, run.best, labels) + _fixed(run, run.best)
+    columns = f'<div class="two"><div>{settings}</div><div>{results}</div></div>'
+    if run.kind == "run":
+        title = "Configuration"
+    else:
+        title = f"{'Best' if len(run.directions) == 1 else 'A best'} configuration: {trials_named(run)}"
+    page.card(f"{prefix}best", title, columns + _again(run), "Best" if not prefix else "")
+
+
+def _searched(run: Run, trial: int, labels: Labels) -> str:
+    """The searched parameters: their values, where they were searched, and what they mean."""
+    values = run.parameters(trial)
+    known = {item["key"]: item for item in run.searched}
+    rows = [
+        {
+            "parameter": labels.parameter(key),
+            "value": values[key],
+            "searched": _range(known.get(key, {}), run.sampler),
+            "meaning": _meaning(known.get(key, {})),
+        }
+        for key in run.keys
+        if key in values
+    ]
+    columns = [
+        Column("parameter", "parameter", right=False),
+        Column("value", "value"),
+        Column("searched", "searched", str),
+        Column("meaning", "meaning", str, right=False),
+    ]
+    return html_table(Table(columns, rows)) if rows else ""
+
+
+def _meaning(item: Mapping[str, Any]) -> str:
+    source = f"({item['source']})" if item.get("source") else ""
+    return " ".join(filter(None, [item.get("doc"), source]))
+
+
+def _range(item: Mapping[str, Any], sampler: str) -> str:
+    if item.get("grid") and (sampler == "grid" or item.get("options")):
+        return ", ".join(number(v) for v in item["grid"])
+    if item.get("options"):
+        return ", ".join(map(str, item["options"]))
+    if item.get("low") is not None and item.get("high") is not None:
+        return f"{number(item['low'])} to {number(item['high'])}" + (", log" if item.get("log") else "")
+    return "yes, no" if item.get("kind") == "flag" else ""
+
+
+def _fixed(run: Run, trial: int) -> str:
+    """Every other setting of the trial, folded away."""
+    values = run.parameters(trial)
+    rest = {k: number(v, 6) for k, v in sorted(run.config(trial).items()) if k not in values}
+    if not rest:
+        return ""
+    return f"<details><summary>{len(rest)} further settings</summary>{definition(rest)}</details>"
+
+
+def _measured(run: Run) -> list[str]:
+    """The metrics to show: what was selected on, then accuracies and fairness, as far as they were measured."""
+    shown = ("val_global_accuracy", "global_accuracy", "val_local_accuracy", "local_accuracy", "amp", "wlp", "fm")
+    last = run.finals
+    return [m for m in dict.fromkeys([*run.metrics, *shown]) if m in last.columns and run.over_seeds(m)]
+
+
+def _results(run: Run, labels: Labels, measured: Sequence[str]) -> str:
+    rows = []
+    for metric in measured:
+        selected = " · selected on" if metric in run.metrics and run.kind != "run" else ""
+        scale = labels.scale(metric)
+        value = summarise(list(run.over_seeds(metric).values())).shown(scale, 2 if scale == 100 else 4)
+        rows.append((labels.metric(metric, split=True) + selected, value))
+    return definition(rows)
+
+
+def _required(run: Run) -> str:
+    """Whether it keeps what was required."""
+    said = "".join(f"<p>{escape(one.sentence())}</p>" for one in run.kept)
+    return f"<h3>What was required</h3>{said}" if said else ""
+
+
+def _traffic(run: Run) -> str:
+    """What crossed the wire in all rounds, on average over the seeds."""
+    mine = run.rounds[run.rounds["trial"].isin(run.chosen)]
+    if not {"bytes_up", "bytes_down"} <= set(mine.columns) or mine.empty:
+        return ""
+    sums = mine.groupby(["trial", "seed"])[["bytes_up", "bytes_down"]].sum().mean()
+    up, down = size(float(sums["bytes_up"])), size(float(sums["bytes_down"]))
+    return f'<p class="small">Sent in all rounds of one seed: {up} by the clients, {down} by the server.</p>'
+
+
+def _again(run: Run) -> str:
+    """How a final run was made, or how to make one of this search."""
+    if run.kind == "run":
+        line = one_line(run.provenance.get("command") or "fedtune run best.yaml", "command")
+        return "<h3>How it was run</h3>" + command(line)
+    why = '<p class="small">Final numbers come from seeds the search never saw.</p>'
+    return "<h3>Run it again on fresh seeds</h3>" + command(export_command(run.shown)) + why
+
+
+def stopping_card(page: Page, run: Run, labels: Labels, prefix: str, condition: str = "") -> None:
+    """Adds the card, for a search that chose its grace or audited its stopped trials; `condition` is the one that these
+    trials are under, where there are several."""
+    said, table = [], ""
+    if run.audit is not None:
+        said += audit_sentences(run.audit, lambda value: labels.shown(run.metrics[0], value))
+    if run.grace is not None:
+        said += grace_sentences(run.grace)
+        table = html_table(_correlations(run.grace)) if run.grace.correlations else ""
+    if said:
+        inner = "".join(f"<p>{escape(line)}</p>" for line in said) + table
+        title, anchor = "Early stopping", f"{prefix}stopping"
+        if condition:
+            title, anchor = f"{title}, {condition}", f"{anchor}-{len(page.sections)}"
+        page.card(anchor, title, inner, "Stopping" if not prefix else "")
+
+
+def _correlations(found: Grace) -> Table:
+    """How well every round ranked trials as their ends did."""
+    rows = [{"round": c.round, "rank": rank(c)} for c in found.correlations]
+    columns = [Column("round", "round"), Column("rank", "rank correlation with the end, 90 % interval", str)]
+    return Table(columns, rows)
 
 
 def figure_cards(page: Page, run: Run, prefix: str, tell: Callable[[str], object]) -> list[tuple[str, str]]:
@@ -59,7 +196,7 @@ def _by_condition(page: Page, run: Run, name: str, figure: Figure[Any], prefix: 
     return []
 
 
-def published(page: Page, run: Run, prefix: str) -> None:
+def paper_card(page: Page, run: Run, prefix: str) -> None:
     name = run.space.get("published")
     if not name:
         return
@@ -109,7 +246,7 @@ def _verdict_table(verdicts: Sequence[papers.Verdict]) -> Table:
     return Table([Column(k, title, str, right=False) for k, title in titles.items()], rows, notes=notes)
 
 
-def failures(page: Page, run: Run, prefix: str) -> None:
+def failures_card(page: Page, run: Run, prefix: str) -> None:
     failed = run.trials[run.trials["state"] == "FAIL"]
     if failed.empty:
         return
@@ -136,7 +273,7 @@ def failures(page: Page, run: Run, prefix: str) -> None:
     page.card(f"{prefix}failures", f"Failures ({len(failed)})", html_table(table), "Failures" if not prefix else "")
 
 
-def provenance(page: Page, run: Run, prefix: str, skipped: Sequence[tuple[str, str]]) -> None:
+def provenance_card(page: Page, run: Run, prefix: str, skipped: Sequence[tuple[str, str]]) -> None:
     rows = {}
     for key, value in run.provenance.items():
         if value is not None:
@@ -148,3 +285,12 @@ def provenance(page: Page, run: Run, prefix: str, skipped: Sequence[tuple[str, s
         count = f"{len(skipped)} figure{'s' if len(skipped) != 1 else ''}"
         inner += f"<details><summary>{count} not drawn</summary>{definition(list(skipped))}</details>"
     page.card(f"{prefix}provenance", "Provenance", inner, "Provenance" if not prefix else "")
+
+
+def one_line(value: Any, key: str = "") -> str:
+    """What was recorded under `key`, on one line."""
+    if isinstance(value, dict):
+        return ", ".join(f"{k} {one_line(v, k)}" for k, v in value.items())
+    if isinstance(value, list):
+        return shell.join(map(str, value)) if key == "command" else ", ".join(map(one_line, value))
+    return when(value) if key in ("started", "finished", "created") else number(value, 8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pandas as pd
@@ -12,8 +13,8 @@ from analysis.estimate import configuration
 from analysis.labels import Labels, duration, number
 from analysis.report.page import escape
 from analysis.report.terms import KEYS
-from analysis.report.values import spread, trials_named
 from analysis.runs import Run
+from analysis.stats import summarise
 from search_spaces.metrics import twin
 from search_spaces.shell import quote
 
@@ -198,3 +199,16 @@ def _strategy(run: Run) -> list[Fact]:
         return []
     seed = f"search seed {run.experiment['seed']}" if "seed" in run.experiment else ""
     return [Fact("Sampler · scheduler", strategy, seed)]
+
+
+def spread(labels: Labels, metric: str, values: Mapping[int, float]) -> str:
+    """A metric's mean over seeds, with its standard deviation where it is shown in per cent: `87.31 ± 0.42 %`."""
+    found = summarise(list(values.values()))
+    scale = labels.scale(metric)
+    return f"{found.shown(scale)} %" if scale == 100 else labels.shown(metric, found.mean)
+
+
+def trials_named(run: Run) -> str:
+    """The trials that stand for a search: `trial 7`, of a race `trials 7, 9 and 12`."""
+    *others, last = map(str, sorted(run.chosen))
+    return f"trials {', '.join(others)} and {last}" if others else f"trial {last}"

@@ -22,9 +22,9 @@ from analysis.figures import factor, figure, rounds
 from analysis.figures._common import check_measured
 from analysis.labels import Labels
 from analysis.pivot import Pivot, pivot, sheet, to_csv
-from analysis.report import static
-from analysis.report.drawn_sheet import drawn
+from analysis.report.files import PICTURES, table_page, write_figure, write_picture
 from analysis.report.page import write
+from analysis.report.table_picture import sheet_picture
 from analysis.reproduce.made import Made
 from analysis.runs.conditions import means, show
 from analysis.sheet import Sheet
@@ -163,13 +163,13 @@ class Joined:
         """Writes a figure or the table to `path` and returns it, see `analysis.loaded.Loaded.save`."""
         target = Path(path)
         wanted = (kind or target.suffix.lstrip(".")).lower()
-        allowed = (*static.KINDS, *(TEXTS if name == "pivot" else ("html",)))
+        allowed = (*PICTURES, *(TEXTS if name == "pivot" else ("html",)))
         if name not in NAMES:
             raise UserError(unknown("figure or table of a reproduction", name, NAMES))
         if wanted not in allowed:
             raise UserError(sentence("format", f"one of {', '.join(allowed)}", wanted, "--format"))
         if name in FIGURES:
-            return static.save(self.figure(name, **options), figure(name), target, wanted)
+            return write_figure(self.figure(name, **options), figure(name), target, wanted)
         if extra := options.keys() & {"by", "variants"}:
             named = " and ".join(sorted(extra))
             raise UserError(f"A table of a paper has its own rows and columns, got {named}. --down changes its layout.")
@@ -177,10 +177,10 @@ class Joined:
             options.pop("down", None)
             return write(target, to_csv(self.tables(**options)))
         made = self.sheet(**options)
-        if wanted in static.KINDS:
-            return static.image(drawn(made), target, wanted)
+        if wanted in PICTURES:
+            return write_picture(sheet_picture(made), target, wanted)
         texts = {"tex": made.latex, "md": made.markdown}
-        return write(target, texts[wanted]() if wanted in texts else static.bare(made.title, made.html()))
+        return write(target, texts[wanted]() if wanted in texts else table_page(made.title, made.html()))
 
 
 def joined(made: Sequence[Made]) -> Joined:

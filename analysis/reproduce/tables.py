@@ -1,12 +1,24 @@
-"""The paper's numbers beside ours, cell by cell, and the comparisons behind every sentence, as tables."""
+"""The paper's numbers beside ours, cell by cell, and the comparisons behind every sentence, as tables.
+
+Why cells disagree stands in `analysis/reproduce/explanations.yaml`, a list of these keys:
+
+    table      a reproduction, `fedmdcg-table1`
+    dataset    one of its data sets
+    rows       names of its rows; without it, all
+    columns    {omega: [0.1]}: only these conditions
+    metrics    of its metrics; without it, all
+    says       what was tried, with figures: text that somebody can check
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from analysis.figures._common import two_keys
@@ -15,15 +27,18 @@ from analysis.pivot import Pivot, pivot
 from analysis.published.papers import OTHER_DATA, Published
 from analysis.published.verdict import AGREES, DISAGREES, UNKNOWN, Judged, judge
 from analysis.reproduce.claims import NO_RESULT, NOT_RUN, Decided, Line, is_inside
-from analysis.reproduce.declaration import Place, Reproduction, Row
-from analysis.reproduce.explanations import explanation
+from analysis.reproduce.declaration import Place, Reproduction, Row, declared, known
 from analysis.reproduce.made import Made
+from analysis.runs.mappings import read_yaml
+from analysis.runs.shapes import Shape, each, is_plain, is_text, mapping, problems, shaped
 from analysis.stats import Summary, summarise
 from analysis.tables import Column, Table
+from search_spaces.errors import UserError, unknown
 from search_spaces.metrics import METRICS
 
 #: In place of an explanation.
 NOT_EXPLAINED = "not explained"
+EXPLANATIONS = Path(__file__).with_name("explanations.yaml")
 
 
 @dataclass(frozen=True)
@@ -311,3 +326,67 @@ def _difference(made: Made, line: Line) -> str:
 
 def _p(value: float) -> str:
     return "–" if math.isnan(value) else "< 0.001" if value < 0.001 else f"{value:.2g}"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why cells disagree, as one entry of `explanations.yaml` says. Empty rows, columns or metrics stand for all."""
+
+    table: str
+    dataset: str
+    says: str
+    rows: Sequence[str] = ()
+    columns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    metrics: Sequence[str] = ()
+
+    def holds(self, one: Reproduction, dataset: str, row: str, place: Place, metric: str) -> bool:
+        """Whether it speaks of this cell."""
+        here = dict(zip(one.columns, place, strict=True))
+        return (
+            (self.table, self.dataset) == (one.name, dataset)
+            and (not self.rows or row in self.rows)
+            and (not self.metrics or metric in self.metrics)
+            and all(here[key] in values for key, values in self.columns.items())
+        )
+
+
+def explanation(one: Reproduction, dataset: str, row: str, place: Place, metric: str) -> str:
+    """What is known of why this cell disagrees; empty where nothing is."""
+    found = (entry.says for entry in read_explanations(EXPLANATIONS) if entry.holds(one, dataset, row, place, metric))
+    return next(found, "")
+
+
+@cache
+def read_explanations(path: Path) -> tuple[Explanation, ...]:
+    """All entries. Raises `UserError` for a file that is not as it must be, or an entry about what no table has."""
+    data = read_yaml(path)
+    wrong = problems(data, _SHAPE, str(path)) or [f"{path} lacks {key!r}." for key in _SHAPE if key not in data]
+    if not wrong:
+        named = [(key, _SHAPE) for key in data] + [(key, _ENTRY) for entry in data["explanations"] for key in entry]
+        wrong = [unknown("key", key, there, str(path)) for key, there in named if key not in there]
+    if wrong:
+        raise UserError(*wrong)
+    found = tuple(Explanation(**entry) for entry in data["explanations"])
+    if wrong := [text for entry in found for text in _strangers(entry, path)]:
+        raise UserError(*wrong)
+    return found
+
+
+def _strangers(entry: Explanation, path: Path) -> list[str]:
+    """What an entry names that its table does not have."""
+    if entry.table not in known():
+        return [unknown("table", entry.table, known(), str(path))]
+    one = declared(entry.table)
+    where = f"{path}, {entry.table}"
+    named = [("dataset", [entry.dataset], list(one.datasets)), ("row", entry.rows, [row.name for row in one.rows])]
+    named += [("metric", entry.metrics, one.printed_metrics), ("column", list(entry.columns), list(one.columns))]
+    named += [(key, list(map(str, v)), list(map(str, one.columns.get(key, v)))) for key, v in entry.columns.items()]
+    return [unknown(what, name, there, where) for what, names, there in named for name in names if name not in there]
+
+
+_ENTRY: Shape = {
+    **dict.fromkeys(("table", "dataset", "says"), ("text", is_text)),
+    **dict.fromkeys(("rows", "metrics"), ("a list of names", each(is_text, 1))),
+    "columns": ("lists of values by condition", mapping(each(is_plain, 1))),
+}
+_SHAPE: Shape = {"explanations": ("a list of entries", each(shaped(_ENTRY, "table", "dataset", "says")))}

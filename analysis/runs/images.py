@@ -6,23 +6,31 @@ from a stranger.
 
 from __future__ import annotations
 
+import io
+import math
 import os
+import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from analysis.runs import arrays
 from analysis.runs.run import Run
 from search_spaces import kept_images as kept
 from search_spaces import run_folder
+from search_spaces.files import read_bytes
 
 Arrays = Mapping[str, NDArray[Any]]
 
 #: No array of a file is larger, in bytes; those of a source take `kept.BYTES`.
 _LARGEST = 2 * kept.BYTES
+Array = NDArray[Any]
+
+_KINDS = (np.dtype(np.uint8), np.dtype(np.int64), np.dtype(np.float64))
 
 
 @dataclass(frozen=True)
@@ -70,7 +78,7 @@ def of_run(run: Run) -> KeptImages | None:
 
 def read(path: Path) -> Arrays:
     """The arrays of a file that are as they should be."""
-    return _fitting({name: array for name, array in arrays.read(path, _LARGEST).items() if array.dtype.kind in "iu"})
+    return _fitting({name: array for name, array in read_arrays(path, _LARGEST).items() if array.dtype.kind in "iu"})
 
 
 def _fitting(found: Arrays) -> Arrays:
@@ -102,3 +110,31 @@ def _features(found: Arrays) -> Arrays:
     if not whole or labels.ndim != 1 or seen.shape != (len(labels), 2):
         return {}
     return {name: found[name] for name in found if name.startswith(kept.FEATURES)}
+
+
+def read_arrays(path: Path, largest: int) -> dict[str, Array]:
+    """The arrays of a file by name, of bytes, whole numbers or finite fractions, each of at most `largest` bytes.
+    Others are left out; a file that is no archive of arrays has none."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(read_bytes(path))) as archive:
+            found = {
+                info.filename.removesuffix(".npy"): _array(archive.read(info))
+                for info in archive.infolist()
+                if info.file_size <= largest
+            }
+    except (OSError, ValueError, EOFError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error):
+        return {}
+    return {name: array for name, array in found.items() if array is not None}
+
+
+def _array(content: bytes) -> Array | None:
+    """A .npy file; None for what is not read. Its size is checked before anything is made of that size."""
+    file = io.BytesIO(content)
+    if np.lib.format.read_magic(file) != (1, 0):
+        return None
+    shape, by_columns, kind = np.lib.format.read_array_header_1_0(file)
+    rest = content[file.tell() :]
+    if kind not in _KINDS or math.prod(shape) * kind.itemsize != len(rest):
+        return None
+    array = np.frombuffer(rest, dtype=kind).reshape(shape, order="F" if by_columns else "C")
+    return array if np.isfinite(array).all() else None

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from analysis.runs.described import Described
-from analysis.runs.lines import Lines, by_seed, last_values, read_lines, readout
+from analysis.runs.rounds import Lines, by_seed, last_values, read_lines, readout
 from analysis.stopping import AUDITED
 from search_spaces.metrics import is_unreached
 

@@ -20,9 +20,9 @@ from analysis.estimate import Estimate, Standing, configuration, estimate, misse
 from analysis.runs import pareto
 from analysis.runs.conditions import show
 from analysis.runs.importance import importances
-from analysis.runs.kept import Kept, kept
-from analysis.runs.lines import at_best_of, readout
 from analysis.runs.measured import Measured
+from analysis.runs.requirements import Kept, kept
+from analysis.runs.rounds import at_best_of, readout
 from analysis.stopping import Audit, Grace, audit, grace
 from search_spaces import run_folder
 from search_spaces.metrics import METRICS, SHARES, is_unreached, waits

@@ -14,7 +14,7 @@ that diverged did not end above the winner; one that failed for another reason s
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,8 @@ AUDITED = "audited"
 ENOUGH = 5
 #: Its probability.
 LEVEL = 0.9
+#: So many trials are named one by one.
+NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -109,3 +111,36 @@ def _interval(above: int, of: int) -> tuple[float, float]:
 
     found = binomtest(above, of).proportion_ci(LEVEL, method="exact")
     return float(found.low), float(found.high)
+
+
+def audit_sentences(found: Audit, shown: Callable[[float], str]) -> list[str]:
+    """What the audit measured; `shown` writes a difference of the metric. Where no trial was audited nothing is
+    claimed."""
+    n, above = len(found.trials), found.above
+    if found.winner is None or not n:
+        return ["Audit of early stopping: no audited trial has ended yet, so what stopping costs is not known."]
+    count, whose = ("1 trial", "its") if n == 1 else (f"{n} trials", "their")
+    ran = f"{count} of the {found.stopped + n} that the rule would have stopped ran to {whose} end"
+    said = [f"Audit of early stopping: {ran}; {_ended(found, shown)}."]
+    if found.low is not None and found.high is not None:
+        said.append(
+            f"Of all trials that the rule stops, {100 * found.low:.0f} to {100 * found.high:.0f} % would have ended "
+            f"above the winner ({100 * found.level:.0f} % interval)."
+        )
+    else:
+        said.append(f"{'That is' if n == 1 else 'These are'} too few for an interval.")
+    if above and found.regret is not None:
+        said.append(f"On average over the audited trials, stopping cost {shown(found.regret)} for each.")
+    return said
+
+
+def _ended(found: Audit, shown: Callable[[float], str]) -> str:
+    """How many of them ended above the winner, and by how much."""
+    n, above = len(found.trials), sorted(found.above.items(), key=lambda item: -item[1])
+    winner = f"the winner without {'it' if n == 1 else 'them'}, trial {found.winner}"
+    if not above:
+        return f"{'it did not end' if n == 1 else 'none of them ended'} above {winner}"
+    many = "it" if n == 1 else f"{len(above)} of them"
+    listed = ", ".join(f"trial {number} by {shown(by)}" for number, by in above[:NAMED])
+    more = f" and {len(above) - NAMED} more by less" if len(above) > NAMED else ""
+    return f"{many} ended above {winner}: {listed}{more}"

@@ -73,3 +73,29 @@ def _number(value: object) -> float | None:
     if not isinstance(value, (int, float)) or not math.isfinite(value):
         raise ValueError(value)
     return float(value)
+
+
+def grace_sentences(found: Grace) -> list[str]:
+    """Which grace was chosen, and by which rank correlation."""
+    if not found.trials:
+        return ["Grace: not chosen yet, as too few trials have ended. Until then every trial runs to its end."]
+    trials = f"{found.trials} trial{'s' * (found.trials != 1)}"
+    if found.round is None:
+        best = max((c for c in found.correlations if c.low is not None), key=lambda c: c.low or 0.0, default=None)
+        why = "their values are all the same"
+        if best is not None:
+            why = f"the best so far is round {best.round} with {rank(best)}"
+        return [
+            f"Grace: after {trials} no round ranks trials surely enough as their ends do ({why}). Until "
+            f"one does, every trial runs to its end."
+        ]
+    by = next((c for c in found.correlations if c.round == found.round), None)
+    how = "" if by is None else f": its rank correlation with their ends is {rank(by)}"
+    return [f"Grace: {found.round} round{'s' * (found.round != 1)}, chosen from {trials} that ran to their end{how}."]
+
+
+def rank(found: Correlation) -> str:
+    """`0.94 (0.61 to 0.99)`."""
+    if found.rho is None or found.low is None or found.high is None:
+        return "–"
+    return f"{found.rho:.2f} ({found.low:.2f} to {found.high:.2f})"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from analysis.estimate import Estimate
 from analysis.runs import Run
-from analysis.runs.kept import Kept
+from analysis.runs.requirements import Kept
 from search_spaces.metrics import is_unreached
 from search_spaces.parameter import Value
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from analysis.again import run_command
 from analysis.auto import Auto, explained
 from analysis.labels import told
+from analysis.next_commands import run_command
 from fedtune.commands._output import INTERRUPTED, models
 from fedtune.console import tables
 from fedtune.console.progress import duration

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 import yaml
 
-from analysis.again import run_command
 from analysis.labels import size, told
+from analysis.next_commands import run_command
 from analysis.runs.conditions import show
 from fedtune.commands._status_output import params_text, say_estimate, say_stopping, say_under
 from fedtune.console import tables

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from analysis.runs import Run, load
-from analysis.runs.lines import LISTS
 from analysis.runs.mappings import read_json
+from analysis.runs.rounds import LISTS
 from fedtune.record.experiment import Experiment
 from fedtune.record.taken_trials import TakenTrial
 from search_spaces import run_folder

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from analysis.pivot import Pivot, sheet
 from analysis.pivots import pivots
-from analysis.report.drawn_sheet import BROAD, drawn
+from analysis.report.table_picture import BROAD, sheet_picture
 from analysis.sheet import Sheet, Shown
 from fedtune.cli import app
 from search_spaces.errors import UserError
@@ -96,12 +96,12 @@ def test_the_command_writes_one_table_of_several_metrics(root: Path, tmp_path: P
 
 def test_a_picture_has_every_text_and_brackets_below_where_it_would_be_broad(root: Path) -> None:
     made = pivots(root / "crossed", metrics=["amp"], brackets="wlp").sheet()
-    figure = drawn(made)
+    figure = sheet_picture(made)
     written = [re.sub("<.*?>", "", str(note.text)) for note in figure.layout.annotations]
     for shown in made.cells.values():
         assert shown.value in written and shown.bracket in written
     assert all(line in " ".join(written) for line in ("digits", "svhn", "ω = 10", "method"))
-    narrow = drawn(sheet([pivots(root / "crossed", where={"dataset": "svhn"}, brackets="wlp").tables[0]]))
+    narrow = sheet_picture(sheet([pivots(root / "crossed", where={"dataset": "svhn"}, brackets="wlp").tables[0]]))
     assert narrow.layout.width <= BROAD
     one = [note.text for note in narrow.layout.annotations]
     assert any(" (" in line and "±" in line for line in one), "there is room for both in one line"

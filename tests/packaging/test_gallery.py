@@ -33,7 +33,7 @@ SHOWN = {
     "partition",
     "boundary",
     "features",
-    "alone",
+    "one_at_a_time",
     "heatmap",
 }
 #: Which figures and tables of the papers the page says that its pictures are like: by picture the claim in the page's
@@ -63,7 +63,7 @@ CLAIMS: dict[str, tuple[str, str, set[str], set[str]]] = {
     "dfrd_table11.png": ("Table 11 of DFRD", "pivot", {"global_accuracy"}, {"clients"}),
     "dfrd_table12.png": ("Table 12 of DFRD", "pivot", {"global_accuracy"}, {"active_clients"}),
     "heatmap.png": ("Fig. 5 of DFRD", "heatmap", {"global_accuracy", "local_accuracy"}, set()),
-    "alone.png": ("Fig. 4 of DFRD", "alone", set(), set()),
+    "one_at_a_time.png": ("Fig. 4 of DFRD", "one_at_a_time", set(), set()),
     "dhf_table1.png": ("Table 1 of DHF", "pivot", {"p_acc"}, {"partition"}),
     "dhf_table2.png": ("Table 2 of DHF", "pivot", {"p_acc"}, {"partition"}),
     "dhf_table3.png": ("Table 3 of DHF", "pivot", {"p_acc_global"}, {"partition"}),

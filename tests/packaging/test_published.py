@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from analysis.published import papers
-from analysis.reproduce import explanations
+from analysis.reproduce import tables
 from search_spaces import run_folder
 from tests.analysis.reproduce import folders
 
@@ -107,8 +107,8 @@ def test_each_verdict_stands_on_the_page_and_its_explanation(monkeypatch: pytest
     at = {row: (SHEET, row, "omega=1", "global_accuracy") for row in ("FedAvg", "+ DENSE", "+ DFRD", "DFRD")}
     at["wide"] = (SHEET, "FedFTG", "omega=0.01", "global_accuracy")  # 26.96 ± 8.33
     ours = {"FedAvg": "1=89.6 2=89.8", "+ DENSE": "1=90.2", "+ DFRD": "1=80 2=80.1", "DFRD": "1=60", "wide": "1=32"}
-    entry = explanations.Explanation(*SHEET, "Tried without momentum: 91.2.", rows=("+ DFRD",))
-    monkeypatch.setattr(explanations, "explanations", lambda path: (entry,))
+    entry = tables.Explanation(*SHEET, "Tried without momentum: 91.2.", rows=("+ DFRD",))
+    monkeypatch.setattr(tables, "read_explanations", lambda path: (entry,))
     page = published.page({at[row]: {**setting, "ours": text} for row, text in ours.items()})
     assert "5 of 226 numbers for Fashion-MNIST have been run: 2 agree, 2 disagree, 1 cannot be told." in page
     assert "2 of the disagreements are large; 1 of these are not explained." in page

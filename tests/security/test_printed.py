@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.again import export_command
+from analysis.next_commands import export_command
 from analysis.runs import load
 from analysis.tables import Column, Table
 from fedtune import cli, commands

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
-from analysis.figures import attack
-from analysis.figures._registry import figure
+from analysis.figures import attack, figure
 from analysis.labels import Labels
 from analysis.loaded import load as loaded_of
 from analysis.report import build

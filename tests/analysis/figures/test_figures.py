@@ -14,8 +14,19 @@ import pandas as pd
 import plotly.graph_objects as go
 import pytest
 
-from analysis.figures import curves, heatmap, history, importance, outcomes, parallel, partition, slices, traffic
-from analysis.figures._registry import figure, figures
+from analysis.figures import (
+    curves,
+    figure,
+    figures,
+    heatmap,
+    history,
+    importance,
+    outcomes,
+    parallel,
+    partition,
+    slices,
+    traffic,
+)
 from analysis.labels import Labels
 from analysis.runs import Run, load
 from search_spaces import run_folder

@@ -11,8 +11,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from analysis.report.compact import PART, compact
-from analysis.report.page import Page
+from analysis.report.page import PART, Page, compact
 
 
 def plain(figure: go.Figure) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.again import FRESH_SEEDS
 from analysis.labels import Labels
+from analysis.next_commands import FRESH_SEEDS
 from analysis.report.conditions import under_conditions
 from analysis.report.page import Page
 from analysis.runs import Run, load

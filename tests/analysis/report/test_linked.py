@@ -14,7 +14,7 @@ import pytest
 from analysis.labels import Labels
 from analysis.report import build
 from analysis.report.anonymous import anonymous
-from analysis.report.details import details
+from analysis.report.trials import details
 from analysis.runs import Run, load
 from search_spaces import run_folder
 from tests.analysis import synthetic

@@ -21,9 +21,9 @@ from plotly.offline import get_plotlyjs
 from typer.testing import CliRunner
 
 import fedtune
-from analysis.again import export_command
 from analysis.compare import compare
-from analysis.figures._registry import figures
+from analysis.figures import figures
+from analysis.next_commands import export_command
 from analysis.report import build
 from analysis.report.anonymous import without_places
 from analysis.report.build import document

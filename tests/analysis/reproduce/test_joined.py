@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 import fedtune
 from analysis.loaded import load
-from analysis.report import static
-from analysis.report.drawn_sheet import drawn
+from analysis.report.files import write_picture
+from analysis.report.table_picture import sheet_picture
 from analysis.reproduce.declaration import declared, known
 from analysis.reproduce.joined import Joined, joined
 from analysis.reproduce.made import Setting, load_made
@@ -184,7 +184,7 @@ def test_what_cannot_be_joined_or_drawn(root: Path, two: Joined, tmp_path: Path)
 def pages(two: Joined, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The table as a page, and its picture on one, so that a browser measures its texts."""
     folder = tmp_path_factory.mktemp("pages")
-    picture = static.image(drawn(two.sheet()), folder / "t.svg", "svg").read_text()
+    picture = write_picture(sheet_picture(two.sheet()), folder / "t.svg", "svg").read_text()
     # As wide as the picture, which has a width of its own: only then is it taken as drawn.
     plot = f'<div class="plot" data-figure="sheet" style="width:max-content">{picture}</div>'
     shown = f'<body style="margin:0"><script>{{}}</script>{plot}</body>'

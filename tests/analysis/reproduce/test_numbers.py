@@ -12,13 +12,12 @@ import pytest
 import yaml
 from scipy.stats import kendalltau
 
-from analysis.reproduce import explanations
+from analysis.reproduce import tables
 from analysis.reproduce.claims import decide
 from analysis.reproduce.declaration import declared
-from analysis.reproduce.explanations import explanation
 from analysis.reproduce.made import Made, Record, Setting
 from analysis.reproduce.page import page
-from analysis.reproduce.tables import disagreements, every_number, numbers, orders
+from analysis.reproduce.tables import disagreements, every_number, explanation, numbers, orders
 from search_spaces.errors import UserError
 from tests.analysis.reproduce.test_claims import SEEDS, Cell
 
@@ -41,7 +40,7 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An entry in a file of explanations."""
     path = tmp_path / "explanations.yaml"
     path.write_text(yaml.safe_dump({"explanations": [ENTRY]}))
-    monkeypatch.setattr(explanations, "PATH", path)
+    monkeypatch.setattr(tables, "EXPLANATIONS", path)
     return path
 
 
@@ -114,8 +113,8 @@ def test_an_explanation_of_no_cell_is_refused(tmp_path: Path, change: dict[str, 
     path = tmp_path / "explanations.yaml"
     path.write_text(yaml.safe_dump({"explanations": [ENTRY | change]}))
     with pytest.raises(UserError, match=said):
-        explanations.explanations(path)
+        tables.read_explanations(path)
 
 
 def test_the_committed_explanations_are_of_cells_that_there_are() -> None:
-    assert explanations.explanations(explanations.PATH) is not None
+    assert tables.read_explanations(tables.EXPLANATIONS) is not None

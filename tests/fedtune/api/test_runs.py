@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import fedtune
 from analysis.runs import measured
-from analysis.runs.lines import Lines, read_lines
+from analysis.runs.rounds import Lines, read_lines
 from fedtune.cli import app
 from search_spaces import run_folder
 from search_spaces.errors import UserError

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from analysis import curve_table
-from analysis.report.best import best
 from analysis.report.page import Page
+from analysis.report.sections import best_card
 from analysis.report.summary import facts
 from analysis.report.trials import trials as trials_table
 from analysis.runs import Run
@@ -83,7 +83,7 @@ def test_the_report_names_trials_and_seeds(run: Run) -> None:
     numbers = [str(n) for n in sorted(run.federations(run.best))]
     named = f"trials {', '.join(numbers[:-1])} and {numbers[-1]}"
     page = Page("title")
-    best(page, run, labels, "")
+    best_card(page, run, labels, "")
     html = page.html()
     assert f"Best configuration: {named}" in html
     assert f"over {len(numbers)} seeds" in html

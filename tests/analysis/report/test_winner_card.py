@@ -16,11 +16,11 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from analysis.again import BASELINES
 from analysis.labels import Labels
+from analysis.next_commands import BASELINES
 from analysis.report.anonymous import anonymous
-from analysis.report.answer import answer, next_step
 from analysis.report.page import Page
+from analysis.report.winner_card import next_step, winner_card
 from analysis.runs import Run, load
 from analysis.runs.final_runs import final_runs
 from fedtune.api.run import plan_run
@@ -39,7 +39,7 @@ Final = Callable[..., Path]
 def screen(run: Run) -> str:
     """The card's text without its tags."""
     page = Page("x")
-    answer(page, run, Labels.of([run], markup=False), "")
+    winner_card(page, run, Labels.of([run], markup=False), "")
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", "".join(page.sections))).split())
 
 

@@ -12,8 +12,8 @@ from plotly.offline import get_plotlyjs
 from analysis.compare import compare
 from analysis.figures import figure
 from analysis.pivots import pivots
-from analysis.report.across import side_by_side
 from analysis.report.build import document
+from analysis.report.comparison import side_by_side
 from analysis.report.page import Page
 from analysis.runs import load_all
 from search_spaces.errors import UserError

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.figures import alone
+from analysis.figures import one_at_a_time
 from analysis.labels import Labels
 from analysis.loaded import load as loaded_of
 from analysis.report import build
@@ -38,7 +38,7 @@ def grid(root: Path, tmp_path: Path) -> Path:
 
 def test_a_line_holds_the_trials_that_differ_from_the_defaults_in_it_alone(grid: Path) -> None:
     run = load(grid)
-    drawing = alone.data([run])
+    drawing = one_at_a_time.data([run])
     assert drawing.keys == ["alpha", "lambda"]
     assert [(metric, keys) for metric, _, keys in drawing.panels] == [
         (metric, (key,)) for metric in ("global_accuracy", "local_accuracy") for key in ("alpha", "lambda")
@@ -51,7 +51,7 @@ def test_a_line_holds_the_trials_that_differ_from_the_defaults_in_it_alone(grid:
             values = list(run.last(row["trial"], "global_accuracy").values())
             assert row["mean"] == pytest.approx(np.mean(values)) and row["std"] == pytest.approx(np.std(values, ddof=1))
             assert row["n"] == len(values) == 2
-    picture = alone.plot(drawing, Labels.of([run]))
+    picture = one_at_a_time.plot(drawing, Labels.of([run]))
     assert [t.name for t in picture.data if t.showlegend and t.mode] == ["α", "λ"]
     shown = next(t for t in picture.data if t.name == "α" and t.mode)
     first = drawing.table[(drawing.table["panel"] == 0)].sort_values("x")
@@ -63,31 +63,31 @@ def test_parameters_with_the_same_values_share_a_panel(tmp_path: Path) -> None:
     points = [{"alpha": 0.5, "lambda": 0.5}]
     points += [{"alpha": 0.5, "lambda": 0.5} | {key: v} for key in ("alpha", "lambda") for v in values if v != 0.5]
     folder = synthetic.write(tmp_path / "same", points=points, rounds=2, failures=False, published=None, figures=())
-    drawing = alone.data([load(through(folder, 0.5, 0.5))], ["global_accuracy"])
+    drawing = one_at_a_time.data([load(through(folder, 0.5, 0.5))], ["global_accuracy"])
     assert drawing.panels == [("global_accuracy", "", ("alpha", "lambda"))]
     assert [sorted(part["x"]) for _, part in drawing.table.groupby("key")] == [list(values)] * 2
-    figure = alone.plot(drawing, Labels.of([load(folder)]))
+    figure = one_at_a_time.plot(drawing, Labels.of([load(folder)]))
     assert figure.layout.xaxis.title.text == "α, λ" and list(figure.layout.xaxis.tickvals) == list(values)
 
 
 def test_two_runs_are_panels_named_by_their_data(grid: Path, tmp_path: Path) -> None:
     twin = Path(shutil.copytree(grid, tmp_path / "twin"))
-    assert {of for _, of, _ in alone.data([load(grid), load(twin)]).panels} == {"grid", "twin"}
+    assert {of for _, of, _ in one_at_a_time.data([load(grid), load(twin)]).panels} == {"grid", "twin"}
     for path in (twin / run_folder.TRIALS).rglob(run_folder.CONFIG):
         path.write_text(path.read_text().replace("digits", "rotated_digits"))
-    figure = loaded_of([grid, twin]).figure("alone", metrics=["local_accuracy"])
+    figure = loaded_of([grid, twin]).figure("one_at_a_time", metrics=["local_accuracy"])
     assert len([note for note in figure.layout.annotations if "Local accuracy" in str(note.text)]) == 4
 
 
 def test_where_there_are_no_lines_it_says_so(loaded: dict[str, Run], grid: Path, tmp_path: Path) -> None:
-    assert "differ in one number only" in str(alone.needs([loaded["tpe"]]))
+    assert "differ in one number only" in str(one_at_a_time.needs([loaded["tpe"]]))
     crossed = load(varied.fairness(tmp_path / "crossed"))
-    assert alone.needs([crossed]) is not None and alone.needs([load(grid)]) is None
+    assert one_at_a_time.needs([crossed]) is not None and one_at_a_time.needs([load(grid)]) is None
     with pytest.raises(UserError, match="psnr was not measured"):
-        alone.data([load(grid)], ["psnr"])
+        one_at_a_time.data([load(grid)], ["psnr"])
 
 
-@pytest.mark.parametrize("name", [pytest.param("alone", marks=BROWSER)])
+@pytest.mark.parametrize("name", [pytest.param("one_at_a_time", marks=BROWSER)])
 @VIEWS
 def test_on_a_page_nothing_is_clipped_or_overlaps(
     name: str, width: int, dark: bool, paper: bool, grid: Path, tmp_path: Path, browser: Shown

@@ -1,20 +1,21 @@
-"""The first screen of a search's report: which configuration won, how sure that is, and what to do next."""
+"""The first screen of a run's report: which configuration won, how sure that is, and what to do next; of a run without
+a result how far it came, what went wrong, and what to do next."""
 
 from __future__ import annotations
 
 import itertools
 import math
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 
-from analysis.again import BASELINES, baseline, run_command, same_problem
-from analysis.estimate import sentences, unseen, unseen_sentence
+from analysis.estimate import Estimate, sentences, unseen, unseen_sentence
 from analysis.labels import Labels, number
+from analysis.next_commands import BASELINES, baseline, run_command, same_problem
 from analysis.report.anonymous import AnonymousRun
 from analysis.report.anonymous import anonymous as without_names
 from analysis.report.page import Page, command, escape
-from analysis.report.strip import strip
-from analysis.report.values import spread, trials_named
+from analysis.report.summary import spread, trials_named
 from analysis.runs import Run
 from analysis.runs.final_runs import FinalRun, final_runs
 from analysis.stats import summarise
@@ -25,9 +26,13 @@ from search_spaces.shell import join, quote
 #: So many trials are named one by one.
 NAMED = 8
 NOT_TRIED = "Not tried yet. The value of a winner on the seeds that chose it is optimistic."
+#: Ticks drawn at most; more would be one bar.
+TICKS = 400
+#: So many different errors are named.
+ERRORS_NAMED = 3
 
 
-def answer(page: Page, run: Run, labels: Labels, prefix: str) -> None:
+def winner_card(page: Page, run: Run, labels: Labels, prefix: str) -> None:
     """Adds the card, where a trial of a search has run to its end."""
     if run.kind == "run" or run.best is None:
         return
@@ -136,7 +141,7 @@ def _value(run: Run, labels: Labels) -> str:
     return (
         f'<p class="estimate"><b>{escape(labels.shown(metric, found.mean))}</b> <span>{escape(title)}, estimated mean '
         f"over all seeds; {100 * found.level:.0f} % interval {escape(interval)}</span></p>"
-        + strip(found, done.tolist(), lambda value: labels.shown(metric, value))
+        + _interval_strip(found, done.tolist(), lambda value: labels.shown(metric, value))
     )
 
 
@@ -236,4 +241,82 @@ def stops_cost(run: Run, labels: Labels) -> list[str]:
     believed = None if run.standing is None else unseen(run.standing)
     return (
         [] if believed is None else [unseen_sentence(believed) + " Searches with --audit measure what stopping costs."]
+    )
+
+
+def _interval_strip(found: Estimate, values: Sequence[float], shown: Callable[[float], str]) -> str:
+    """An SVG as wide as its column. `values`: of all trials that ran to their end; `shown` writes one."""
+    low, high = min([found.low, *values]), max([found.high, *values])
+    span = (high - low) or 1.0
+
+    def at(value: float) -> str:
+        return f"{1 + 98 * (value - low) / span:.2f}%"
+
+    step = max(1, len(values) // TICKS)
+    ticks = "".join(f'<line class="tick" x1="{at(v)}" x2="{at(v)}" y1="24" y2="36"/>' for v in sorted(values)[::step])
+    told = (
+        f"The estimate {shown(found.mean)} and its interval from {shown(found.low)} to {shown(found.high)}, above the "
+        f"values of {len(values)} trial{'s' * (len(values) != 1)} from {shown(low)} to {shown(high)}."
+    )
+    return (
+        f'<svg class="strip" height="40" role="img" aria-label="{escape(told)}"><title>{escape(told)}</title>'
+        f'<line class="axis" x1="0.5%" x2="99.5%" y1="30" y2="30"/>{ticks}'
+        f'<line class="interval" x1="{at(found.low)}" x2="{at(found.high)}" y1="12" y2="12"/>'
+        f'<circle class="mean" cx="{at(found.mean)}" cy="12" r="6"/></svg>'
+        f'<p class="ends small"><span>{escape(shown(low))}</span><span>bar: estimate and interval · ticks: trials that '
+        f"ran to their end</span><span>{escape(shown(high))}</span></p>"
+    )
+
+
+def no_result_card(page: Page, run: Run, prefix: str) -> None:
+    """Adds the card of a run of which no trial has run to its end."""
+    rows = [("What happened", [_outcomes(run)]), ("Errors", _errors(run))]
+    page.card(
+        f"{prefix}answer", "There is no result", told(rows, _next_without_result(run)), "Answer" if not prefix else ""
+    )
+
+
+def _outcomes(run: Run) -> str:
+    found = Counter(trial.state.name for trial in run.frozen)
+    planned = run.experiment.get("trials")
+    if not found:
+        return f"No trial has begun{f' of the {planned} that are planned' if isinstance(planned, int) else ''}."
+    words = {"FAIL": "failed", "PRUNED": "stopped early", "RUNNING": "under way", "WAITING": "waiting"}
+    if set(found) == {"FAIL"}:
+        count = found["FAIL"]
+        return "The only trial failed." if count == 1 else f"All {count} trials failed."
+    counted = ", ".join(f"{found[state]} {word}" for state, word in words.items() if found[state])
+    return f"No trial has run to its end: {counted}."
+
+
+def _errors(run: Run) -> list[str]:
+    """Every error once, the most frequent first, with the trial that met it first."""
+    first: dict[str, int] = {}
+    count: Counter[str] = Counter()
+    for trial in run.frozen:
+        if trial.state.name == "FAIL":
+            error = str(trial.user_attrs.get("error") or "no reason was recorded")
+            first.setdefault(error, trial.number)
+            count[error] += 1
+    lines = [
+        f"{error} ({f'trial {first[error]}' if many == 1 else f'{many} trials, the first is trial {first[error]}'})"
+        for error, many in count.most_common(ERRORS_NAMED)
+    ]
+    more = len(count) - ERRORS_NAMED
+    return [*lines, *([f"{more} further errors are in the table of failures."] if more > 0 else [])]
+
+
+def _next_without_result(run: Run) -> tuple[str, str]:
+    """The command that a reader should give next, and why."""
+    if unfinished(run):
+        line, _ = resume(run)
+        return line, "Trials of this run are still to be run; this goes on with them."
+    if run.kind == "run" or run.raced or run.sampler == "grid" or run.experiment.get("part"):
+        return (
+            f"fedtune status {quote(run.shown)}",
+            "It lists what every trial failed with. Mend that, and start the run again.",
+        )
+    return (
+        f"fedtune extend {join([run.shown, '--trials', str(len(run.frozen))])}",
+        "Mend what the errors name. Trials that failed stay as they are; this adds as many new ones.",
     )

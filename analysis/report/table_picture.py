@@ -38,7 +38,7 @@ class _Plan:
         return self.edges[position], self.edges[position + 1]
 
 
-def drawn(sheet: Sheet) -> go.Figure:
+def sheet_picture(sheet: Sheet) -> go.Figure:
     """The sheet as a figure of its own size."""
     plan = _plan(sheet, stacked=False)
     if plan.edges[-1] > BROAD and any(shown.bracket for shown in sheet.cells.values()):
@@ -167,3 +167,30 @@ def _bold(shown: str) -> str:
 
 def _under(shown: str) -> str:
     return f"<u>{shown}</u>"
+
+
+def table_picture(head: Sequence[str], rows: Sequence[Sequence[str]]) -> go.Figure:
+    """A table as a figure, for pictures. Cells may hold the markup that Plotly reads."""
+    widest = [max(len(cell) for cell in column) for column in zip(head, *rows, strict=True)]
+    line = {"color": style.GRID}
+    figure = go.Figure(
+        go.Table(
+            columnwidth=[min(40, max(9, width)) for width in widest],
+            header={
+                "values": [f"<b>{text(title)}</b>" for title in head],
+                "align": "left",
+                "fill": {"color": style.PAPER},
+                "line": line,
+            },
+            cells={
+                "values": [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in head],
+                "align": "left",
+                "fill": {"color": style.PAPER},
+                "line": line,
+                "height": 26,
+            },
+        )
+    )
+    style.base(figure)
+    figure.update_layout(height=70 + 27 * len(rows), margin={"l": 10, "r": 10, "t": 10, "b": 10})
+    return figure
