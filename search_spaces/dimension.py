@@ -6,7 +6,7 @@ A dimension is exactly one Optuna distribution and back:
     integer  IntDistribution(low, high, log, step or 1)
     choice   CategoricalDistribution(options)
     flag     CategoricalDistribution((False, True))
-    text     CategoricalDistribution(options), of conditions only (`search_spaces.vary_section`)
+    text     CategoricalDistribution(options), of conditions only (`search_spaces.space_entries`)
 
 A choice may own sub-parameters, its children. They exist only in trials that chose their option; the study calls them
 `<option>.<key>` (two options may own a parameter of the same name), the trial's values hold them under `<key>`.

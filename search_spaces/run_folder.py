@@ -22,7 +22,7 @@ reads it.
         log.txt            what the trial printed, and tracebacks
         model-<seed>.safetensors, .json    final runs only: the global model of the seed's best round and its card
         clients-<seed>.safetensors, .json  the same of the clients' own models, each as it was measured last up to that
-                                           round (`trainables.simulation.client_models`)
+                                           round (`trainables.zoo`)
         images-<seed>-<round>.npz, images-<seed>-data.npz    with --keep-images: see `search_spaces.kept_images`
 
 A line of `rounds.jsonl` is {"round": 1.., "seed": int, <metric>: number or null, ...} with the metrics of

@@ -19,7 +19,7 @@
     metric: val_global_accuracy
     one_at_a_time: true                          # a grid search varies one parameter, the others at their defaults
 
-Hyper-parameters stand under `search`, conditions of the experiment under `vary` (`search_spaces.vary_section`).
+Hyper-parameters stand under `search`, conditions of the experiment under `vary` (`search_spaces.space_entries`).
 
 A space narrows what the method declares; it never widens a bound and never invents a parameter. Every problem of a
 file is reported, with its line, in one `UserError`.
@@ -37,10 +37,8 @@ from search_spaces.documents import Document, Node
 from search_spaces.errors import Shown, UserError, unknown
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Parameter, Value
-from search_spaces.reader import Reader
-from search_spaces.search_section import read_dimension
 from search_spaces.space import Space
-from search_spaces.vary_section import read_condition
+from search_spaces.space_entries import Reader, read_condition, read_dimension
 
 #: What a profile may set besides declared parameters: options of the experiment.
 EXPERIMENT = {

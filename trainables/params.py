@@ -1,4 +1,4 @@
-"""Named tensors: taking them from a module, putting them back, measuring and packing them for the wire.
+"""Named tensors: taking them from a module or an optimiser, putting them back, measuring and packing them.
 
 Tensors in a `Params` are never changed in place; code that needs another value makes another tensor. (A flat-vector
 view would be shorter, but it aliases: clients would train on each other's weights.)
@@ -79,3 +79,28 @@ def count_bytes(payload: Mapping[str, Tensor]) -> int:
 def on(device: torch.device, params: Mapping[str, Tensor]) -> Params:
     """The same tensors on `device` (not copied where they are there already)."""
     return {name: tensor.to(device) for name, tensor in params.items()}
+
+
+def take_state(optimiser: torch.optim.Optimizer, module: nn.Module) -> dict[str, Tensor]:
+    """A copy of the optimiser's tensors for `module`'s parameters, as `parameter/quantity` (Adam: step, exp_avg,
+    exp_avg_sq).
+
+    Empty before the first step."""
+    return {
+        f"{name}/{quantity}": value.clone()
+        for name, parameter in module.named_parameters()
+        for quantity, value in optimiser.state.get(parameter, {}).items()
+    }
+
+
+def put_state(optimiser: torch.optim.Optimizer, module: nn.Module, state: Mapping[str, Tensor]) -> None:
+    """Continues from a state that `take_state` returned for the same kind of optimiser; an empty one is a fresh
+    start."""
+    for name, parameter in module.named_parameters():
+        own = {
+            key.removeprefix(f"{name}/"): value.clone()
+            for key, value in state.items()
+            if key.rpartition("/")[0] == name
+        }
+        if own:
+            optimiser.state[parameter] = own

@@ -7,6 +7,15 @@
 A card's `batch_norm` says how a model normalises. `batch`: by the statistics of the batch it is given, so images are
 best given in batches of a hundred or more that mix the classes. `running`: by statistics that are in the file beside
 the weights, so that an image's logits do not depend on the others.
+
+Clients' own models are files too: of each seed the weights of all clients in one safetensors file, beside it their
+cards.
+
+    model, card = load_client_model("runs/own/trials/0000/clients-1000000000.safetensors", client=3)
+
+Their tensors are named `<client>/<name>`. A card's details then also have the `client`, the `round` in which its model
+was last measured, the `rate` that its architecture is cut to, and `network`: `model`, or `around` where what predicts
+is a module around one (`Method.around`).
 """
 
 from __future__ import annotations
@@ -14,18 +23,23 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from search_spaces.errors import UserError
-from search_spaces.files import read_bytes, read_text, replace
-from trainables import models
+from search_spaces.errors import UserError, short
+from search_spaces.files import open_plain, read_bytes, read_text, replace
+from trainables import models, registry
+from trainables.federation import Federation
+from trainables.method import Method
+from trainables.models import Model
 
 VERSION, CLIENTS_VERSION = 2, 1
 #: In the card of a model: the hash of its weights (`hash_of`).
@@ -95,7 +109,7 @@ def save_model(path: Path, params: Mapping[str, Tensor], card: Card) -> None:
 
 def save_clients(path: Path, found: Mapping[int, tuple[Mapping[str, Tensor], Card]]) -> None:
     """Writes the models by client to `path` (safetensors, tensors named `<client>/<name>`) and the cards beside it
-    (`.json`), each swapped in whole. `trainables.simulation.client_models` reads them."""
+    (`.json`), each swapped in whole."""
     tensors = {
         f"{client}/{name}": tensor.detach().cpu().contiguous()
         for client, (params, _) in sorted(found.items())
@@ -165,3 +179,64 @@ def unreadable(path: Path, what: str, error: Exception) -> UserError:
     """The sentence for a file that is damaged, from what a library says of it."""
     said = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
     return UserError(f"{path} cannot be read as {what}: {said}.")
+
+
+def card_of_client(method: Method, fed: Federation, network: nn.Module, details: Mapping[str, object]) -> Card:
+    """The card of a client's model whose module is `network`."""
+    inner = next((part for part in network.modules() if isinstance(part, Model)), fed.network())
+    kind = "model" if isinstance(network, Model) else "around"
+    own = {"method": method.name, "network": kind, "rate": inner.rate}
+    return Card(inner.name, fed.shape, fed.classes, fed.mean, fed.std, {**details, **own}, fed.batch_norm)
+
+
+def load_client_model(path: str | Path, client: int) -> tuple[nn.Module, Card]:
+    """The network of a client in evaluation mode with its weights, and its card; the other clients' weights are not
+    read. Raises `UserError` where a file is missing or unreadable, or has no model of that client."""
+    path = Path(path)
+    try:
+        content = _client_content(path, client)
+        card = Card.from_json(content)
+        model = _client_module(card)
+        os.close(open_plain(path))
+        with safe_open(path, "pt") as stored:
+            names, start = stored.keys(), f"{client}/"
+            weights = {name.removeprefix(start): stored.get_tensor(name) for name in names if name.startswith(start)}
+        model.load_state_dict(weights)
+        check_weights(weights, content)
+    except UserError:
+        raise
+    except FileNotFoundError as error:
+        raise UserError(
+            f"There is no file {str(error.filename)!r}; clients' models are a .safetensors file with a .json of the "
+            f"same name that has their cards."
+        ) from error
+    except Exception as error:
+        raise unreadable(path, "clients' models", error) from error
+    return model.eval(), card
+
+
+def _client_content(path: Path, client: int) -> Mapping[str, Any]:
+    """What the card of that client holds. Raises `UserError` where there is none."""
+    note = path.with_suffix(".json")
+    content = json.loads(read_text(note))
+    check_version(note, content["version"], CLIENTS_VERSION)
+    cards = content["clients"]
+    if str(client) not in cards:
+        raise UserError(f"{path} holds no model of client {client}. It has those of {short(', '.join(cards))}.")
+    found: Mapping[str, Any] = cards[str(client)]
+    return found
+
+
+def _client_module(card: Card) -> nn.Module:
+    """The module that predicts, with weights to be replaced."""
+    rate = float(card.details["rate"])
+    model = models.build(card.model, card.shape, card.classes, rate, batch_norm=card.batch_norm)
+    if card.details["network"] == "model":
+        return model
+    around = registry.method(str(card.details["method"])).around
+    if around is None:
+        raise UserError(
+            f"The models of clients of {card.details['method']} are modules of its own, and the method does not say "
+            f"how they are made (`Method.around`). Read the weights with safetensors."
+        )
+    return around(model)

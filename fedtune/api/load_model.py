@@ -19,16 +19,10 @@ def load_model(path: str | Path, client: int | None = None) -> tuple[nn.Module, 
 
     Raises `UserError` where a file is missing or unreadable, or does not hold what is asked for."""
     of_clients = Path(path).name.startswith("clients-")
-    if client is not None:
-        if not of_clients:
-            raise UserError(
-                f"{path} holds a global model. Leave client out, or name a file clients-<seed>.safetensors."
-            )
-        from trainables.simulation import client_models
-
-        return client_models.load(path, client)
-    if of_clients:
+    if client is not None and not of_clients:
+        raise UserError(f"{path} holds a global model. Leave client out, or name a file clients-<seed>.safetensors.")
+    if client is None and of_clients:
         raise UserError(f"{path} holds the models of several clients. Say which one, such as client=0.")
     from trainables import zoo
 
-    return zoo.load_model(path)
+    return zoo.load_model(path) if client is None else zoo.load_client_model(path, client)

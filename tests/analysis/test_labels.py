@@ -6,7 +6,7 @@ import pytest
 
 from analysis.labels import LEGEND, PANEL, Labels, cut, entry, size, told
 from search_spaces.dimension import Dimension
-from search_spaces.space_json import dimension_to_json
+from search_spaces.space import dimension_to_json
 from trainables import registry
 
 

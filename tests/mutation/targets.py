@@ -20,7 +20,6 @@ FILES = (
     "trainables/wire.py",
     "trainables/rng.py",
     "trainables/simulation/executors.py",
-    "trainables/simulation/personal.py",
     "fedtune/trials/early_stopping.py",
     "fedtune/trials/stop_rules.py",
     "fedtune/trials/grace.py",
@@ -43,9 +42,7 @@ FILES = (
     "search_spaces/parameter.py",
     "search_spaces/space.py",
     "search_spaces/space_file.py",
-    "search_spaces/search_section.py",
-    "search_spaces/space_json.py",
-    "search_spaces/vary_section.py",
+    "search_spaces/space_entries.py",
 )
 
 #: The tests that run in the process itself: one that starts another process does not see the mutant.

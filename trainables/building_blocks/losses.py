@@ -5,6 +5,9 @@ Throughout: `B` batch, `C` classes, logits `(B, C)`; a teacher is always detache
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -59,3 +62,32 @@ def diversity(outputs: Tensor, conditions: Tensor, norm: str = "mean_sq") -> Ten
     conditions; `mean_abs_images` is FedFTG's pair, `mean_abs` between outputs and `mean_sq` between conditions."""
     of_outputs, of_conditions = ("mean_abs", "mean_sq") if norm == "mean_abs_images" else (norm, norm)
     return torch.exp(-(pair_distances(outputs, of_outputs) * pair_distances(conditions, of_conditions)).mean())
+
+
+def added(loss: Tensor, parameters: Sequence[Tensor], gradient: Sequence[Tensor]) -> Tensor:
+    """`loss` (a scalar), to whose gradient in each of `parameters` the tensor of `gradient` at its place is added:
+    `∂ added / ∂w = ∂L/∂w + a`.
+
+    A linear term `⟨w, a⟩ - sg⟨w, a⟩` says the same, and costs two more passes over all weights in every step."""
+    if len(parameters) != len(gradient):
+        raise ValueError(f"{len(parameters)} parameters and {len(gradient)} gradients")
+    value: Tensor = _Added.apply(loss, *parameters, *gradient)
+    return value
+
+
+class _Added(torch.autograd.Function):
+    # What `vmap` does to it follows from what is written here.
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(loss: Tensor, *tensors: Tensor) -> Tensor:
+        return loss.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs[1 + len(inputs) // 2 :])
+
+    @staticmethod
+    def backward(ctx: Any, incoming: Tensor) -> tuple[Tensor | None, ...]:
+        gradient = ctx.saved_tensors
+        return incoming, *(incoming * a for a in gradient), *(None for _ in gradient)

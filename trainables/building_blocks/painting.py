@@ -1,4 +1,4 @@
-"""Generators of the server to be looked at (`Method.painters`): never the modules that training uses."""
+"""Generators to be looked at (`Method.painters`), of images and of features: never the modules that training uses."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from search_spaces.kept_images import FEATURES
 from trainables.building_blocks.distillation_bases import State
+from trainables.building_blocks.generator_aggregation import HasNoise
 from trainables.building_blocks.server_distillation import ServerDistillation, generator_module, to_models
+from trainables.building_blocks.split_model import body_module, feature_generator
 from trainables.federation import Federation
 from trainables.generators import Generator
 from trainables.method import Painter
@@ -20,8 +23,8 @@ from trainables.wire import Params
 def painters(
     config: ServerDistillation, fed: Federation, generators: Mapping[str, Params], judge: nn.Module, model: Params
 ) -> dict[str, Painter]:
-    """These generators by name. `judge`, a module that training does not use, takes the weights `model` of the global
-    model: it says what a generator without labels (merge_op = none) has painted."""
+    """These generators of images by name. `judge`, a module that training does not use, takes the weights `model` of
+    the global model: it says what a generator without labels (merge_op = none) has painted."""
     found = {}
     for name, weights in generators.items():
         module = generator_module(config, fed, f"{name} to look at").eval()
@@ -53,3 +56,30 @@ def judged_by(module: nn.Module, model: Params) -> Callable[[Tensor], Tensor]:
         return predicted
 
     return torch.no_grad()(judge)
+
+
+def feature_painters(
+    config: HasNoise,
+    fed: Federation,
+    generator: Params,
+    body: Params,
+    hidden: tuple[int, ...] = (512, 256),
+    model: str = "",
+) -> dict[str, Painter]:
+    """A generator of features with these weights and hidden layers, and the extractor (`body_of` of a model, which is
+    the federation's unless it is named) that it imitates."""
+    making = feature_generator(fed, "to look at", config.noise_dim, hidden).eval()
+    seeing = body_module(fed, "to look at", model).eval()
+    put(making, on(fed.device, generator))
+    put(seeing, on(fed.device, body))
+
+    def paint(z: Tensor, y: Tensor) -> Tensor:
+        # Φ(z) of a standard normal z is uniform on [0, 1), the other distribution that noise may have.
+        made: Tensor = making(z if config.noise == "normal" else torch.special.ndtr(z), y)
+        return made
+
+    def observe(images: Tensor) -> Tensor:
+        seen: Tensor = seeing(images)
+        return seen
+
+    return {FEATURES: Painter(config.noise_dim, paint, observe=observe)}

@@ -41,7 +41,7 @@ from torch import Tensor, nn
 
 from search_spaces.parameter import choice, integer, real
 from trainables import models
-from trainables.building_blocks import distillation_bases, feature_painting
+from trainables.building_blocks import distillation_bases
 from trainables.building_blocks.generator_aggregation import (
     AGGREGATIONS,
     GeneratorAggregation,
@@ -50,13 +50,13 @@ from trainables.building_blocks.generator_aggregation import (
     gd_loss,
     ramp,
 )
-from trainables.building_blocks.optimiser_state import put_state, take_state
+from trainables.building_blocks.painting import feature_painters
 from trainables.building_blocks.split_model import body_of, feature_generator, head_of, initial_generator
 from trainables.federation import ClientData, Federation
 from trainables.kernels.optimisers import Adam
 from trainables.local import batches, draw_batches, train
 from trainables.method import Limit, Method, Painter, no_global_model
-from trainables.params import on, pack, put, take, unpack
+from trainables.params import on, pack, put, put_state, take, take_state, unpack
 from trainables.rng import Rng
 from trainables.wire import ClientResult, Params, Payload, Upload
 
@@ -290,7 +290,7 @@ def server(config: Config, fed: Federation, state: State, uploads: Sequence[Uplo
 def painters(config: Config, fed: Federation, state: State, clients: Mapping[int, ClientState]) -> dict[str, Painter]:
     """The server's generator, among what the extractor of the first client that has one gives."""
     own = next((kept for _, kept in sorted(clients.items())), None)
-    return {} if own is None else feature_painting.painters(config, fed, state.generator, own.body)
+    return {} if own is None else feature_painters(config, fed, state.generator, own.body)
 
 
 METHOD = Method(

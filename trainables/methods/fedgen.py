@@ -50,12 +50,12 @@ from torch import Tensor, nn
 
 from search_spaces.errors import sentence
 from search_spaces.parameter import choice, integer, real
-from trainables.building_blocks import distillation_bases, feature_painting
+from trainables.building_blocks import distillation_bases
 from trainables.building_blocks import mixed_architectures as mixed
 from trainables.building_blocks.generator_aggregation import draw_noise
 from trainables.building_blocks.losses import kd_kl, pair_distances
 from trainables.building_blocks.mixed_architectures import DeepClients
-from trainables.building_blocks.optimiser_state import put_state, take_state
+from trainables.building_blocks.painting import feature_painters
 from trainables.building_blocks.split_model import (
     body_of,
     feature_generator,
@@ -69,7 +69,7 @@ from trainables.kernels.optimisers import Adam
 from trainables.local import train
 from trainables.method import Limit, Method, Painter
 from trainables.models import Model
-from trainables.params import average, on, pack, put, take, unpack
+from trainables.params import average, on, pack, put, put_state, take, take_state, unpack
 from trainables.rng import Rng
 from trainables.wire import ClientResult, Params, Payload, Upload
 
@@ -386,11 +386,11 @@ def painters(config: Config, fed: Federation, state: State, clients: Mapping[int
     """The server's generator, among what the global extractor gives; with share = head that of the first client."""
     hidden = (config.gen_hidden,)
     if config.share == "full":
-        return feature_painting.painters(config, fed, state.generator, body_of(state.model), hidden)
+        return feature_painters(config, fed, state.generator, body_of(state.model), hidden)
     for client_, kept in sorted(clients.items()):
         if kept.body is not None:
             model = mixed.name_of(config, fed, client_)
-            return feature_painting.painters(config, fed, state.generator, kept.body, hidden, model)
+            return feature_painters(config, fed, state.generator, kept.body, hidden, model)
     return {}
 
 

@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from trainables.building_blocks import mixed_architectures as mixed
 from trainables.building_blocks import prototypes
 from trainables.building_blocks.mixed_architectures import MixedArchitectures
-from trainables.building_blocks.prototype_training import PrototypePasses, labelled, passes
+from trainables.building_blocks.prototypes import PrototypePasses, labelled, passes
 from trainables.building_blocks.split_model import head_module, head_of, put_head, take_head
 from trainables.federation import ClientData, Federation
 from trainables.kernels.optimisers import SGD

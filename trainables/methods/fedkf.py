@@ -43,14 +43,13 @@ from search_spaces.parameter import choice, flag, integer, real
 from trainables import models
 from trainables.building_blocks.losses import kd_kl
 from trainables.building_blocks.model_cache import Cache, Readout, both, chosen, remember
-from trainables.building_blocks.optimiser_state import put_state, take_state
 from trainables.building_blocks.painting import judged_by
 from trainables.federation import ClientData, Federation
 from trainables.generators.noise import NoiseGenerator
 from trainables.kernels.optimisers import Adam
 from trainables.local import cross_entropy, train
 from trainables.method import Limit, Method, Painter
-from trainables.params import average, on, pack, put, take, unpack
+from trainables.params import average, on, pack, put, put_state, take, take_state, unpack
 from trainables.rng import Rng
 from trainables.wire import ClientResult, Params, Payload, Upload
 

@@ -34,7 +34,7 @@ from search_spaces.parameter import real
 from trainables import models
 from trainables.building_blocks import mixed_architectures as mixed
 from trainables.building_blocks import prototypes
-from trainables.building_blocks.prototype_training import PrototypePasses, labelled, passes
+from trainables.building_blocks.prototypes import PrototypePasses, labelled, passes
 from trainables.federation import ClientData, Federation
 from trainables.kernels.optimisers import SGD
 from trainables.local import LocalJob, client_of

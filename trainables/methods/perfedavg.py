@@ -34,7 +34,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value
 
 from search_spaces.parameter import choice, integer, real
-from trainables.building_blocks.added_gradient import added
+from trainables.building_blocks.losses import added
 from trainables.federation import ClientData, Federation
 from trainables.local import LocalJob, LocalTraining, Objective, client_of
 from trainables.method import Limit, Method, Personal

@@ -28,7 +28,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from search_spaces.parameter import flag, real
-from trainables.building_blocks.added_gradient import added
+from trainables.building_blocks.losses import added
 from trainables.building_blocks.server_optimiser import towards, weights
 from trainables.federation import ClientData, Federation
 from trainables.local import LocalJob, LocalResult, LocalTraining, Objective, client_of

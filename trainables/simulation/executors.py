@@ -13,7 +13,7 @@ small, so that one client's step leaves the GPU idle, and `graph` where it is no
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -23,7 +23,7 @@ from torch.func import functional_call, grad_and_value, vmap
 
 from search_spaces.errors import UserError, sentence
 from trainables.federation import ClientData, Federation, FederationConfig, gather
-from trainables.local import GATHER, LocalJob, LocalResult, LocalTraining, Objective, draw_batches, sgd
+from trainables.local import GATHER, LocalJob, LocalResult, LocalTraining, Objective, client_of, draw_batches, sgd
 from trainables.method import Method, stackable
 from trainables.rng import Rng
 from trainables.wire import ClientResult, Params
@@ -138,6 +138,50 @@ def _train_group(config: LocalTraining, tasks: Sequence[Task], drawn: Tensor) ->
         ({name: tensor[k].clone() for name, tensor in every.items()}, LocalResult(loss / steps, drawn[k]))
         for k, loss in enumerate(total.tolist())
     ]
+
+
+def fine_tuned(
+    method: Method,
+    config: Any,
+    fed: Federation,
+    round_: int,
+    state: Any,
+    client_states: Mapping[int, Any],
+    clients: Sequence[ClientData],
+    executor: str,
+) -> dict[int, Params] | None:
+    """By client the model that it fine-tunes for a measurement (`Method.personal`), of which local accuracy is measured
+    after round `round_`; None where that is the model the client has trained.
+
+    They are trained where the cohort's models are: one after the other, or with `vmap` as one program. A client's
+    batches come from a stream of its own that names the round, so they depend neither on the executor nor on what was
+    measured before. `state` and `client_states` are those after the round. Slow clients are not hurried here: they do
+    all steps."""
+    own = method.personal
+    training = own.training(config) if own is not None else None
+    if own is None or training is None:
+        return None
+    calls = [
+        (
+            training,
+            fed,
+            method.download(config, fed, state, data.client),
+            client_states.get(data.client),
+            data,
+            fed.rng.child("round", round_, "personal", data.client),
+        )
+        for data in clients
+    ]
+    if executor == "vmap":
+        jobs = [own.job(*call) for call in calls]
+        tasks = [Task(job, job.data or call[4], call[5]) for job, call in zip(jobs, calls, strict=True)]
+        results = train_stacked(training, tasks)
+    else:
+        train = client_of(own.job)
+        results = [train(*call) for call in calls]
+    return {
+        data.client: result.model for data, result in zip(clients, results, strict=True) if result.model is not None
+    }
 
 
 class _Held(nn.Module):

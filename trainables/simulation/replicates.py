@@ -14,11 +14,11 @@ import torch
 
 from search_spaces.parameter import Value
 from trainables.models import Model
-from trainables.simulation import checkpoint, client_models
+from trainables.simulation import checkpoint
 from trainables.simulation.kept_images import Arrays
 from trainables.simulation.rounds import Row, Simulation, run_together
 from trainables.wire import Params
-from trainables.zoo import Card
+from trainables.zoo import Card, card_of_client
 
 #: Of the format of checkpoints: raised when what is saved changes.
 _VERSION = 3
@@ -120,7 +120,7 @@ class Replicates:
             for client, params in s.progress.personal.items():
                 network = s.method.client_network(s.config, s.fed, client)
                 details = {**_about(s), "client": client, "round": s.progress.measured_in[client]}
-                card = client_models.card_of(s.method, s.fed, network, details)
+                card = card_of_client(s.method, s.fed, network, details)
                 found.setdefault(s.fed.seed, {})[client] = params, card
         return found
 

@@ -26,7 +26,7 @@ from trainables.federation import ClientData, Federation, FederationConfig
 from trainables.method import Method
 from trainables.params import average, count_bytes, equal, put
 from trainables.rng import Rng
-from trainables.simulation import attack, evaluation, executors, federated_data, kept_features, kept_images, personal
+from trainables.simulation import attack, evaluation, executors, federated_data, kept_images
 from trainables.simulation.checkpoint import from_tree, to_tree
 from trainables.simulation.cuda_graphs import Graphs
 from trainables.simulation.executors import Task, train_stacked
@@ -124,7 +124,7 @@ class Simulation:
         if painters is not None:
             made = dict(painters(self.config, self.fed, now.state, now.client_states))
             if (of_features := made.pop(kept.FEATURES, None)) is not None:
-                found |= kept_features.projected(self.fed, self.data, of_features)
+                found |= kept_images.projected(self.fed, self.data, of_features)
             found |= kept_images.painted(self.fed, made)
         if kept.is_plane(self.fed.shape):
             if (model := self.global_model()) is not None:
@@ -266,7 +266,7 @@ class Simulation:
         """What the clients of the cohort make of the server's model to be measured; None: no more than they have
         trained."""
         now, clients = self.progress, [self.data.clients[c] for c in cohort]
-        return personal.measured(
+        return executors.fine_tuned(
             self.method, self.config, self.fed, now.round, now.state, now.client_states, clients, self.executor
         )
 

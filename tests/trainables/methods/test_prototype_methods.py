@@ -12,7 +12,7 @@ import torch
 from tests.contracts.test_methods import CPU, same, values_for
 from tests.trainables.building_blocks.test_losses import random, softmax
 from trainables.building_blocks import prototypes
-from trainables.building_blocks.prototype_training import PrototypePasses, labelled, passes
+from trainables.building_blocks.prototypes import PrototypePasses, labelled, passes
 from trainables.local import LocalResult
 from trainables.methods import feddistill, fedgh, fedproto, fedtgp
 from trainables.params import take

@@ -17,7 +17,7 @@ from tests.trainables.methods.replays.actual import Round, World, world
 from tests.trainables.methods.replays.plain import Loss, Params, drawn_batches, gradients, watched
 from tests.trainables.methods.replays.test_replay_averages import plain_loss
 from trainables.rng import Rng
-from trainables.simulation import personal
+from trainables.simulation import executors
 
 Batch = tuple[Tensor, Tensor]
 
@@ -42,7 +42,7 @@ def _batches(of: World, rng: Rng, i: int, passes: int) -> list[Batch]:
 def fine_tuned(of: World, played: Round, passes: int) -> dict[int, tuple[Params, list[Batch]]]:
     """By client: the model that is measured after a round, and the batches of the fine-tuning; `passes` 0: one
     batch."""
-    found = personal.measured(
+    found = executors.fine_tuned(
         of.method, of.config, of.fed, played.number, played.after, {}, [of.clients[i] for i in played.results], "loop"
     )
     assert found is not None

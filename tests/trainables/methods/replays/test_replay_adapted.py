@@ -33,7 +33,7 @@ from tests.trainables.methods.replays.plain import (
     watched,
 )
 from tests.trainables.methods.replays.test_replay_averages import COHORTS, by_size, plain_loss
-from trainables.simulation import personal
+from trainables.simulation import executors
 
 
 def batches(played: World, number: int, i: int, steps: int) -> list[Tensor]:
@@ -54,7 +54,7 @@ def assert_measured(
 ) -> None:
     """That what is measured after a round is `sent` after so many steps by client; `moved`: the head alone (True), the
     body alone (False), all (None)."""
-    found = personal.measured(
+    found = executors.fine_tuned(
         played_world.method,
         played_world.config,
         played_world.fed,

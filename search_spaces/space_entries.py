@@ -1,22 +1,99 @@
-"""The entries under `search:` of a space file: what each may say, and how it narrows the declared parameter."""
+"""What a space file may say of one parameter: the entries under `search:`, and those under `vary:`.
+
+    search:
+      alpha:  {grid: [0.25, 0.5, 0.75, 1.0]}     # narrows the declared parameter
+    vary:
+      omega: [10, 1, 0.1]                        # the same as {grid: [10, 1, 0.1]}
+      partition: [dir_class, dir_client]         # the same as {options: [dir_class, dir_client]}
+      dataset: [digits, my_images.npz]
+      use_ema: {}                                # a flag: both
+
+An entry under `vary` is a condition of the experiment, a list of values. Nobody looks for the best one: every
+configuration is run under each combination of them. The `Reader` collects problems instead of stopping at the first.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from search_spaces import cost
 from search_spaces.dimension import Dimension, on_step, reachable
-from search_spaces.documents import Node
-from search_spaces.errors import Shown, nearest
-from search_spaces.parameter import Parameter
-from search_spaces.reader import Reader
+from search_spaces.documents import Document, Node
+from search_spaces.errors import Shown, UserError, nearest, sentence, unknown
+from search_spaces.parameter import Parameter, Value, canonical
 
 #: What an entry about a number may say.
 NUMBER = ("low", "high", "log", "step", "grid", "cost")
 
 Number = float | int
+
+
+class Reader:
+    """The document, the parameters that may be named in it, and the problems found so far.
+
+    Every method returns what could be read; what could not is left out and told in `problems`, with its line."""
+
+    def __init__(self, document: Document, declared: Mapping[str, Parameter]) -> None:
+        self.document = document
+        self.declared = declared
+        self.problems: list[str] = []
+
+    def complain(self, node: Node, what: str, must: str, got: object, fix: str = "") -> None:
+        """Notes the standard sentence about the value at `node`."""
+        self.problems.append(sentence(what, must, got, self.document.at(node), fix))
+
+    def convert(self, parameter: Parameter, node: Node) -> Value | None:
+        """The node's value as one of this parameter; None after a complaint."""
+        try:
+            return parameter.convert(node.value, self.document.at(node))
+        except UserError as error:
+            self.problems.extend(error.problems)
+            return None
+
+    def mapping(self, node: Node | None, what: str) -> dict[str, Node]:
+        """The node's items; empty where the key is absent or stands alone."""
+        if node is None or node.value is None:
+            return {}
+        if not node.is_mapping:
+            self.complain(node, what, "a mapping of `name: value`", node.value)
+            return {}
+        return node.items
+
+    def keyed(self, node: Node | None, what: str, known: Mapping[str, Parameter]) -> dict[str, Node]:
+        """The node's items by canonical key; unknown and repeated names are complained about."""
+        found: dict[str, Node] = {}
+        for written, item in self.mapping(node, what).items():
+            key = canonical(written)
+            if key not in known:
+                self.problems.append(unknown("parameter", written, known, self.document.at_key(item)))
+            elif key in found:
+                self.problems.append(f"{key} is given twice under {what} ({self.document.at_key(item)}). Remove one.")
+            else:
+                found[key] = item
+        return found
+
+    def text(self, items: Mapping[str, Node], key: str) -> str:
+        """The text under `key`; empty where there is none."""
+        node = items.get(key)
+        if node is None or node.value is None:
+            return ""
+        if not isinstance(node.value, str):
+            self.complain(node, key, "text", node.value)
+            return ""
+        return node.value
+
+    def words(self, items: Mapping[str, Node], key: str) -> tuple[str, ...]:
+        """The list of names under `key`, or the one name."""
+        node = items.get(key)
+        if node is None or node.value is None:
+            return ()
+        nodes = node.elements if node.is_list else (node,)
+        for item in nodes:
+            if not isinstance(item.value, str):
+                self.complain(item, key, "a list of names", item.value)
+        return tuple(item.value for item in nodes if isinstance(item.value, str))
 
 
 def read_dimension(reader: Reader, parameter: Parameter, node: Node) -> Dimension | None:
@@ -234,3 +311,53 @@ def _cost(reader: Reader, parameter: Parameter, node: Node | None) -> float | No
         reader.complain(node, f"cost of {parameter.key}", cost.MUST, part)
         return None
     return float(part)
+
+
+def read_condition(reader: Reader, parameter: Parameter, node: Node) -> Dimension | None:
+    """The values of one condition, in their order; None after a complaint."""
+    if parameter.kind == "flag":
+        if node.value not in (None, {}):
+            reader.complain(node, f"{parameter.key} under `vary`", "written as {}, for yes and no", node.value)
+            return None
+        return Dimension(parameter)
+    listed = _condition_list(reader, parameter, node)
+    values = _condition_values(reader, parameter, listed.elements) if listed is not None else []
+    if not values:
+        return None
+    if parameter.kind in ("real", "integer"):
+        numbers = tuple(value for value in values if isinstance(value, (int, float)))
+        low, high = min(numbers), max(numbers)
+        return Dimension(parameter, low, high, parameter.log and low > 0, grid=numbers)
+    return Dimension(parameter, options=tuple(map(str, values)))
+
+
+def _condition_list(reader: Reader, parameter: Parameter, node: Node) -> Node | None:
+    """The node that holds the list; None after a complaint."""
+    form = "grid" if parameter.kind in ("real", "integer") else "options"
+    if node.is_mapping:
+        for key, item in node.items.items():
+            if key != form:
+                where = reader.document.at_key(item)
+                reader.problems.append(
+                    f"Unknown key {key!r} of {parameter.key} under `vary` ({where}). A condition is a list of values: "
+                    f"{parameter.key}: [...]. {nearest(key, (form,))}".rstrip()
+                )
+        node = node.items.get(form, node)
+    if not node.is_list or not node.elements:
+        reader.complain(node, f"{parameter.key} under `vary`", "a list of at least one value", node.value)
+        return None
+    return node
+
+
+def _condition_values(reader: Reader, parameter: Parameter, elements: Sequence[Node]) -> list[Value]:
+    found: list[Value] = []
+    for item in elements:
+        value = reader.convert(parameter, item)
+        if value is None:
+            continue
+        if value in found:
+            where = reader.document.at(item)
+            reader.problems.append(f"{value!r} is listed twice for {parameter.key} ({where}). Remove one.")
+            continue
+        found.append(value)
+    return found

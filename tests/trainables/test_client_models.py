@@ -16,12 +16,12 @@ from fedtune.trials.early_stopping import Never
 from search_spaces.errors import UserError
 from tests.contracts.test_methods import CPU, same, values_for
 from trainables import registry
-from trainables.simulation import client_models, evaluation
+from trainables.simulation import evaluation
 from trainables.simulation.replicates import Replicates
 from trainables.simulation.rounds import Simulation
 from trainables.tune import Job, Trial
 from trainables.worker import trial_folder
-from trainables.zoo import save_clients
+from trainables.zoo import load_client_model, save_clients
 
 #: As their papers have it: a model for each client is what comes out.
 PERSONAL = [
@@ -63,7 +63,7 @@ def test_a_model_from_a_file_has_the_accuracy_that_was_measured(name: str, toy: 
     save_clients(path, made.personal_models()[3])
     data = made.simulations[0].data
     for client in range(4):
-        model, card = client_models.load(path, client)
+        model, card = load_client_model(path, client)
         assert not model.training
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # as it was when it was measured
         assert (card.details["method"], card.details["client"], card.details["round"]) == (name, client, 1)
@@ -82,9 +82,9 @@ def test_weights_of_which_bytes_were_lost_are_refused(toy: Path, tmp_path: Path)
     save_clients(path, made.personal_models()[3])
     content = path.read_bytes()
     path.write_bytes(content[:-40] + bytes(40))  # the last tensor is one of the last client
-    client_models.load(path, 0)
+    load_client_model(path, 0)
     with pytest.raises(UserError, match="its weights are not those that its card was written for"):
-        client_models.load(path, 3)
+        load_client_model(path, 3)
 
 
 @pytest.mark.parametrize(("name", "more"), [("fedproto", {"predict": "prototypes"}), ("fedrod", {})])
@@ -94,7 +94,7 @@ def test_modules_around_a_model_are_made_again(name: str, more: dict[str, Any], 
     s = made.simulations[0]
     path = tmp_path / "clients-3.safetensors"
     save_clients(path, made.personal_models()[3])
-    model, card = client_models.load(path, 2)
+    model, card = load_client_model(path, 2)
     original = s._loaded(s.progress.personal[2], 2)
     assert type(model) is type(original) and card.details["network"] == "around"
     assert same(dict(model.state_dict()), dict(original.state_dict()))
@@ -204,20 +204,20 @@ def test_a_file_that_is_not_whole_and_a_link_are_refused(saved: Path) -> None:
     client = int(next(iter(content["clients"])))
     note.write_text(json.dumps(content | {"version": 9}))
     with pytest.raises(UserError, match=r"has version 9 and this fedtune reads version 1\."):
-        client_models.load(saved, client)
+        load_client_model(saved, client)
     changed = content["clients"][str(client)] | {"method": "fedavg", "network": "around"}
     note.write_text(json.dumps(content | {"clients": {str(client): changed}}))
     with pytest.raises(UserError, match="The models of clients of fedavg are modules of its own"):
-        client_models.load(saved, client)
+        load_client_model(saved, client)
     note.write_text(json.dumps(content))
     elsewhere = saved.rename(saved.with_name("elsewhere"))
     saved.symlink_to(elsewhere)
     with pytest.raises(UserError, match=r"cannot be read as clients' models: .*symbolic link"):
-        client_models.load(saved, client)
+        load_client_model(saved, client)
     saved.unlink()
     saved.write_bytes(elsewhere.read_bytes()[:100])
     with pytest.raises(UserError, match="cannot be read as clients' models"):
-        client_models.load(saved, client)
+        load_client_model(saved, client)
 
 
 def test_a_final_run_gives_them(saved: Path, tmp_path: Path) -> None:
