@@ -161,8 +161,6 @@ def _run() -> int:
         unwritten = streams.unwritable("\n") if error.filename is None else None
         if unwritten is not None:
             _refuse(unwritten)
-        if error.filename is None and (lost := streams.nowhere()) is not None:
-            _refuse(lost)
         if error.errno not in REFUSALS:
             raise
         _refuse(f"{_cut(str(error.filename or 'A file'))} cannot be used: {error.strerror}.")

@@ -106,13 +106,10 @@ def _made_folder(path: Path, mode: int = 0o777) -> int:
 
 
 def _remove(path: Path, remove: Callable[[Path], object]) -> None:
-    """Removes what stands at `path`; not where that is another user's, has a second name, or is held by the process
-    that writes it."""
+    """Removes what stands at `path`; not where that is another user's, or is held by the process that writes it."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        state = os.fstat(descriptor)
-        second = stat.S_ISREG(state.st_mode) and state.st_nlink > 1
-        if state.st_uid == os.geteuid() and not second:
+        if os.fstat(descriptor).st_uid == os.geteuid():
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             remove(path)
     finally:

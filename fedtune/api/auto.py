@@ -24,7 +24,6 @@ from fedtune.api.search import complete
 from fedtune.console import progress
 from fedtune.console.busy import busy
 from fedtune.machine.address import check_address
-from fedtune.machine.process import ready
 from fedtune.planning.auto_plan import AutoPlan, plan_auto
 from fedtune.planning.auto_request import AutoRequest
 from fedtune.planning.placed import check_placement, crowded, left_cluster
@@ -55,7 +54,6 @@ def auto(
 
     Raises `UserError`, before anything is created, with every problem of the request. Ctrl-C ends it cleanly, and
     `resume` goes on."""
-    ready()
     strangers = sorted(options.keys() - {item.name for item in dataclasses.fields(AutoRequest)})
     if strangers:
         raise TypeError(f"auto() got unknown options: {', '.join(strangers)}")
@@ -104,7 +102,6 @@ def resume_auto(
     the record is not joined. What it finds is what it would have found uninterrupted.
 
     Raises `UserError`, before anything is written, as `fedtune.api.search.resume`."""
-    ready()
     found = reading.load(folder)
     record = AutoRecord.read(found.path)
     searches = {name: Experiment.of(run) for name, run in found.searches.items()}

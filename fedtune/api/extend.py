@@ -11,7 +11,6 @@ from analysis.runs import load
 from fedtune.api.search import Result, check_whole, complete, driven, space_of
 from fedtune.console import progress
 from fedtune.machine.address import check_address
-from fedtune.machine.process import ready
 from fedtune.planning.extension import changes, longer, told
 from fedtune.planning.placed import left_cluster
 from fedtune.planning.unchanged import check_unchanged
@@ -43,7 +42,6 @@ def extend(
 
     Raises `UserError`, before anything is written, where more rounds would change what was computed or recorded so far
     (`fedtune.planning.extension`), and as `resume`, which has the same `address` and `other_versions`."""
-    ready()
     found = load(run)
     folder = found.path
     check_whole(folder, Experiment.of(found))

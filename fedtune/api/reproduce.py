@@ -24,7 +24,6 @@ from fedtune.api.search import complete
 from fedtune.console import progress
 from fedtune.console.busy import busy
 from fedtune.console.cells_progress import CellsDisplay
-from fedtune.machine.process import ready
 from fedtune.planning.placed import left_cluster
 from fedtune.planning.plan import Plan, placement, plan
 from fedtune.planning.reproduction import Part, Planned, ReproduceRequest, plan_reproduction
@@ -105,7 +104,6 @@ def reproduce(
 
     Ctrl-C ends it cleanly, and the same call goes on. Raises `UserError`, before anything is created, with every
     problem of the request, and where the folder holds another plan."""
-    ready()
     part = [(given,) if isinstance(given, str) else tuple(given) for given in (rows, columns)]
     asked = ReproduceRequest(name, small, rounds, seeds, dataset, data_dir, str(runs_dir), concurrency, *part)
     style = progress.style(plain, quiet)
@@ -129,7 +127,6 @@ def estimate(asked: ReproduceRequest, say: Callable[[str], object]) -> tuple[Pla
     """What a request would run and how long that takes; `say` is told what is being timed. Nothing is created.
 
     Raises `UserError` as `reproduce` does."""
-    ready()
     planned, *_ = _checked(asked)
     return planned, time_left(planned, say, thorough=True)
 

@@ -21,7 +21,6 @@ from fedtune.api.export import load, winner_of
 from fedtune.api.findings import CLIENTS, GLOBAL, Findings, model_files
 from fedtune.api.search import Best, Result, carry_out
 from fedtune.machine import resources
-from fedtune.machine.process import ready
 from fedtune.planning.checks import runs_folder, whole
 from fedtune.planning.plan import Plan, device_of, placed, placement
 from fedtune.planning.preflight import preflight
@@ -111,7 +110,6 @@ def run(
     generator at every evaluated round (`search_spaces.kept_images`).
 
     Raises `UserError`, before anything is created, with every problem of the file and the request."""
-    ready()
     request = Request(
         str(best),
         space,

@@ -19,7 +19,6 @@ from fedtune.api.findings import Findings
 from fedtune.console import progress
 from fedtune.machine import resources
 from fedtune.machine.address import check_address
-from fedtune.machine.process import ready
 from fedtune.planning.checks import seconds_of
 from fedtune.planning.pack_auto import packed
 from fedtune.planning.placed import check_placement, crowded, left_cluster
@@ -85,7 +84,6 @@ def search(
 
     Progress goes to stderr, the run directory to `runs_dir/name`. Raises `UserError`, before anything is created, with
     every problem of the request. Ctrl-C ends it cleanly, and `resume` goes on."""
-    ready()
     metrics = (metric,) if isinstance(metric, str) else tuple(metric or ())
     strangers = sorted(options.keys() - {item.name for item in dataclasses.fields(Request)})
     if strangers:
@@ -143,7 +141,6 @@ def resume(
 
     Raises `UserError`, before anything is written, where the data set is gone or changed, versions are others, or no
     cluster answers at `address`."""
-    ready()
     found = load(run)
     folder, experiment = found.path, Experiment.of(found)
     check_whole(folder, experiment)

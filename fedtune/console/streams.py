@@ -22,11 +22,6 @@ def problem() -> str | None:
             stream.reconfigure(errors="backslashreplace")
     if closed:
         return "Standard output is closed, so no result can be printed. Send it to a file, or to /dev/null."
-    return nowhere()
-
-
-def nowhere() -> str | None:
-    """One sentence where the current directory is gone, as it may be at any time; else None."""
     try:
         os.getcwd()
     except OSError as error:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from fedtune.machine import resources
-from fedtune.machine.working_directory import load_torch
 from fedtune.planning import checks
 from fedtune.planning.budget import Budget, budgeted
 from fedtune.planning.checks import runs_folder, seconds_of, whole
@@ -53,7 +52,6 @@ class Plan:
 
 def plan(request: Request) -> Plan:
     """Checks all of a request. Raises one `UserError` with every problem; writes nothing but the data set's cache."""
-    load_torch()
     problems: list[str] = []
     folder, time = _folder(request, problems), _options(request, problems)
     space = (settings := settled(request, problems)).space

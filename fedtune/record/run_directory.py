@@ -140,8 +140,6 @@ def lock(folder: Path) -> Iterator[None]:
                 f"{folder} is being driven by another process{f' ({owner})' if owner else ''}. "
                 f"Watch it with `fedtune status {quote(str(folder))}`, or end that process first."
             )
-        if os.fstat(file.fileno()).st_nlink > 1:
-            raise UserError(f"{folder / run_folder.LOCK} has a second name elsewhere, so it is not emptied. Delete it.")
         try:
             file.truncate(0)
             file.write(f"process {os.getpid()} on {socket.gethostname()}")

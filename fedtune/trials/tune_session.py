@@ -18,7 +18,6 @@ from typing import Any
 from fedtune.console.progress import ProgressDisplay
 from fedtune.machine import cluster, resources
 from fedtune.machine.servers import Watch, patience
-from fedtune.machine.working_directory import elsewhere
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import begun_with, is_of_one_kind
 from fedtune.record.run_directory import token, trial_folder, write_document
@@ -81,7 +80,6 @@ class TuneSession:
             token(self.folder) as (path, content),
             Watch(self.lost.note, patience=patience(self.experiment.address)) as self._servers,
             contextlib.suppress(_LeaveTune),
-            elsewhere(scratch),  # Tune ends in an error where the working directory has been removed
         ):
             self._environment = dataclasses.replace(self._environment, token=Token(str(path), content))
             self._call_tune(scratch)

@@ -107,37 +107,36 @@ class Scene:
         """The record of the run that nothing disturbed."""
         return self.stock.record
 
-    def start(self, *words: object, limits: Callable[[], None] | None = None, cwd: Path | None = None) -> Session:
-        """A command of fedtune, in the case's folder or in `cwd`."""
-        return self._started(["-m", "fedtune", *map(str, words)], limits, cwd or self.folder)
+    def start(self, *words: object) -> Session:
+        """A command of fedtune, in the case's folder."""
+        return self._started(["-m", "fedtune", *map(str, words)])
 
     def python(self, code: str, *words: object) -> Session:
         """A program of a user's, in the case's folder."""
-        return self._started(["-c", code, *map(str, words)], None, self.folder)
+        return self._started(["-c", code, *map(str, words)])
 
-    def _started(self, words: Sequence[str], limits: Callable[[], None] | None, cwd: Path) -> Session:
+    def _started(self, words: Sequence[str]) -> Session:
         number = len(list(self.folder.glob("*.err")))
         out, err = self.folder / f"{number}.out", self.folder / f"{number}.err"
         with out.open("wb") as printed, err.open("wb") as said:
             process = subprocess.Popen(
                 [sys.executable, *words],
-                cwd=cwd,
+                cwd=self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=printed,
                 stderr=said,
                 start_new_session=True,
-                preexec_fn=limits,
                 env={**os.environ, **self.stock.environment, **self.environment},
             )
         return Session(process, out, err)
 
-    def search(self, *words: object, **more: Any) -> Session:
+    def search(self, *words: object) -> Session:
         """The search that all cases make, as `runs/run`."""
         asked = ("search", "fedavg", "--dataset", self.data, *SMALL, *BUDGET, "--name", "run", "--quiet")
-        return self.start(*asked, *words, **more)
+        return self.start(*asked, *words)
 
-    def resume(self, *words: object, **more: Any) -> Session:
-        return self.start("resume", self.run, "--quiet", *words, **more)
+    def resume(self, *words: object) -> Session:
+        return self.start("resume", self.run, "--quiet", *words)
 
     def auto(self) -> Session:
         """A search over two methods, as `runs/run`: a trial and two fresh seeds of each, a seed of the leader."""

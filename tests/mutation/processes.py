@@ -25,6 +25,8 @@ Answer = dict[str, Any]
 
 #: A fork may take so much more memory than it started with, in bytes.
 MEMORY = 2 * 2**30
+#: Addresses that a fork has at the least, in bytes: processes of a search in it map six GiB of libraries and stacks.
+ADDRESSES = 8 * 2**30
 #: A fork that waits instead of computing is ended after so many times its processor time.
 PATIENCE = 6
 
@@ -88,10 +90,7 @@ def _start(job: T, do: Callable[[T], Answer], seconds: float) -> _Fork:
 
 def _limit(seconds: float) -> None:
     """Of processor time, and of memory: a mutant may fill a list for ever."""
-    from fedtune.machine.limits import ADDRESSES
-
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    # No less than a search asks for: tests search in the fork, which refuses to begin with less.
     most = max(pages * resource.getpagesize() + MEMORY, ADDRESSES)
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 3))

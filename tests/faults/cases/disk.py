@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -140,14 +139,3 @@ def cache(scene: Scene) -> str:
     scene.environment["FEDTUNE_CACHE"] = str(place)
     with mounts.read_only(place):
         return outcome.refused(scene.resume().wait(), scene.run, before)
-
-
-@case("working directory deleted", "The folder in which `resume` is called is removed while it runs.", EQUAL, moments=1)
-def working_directory(scene: Scene) -> str:
-    scene.cut()
-    place = scene.folder / "gone"
-    place.mkdir()
-    session = scene.resume(cwd=place)
-    time.sleep(scene.rng.uniform(0, 2))
-    place.rmdir()
-    return outcome.equal(session.wait(), scene.run, scene.whole)

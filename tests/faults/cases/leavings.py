@@ -42,16 +42,15 @@ def cleared(scene: Scene, ours: list[Path], others: list[Path], command: Callabl
 
 
 def alike(folder: Path, name: str, secret: Path) -> list[Path]:
-    """Files of a user that look like ours: another name, a link, a second name of a file elsewhere, a folder."""
+    """Files of a user that look like ours: another name, a link, a folder."""
     made = [folder / f".{name}.4711", folder / f".{name}.{HEX[1:]}.tmp", folder / f"{name}.{HEX}.tmp"]
     for path in made:
         path.write_text("mine")
-    link, second, place = (folder / f".{name}.{digit * 16}.tmp" for digit in "abc")
+    link, place = (folder / f".{name}.{digit * 16}.tmp" for digit in "ab")
     link.symlink_to(secret)
-    os.link(secret, second)
     place.mkdir()
     (place / "notes").write_text("mine")
-    return [*made, link, second, place]
+    return [*made, link, place]
 
 
 @case("leftovers of an export", "`export` to a file which a killed `export` was writing.", EQUAL)
