@@ -95,14 +95,14 @@ def ray_cluster() -> Iterator[None]:
     """One Ray for all tests of a session, started as for a search; starting it takes seconds. Its two GPUs are declared
     only, for tests of placement."""
     from fedtune.machine import cluster
-    from fedtune.machine.private_folder import private_folder
+    from fedtune.machine.private_ray import private_folder, started
     from tests.fedtune import fake
 
     os.environ.update(cluster.ENVIRONMENT)
     from ray import cloudpickle
 
     cloudpickle.register_pickle_by_value(fake)
-    with private_folder() as folder, cluster.started(folder, cores=8, with_gpus=True, num_gpus=2):
+    with private_folder() as folder, started(folder, cores=8, with_gpus=True, num_gpus=2):
         yield
 
 

@@ -67,15 +67,15 @@ def _ticks(pid: int) -> int:
 
 def _without_token() -> None:
     """From now on a Ray of our own asks nobody for a token: what that takes is measured."""
-    from fedtune.machine import alone
+    from fedtune.machine import private_ray
 
-    setting = alone._set
+    setting = private_ray._set
 
     def unguarded(changes: Mapping[str, str | None]) -> None:
         open_ = {"RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN_PATH": None}
         setting({**changes, **open_} if changes.get("RAY_AUTH_MODE") == "token" else changes)
 
-    alone._set = unguarded
+    private_ray._set = unguarded
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from fedtune.api.going_on import going_on
 from fedtune.api.search import complete
 from fedtune.console import progress
 from fedtune.console.busy import busy
-from fedtune.machine.address import check_address
+from fedtune.machine.cluster import check_address
 from fedtune.planning.auto_plan import AutoPlan, plan_auto
 from fedtune.planning.auto_request import AutoRequest
 from fedtune.planning.placed import check_placement, crowded, left_cluster

@@ -19,7 +19,7 @@ from fedtune.api.search import complete
 from fedtune.console import progress
 from fedtune.console.auto_progress import AutoDisplay, FreshDisplay
 from fedtune.machine import cluster
-from fedtune.machine.servers import Watch, patience
+from fedtune.machine.server_watch import ServerLoss, ServerWatch, kept, patience, resuming
 from fedtune.planning.request import Request
 from fedtune.record.auto_record import AutoRecord
 from fedtune.record.experiment import Experiment
@@ -29,7 +29,6 @@ from fedtune.trials import driver
 from fedtune.trials.allocation import Allowance
 from fedtune.trials.auto_queue import AutoQueue
 from fedtune.trials.interrupts import Interrupts
-from fedtune.trials.lost import Lost, kept, resuming
 from fedtune.trials.queue import TrialQueue
 from fedtune.trials.together import Together
 from search_spaces import run_folder
@@ -55,7 +54,7 @@ class Driven:
         """address: of the cluster that was named when this command was given; those of records are not joined."""
         self.folder, self.record, self.address, self.style, self.simulate = folder, record, address, style, simulate
         self._joined = False
-        self._lost = Lost(resuming(folder))
+        self._lost = ServerLoss(resuming(folder))
 
     def result(self) -> AutoResult:
         """Takes the steps that are left."""
@@ -171,7 +170,7 @@ class Driven:
                     )
                 )
                 # Between two sessions too: until Ray has been left, whatever waits for a server may wait for ever.
-                ray.enter_context(Watch(self._lost.note, patience=patience(lead.address)))
+                ray.enter_context(ServerWatch(self._lost.note, patience=patience(lead.address)))
                 self._joined = True
             interrupts.check()
             outcome = driver.drive_queue(folder, lead, queue, watch, lost=self._lost, simulate=self.simulate)

@@ -158,7 +158,7 @@ def _torch() -> list[Check]:
 
 def _ray() -> list[Check]:
     """Where a Ray of our own has its folder, and the clusters that Ray would join by itself and a search does not."""
-    from fedtune.machine.private_folder import chosen_place
+    from fedtune.machine.private_ray import chosen_place
     from search_spaces.errors import UserError
 
     try:

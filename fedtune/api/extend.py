@@ -10,7 +10,7 @@ from typing import Any
 from analysis.runs import load
 from fedtune.api.search import Result, check_whole, complete, driven, space_of
 from fedtune.console import progress
-from fedtune.machine.address import check_address
+from fedtune.machine.cluster import check_address
 from fedtune.planning.extension import changes, longer, told
 from fedtune.planning.placed import left_cluster
 from fedtune.planning.unchanged import check_unchanged

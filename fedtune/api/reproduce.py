@@ -24,6 +24,7 @@ from fedtune.api.search import complete
 from fedtune.console import progress
 from fedtune.console.busy import busy
 from fedtune.console.cells_progress import CellsDisplay
+from fedtune.machine.server_watch import ServerLoss
 from fedtune.planning.placed import left_cluster
 from fedtune.planning.plan import Plan, placement, plan
 from fedtune.planning.reproduction import Part, Planned, ReproduceRequest, plan_reproduction
@@ -34,7 +35,6 @@ from fedtune.record.provenance import provenance
 from fedtune.record.run_directory import create, lock, write_document
 from fedtune.record.study import ELSEWHERE
 from fedtune.trials import driver
-from fedtune.trials.lost import Lost
 from fedtune.trials.queue import TrialQueue
 from fedtune.trials.together import Together
 from search_spaces import run_folder
@@ -191,7 +191,7 @@ def _driven(
         watch = CellsDisplay(lead, style, lambda number: queue.home(number).folder.name)
         for note in notes:
             watch.say(note)
-        with watch, Lost(planned.asked.command()) as lost:
+        with watch, ServerLoss(planned.asked.command()) as lost:
             try:
                 return driver.drive_queue(planned.folder, lead, queue, watch, lost=lost, simulate=simulate)
             except KeyboardInterrupt:  # before Ray took over the signal: nothing was under way

@@ -18,7 +18,7 @@ from fedtune.api.best import best_by_condition, best_of
 from fedtune.api.findings import Findings
 from fedtune.console import progress
 from fedtune.machine import resources
-from fedtune.machine.address import check_address
+from fedtune.machine.cluster import check_address
 from fedtune.planning.checks import seconds_of
 from fedtune.planning.pack_auto import packed
 from fedtune.planning.placed import check_placement, crowded, left_cluster

@@ -1,32 +1,27 @@
-"""Starts a Ray of our own for as long as a search runs, or joins a cluster that is there already.
+"""The Ray on which trials run: one of our own (`private_ray.py`), or the cluster that is there at an address.
 
-A Ray of our own is alone: it listens on the loopback device only, asks for a token (`alone.py`), keeps its sockets and
-logs in a private folder (`private_folder.py`), and neither joins nor hears of a cluster that runs beside it. It prints
-nothing. Most of the time it takes to start is spent on imports: two to three CPU-seconds in each process that
-simulates. So those processes import as soon as they start and only once, and this process imports what it needs at the
-same time.
+Whether the cluster at an address can be joined is found out before anything is created. Ray waits for minutes at an
+address where nothing answers, and says so in lines of its own. So first a plain connection is tried, and then another
+process joins the cluster, which is ended when it takes too long. What it is told decides: the versions, the token, and
+whether this machine is part of the cluster.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import logging
 import os
-import signal
-import tempfile
-import threading
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from fedtune.machine import resources
-from fedtune.machine.address import cannot_join
-from fedtune.machine.alone import alone, with_the_users_token
-from fedtune.machine.private_folder import RAY, private_folder
-from fedtune.machine.servers import NotStarted
+from fedtune.machine.private_ray import QUIET, private_folder, sigterm_as_before, started, with_the_users_token
 from fedtune.record.run_directory import absolute
-from search_spaces.errors import Shown, UserError, sentence, short
+from search_spaces.errors import Shown, UserError, sentence
 
 #: Set before Ray is imported; each is explained by what it switches off.
 ENVIRONMENT = {
@@ -52,13 +47,22 @@ ENVIRONMENT = {
 #: Environment variables that hold paths. A user may have given them relative to the current directory; trials'
 #: processes run in another.
 PATHS = ("FEDTUNE_CACHE", "FEDTUNE_METHODS")
-OBJECT_STORE = 100 << 20
-#: Ray prints nothing.
-QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
-#: Settings of Ray's servers. A trial's process imports the engine as soon as it starts. Ray is not to start processes
-#: in advance: Tune gives its processes an environment of their own and so could not use them, and they would import
-#: everything for nothing.
-SERVERS = {"preload_python_modules": ["trainables.tune"], "prestart_worker_first_driver": False}
+#: Seconds for a connection, and for joining.
+CONNECT, JOIN = 3.0, 24.0
+#: What the process does that tries to join. It asks the cluster a question before: a wrong token is refused at once
+#: there, and after 20 s by Ray's own way of joining, which does not say why.
+_TRY = """
+import sys, ray
+from ray._private.services import canonicalize_bootstrap_address
+from ray._raylet import GcsClient
+from fedtune.machine.private_ray import with_the_users_token
+with with_the_users_token():
+    GcsClient(address=canonicalize_bootstrap_address(sys.argv[1])).internal_kv_get(b"session_name", b"session")
+    ray.init(address=sys.argv[1], log_to_driver=False, logging_level="ERROR")
+    ray.shutdown()
+"""
+#: Ray's own limit for finding this machine among those of the cluster, in seconds, below ours.
+_LIMITS = {"RAY_gcs_server_request_timeout_seconds": "12", "RAY_USAGE_STATS_ENABLED": "0"}
 
 
 @contextlib.contextmanager
@@ -97,7 +101,7 @@ def _connected(ray: Any, address: str) -> Iterator[None]:
     """Joins the cluster at `address`. Raises `UserError` where that is not possible."""
     with with_the_users_token():
         try:
-            with _sigterm_as_before():
+            with sigterm_as_before():
                 ray.init(address=address, **QUIET)
         except Exception as error:
             raise UserError(cannot_join(address, f"{type(error).__name__}: {error}")) from error
@@ -105,89 +109,6 @@ def _connected(ray: Any, address: str) -> Iterator[None]:
             yield
         finally:
             ray.shutdown()
-
-
-@contextlib.contextmanager
-def started(folder: Path, *, cores: int, with_gpus: bool, **more: Any) -> Iterator[None]:
-    """Starts a Ray of our own, which keeps its files in `folder` and is given `more`. Raises `NotStarted` where it does
-    not start: a server died, took too long, or had no memory."""
-    import ray
-
-    gpus: dict[str, Any] = {} if with_gpus else {"num_gpus": 0}
-    # Python puts the folder in which a process starts first on its path. Ray's processes start where Ray does, so Ray
-    # is started in an empty folder and not among the user's files, which may hold an `analysis.py` of their own.
-    empty, own = folder / "empty", folder / RAY
-    for place in (empty, own):
-        place.mkdir(mode=0o700)
-    # While Ray's servers start, this process imports what it will need.
-    importing = threading.Thread(target=_import_ahead)
-    importing.start()
-    with alone(folder):
-        try:
-            with _told(), contextlib.chdir(empty), _on_loopback(), _sigterm_as_before():
-                ray.init(
-                    address="local",
-                    num_cpus=cores,
-                    include_dashboard=False,
-                    object_store_memory=OBJECT_STORE,
-                    _temp_dir=str(own),
-                    _system_config=SERVERS,
-                    **gpus,
-                    **more,
-                    **QUIET,
-                )
-            importing.join()
-            yield
-        finally:
-            ray.shutdown()
-
-
-def _import_ahead() -> None:
-    """Imports what trials need; why it could not is told where it is needed."""
-    with contextlib.suppress(Exception):
-        importlib.import_module("trainables.tune")
-
-
-@contextlib.contextmanager
-def _on_loopback() -> Iterator[None]:
-    """Inside, a Ray that starts has the address of the loopback device. Ray reads RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER for
-    this when it is imported, which in a program that imported it before is too early for us."""
-    from ray._private import ray_constants
-
-    before = ray_constants.ENABLE_RAY_CLUSTER
-    ray_constants.ENABLE_RAY_CLUSTER = False
-    try:
-        yield
-    finally:
-        ray_constants.ENABLE_RAY_CLUSTER = before
-
-
-@contextlib.contextmanager
-def _sigterm_as_before() -> Iterator[None]:
-    """Ray handles SIGTERM from its start on, by raising `SystemExit` wherever its start has got to. Inside, that is an
-    interrupt as any other; afterwards the handler of before is there again."""
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        yield
-    except SystemExit as error:
-        raise KeyboardInterrupt from error
-    finally:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, before)
-
-
-@contextlib.contextmanager
-def _told() -> Iterator[None]:
-    """Makes a `NotStarted` of whatever Ray says while it starts; it has no error of its own for that."""
-    try:
-        yield
-    except Exception as error:
-        lines = str(error).strip().splitlines()
-        why = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-        raise NotStarted(
-            f"Ray did not start ({short(why.rstrip(' .:'))}). Look whether this machine has free memory and room in "
-            f"/dev/shm and {tempfile.gettempdir()}."
-        ) from error
 
 
 def largest_machine() -> tuple[float, float]:
@@ -210,3 +131,99 @@ def _check_gpus(ray: Any, gpus: float) -> None:
                 Shown(f"{gpus:g}"),
             )
         )
+
+
+# -- whether a cluster can be joined -----------------------------------------------------------------------------------
+
+
+def check_address(address: str | None) -> None:
+    """Raises `UserError` where no cluster can be joined at `address`, within `CONNECT` + `JOIN` seconds. None is a Ray
+    of our own, and a Ray that this process has joined already is taken as it is."""
+    if address is None or _is_joined():
+        return
+    if address == "local" or "://" in address or not _is_address(address):
+        raise UserError(
+            sentence(
+                "address",
+                "the HOST:PORT at which a Ray cluster was started, or auto",
+                address,
+                "--address",
+                "Leave it out to search on this machine alone.",
+            )
+        )
+    if address != "auto":
+        _connect(address)
+    _join(address)
+
+
+def cannot_join(address: str, why: str) -> str:
+    """The sentence for what Ray says where it cannot join."""
+    text = " ".join(why.split())
+    if "AuthenticationError" in text or "InvalidAuthToken" in text:
+        return (
+            f"The Ray cluster at {address!r} (--address) asks for another token. Set RAY_AUTH_MODE=token, and "
+            f"RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH to the token that it was started with."
+        )
+    if "No node info found" in text:
+        return (
+            f"This machine is not part of the Ray cluster at {address!r} (--address). Run the command on one of its "
+            f"machines, or add this one with `ray start --address`."
+        )
+    return f"No Ray cluster can be joined at {address!r} (--address): {text[:300].rstrip('.')}."
+
+
+def _is_joined() -> bool:
+    ray = sys.modules.get("ray")
+    return ray is not None and bool(ray.is_initialized())
+
+
+def _is_address(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    return address == "auto" or bool(host) and port.isdecimal() and 0 < int(port) < 65536
+
+
+def _connect(address: str) -> None:
+    """Raises `UserError` where nothing listens."""
+    from ray._private.services import resolve_ip_for_localhost
+
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    why = ""
+    for place in dict.fromkeys((host, resolve_ip_for_localhost(host))):  # Ray itself takes the second one
+        try:
+            with contextlib.closing(socket.create_connection((place, int(port)), timeout=CONNECT)):
+                return
+        except OSError as error:
+            why = error.strerror or str(error)
+    raise UserError(_nothing_there(address, why))
+
+
+def _nothing_there(address: str, why: str) -> str:
+    return (
+        f"No Ray cluster answers at {address!r} (--address): {why}. Start one there with `ray start --head`, or leave "
+        f"--address out to search on this machine alone."
+    )
+
+
+def _join(address: str) -> None:
+    """Raises `UserError` where another process cannot join."""
+    try:
+        tried = subprocess.run(
+            [sys.executable, "-P", "-c", _TRY, address],
+            capture_output=True,
+            text=True,
+            timeout=JOIN,
+            check=False,
+            env={**os.environ, **_LIMITS, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+    except subprocess.TimeoutExpired as error:
+        raise UserError(_nothing_there(address, f"no answer within {JOIN:.0f} s")) from error
+    if tried.returncode:
+        raise UserError(cannot_join(address, _said(tried.stderr)))
+
+
+def _said(output: str) -> str:
+    """What the exception at the end of a traceback says."""
+    lines = output.strip().splitlines() or ["it gave no reason"]
+    last = max((n for n, line in enumerate(lines) if line and not line.startswith((" ", "["))), default=0)
+    return " ".join(lines[last:])

@@ -14,10 +14,10 @@ from typing import Any
 
 from fedtune.console.progress import ProgressDisplay
 from fedtune.machine import cluster
+from fedtune.machine.server_watch import ServerLoss, kept, resuming
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import went_on
 from fedtune.trials.interrupts import Interrupts
-from fedtune.trials.lost import Lost, kept, resuming
 from fedtune.trials.more_rounds import go_on
 from fedtune.trials.queue import TrialQueue
 from fedtune.trials.race_queue import queue_of
@@ -64,7 +64,7 @@ def drive_queue(
     queue: TrialQueue | Together,
     watch: ProgressDisplay,
     *,
-    lost: Lost | None = None,
+    lost: ServerLoss | None = None,
     simulate: Callable[..., Any] | None = None,
 ) -> Outcome:
     """Runs what is left in `queue`, of one run or of several below `folder`; `experiment` says how trials are placed.
@@ -85,7 +85,7 @@ def drive_queue(
         elsewhere = went_on(one)
         if elsewhere is not None:
             watch.say(elsewhere)
-    with Lost(resuming(folder)) as own:
+    with ServerLoss(resuming(folder)) as own:
         return _fitted(folder, experiment, queue, watch, deadline, lost or own, simulate)
 
 
@@ -95,7 +95,7 @@ def _fitted(
     queue: TrialQueue | Together,
     watch: ProgressDisplay,
     deadline: float | None,
-    lost: Lost,
+    lost: ServerLoss,
     simulate: Callable[..., Any] | None,
 ) -> Outcome:
     """One session of Ray Tune."""

@@ -17,15 +17,14 @@ from typing import Any
 
 from fedtune.console.progress import ProgressDisplay
 from fedtune.machine import cluster, resources
-from fedtune.machine.servers import Watch, patience
+from fedtune.machine.server_watch import ServerLoss, ServerWatch, patience
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import begun_with, is_of_one_kind
 from fedtune.record.run_directory import token, trial_folder, write_document
 from fedtune.record.study import NotWritten
 from fedtune.trials.damaged import curve
-from fedtune.trials.died import Died
 from fedtune.trials.interrupts import Interrupts
-from fedtune.trials.lost import Lost
+from fedtune.trials.process_deaths import ProcessDeaths
 from fedtune.trials.proposal import Proposal
 from fedtune.trials.queue import TrialQueue
 from fedtune.trials.together import Together
@@ -51,7 +50,7 @@ class TuneSession:
         watch: ProgressDisplay,
         deadline: float | None,
         interrupts: Interrupts,
-        lost: Lost,
+        lost: ServerLoss,
         simulate: Callable[..., Any] | None,
     ) -> None:
         self.folder, self.experiment, self.queue, self.watch = folder, experiment, queue, watch
@@ -64,7 +63,7 @@ class TuneSession:
         self._shares: dict[int, tuple[float, float]] = {}
         self._awaited: set[int] = set()
         #: Trials whose processes died, and what Ray said of the last one, by its name there.
-        self._died = Died()
+        self._deaths = ProcessDeaths()
         self._said: dict[str, str] = {}
         self._largest = (experiment.cpus_per_trial, experiment.gpus_per_trial)
         #: What each of them is simulated over.
@@ -78,7 +77,7 @@ class TuneSession:
         self._largest = cluster.largest_machine()
         with (
             token(self.folder) as (path, content),
-            Watch(self.lost.note, patience=patience(self.experiment.address)) as self._servers,
+            ServerWatch(self.lost.note, patience=patience(self.experiment.address)) as self._servers,
             contextlib.suppress(_LeaveTune),
         ):
             self._environment = dataclasses.replace(self._environment, token=Token(str(path), content))
@@ -172,7 +171,7 @@ class TuneSession:
         folder = trial_folder(home.folder, home.number)
         write_document(folder / run_folder.CONFIG, complete)
         self._shares[number], self._seeds[number] = share, proposal.seeds
-        self._died.begin(number, folder)
+        self._deaths.begin(number, folder)
         if share != self._share(None):
             self._awaited.add(number)
         return Job(
@@ -218,7 +217,7 @@ class TuneSession:
         if error:
             home = self.queue.home(number)
             folder = home.folder / run_folder.trial_folder(home.number)
-            round_ = self._died.note(number, folder, len(self._seeds[number]), self._said.pop(trial_id, ""))
+            round_ = self._deaths.note(number, folder, len(self._seeds[number]), self._said.pop(trial_id, ""))
             ending = Ending("interrupted", round_, "its process died", out_of_memory=True)
         if ending is None:
             return  # ended from here, by a deadline or Ctrl-C: it stays to be resumed
@@ -227,9 +226,9 @@ class TuneSession:
         with self._keeping_failures():
             if ending.out_of_memory and self._put_back(number, ending, died=error):
                 return
-            if error and not self._died.is_own_doing(number):
+            if error and not self._deaths.is_own_doing(number):
                 self.queue.mark(number, "interrupted")
-                raise self._died.from_outside(number, self.lost.again)
+                raise self._deaths.from_outside(number, self.lost.again)
             self.queue.finish(number, self._given_up(number, ending, error) if ending.out_of_memory else ending)
             if ending.stop_reason == "interrupted" and not ending.out_of_memory:
                 raise UserError(
@@ -262,7 +261,7 @@ class TuneSession:
         share = self._shares[number]
         # Without a GPU a trial that ran alone had the whole machine already.
         more = resources.larger(share, self._largest[0]) if share[1] > 0 or self.experiment.concurrency > 1 else None
-        if self._died.too_often(number) or (more is None and not died):
+        if self._deaths.too_often(number) or (more is None and not died):
             return False
         self.queue.again(number, more)
         self.watch.put_back(number)
@@ -277,7 +276,7 @@ class TuneSession:
 
     def _given_up(self, number: int, ending: Any, died: bool) -> Any:
         if died:
-            error = self._died.error(number)
+            error = self._deaths.error(number)
         else:
             had = f"{self._shares[number][1]:.3g} GPU" if self._shares[number][1] > 0 else "the whole machine"
             why = str(ending.error).rstrip(".")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from fedtune.machine.private_folder import chosen_place, leftovers
+from fedtune.machine.private_ray import chosen_place, leftovers
 from search_spaces import run_folder
 from tests import forked
 from tests.end_to_end.cli import SMALL, background, fedtune, search, searching, started, wait_for_rounds

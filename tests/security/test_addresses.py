@@ -13,7 +13,7 @@ from fedtune.api import auto, search
 from fedtune.api import extend as extending
 from fedtune.api.extend import extend
 from fedtune.api.resume import resume
-from fedtune.machine import address as machine_address
+from fedtune.machine import cluster
 from fedtune.record import provenance, run_directory
 from search_spaces import run_folder
 from search_spaces.errors import UserError
@@ -85,7 +85,7 @@ def test_a_cell_of_a_reproduction_names_no_cluster(
 @pytest.mark.parametrize("kind", ["resume", "extend", "auto"])
 def test_where_nobody_answers_nothing_is_written(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Other tests of this process may share a Ray, and where there is one no address is looked at.
-    monkeypatch.setattr(machine_address, "_is_joined", lambda: False)
+    monkeypatch.setattr(cluster, "_is_joined", lambda: False)
     prepare, go_on = KINDS[kind]
     folder = prepare(tmp_path / "run")
     before = tree(folder)

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from fedtune.machine.alone import TOKEN
+from fedtune.machine.private_ray import TOKEN
 from tests.end_to_end.cli import anew, searching
 from tests.end_to_end.test_loopback import LISTEN, family
 
@@ -31,9 +31,8 @@ pytestmark = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="read
 #: has.
 OURS = """
 import sys, ray
-from fedtune.machine import cluster
-from fedtune.machine.private_folder import private_folder
-with private_folder() as folder, cluster.started(folder, cores=2, with_gpus=False):
+from fedtune.machine.private_ray import private_folder, started
+with private_folder() as folder, started(folder, cores=2, with_gpus=False):
     print(ray.get_runtime_context().gcs_address, folder, flush=True)
     for line in sys.stdin:
         print(sum(node["Alive"] for node in ray.nodes()), flush=True)

@@ -13,8 +13,7 @@ import pytest
 from fedtune.api import auto_driven
 from fedtune.api.resume import resume
 from fedtune.machine import cluster
-from fedtune.machine.servers import ServersLost
-from fedtune.trials.lost import Lost
+from fedtune.machine.server_watch import ServerLoss, ServersLost
 from fedtune.trials.tune_session import TuneSession
 from tests.security import prepared
 
@@ -72,7 +71,7 @@ def test_a_search_over_methods_is_resumed(
         assert when == "in a session", "a session began without Ray"
         dies(session, scratch)
 
-    monkeypatch.setattr(auto_driven, "Watch", watch)
+    monkeypatch.setattr(auto_driven, "ServerWatch", watch)
     monkeypatch.setattr(TuneSession, "fit", fit)
     with pytest.raises(ServersLost, match=DIED) as told:
         resume(folder, quiet=True)
@@ -82,5 +81,5 @@ def test_a_search_over_methods_is_resumed(
 
 def test_a_full_disk_names_the_command_too(tmp_path: Path) -> None:
     session = object.__new__(TuneSession)
-    session.folder, session.lost = tmp_path, Lost("fedtune reproduce two --small")
+    session.folder, session.lost = tmp_path, ServerLoss("fedtune reproduce two --small")
     assert "go on with `fedtune reproduce two --small`." in str(session._disk("No space left on device"))

@@ -1,21 +1,23 @@
-"""Joining a Ray: what it must have, and what its processes are told. (That they start outside the user's folder is an
-end-to-end test.)"""
+"""Joining a Ray: what it must have and what its processes are told, and addresses where no cluster can be joined: one
+sentence, soon, and nothing is created."""
 
 from __future__ import annotations
 
-import inspect
 import os
-import signal
-import subprocess
-import sys
-from contextlib import nullcontext
+import socket
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from fedtune.api.extend import extend
+from fedtune.api.search import carry_out, resume
 from fedtune.machine import cluster
-from fedtune.machine.servers import NotStarted
+from fedtune.machine.cluster import cannot_join, check_address
+from fedtune.planning.plan import Plan
 from search_spaces.errors import UserError
+from tests.fedtune.conftest import experiment, space, start
 
 
 def test_a_ray_that_was_there_stays(ray_cluster: None) -> None:
@@ -46,98 +48,86 @@ def test_paths_hold_in_processes_that_start_elsewhere(
         assert Path.cwd() == tmp_path
 
 
-REFUSALS = [
-    RuntimeError("Failed to start GCS.\nLast 10 lines of its log: …"),
-    ConnectionError("ray server is not available"),
-    TimeoutError("The current node timed out during startup"),
-    ValueError("The object store does not fit in /dev/shm."),
-    OSError(28, "No space left on device"),
-    RuntimeError(""),
-]
+@pytest.fixture(autouse=True)
+def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests of this process may share a Ray, and where there is one no address is looked at."""
+    monkeypatch.setattr(cluster, "_is_joined", lambda: False)
 
 
-@pytest.mark.parametrize("error", REFUSALS, ids=lambda error: type(error).__name__)
-def test_a_ray_that_does_not_start_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    import ray
-
-    def fails(**_: object) -> None:
-        raise error
-
-    monkeypatch.setattr(ray, "init", fails)
-    monkeypatch.setattr(ray, "shutdown", lambda: None)  # the Ray of other tests stays
-    with (
-        pytest.raises(NotStarted, match="Ray did not start") as told,
-        cluster.started(tmp_path, cores=1, with_gpus=False),
-    ):
-        pass
-    [problem] = told.value.problems
-    assert told.value.exit_code == 3 and "\n" not in problem and type(error).__name__ in problem
-    assert problem.count("..") == 0 and "has free memory and room in /dev/shm" in problem
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """Something listens here and never says a word."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(8)
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
 
 
-def test_sigterm_while_ray_starts_is_an_interrupt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ray takes the signal from its start on and raises `SystemExit`; afterwards it is ours again."""
-    import ray
-
-    def starts(**_: object) -> None:
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-
-    def is_ended(**_: object) -> None:
-        starts()
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    monkeypatch.setattr(ray, "shutdown", lambda: None)  # the Ray of other tests stays
-    before = signal.getsignal(signal.SIGTERM)
-    for number, init in enumerate((starts, is_ended)):
-        monkeypatch.setattr(ray, "init", init)
-        (folder := tmp_path / str(number)).mkdir()
-        ends = pytest.raises(KeyboardInterrupt) if init is is_ended else nullcontext()
-        with ends, cluster.started(folder, cores=1, with_gpus=False):
-            assert signal.getsignal(signal.SIGTERM) == before
-        assert signal.getsignal(signal.SIGTERM) == before
+@pytest.fixture
+def refusing() -> str:
+    """Nothing listens here."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{free.getsockname()[1]}"
 
 
-def test_ray_still_decides_by_this_variable_where_it_listens() -> None:
-    from ray._private import ray_constants, services
-
-    assert "if not ray_constants.ENABLE_RAY_CLUSTER" in inspect.getsource(services.get_node_ip_address)
-    before = ray_constants.ENABLE_RAY_CLUSTER
-    with cluster._on_loopback():
-        assert ray_constants.ENABLE_RAY_CLUSTER is False
-    assert ray_constants.ENABLE_RAY_CLUSTER is before
+def test_none_is_a_ray_of_our_own() -> None:
+    check_address(None)
 
 
-#: Starts a Ray of our own whose GCS is killed as soon as it has started.
-KILLED = """
-from ray._private import ray_constants
-from ray._private.node import Node
-
-start = Node.start_gcs_server
+@pytest.mark.parametrize("given", ["local", "ray://127.0.0.1:10001", "somewhere", ":1", "host:0", "host:65536", "h:x"])
+def test_what_is_no_address(given: str) -> None:
+    with pytest.raises(UserError, match=r"^address must be the HOST:PORT at which .*, or auto, got .* \(--address\)"):
+        check_address(given)
 
 
-def killed(self, *words, **options):
-    start(self, *words, **options)
-    self.all_processes[ray_constants.PROCESS_TYPE_GCS_SERVER][0].process.kill()
-
-
-Node.start_gcs_server = killed
-
-from fedtune.machine.cluster import started
-from fedtune.machine.private_folder import private_folder
-from fedtune.machine.servers import NotStarted
-
-try:
-    with private_folder() as folder, started(folder, cores=1, with_gpus=False):
-        print("started")
-except NotStarted as error:
-    print(error)
-"""
-
-
-def test_a_server_that_is_killed_during_the_start_is_told() -> None:
-    surroundings = {**os.environ, "RAY_NUM_REDIS_GET_RETRIES": "2"}  # Ray tries twice to reach it
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED], env=surroundings, capture_output=True, text=True, timeout=300, check=False
+def test_where_nothing_listens(refusing: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(UserError) as told:
+        check_address(refusing)
+    assert told.value.problems == (
+        f"No Ray cluster answers at '{refusing}' (--address): Connection refused. Start one there with `ray start "
+        f"--head`, or leave --address out to search on this machine alone.",
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("Ray did not start (") and done.stdout.count("\n") == 1
+    assert time.monotonic() - began < 30
+
+
+def test_where_nothing_answers(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert 2 * cluster.CONNECT + cluster.JOIN <= 30
+    monkeypatch.setattr(cluster, "JOIN", 3.0)
+    with pytest.raises(UserError, match=rf"No Ray cluster answers at '{silent}' \(--address\): no answer within 3 s\."):
+        check_address(silent)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "AuthenticationError: InvalidAuthToken: …",
+            "asks for another token. Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN",
+        ),
+        ("RuntimeError: No node info found matching", "This machine is not part of the Ray cluster at 'h:1'"),
+        (
+            "RuntimeError: Version mismatch:\n  Ray: 2.61.\n",
+            "(--address): RuntimeError: Version mismatch: Ray: 2.61.",
+        ),
+    ],
+)
+def test_why_a_cluster_cannot_be_joined(said: str, told: str) -> None:
+    found = cannot_join("h:1", said)
+    assert told in found and "\n" not in found and found.endswith(".") and not found.endswith("..")
+
+
+def test_nothing_is_created_or_written(tmp_path: Path, refusing: str) -> None:
+    folder = tmp_path / "run"
+    asked = experiment(folder, address=refusing)
+    with pytest.raises(UserError, match="No Ray cluster answers"):
+        carry_out(Plan(folder, asked, space(), {}, (), {}), quiet=True)
+    assert list(tmp_path.iterdir()) == []
+    start(folder)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.raises(UserError, match="No Ray cluster answers"):
+        resume(folder, address=refusing, quiet=True)
+    with pytest.raises(UserError, match="No Ray cluster answers"):
+        extend(folder, trials=1, address=refusing, quiet=True)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before

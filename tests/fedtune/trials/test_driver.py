@@ -23,7 +23,7 @@ from fedtune.planning.plan import Plan
 from fedtune.record import provenance, run_directory
 from fedtune.record.study import StudyFile
 from fedtune.trials import driver, tune_session
-from fedtune.trials.died import EndedFromOutside
+from fedtune.trials.process_deaths import EndedFromOutside
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from tests.fedtune.conftest import experiment, frozen, space

@@ -1,5 +1,5 @@
 """What a Ray of our own hears of: its own token, and no other cluster. (That the token is asked for is tested in
-tests/security.) `test_alone.py` runs these in a process of its own."""
+tests/security.) `test_private_ray.py` runs these in a process of its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from ray._raylet import AuthenticationMode, AuthenticationTokenLoader, get_authentication_mode
 
-from fedtune.machine.alone import _OTHERS, TOKEN, alone, with_the_users_token
+from fedtune.machine.private_ray import _OTHERS, TOKEN, _alone, with_the_users_token
 
 
 def header() -> str | None:
@@ -32,7 +32,7 @@ def test_a_token_of_its_own_for_every_ray(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         before = os.umask(0)
         try:
-            with alone(tmp_path / name):
+            with _alone(tmp_path / name):
                 assert get_authentication_mode() == AuthenticationMode.TOKEN
                 tokens.add(header())
         finally:
@@ -49,7 +49,7 @@ def test_the_user_s_settings_do_not_hold_inside_and_hold_again_after(
     given = dict.fromkeys(_OTHERS, "elsewhere:1") | {"RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN": "mine"}
     for name, value in given.items():
         monkeypatch.setenv(name, value)
-    with alone(tmp_path):
+    with _alone(tmp_path):
         assert not set(_OTHERS) & os.environ.keys()
         assert header() == (tmp_path / TOKEN).read_text()
     assert {name: os.environ[name] for name in given} == given
@@ -58,7 +58,7 @@ def test_the_user_s_settings_do_not_hold_inside_and_hold_again_after(
 
 def test_a_token_file_that_is_there_is_not_used(tmp_path: Path) -> None:
     (tmp_path / TOKEN).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(FileExistsError), alone(tmp_path):
+    with pytest.raises(FileExistsError), _alone(tmp_path):
         pass
     assert not (tmp_path / "elsewhere").exists() and get_authentication_mode() == AuthenticationMode.DISABLED
 

@@ -1,0 +1,154 @@
+"""Trials whose processes died: after which round, of what, and who is to blame.
+
+A trial whose process died goes on from its checkpoint, `RETRIES` times. When it dies once more, the configuration is to
+blame only where the process died after the same round each time, and each time for lack of memory or by a crash in
+native code: what a configuration does, it does again, as the same seed gives the same rounds. One that died elsewhere,
+or of which nothing says why, was ended from outside: by a person, or for the memory that something else took. No trial
+is scored by that, and the search ends with a sentence.
+
+Ray says that a process is gone, and not by which signal. One that crashes in native code (SIGSEGV, SIGABRT, SIGFPE)
+still writes a line to the trial's log, as Python's `faulthandler` sees to (`trainables.worker.process.tell_crashes`).
+Where memory ran out it was ended by Ray, whose error says so, or by the system, which counts whom it ended. A process
+that `kill` ended leaves nothing of the kind; nor does one that a bus error or an illegal instruction ended, which come
+of the disk or of the processor.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from enum import Enum
+from pathlib import Path
+from typing import NamedTuple
+
+from search_spaces import files, run_folder
+from search_spaces.errors import UserError
+
+#: How often a trial whose process died goes on.
+RETRIES = 2
+#: How the lines begin that `faulthandler` writes, of crashes that a program causes itself.
+_CRASHES = tuple(
+    f"Fatal Python error: {name}".encode() for name in ("Segmentation fault", "Aborted", "Floating point exception")
+)
+#: What Ray's error says of processes that it ended for lack of memory.
+_RAY_SAYS = "running low on memory"
+#: Where the system counts the processes that it ended for lack of memory: below a control group, and of all.
+_GROUPS, _ALL = Path("/sys/fs/cgroup"), Path("/proc/vmstat")
+
+
+class Cause(Enum):
+    """Of what a trial's process died."""
+
+    MEMORY = "for lack of memory"
+    CRASH = "by a crash in native code"
+    #: Nothing says that the process itself brought it about.
+    OUTSIDE = "from outside"
+
+
+class EndedFromOutside(UserError):
+    """The process of a trial was ended again and again by something outside of the search. Exit code 3."""
+
+    exit_code = 3
+
+
+class _Death(NamedTuple):
+    #: How many rounds were written.
+    round: int
+    of: Cause
+
+
+class ProcessDeaths:
+    """The deaths of one session, by the numbers of the trials."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, list[_Death]] = defaultdict(list)
+        #: What was counted when a trial's process began: crashes that its log tells of, and processes that the system
+        #: ended for lack of memory.
+        self._before: dict[int, tuple[int, int]] = {}
+
+    def begin(self, number: int, folder: Path) -> None:
+        """A process begins with a trial, whose folder this is."""
+        self._before[number] = self._counts(folder)
+
+    def note(self, number: int, folder: Path, seeds: int, said: str) -> int:
+        """Its process has died, of which Ray said this. Returns how many rounds of so many `seeds` it had written."""
+        from trainables.worker.rounds_jsonl import complete_rounds
+
+        crashes, kills = self._before[number]
+        crashes_now, kills_now = self._counts(folder)
+        of = cause(said, crashed=crashes_now > crashes, memory_kill=kills_now > kills)
+        round_ = complete_rounds(folder / run_folder.ROUNDS, seeds)
+        self._found[number].append(_Death(round_, of))
+        return round_
+
+    def _counts(self, folder: Path) -> tuple[int, int]:
+        return crashes(folder / run_folder.LOG), memory_kills()
+
+    def too_often(self, number: int) -> bool:
+        """Whether a trial goes on no more."""
+        return len(self._found[number]) > RETRIES
+
+    def is_own_doing(self, number: int) -> bool:
+        """Whether a trial brought its deaths about."""
+        found = self._found[number]
+        return len({died.round for died in found}) == 1 and all(died.of != Cause.OUTSIDE for died in found)
+
+    def error(self, number: int) -> str:
+        """Why a trial failed that did."""
+        found = self._found[number]
+        ways = " or ".join(dict.fromkeys(died.of.value for died in found))
+        return f"Its process died {len(found)} times {ways}, each time after round {found[-1].round}."
+
+    def from_outside(self, number: int, again: str) -> EndedFromOutside:
+        """What ends the search where a trial did not. again: the command that goes on."""
+        *earlier, last = (died.round for died in self._found[number])
+        if set(earlier) == {last}:
+            when = f"each time after round {last}, and nothing says that memory ran out or that it crashed"
+        else:
+            when = f"after the rounds {', '.join(map(str, earlier))} and {last}"
+        return EndedFromOutside(
+            f"The process of trial {number} died {len(earlier) + 1} times, {when}, so it was ended from outside, or "
+            f"for memory that something else took. The search stopped and keeps what was written; no trial was scored "
+            f"by this. Then go on with `{again}`."
+        )
+
+
+def crashes(log: Path) -> int:
+    """How many crashes the log of a trial tells of."""
+    try:
+        lines = files.read_bytes(log).splitlines()
+    except OSError:
+        return 0
+    return sum(line.startswith(_CRASHES) for line in lines)
+
+
+def memory_kills() -> int:
+    """How many processes the system has ended for lack of memory: of this process's control group, where it is of a
+    kind that counts them, or of the whole machine. 0 where the system does not say."""
+    counts = (_count(_GROUPS / _group().lstrip("/") / "memory.events"), _count(_ALL))
+    return next((count for count in counts if count is not None), 0)
+
+
+def cause(said: str, *, crashed: bool, memory_kill: bool) -> Cause:
+    """said: Ray's error. crashed: whether the trial's log tells of a further crash. memory_kill: whether the system has
+    ended a further process for lack of memory."""
+    if _RAY_SAYS in said or memory_kill:
+        return Cause.MEMORY
+    return Cause.CRASH if crashed else Cause.OUTSIDE
+
+
+def _group() -> str:
+    """The control group of this process, in the hierarchy that all controllers share."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return ""
+    return next((line.removeprefix("0::") for line in lines if line.startswith("0::")), "")
+
+
+def _count(file: Path) -> int | None:
+    """What follows `oom_kill` in a file of lines of a name and a number."""
+    try:
+        pairs = [line.split() for line in file.read_text().splitlines()]
+        return next((int(pair[1]) for pair in pairs if pair[:1] == ["oom_kill"]), None)
+    except (OSError, ValueError, IndexError):
+        return None
