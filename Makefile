@@ -16,7 +16,7 @@
 # make test-processors EVERY=4   about one of four of these tests
 # make chromium   install Debian's Chromium, which the browser tests and `make gallery` need; no other goal installs a system package
 # make data    bring Fashion-MNIST, for `--dataset fmnist`: Debian's package, unpacked into the cache and not installed
-# make lint    style, format, types, layers
+# make lint    style, format, types, layers, and whether what documents name is there
 # make docs    set up, build the documentation site into site/; a broken link fails
 # make wheel   set up, build the wheel and use it as a stranger would: installed elsewhere, away from the repository
 # make gallery set up, run the commands of docs/gallery.md and draw its pictures; 20 to 45 minutes on two cores, by processor and load; what is complete is not run again
@@ -128,6 +128,7 @@ lint: $(INSTALLED)
 	@$(BIN)/ruff format --check --quiet .
 	@$(HEARTBEAT) "Checking types" $(BIN)/mypy
 	@$(HEARTBEAT) "Checking layers" $(BIN)/lint-imports --no-logo
+	@$(HEARTBEAT) "Checking documents" $(BIN)/python scripts/check_docs.py
 
 # The variable keeps mkdocs-material from printing at every build until when it is maintained (May 2027).
 docs: $(INSTALLED)

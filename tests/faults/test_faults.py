@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests.faults import mounts, outcome, page, processes, table
+from tests.faults import mounts, outcome, table
 from tests.faults.__main__ import campaign
 from tests.faults.outcome import Done
-from tests.faults.registry import EQUAL, REFUSED, Case, Impossible, cases
-from tests.faults.scene import Session, Stock
+from tests.faults.registry import EQUAL, REFUSED, Case, Impossible
+from tests.faults.scene import Stock
 from tests.faults.table import Tried
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,53 +34,11 @@ def test_the_short_form_is_as_the_table_says() -> None:
     assert "OTHER" not in done.stdout and max(map(len, done.stdout.splitlines()[1:])) <= table.WIDTH
 
 
-def test_the_documents_have_the_registry_s_tables() -> None:
-    text = page.PAGE.read_text(encoding="utf-8")
-    assert page.made(text) == text, "`python -m tests.faults page` writes them"
-    shown = next(one for one in cases() if one.name == "experiment.yaml emptied")
-    assert table.line(Tried(shown, REFUSED, 2.0)).removesuffix("2").rstrip() in text.splitlines()
-
-
-def test_every_case_has_a_name_of_its_own_and_one_of_two_ends() -> None:
-    found = cases()
-    assert Counter(one.name for one in found).most_common(1)[0][1] == 1
-    assert {one.expected for one in found} == {EQUAL, REFUSED}
-    assert all(one.done.endswith(".") for one in found)
-
-
-def test_there_are_thirty_kills_and_more_than_forty_other_faults() -> None:
-    assert sum(one.moments for one in cases() if one.kills) == 30
-    assert sum(not one.kills for one in cases()) >= 40
-    assert {one.name.split()[0] for one in cases() if one.kills} == {"driver", "worker", "raylet", "GCS"}
-
-
 NO_DISK = "It cannot be tried here: there is no disk."
 
 
 def a_case(name: str = "a fault", expected: str = EQUAL, **more: object) -> Case:
     return Case(name, "Something is done.", expected, lambda scene: EQUAL, **more)  # type: ignore[arg-type]
-
-
-def test_what_is_not_expected_is_told_in_full_within_the_width() -> None:
-    long = Tried(a_case("a fault " * 12, moments=3), "differs: " + "many words " * 20, 12.4)
-    lines = table.line(long).splitlines()
-    assert "OTHER" in lines[0] and len(lines) > 5 and max(map(len, lines)) <= table.WIDTH
-    assert "differs: many words" in table.line(long)
-    assert len(table.head()) <= table.WIDTH
-    assert len(table.line(Tried(a_case(), EQUAL, 1.0)).splitlines()) == 1
-
-
-def test_the_totals_count_moments_of_kills_and_cases_of_others() -> None:
-    tried = [
-        Tried(a_case(moments=10, kills=True), EQUAL, 1),
-        Tried(a_case(moments=6, kills=True), "hung", 1),
-        Tried(a_case(moments=1), EQUAL, 1),
-        Tried(a_case(expected=REFUSED), EQUAL, 1),
-        Tried(a_case(), None, 1, NO_DISK),
-    ]
-    assert table.totals(tried) == "10 of 16 kills, 1 of 3 other faults as expected; 1 not tried."
-    assert [one.good for one in tried] == [True, False, True, False, False]
-    assert [one.other for one in tried] == [False, True, False, True, False]
 
 
 @pytest.mark.parametrize(
@@ -170,38 +126,3 @@ def test_equal_is_equal_only_with_nothing_beside_it(tmp_path: Path, monkeypatch:
     assert outcome.equal(Done(None, "", ""), tmp_path, expected) == "hung"
     (tmp_path / ".checkpoint.0.tmp").touch()
     assert outcome.equal(Done(0, "", ""), tmp_path, expected) == "left behind .checkpoint.0.tmp"
-
-
-def test_only_marked_processes_are_ended(tmp_path: Path) -> None:
-    sleep = [sys.executable, "-c", "import time; print(1, flush=True); time.sleep(60)"]
-    both = [
-        subprocess.Popen(sleep, stdout=subprocess.PIPE, env={**os.environ, processes.MARK: mark})
-        for mark in (tmp_path.name, f"{tmp_path.name}-other")
-    ]
-    try:
-        assert {one.pid for one in both if one.stdout and one.stdout.readline()} <= set(processes.below(os.getpid()))
-        assert "time.sleep" in processes.command(both[0].pid)
-        processes.end_marked(tmp_path.name)
-        assert both[0].wait(10) == -9 and both[1].poll() is None
-    finally:
-        for one in both:
-            one.kill()
-            one.wait()
-
-
-def test_without_a_namespace_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(mounts.INSIDE, raising=False)
-    assert "not to be had" in mounts.described()
-    with pytest.raises(Impossible, match="no mount namespace"), mounts.small_disk(tmp_path, 1 << 20, files=10):
-        pass
-    if os.geteuid():
-        with mounts.read_only(tmp_path), pytest.raises(PermissionError):
-            (tmp_path / "file").touch()
-        (tmp_path / "file").touch()
-
-
-def test_a_session_that_hangs_is_ended(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    out.write_text("")
-    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    assert Session(process, out, out).wait(0.2).code is None and process.poll() is not None

@@ -105,19 +105,6 @@ def test_every_example_is_accepted(words: list[str]) -> None:
         assert values["name"] in data.names()
 
 
-@pytest.mark.parametrize(
-    ("wrong", "named"),
-    [
-        (["search", "dfrd", "--spaces", "alpha"], "--spaces"),
-        (["run"], "best"),
-        (["extend", "runs/a", "--trials", "many"], "integer"),
-    ],
-)
-def test_an_example_that_is_wrong_is_found(wrong: list[str], named: str) -> None:
-    with pytest.raises(Exception, match=named):
-        parsed(wrong)
-
-
 @pytest.mark.parametrize("words", examples("search"), ids=" ".join)
 def test_every_search_can_be_planned(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In this process: that a process of its own plans, too, is shown by the tests of the command line. The rounds that

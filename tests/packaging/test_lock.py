@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
-import json
-import os
 import subprocess
 import sys
 import tomllib
@@ -125,12 +123,6 @@ def asked(folder: Path) -> list[str]:
     return (folder / "asked").read_text().splitlines()
 
 
-def test_the_default_set_up_is_free_of_the_lock(checkout: Path, pretend: Path) -> None:
-    (checkout / "locked.txt").write_text("a==1\n")
-    assert call(checkout, "scripts/install.sh", PYTHON=str(pretend), LOCKED="").returncode == 0
-    assert len(asked(checkout)) == 1 and "--require-hashes" not in asked(checkout)[0]
-
-
 def test_a_locked_set_up_takes_nothing_that_was_not_compared(checkout: Path, pretend: Path) -> None:
     (checkout / "locked.txt").write_text("a==1\n")
     (checkout / ".venv" / "bin").mkdir(parents=True)
@@ -148,39 +140,3 @@ def test_a_locked_set_up_needs_a_lock(checkout: Path, pretend: Path) -> None:
     done = call(checkout, "scripts/install.sh", PYTHON=str(pretend), LOCKED="1")
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1) and "make lock" in done.stderr
     assert not (checkout / ".venv").exists()
-
-
-def test_make_takes_neither_environment_for_the_other(checkout: Path) -> None:
-    for name in ("installed", "installed-locked"):
-        (checkout / ".venv").mkdir(exist_ok=True)
-        (checkout / ".venv" / name).touch()
-    (checkout / "locked.txt").write_text("a==1\n")
-    os.utime(checkout / "pyproject.toml", (1, 1))
-    os.utime(checkout / "locked.txt", (2, 2))
-
-    def installs(*more: str) -> bool:
-        return "install.sh" in call(checkout, "make", "-n", "install", *more, LOCKED="").stdout
-
-    assert not installs() and not installs("LOCKED=1")
-    (checkout / ".venv" / "installed-locked").unlink()
-    assert not installs() and installs("LOCKED=1")
-    (checkout / ".venv" / "installed-locked").touch()
-    os.utime(checkout / "locked.txt")
-    os.utime(checkout / ".venv" / "installed-locked", (3, 3))
-    assert not installs() and installs("LOCKED=1")
-
-
-def test_what_pip_is_asked_is_what_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[list[str]] = []
-
-    def run(words: list[str], **more: Any) -> Any:
-        calls.append(words)
-        if "freeze" in words:
-            return subprocess.CompletedProcess(words, 0, stdout="a==1\nb @ file:///b.whl\n")
-        assert Path(words[words.index("--constraint") + 1]).read_text() == "a==1\n"
-        Path(words[words.index("--report") + 1]).write_text(json.dumps({"install": []}))
-        return subprocess.CompletedProcess(words, 0)
-
-    monkeypatch.setattr(lock.subprocess, "run", run)
-    assert lock.report() == {"install": []}
-    assert {"--dry-run", "--ignore-installed", "hatchling>=1.25,<2", lock.EDITABLE, f"{ROOT}[dev]"} <= set(calls[1])

@@ -3,74 +3,15 @@ last."""
 
 from __future__ import annotations
 
-import ast
-import json
 import os
 import re
 import shutil
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import fedtune
 
 ROOT = Path(__file__).resolve().parents[2]
-NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
-
-
-def code(cells: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """The name and the text of every cell that is run."""
-    return [(cell["id"], "".join(cell["source"])) for cell in cells if cell["cell_type"] == "code"]
-
-
-def problems(notebook: dict[str, Any]) -> list[str]:
-    """What keeps a notebook from being one that may be kept, a sentence each."""
-    cells = notebook["cells"]
-    ran = [cell["id"] for cell in cells if cell.get("outputs") or cell.get("execution_count") is not None]
-    found = [f"{name}: a notebook is kept without outputs and counts." for name in ran]
-    for name, text in code(cells):
-        try:
-            named = re.findall(r"\bfedtune\.(\w+)", ast.unparse(ast.parse(text)))
-        except SyntaxError as error:
-            found.append(f"{name}: {error.msg}.")
-            continue
-        found += [f"{name}: there is no fedtune.{word}." for word in named if word not in fedtune.__all__]
-    return found
-
-
-def test_there_are_notebooks() -> None:
-    assert [path.name for path in NOTEBOOKS] == ["auto.ipynb", "search.ipynb"]
-
-
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_is_kept_as_it_should_be(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    notebook = json.loads(text)
-    assert problems(notebook) == []
-    assert (notebook["nbformat"], notebook["metadata"]["kernelspec"]["name"]) == (4, "python3")
-    # As Jupyter writes it, so that a difference between two versions is a difference of their cells.
-    assert text == json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
-    assert notebook["cells"][0]["cell_type"] == "markdown", "a reader is told first what this is"
-    names = [cell["id"] for cell in notebook["cells"]]
-    assert len(set(names)) == len(names)
-
-
-def cell(text: str, **changes: Any) -> dict[str, Any]:
-    return {"cell_type": "code", "id": "a", "source": [text], "outputs": [], "execution_count": None, **changes}
-
-
-@pytest.mark.parametrize(
-    ("wrong", "fault"),
-    [
-        (cell("1", outputs=[{"output_type": "stream"}]), "a: a notebook is kept without outputs and counts."),
-        (cell("1", execution_count=3), "a: a notebook is kept without outputs and counts."),
-        (cell("fedtune.serach('fedavg')"), "a: there is no fedtune.serach."),
-        (cell("print("), "a: '(' was never closed."),
-    ],
-)
-def test_a_notebook_with_a_fault_is_found(wrong: dict[str, Any], fault: str) -> None:
-    assert problems({"cells": [wrong]}) == [fault]
 
 
 def executed(path: Path, folder: Path) -> dict[str, list[Any]]:

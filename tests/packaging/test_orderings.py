@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
 from pathlib import Path
 
 import numpy as np
@@ -14,71 +12,11 @@ from scipy import stats
 
 from search_spaces import run_folder
 from tests.analysis import synthetic
-from tests.packaging.test_results import MAKING, OTHER, SCRIPT, methods, name, needs_bash, noted
+from tests.packaging.test_results import OTHER
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "results.md"
 SEEDS = (5, 6, 7)
-
-
-@needs_bash
-@pytest.mark.parametrize("section", orderings.SECTIONS)
-def test_a_section_tests_only_runs_that_it_makes(section: str, tmp_path: Path) -> None:
-    script = noted(f"RUNS={tmp_path}/none bash {shlex.quote(str(SCRIPT))} {section}", tmp_path)
-    made = {name(command) for command in script if command[0] in MAKING} | {
-        f"{name(command)}/fresh/{method}" for command in script if command[0] == "auto" for method in methods(command)
-    }
-    lines = orderings.SECTIONS[section]()
-    assert lines and {side.run for line in lines for side in (line.ahead, line.behind)} <= made
-    assert len({(line.part, line.label) for line in lines}) == len(lines)
-    assert all(line.ahead != line.behind for line in lines)
-
-
-def on_the_page() -> dict[str, list[tuple[str, str]]]:
-    """The first two cells of every line of the page that has as many cells as the script prints, by section; the
-    sections on the other data set by the title of their paper."""
-    parts = re.split(r"^##+ (.*)$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    found = {}
-    for title, text in zip(parts[1::2], parts[2::2], strict=True):
-        lines = [line.split("|") for line in text.splitlines() if line.count("|") == 8]
-        key = re.search(r"\(`(\w+)`\)$", title)
-        found[key[1] if key else title] = [(cells[1].strip(), cells[2].strip()) for cells in lines]
-    return found
-
-
-#: Where the page shows a section's lines on the other data set. On digits only a part of FedKF's lines is measured.
-ELSEWHERE = {
-    "t1": "DFRD's Table 1",
-    "t2": "DFRD's Table 2",
-    "rolex": "DFRD on FedRolex",
-    "kf": "FedKF",
-    "md": "FedMD-CG",
-    "dhf": "DHF",
-    "personal": "DHF's Table 1, every method tuned",
-    "mixed": "DHF's Table 2, every method tuned",
-    "tuned": "Every method tuned with one budget",
-}
-
-
-@pytest.mark.parametrize("section", orderings.SECTIONS)
-def test_the_page_shows_every_line_of_the_section(section: str) -> None:
-    expected = [(line.part, line.label) for line in orderings.SECTIONS[section]()]
-    shown = {title: [cells for cells in lines if cells in expected] for title, lines in on_the_page().items()}
-    if section == "kf":
-        assert shown[section] and shown[section] == [cells for cells in expected if cells in shown[section]]
-    else:
-        assert shown[section] == expected
-    assert shown[ELSEWHERE[section]] == expected
-
-
-def test_every_section_is_measured_on_both_data_sets() -> None:
-    assert ELSEWHERE.keys() == orderings.SECTIONS.keys()
-
-
-def test_every_table_of_orderings_is_in_a_section_that_is_tested() -> None:
-    known = {(line.part, line.label) for section in orderings.SECTIONS.values() for line in section()}
-    titles = {title for title, lines in on_the_page().items() if known & set(lines)}
-    assert titles <= {*orderings.SECTIONS, *ELSEWHERE.values()}
 
 
 @pytest.fixture(scope="module")
@@ -141,14 +79,6 @@ def test_the_table_holds_paired_tests_corrected_within_a_part(runs: Path, capsys
 def shown(p: float) -> str:
     """A p as the page shows it."""
     return "< 0.001" if p < 0.001 else format(p, ".3f" if p < 0.1 else ".2f")
-
-
-@pytest.mark.parametrize(
-    ("difference", "p", "said"),
-    [(0.1, 0.049, "yes"), (-0.1, 0.049, "no"), (0.1, 0.05, "cannot tell"), (-0.1, float("nan"), "cannot tell")],
-)
-def test_what_a_line_tells(difference: float, p: float, said: str) -> None:
-    assert orderings.verdict(difference, p) == said
 
 
 def test_runs_that_are_missing_are_named(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,14 +40,6 @@ def lines() -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_page_and_numbers_are_what_the_data_make() -> None:
-    """Nobody has written into them, and no paper's number or explanation has changed since."""
-    held = published.read(published.CSV)
-    again = "python scripts/published.py page writes both"
-    assert published.CSV.read_text(encoding="utf-8") == published.text(held), again
-    assert published.PAGE.read_text(encoding="utf-8") == published.page(held), again
-
-
 def test_every_number_for_fashion_mnist_is_there_once() -> None:
     theirs = Counter(
         (line.table, f"{line.mean:.2f}", f"{line.std:.2f}")

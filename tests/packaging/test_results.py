@@ -97,23 +97,6 @@ def test_the_document_shows_the_runs_that_the_script_makes(tmp_path: Path) -> No
     assert sorted(made) == sorted(set(shown))
 
 
-@needs_bash
-def test_what_is_trained_from_a_file_was_exported_from_a_search_before(tmp_path: Path) -> None:
-    searched: set[str] = set()
-    exported: set[str] = set()
-    trained: set[str] = set()
-    for command in noted(f"RUNS={tmp_path}/none bash {shlex.quote(str(SCRIPT))}", tmp_path):
-        if command[0] == "search":
-            searched.add(name(command))
-        elif command[0] == "export":
-            assert Path(command[1]).name in searched and command[2] == "-o"
-            exported.add(command[3])
-        elif command[0] == "run" and command[1].endswith(".yaml"):
-            assert command[1] in exported
-            trained.add(command[1])
-    assert trained == exported and len(trained) == len(searched) == 34
-
-
 def name(command: list[str]) -> str:
     """What a run is called."""
     return command[command.index("--name") + 1]
@@ -122,73 +105,6 @@ def name(command: list[str]) -> str:
 def methods(command: list[str]) -> list[str]:
     """Those that `fedtune auto` compares."""
     return command[command.index("--methods") + 1].split(",")
-
-
-@needs_bash
-def test_another_data_set_changes_only_itself_and_the_names(tmp_path: Path) -> None:
-    usual, other = (
-        [
-            c
-            for c in noted(f"RUNS={tmp_path}/none {dataset} bash {shlex.quote(str(SCRIPT))}", tmp_path)
-            if c[0] in MAKING
-        ]
-        for dataset in ("", f"DATASET={OTHER}")
-    )
-    assert [name(c) for c in other] == [f"{OTHER}-{name(c)}" for c in usual]
-    renamed = [[*c, "--dataset", OTHER] for c in usual]
-    for command in renamed:
-        command[command.index("--name") + 1] = f"{OTHER}-{name(command)}"
-        if command[1].endswith(".yaml"):
-            command[1] = f"{OTHER}-{Path(command[1]).name}"
-    assert [settings(c) for c in other] == [settings(c) for c in renamed]
-
-
-@needs_bash
-@pytest.mark.parametrize("dataset", ["", OTHER])
-def test_the_script_compares_only_runs_it_has_made(tmp_path: Path, dataset: str) -> None:
-    made: set[str] = set()
-    compared: set[str] = set()
-    environment = f"RUNS={shlex.quote(str(tmp_path / 'runs'))} DATASET={dataset}"
-    runs = tmp_path / "runs"
-    keeps = (
-        f'fedtune() {{ printf "%q " "$@" >&9; echo >&9; case "$1" in run) mkdir -p "{runs}/${{@: -6:1}}";; '
-        f'auto) eval mkdir -p "{runs}/${{@: -4:1}}/fresh/{{$3,}}";; esac; }}; '
-        "export -f fedtune;"
-    )
-    for command in noted(f"{keeps} {environment} bash {shlex.quote(str(SCRIPT))}", tmp_path):
-        if command[0] == "run":
-            made.add(name(command))
-        elif command[0] == "auto":
-            made |= {f"{name(command)}/fresh/{method}" for method in methods(command)}
-        elif command[0] == "compare":
-            compared |= {str(Path(word).relative_to(runs)) for word in command[1:] if word.startswith(str(runs))}
-    assert made and compared == made
-
-
-@needs_bash
-def test_a_run_that_is_there_is_kept(tmp_path: Path) -> None:
-    (tmp_path / "runs" / "fedavg-iid").mkdir(parents=True)
-    script = noted(f"RUNS={tmp_path}/runs bash {shlex.quote(str(SCRIPT))} avg", tmp_path)
-    assert [name(c) for c in script if c[0] == "run"] == ["fedavg-0.1"]
-
-
-@needs_bash
-def test_every_section_of_the_page_can_be_made_alone_and_says_how_long_it_took(tmp_path: Path) -> None:
-    text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
-    sections = re.findall(r"^## .*\(`(\w+)`\)$", text, re.MULTILINE)
-    listed = re.search(r'^SECTIONS="(.*)"$', SCRIPT.read_text(encoding="utf-8"), re.MULTILINE)
-    assert listed is not None and sections == listed[1].split()
-    made = []
-    for section in sections:
-        bash = f"RUNS={tmp_path}/none bash {shlex.quote(str(SCRIPT))} {section} > {tmp_path}/{section}.txt"
-        made += [name(c) for c in noted(bash, tmp_path) if c[0] in MAKING]
-        printed = (tmp_path / f"{section}.txt").read_text(encoding="utf-8")
-        assert re.search(rf"^Section {section} took \d+ s\.$", printed, re.MULTILINE)
-        (tmp_path / "notes").unlink()
-    everything = noted(f"RUNS={tmp_path}/none bash {shlex.quote(str(SCRIPT))}", tmp_path)
-    assert made == [name(c) for c in everything if c[0] in MAKING]
-    refused = subprocess.run(["bash", str(SCRIPT), "t1", "table9"], capture_output=True, text=True, check=False)
-    assert refused.returncode == 2 and refused.stderr == f"Unknown section 'table9'. Known: {listed[1]}.\n"
 
 
 @needs_bash

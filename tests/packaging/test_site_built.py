@@ -6,15 +6,14 @@ import importlib
 import inspect
 import os
 import re
-import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import unquote, urlparse
+from urllib.parse import urlparse
 
 import pytest
-from site_pages import api, links
+from site_pages import api
 
 import fedtune
 from tests.analysis.browser import BROWSER, Shown
@@ -25,17 +24,6 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 METHODS = list(registry.methods())
 PUBLIC = (ROOT / "docs" / "public-api.md").read_text(encoding="utf-8")
-TAKEN = (
-    "fedtune",
-    "search_spaces",
-    "trainables",
-    "analysis",
-    "docs",
-    "scripts",
-    "mkdocs.yml",
-    "pyproject.toml",
-    *links.TAKEN_IN,
-)
 #: Attributes by which a page makes a browser fetch something (a link that is followed by a click is not one).
 FETCHES = {
     "script": "src",
@@ -133,20 +121,6 @@ def test_every_public_name_is_explained(module: str, names: list[str], pages: di
     assert [name for name in names if name not in headings and f"{module}.{name}" not in headings] == []
 
 
-def test_every_link_leads_somewhere(site: Path, pages: dict[str, Page]) -> None:
-    assert len(pages) > 50
-    for name, page in pages.items():
-        for link in [*page.links, *page.fetched]:
-            parts = urlparse(link)
-            if parts.scheme or (name == "404.html" and link.startswith("/")):
-                continue
-            target = (site / name).parent / unquote(parts.path) if parts.path else site / name
-            target = target.resolve()
-            assert target.is_file(), f"{name} leads to {link}"
-            if parts.fragment and target.suffix == ".html" and not parts.fragment.startswith("__"):
-                assert unquote(parts.fragment) in pages[str(target.relative_to(site))].names, f"{name} leads to {link}"
-
-
 def test_nothing_is_fetched_from_the_network(site: Path, pages: dict[str, Page]) -> None:
     for name, page in pages.items():
         assert page.fetched, name
@@ -160,19 +134,6 @@ def test_nothing_is_fetched_from_the_network(site: Path, pages: dict[str, Page])
         "data-md-component=source" in text or 'class="mermaid"' in text
         for text in (path.read_text(encoding="utf-8") for path in site.rglob("*.html"))
     )
-
-
-def test_a_broken_link_fails_the_build(tmp_path: Path) -> None:
-    for name in TAKEN:
-        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-        copy(ROOT / name, tmp_path / name)
-    with (tmp_path / "docs" / "add-a-space.md").open("a", encoding="utf-8") as file:
-        file.write("\n\n[a](nowhere.md) [b](../trainables/lost.py) [c](results.md#gone) [d](../README.md)\n")
-    done = make(tmp_path, tmp_path / "site")
-    assert done.returncode != 0
-    complaints = [line for line in done.stderr.splitlines() if line.startswith("WARNING") and "add-a-space.md" in line]
-    assert len(complaints) == 3
-    assert all(any(link in line for line in complaints) for link in ("nowhere.md", "lost.py", "#gone"))
 
 
 #: Types a word into the search field and starts the search; whether a page with this title is found.
