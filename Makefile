@@ -8,7 +8,6 @@
 # make mutants   set up, make small wrong steps in the code one by one: some test must fail for each; hours on two idle cores
 # make mutants SAMPLE=60   the same for a seeded sample, and for the list of wrong steps that replays must notice; a few minutes
 # make mutants WRITTEN=1   that list alone; two minutes
-# make mutants QUICK=1   how many of them make test notices by itself: only its tests are asked; with SAMPLE or WRITTEN too
 # make faults  set up, kill, fill, cut and damage searches in every way of docs/faults.md; 27 to 41 minutes on two busy cores
 # make faults SEED=7   the same random moments again; ONLY="killed" tries the faults whose names hold a word
 # make test-processors   set up, run the tests that depend on rounding as on a processor with fewer instructions: AVX2, or no AVX where AVX2 is all there is; six minutes or ten
@@ -102,7 +101,7 @@ golden: $(INSTALLED)
 
 # FILES=trainables/methods/dfrd.py tries those of a file, KEEP=--keep again only what survived before the tests changed.
 mutants: $(INSTALLED)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation run$(if $(QUICK), --quick) $(if $(SAMPLE),--sample $(SAMPLE) --seed $(or $(SEED),14)) $(if $(WRITTEN),--written) $(KEEP) $(FILES)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation run $(if $(SAMPLE),--sample $(SAMPLE) --seed $(or $(SEED),14)) $(if $(WRITTEN),--written) $(KEEP) $(FILES)
 
 # Without SEED the moments are others every time; the seed is printed first. SHORT=1 tries a few faults of each kind.
 # Exit code 3 of the campaign: what was tried is as expected, and some faults could not be made on this machine.

@@ -51,8 +51,3 @@ def test_a_replay_that_alone_notices_a_wrong_step_protects_a_change(seconds: flo
     )
     tiers.mark([replay], {replay.nodeid: seconds})
     assert marks == tier
-
-
-def test_make_test_runs_the_quick_tests() -> None:
-    """As `make mutants QUICK=1` asks the same ones."""
-    assert f"\nQUICK_ONES := {tiers.QUICK}\n" in (ROOT / "Makefile").read_text(encoding="utf-8")

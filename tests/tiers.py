@@ -31,9 +31,6 @@ from tests.trainables.methods.replays.mutants import MUTANTS
 SLOW = 0.6
 NIGHT = 6.0
 
-#: Which tests `make test` runs, as pytest's `-m` has it; the Makefile says the same.
-QUICK = "not slow and not nightly"
-
 KEPT = Path(__file__).with_name("durations.txt")
 
 

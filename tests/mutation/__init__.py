@@ -2,7 +2,6 @@
 
     python -m tests.mutation record                  which tests run which statements, into `tests.json.xz`
     python -m tests.mutation run [--sample N] [FILE…]  tries the mutants and reports; `make mutants` calls it
-    python -m tests.mutation run --quick               the same by the tests of `make test` alone, with no goal
 
 `targets` says which files are mutated, `operators` what is changed in them, `selection` which tests are asked about a
 change, `swap` puts a change into a process, `processes` and `trials` try the mutants in forks of a process that has

@@ -31,8 +31,7 @@ def arguments() -> argparse.Namespace:
     run.add_argument("--seed", type=int, default=0, help="of the sample")
     run.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="forks at a time")
     run.add_argument("--budget", type=float, default=BUDGET, help="seconds of tests that are asked about one mutant")
-    run.add_argument("--quick", action="store_true", help="ask the tests of `make test` only: what do they notice?")
-    run.add_argument("--results", type=Path, help="kept here; default: .mutants/results.jsonl, or quick.jsonl")
+    run.add_argument("--results", type=Path, default=ROOT / ".mutants" / "results.jsonl", help="kept here")
     run.add_argument("--keep", action="store_true", help="take over what was noticed before code or tests changed")
     which = run.add_mutually_exclusive_group()
     which.add_argument("--no-written", action="store_true", help="leave out the mutants written by hand")
@@ -99,23 +98,21 @@ def run(options: argparse.Namespace) -> int:
     how = f", a sample drawn with seed {options.seed} of {len(named)}" if options.sample else ""
     print(f"{len(made)} mutants{how}, and {len(by_hand)} written by hand.", flush=True)
     every_one = [(mutant, sources[mutant.file]) for mutant in [*by_hand, *made]]
-    path = options.results or ROOT / ".mutants" / ("quick.jsonl" if options.quick else "results.jsonl")
-    results = Results(path, keep=options.keep)
+    results = Results(options.results, keep=options.keep)
     prepare()
     asked, broken = Kept.read().choose(
         every_one,
-        lambda files: Collected(**in_child(lambda: asdict(collect(files, quick=options.quick)))),
+        lambda files: Collected(**in_child(lambda: asdict(collect(files)))),
         budget=options.budget,
-        quick=options.quick,
     )
     trials = [Trial(mutant, source, tests) for (mutant, source), tests in zip(every_one, asked, strict=True)]
     broken = broken or try_all(trials, results, options.workers)
     if broken:
         print("These tests fail without a mutant, so what they say of one is worth nothing:\n" + "\n".join(broken))
         return 2
-    tried = [Tried(t.mutant, t.source, results.answers[t.mutant.id], options.quick) for t in trials if t.mutant]
+    tried = [Tried(t.mutant, t.source, results.answers[t.mutant.id]) for t in trials if t.mutant]
     part = bool(options.sample or options.files or options.written)
-    return report(tried, Survivors.read(), every, sampled=part, quick=options.quick)
+    return report(tried, Survivors.read(), every, sampled=part)
 
 
 def main() -> int:

@@ -17,18 +17,17 @@ THRESHOLD = 95.0
 
 @dataclass(frozen=True)
 class Tried:
-    """A mutant, the text of its file, and what became of it; `quick` where the tests of `make test` were asked."""
+    """A mutant, the text of its file, and what became of it."""
 
     mutant: Mutant
     source: str
     answer: Answer
-    quick: bool = False
 
     @property
     def noticed(self) -> bool:
         """By its replay a written one is noticed only where a number differs, not because the changed code cannot
         run."""
-        if self.mutant.kind == "written" and not self.quick:
+        if self.mutant.kind == "written":
             return self.answer["status"] == "killed" and bool(DIFFERS.search(self.answer["how"]))
         return self.answer["status"] in NOTICED
 
@@ -79,22 +78,18 @@ def stale(tried: Sequence[Tried], survivors: Survivors, existing: Iterable[Mutan
     return found
 
 
-def report(
-    tried: Sequence[Tried], survivors: Survivors, existing: Iterable[Mutant], *, sampled: bool, quick: bool = False
-) -> int:
+def report(tried: Sequence[Tried], survivors: Survivors, existing: Iterable[Mutant], *, sampled: bool) -> int:
     """Prints all of it. 1 where too few were noticed or a written mutant was not; without a sample also where a
-    survivor is not listed, or the list is stale. What `make test` notices by itself is a figure that nothing is asked
-    of: 0."""
-    by = "the tests of `make test`" if quick else "their replays"
+    survivor is not listed, or the list is stale."""
     made = [t for t in tried if t.mutant.kind != "written"]
     written = [t for t in tried if t.mutant.kind == "written"]
     if made:
         print("\n".join(table(made, survivors)))
     missed = [t for t in written if not t.noticed]
-    print(f"Written by hand: {len(written) - len(missed)} of {len(written)} noticed by {by}.")
+    print(f"Written by hand: {len(written) - len(missed)} of {len(written)} noticed by their replays.")
     alive = [t for t in made if not t.noticed]
     unlisted = [t for t in alive if survivors.of(t.mutant) is None]
-    for title, group in ((f"Missed by {by}", missed), ("Survivors that are not listed", unlisted)):
+    for title, group in (("Missed by their replays", missed), ("Survivors that are not listed", unlisted)):
         if group:
             print(f"\n{title}:")
         for t in group:
@@ -106,10 +101,6 @@ def report(
     if old := stale(made, survivors, existing):
         print("\nStale entries of survivors.toml:\n" + "\n".join(old))
     reached = score(made, survivors)
-    if quick:
-        if made:
-            print(f"\n{reached:.1f} % of {len(made)} mutants noticed by {by}.")
-        return 0
     if made:
         print(f"\n{reached:.1f} % of {len(made)} mutants noticed; {THRESHOLD:.0f} % are asked for.")
     return int(reached < THRESHOLD or bool(missed) or (not sampled and bool(unlisted or old)))

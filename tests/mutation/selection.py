@@ -54,13 +54,13 @@ class Kept:
             return [[self.tests[place] for place in group] for group in found]
         return [sorted((asked for asked in self.tests if asked[0].startswith(LAST)), key=lambda asked: asked[1])]
 
-    def asked(self, mutant: Mutant, source: str, budget: float = BUDGET, own: Asked | None = None) -> list[Asked]:
-        """The tests: those of the statement, or else of the function, or else of the file; `own` before all others."""
-        group = [asked for asked in next(iter(self.of(mutant, source)), []) if own is None or asked[0] != own[0]]
+    def asked(self, mutant: Mutant, source: str, budget: float = BUDGET) -> list[Asked]:
+        """The tests: those of the statement, or else of the function, or else of the file."""
+        group = next(iter(self.of(mutant, source)), [])
         if "device=" in mutant.old and "device=" not in mutant.new:  # on a CPU nothing differs
-            group.sort(key=lambda asked: not asked[0].startswith(DEVICE))
+            group = sorted(group, key=lambda asked: not asked[0].startswith(DEVICE))
         found: list[Asked] = []
-        for test, seconds in [own, *group] if own else group:
+        for test, seconds in group:
             if not found or sum(s for _, s in found) + seconds <= budget:
                 found.append((test, seconds))
         return found
@@ -71,33 +71,27 @@ class Kept:
         collect: Callable[[set[str]], Collected],
         *,
         budget: float = BUDGET,
-        quick: bool = False,
     ) -> tuple[list[list[Asked]], list[str]]:
         """The tests to ask about each of these mutants, of which the texts of their files are given too, and the files
         of tests that cannot be collected. `collect` says which tests of some files there are.
 
-        A test that was recorded and is not there any more, or takes too long, is not asked; how many these are is said.
-        A mutant that a person wrote is asked of its replay alone; with `quick`, where that may be too slow, also of the
-        others that run its statement."""
+        A test that was recorded and is not there any more is not asked; how many these are is said. A mutant that a
+        person wrote is asked of its replay alone."""
         known: dict[str, float] = {}
         seconds = dict(self.tests)
         for mutant, source in mutants:
-            if quick or not mutant.test:
-                known |= {test: s for group in self.of(mutant, source) for test, s in group}
             if mutant.test:
                 known[mutant.test] = seconds.get(mutant.test, budget)
+            else:
+                known |= {test: s for group in self.of(mutant, source) for test, s in group}
         found = collect({test.partition("::")[0] for test in known})
-        slow = known.keys() & set(found.slow)
-        gone = known.keys() - slow - set(found.asked)
+        gone = known.keys() - set(found.asked)
         if gone:
             print(f"{len(gone)} of {len(known)} tests are not there any more and are not asked: {min(gone)}, for one.")
             print("`python -m tests.mutation record` notes anew which tests run what.", flush=True)
-        if slow:
-            print(f"{len(known) - len(slow) - len(gone)} tests may be asked; {len(slow)} take too long.", flush=True)
-        left = self.without(slow | gone)
+        left = self.without(gone)
         asked = []
         for mutant, source in mutants:
-            own = (mutant.test, known[mutant.test]) if mutant.test in known.keys() - slow - gone else None
-            alone = [own] if own else []
-            asked.append(left.asked(mutant, source, budget, own) if quick or not mutant.test else alone)
+            alone = [(mutant.test, known[mutant.test])] if mutant.test in known.keys() - gone else []
+            asked.append(alone if mutant.test else left.asked(mutant, source, budget))
         return asked, found.broken

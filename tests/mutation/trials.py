@@ -21,7 +21,6 @@ from typing import Any
 import pytest
 from _pytest.runner import runtestprotocol
 
-from tests import tiers
 from tests.mutation.mutant import Mutant
 from tests.mutation.processes import Answer, in_forks
 from tests.mutation.swap import Early, Living, Place, import_changed, living, swap
@@ -79,15 +78,10 @@ def prepare() -> None:
 
 @dataclass(eq=False)
 class Collected:
-    """The tests that may be asked, those that take too long for that, and the files that cannot be collected. As a
-    plugin of pytest it finds them."""
+    """The tests that may be asked, and the files that cannot be collected. As a plugin of pytest it finds them."""
 
     asked: list[str] = field(default_factory=list)
-    slow: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
-
-    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
-        self.slow += [item.nodeid for item in items]
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self.asked = [item.nodeid for item in session.items]
@@ -97,14 +91,13 @@ class Collected:
             self.broken.append(report.nodeid)
 
 
-def collect(files: Iterable[str], *, quick: bool) -> Collected:
-    """The tests of these files as they are now; none of a file that is not there. With `quick` those that `make test`
-    leaves out take too long. All of a file is collected, as its cases may stand for one another."""
+def collect(files: Iterable[str]) -> Collected:
+    """The tests of these files as they are now; none of a file that is not there."""
     found = Collected()
     there = [file for file in sorted(files) if (ROOT / file).is_file()]
     if there:
         with _quiet():
-            pytest.main([*OPTIONS, "--collect-only", "-m", tiers.QUICK if quick else "", *there], [found])
+            pytest.main([*OPTIONS, "--collect-only", *there], [found])
     return found
 
 
