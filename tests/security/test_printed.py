@@ -32,7 +32,6 @@ from fedtune.trials.queue import TrialQueue
 from search_spaces import run_folder
 from search_spaces.errors import visible
 from tests.fedtune.conftest import experiment, space, start
-from tests.packaging.test_tree import modules
 from trainables.tune import Ending
 from trainables.worker import rounds_jsonl
 
@@ -168,6 +167,13 @@ QUOTES = ("quote", "join")
 NUMBERS = ("seeds",)
 
 
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    """Every module of ours, by its path, and its syntax tree."""
+    for package in ("fedtune", "search_spaces", "trainables", "analysis"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            yield str(path.relative_to(ROOT)), ast.parse(path.read_text(encoding="utf-8"))
+
+
 def unquoted(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Placeholders of f-strings that stand in a command `fedtune …` without being quoted for a shell."""
     for node in ast.walk(tree):
@@ -189,10 +195,10 @@ def unquoted(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def test_every_printed_command_quotes_what_it_names() -> None:
-    found = [f"{name}:{line}: {{{text}}}" for name, tree in modules(ROOT) for line, text in unquoted(tree)]
+    found = [f"{name}:{line}: {{{text}}}" for name, tree in modules() for line, text in unquoted(tree)]
     assert not found, "Quote these for a shell (search_spaces.shell.quote):\n" + "\n".join(found)
     # Between the quotes of `shlex`, what is written out on a screen would name something else.
-    assert [name for name, tree in modules(ROOT) if imports(tree, "shlex")] == ["search_spaces/shell.py"]
+    assert [name for name, tree in modules() if imports(tree, "shlex")] == ["search_spaces/shell.py"]
 
 
 def imports(tree: ast.AST, module: str) -> bool:
