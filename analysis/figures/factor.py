@@ -91,7 +91,7 @@ def variants(runs: Sequence[Run]) -> list[str]:
 def listed(runs: Sequence[Run]) -> list[str]:
     """The same of runs that walk a grid. What a sampler proposed is no variant: such a run stands by its best trial, as
     in a table of runs."""
-    return variants(runs) if all(run.sampler == "grid" for run in runs) else []
+    return variants(runs) if all(run.record.sampler == "grid" for run in runs) else []
 
 
 def drawing(found: Cells, metrics: Sequence[str], note: str = "", labels: Labels | None = None) -> Drawing:

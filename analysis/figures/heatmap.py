@@ -98,7 +98,7 @@ def _tied(run: Run) -> set[int]:
 
 def _planned(run: Run, x: str, y: str) -> tuple[Sequence[Value], Sequence[Value]]:
     """All values of the two parameters in a grid that is walked cell by cell."""
-    if run.sampler != "grid":
+    if run.record.sampler != "grid":
         return (), ()
     items = {item["key"]: item for item in run.searched}
     across, up = (_values(items[key]) for key in (x, y))
@@ -118,7 +118,7 @@ def _noted(run: Run, table: pd.DataFrame, mode: Mode) -> str:
     if mode == "grid" and isinstance(asked, int) and not run.raced and ended < asked:
         note += f" {ended} of {asked} trials have ended."
     marks = [f"{mark} {words}" for state, (mark, words) in MARKS.items() if (table["state"] == state).any()]
-    if mode == "grid" and run.sampler == "grid" and isinstance(asked, int) and len(run.trials) < asked:
+    if mode == "grid" and run.record.sampler == "grid" and isinstance(asked, int) and len(run.trials) < asked:
         marks.append(f"{PLANNED} planned, not run yet")
     if mode == "grid" and marks:
         note += f" Cells without a value: {', '.join(marks)}."
@@ -139,7 +139,7 @@ def _mode(table: pd.DataFrame, run: Run, x: str, y: str) -> Mode:
     numeric = all(kinds.get(key, "real") in ("real", "integer") for key in (x, y))
     across, down = points["x"].nunique(), points["y"].nunique()
     cells = across * down
-    if run.sampler == "grid" or (cells and cells <= 1.3 * len(points) and cells <= 900):
+    if run.record.sampler == "grid" or (cells and cells <= 1.3 * len(points) and cells <= 900):
         return "grid"
     if not numeric and cells <= 400 and len(points) >= cells / 2:
         return "grid"

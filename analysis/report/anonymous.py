@@ -4,7 +4,6 @@ versions."""
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from functools import cached_property
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.runs import Run
+from analysis.runs.record import Record
 
 #: Entries of a record that tell where it was made or by whom.
 LEFT_OUT = frozenset({"host", "system", "command", "address", "data_dir", "git"})
@@ -19,8 +19,8 @@ LEFT_OUT = frozenset({"host", "system", "command", "address", "data_dir", "git"}
 _PATH = re.compile(r"(?:file:/+|(?<![\w./~-])(?:[A-Za-z]:\\|(?!(?<=:)//)~?/))[^\s'\"`,;:()<>]+")
 
 
-class AnonymousRun(Run):
-    """A run whose texts name neither machine nor place. Its files are read where they are."""
+class AnonymousRecord(Record):
+    """A record whose folder has its name alone."""
 
     @property
     def shown(self) -> str:
@@ -29,6 +29,10 @@ class AnonymousRun(Run):
     @property
     def resumed(self) -> str:
         return self.path.parent.parent.name if self.experiment.get("part") else self.name
+
+
+class AnonymousRun(Run):
+    """A run whose texts name neither machine nor place. Its files are read where they are."""
 
     def config(self, number: int) -> dict[str, Any]:
         found: dict[str, Any] = without_places(super().config(number))
@@ -42,9 +46,10 @@ class AnonymousRun(Run):
 
 def anonymous(run: Run) -> Run:
     """The same run without names of machines, commands, addresses and paths."""
-    fields = {item.name: getattr(run, item.name) for item in dataclasses.fields(run)}
-    cleaned = {name: without_places(fields[name]) for name in ("experiment", "space", "provenance")}
-    return AnonymousRun(**fields | cleaned)
+    record = run.record
+    experiment, space, provenance = map(without_places, (record.experiment, record.space, record.provenance))
+    cleaned = AnonymousRecord(record.path, experiment, space, provenance, record.damaged)
+    return AnonymousRun(cleaned, run.directions, run.metrics, run.frozen)
 
 
 def without_places(value: Any) -> Any:

@@ -53,7 +53,7 @@ def _searched(run: Run, trial: int, labels: Labels) -> str:
         {
             "parameter": labels.parameter(key),
             "value": values[key],
-            "searched": _range(known.get(key, {}), run.sampler),
+            "searched": _range(known.get(key, {}), run.record.sampler),
             "meaning": _meaning(known.get(key, {})),
         }
         for key in run.keys

@@ -56,7 +56,7 @@ def _conditions(run: Run, labels: Labels) -> list[Fact]:
 
 def notices(run: Run) -> list[str]:
     """What a reader must know before looking at any number."""
-    found = list(run.damaged)
+    found = list(run.record.damaged)
     if run.selects_on_test:
         found.append(
             "Trials were selected on test data, as the paper did. The best value is therefore optimistic; "
@@ -66,7 +66,7 @@ def notices(run: Run) -> list[str]:
     if running:
         found.append(
             f"{running} {'trial is' if running == 1 else 'trials are'} unfinished: the search is still going on or was "
-            f"interrupted. `fedtune resume {quote(run.resumed)}` continues it." + _waiting(run)
+            f"interrupted. `fedtune resume {quote(run.record.resumed)}` continues it." + _waiting(run)
         )
     return found
 

@@ -105,7 +105,7 @@ def unfinished(run: Run) -> bool:
 def resume(run: Run) -> tuple[str, str]:
     """The command that goes on with it, and why."""
     return (
-        f"fedtune resume {quote(run.resumed)}",
+        f"fedtune resume {quote(run.record.resumed)}",
         "Trials of this search are unfinished; this goes on with them.",
     )
 
@@ -311,7 +311,7 @@ def _next_without_result(run: Run) -> tuple[str, str]:
     if unfinished(run):
         line, _ = resume(run)
         return line, "Trials of this run are still to be run; this goes on with them."
-    if run.kind == "run" or run.raced or run.sampler == "grid" or run.experiment.get("part"):
+    if run.kind == "run" or run.raced or run.record.sampler == "grid" or run.experiment.get("part"):
         return (
             f"fedtune status {quote(run.shown)}",
             "It lists what every trial failed with. Mend that, and start the run again.",

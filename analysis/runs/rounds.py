@@ -1,7 +1,7 @@
 """The lines of the trials' rounds.jsonl files, and what is read from them by trial and seed.
 
-Plain Python: a listing of runs needs a few last values, and would wait longer for pandas than for these.
-`analysis.runs.rounds` makes the tidy table of the same lines.
+The lines are plain Python: a listing of runs needs a few last values, and would wait longer for pandas than for these.
+Tables of them are made when they are asked for.
 """
 
 from __future__ import annotations
@@ -175,10 +175,10 @@ def _last_of(mine: Mapping[tuple[int, int], Line], metrics: Sequence[str]) -> di
 
 def read_rounds(folder: Path, numbers: Sequence[int]) -> pd.DataFrame:
     """The table of these trials, whose lines are read for it."""
-    return tidy(read_lines(folder, numbers))
+    return rounds_table(read_lines(folder, numbers))
 
 
-def tidy(lines: Lines) -> pd.DataFrame:
+def rounds_table(lines: Lines) -> pd.DataFrame:
     """One row per trial, round and seed, sorted by these, and one column per metric."""
     import pandas as pd
 
@@ -190,3 +190,16 @@ def tidy(lines: Lines) -> pd.DataFrame:
     measured = pd.DataFrame.from_records(rows).reindex(columns=names(lines))
     numeric = {name: pd.to_numeric(measured[name], errors="coerce") for name in measured.columns}
     return pd.concat([frame, pd.DataFrame(numeric)], axis=1).sort_values(list(PLACE), ignore_index=True)
+
+
+def curves_table(rounds: pd.DataFrame) -> pd.DataFrame:
+    """The table averaged over seeds: trial, round, seeds (count), every metric, and `<metric>:std`."""
+    import pandas as pd
+
+    if rounds.empty:
+        return pd.DataFrame(columns=["trial", "round", "seeds"])
+    metrics = [name for name in rounds.columns if name not in PLACE]
+    groups = rounds.groupby(["trial", "round"], sort=True)
+    mean = groups[metrics].mean()
+    spread = groups[metrics].std().add_suffix(":std")
+    return pd.concat([groups.size().rename("seeds"), mean, spread], axis=1).reset_index()

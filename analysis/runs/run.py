@@ -10,28 +10,268 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
 
 from analysis.estimate import Estimate, Standing, configuration, estimate, missed_target, standing
-from analysis.runs import pareto
-from analysis.runs.conditions import show
+from analysis.runs import pareto, race
+from analysis.runs.conditions import conditions, holds, show
 from analysis.runs.importance import importances
-from analysis.runs.measured import Measured
+from analysis.runs.record import Record
 from analysis.runs.requirements import Kept, kept
-from analysis.runs.rounds import at_best_of, readout
+from analysis.runs.rounds import (
+    Lines,
+    at_best_of,
+    by_seed,
+    curves_table,
+    last_values,
+    read_lines,
+    readout,
+    rounds_table,
+)
+from analysis.runs.trials import origin, read_config, read_partition, searched_parameters, trials_table
 from analysis.stopping import Audit, Grace, audit, grace
 from search_spaces import run_folder
-from search_spaces.metrics import METRICS, SHARES, is_unreached, waits
+from search_spaces.metrics import METRICS, SHARES, is_unreached, twin, waits
 from search_spaces.requirements import Requirement, read_all, violation
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from optuna.trial import FrozenTrial
 
 
 @dataclass(frozen=True)
-class Run(Measured):
-    """One run directory in memory: what it describes, what its trials measured, and which of them is the best."""
+class Run:
+    """One run directory: its record, its trials, what these measured round by round, and which of them is the best.
+
+    The larger tables are read when first asked for, and pandas with them: what a listing says of a run needs none."""
+
+    record: Record
+    #: Optuna's direction per objective: "maximize" or "minimize".
+    directions: tuple[str, ...]
+    #: Names of the metrics trials were selected on, one per objective.
+    metrics: tuple[str, ...]
+    #: The trials as the study holds them.
+    frozen: Sequence[FrozenTrial] = field(repr=False)
+
+    # -- what stands in the record, by the same names ------------------------------------------------------------------
+
+    @property
+    def path(self) -> Path:
+        return self.record.path
+
+    @property
+    def experiment(self) -> Mapping[str, Any]:
+        return self.record.experiment
+
+    @property
+    def space(self) -> Mapping[str, Any]:
+        return self.record.space
+
+    @property
+    def provenance(self) -> Mapping[str, Any]:
+        return self.record.provenance
+
+    @property
+    def name(self) -> str:
+        return self.record.name
+
+    @property
+    def shown(self) -> str:
+        return self.record.shown
+
+    @property
+    def title(self) -> str:
+        return self.record.title
+
+    @property
+    def method(self) -> str:
+        return self.record.method
+
+    @property
+    def method_title(self) -> str:
+        return self.record.method_title
+
+    @property
+    def kind(self) -> str:
+        return self.record.kind
+
+    @property
+    def raced(self) -> bool:
+        return self.record.raced
+
+    @property
+    def taken(self) -> int:
+        return self.record.taken
+
+    @property
+    def varied(self) -> Sequence[Mapping[str, Any]]:
+        return self.record.varied
+
+    def computed(self, number: int) -> Mapping[str, Any]:
+        return self.record.computed(number)
+
+    # -- trials, and the conditions that they are under ----------------------------------------------------------------
+
+    @cached_property
+    def trials(self) -> pd.DataFrame:
+        """One row per trial, sorted by `number`.
+
+        number, state (COMPLETE, PRUNED, FAIL, RUNNING, WAITING), value (first objective; nan for a target that was not
+        reached), values (tuple), stop_reason, rounds, seconds, error, origin (see `origin`), taken (whether the result
+        is an earlier run's), audited (of an audited trial, the round after which it would have been stopped; nan for
+        others), start, end (datetimes), and each searched parameter under its key."""
+        frame = trials_table(self.frozen, self.taken)
+        unfinished = frame["rounds"].isna()
+        if unfinished.any() and not self.rounds.empty:
+            # A live trial has not told the study yet how far it is; its file has.
+            frame.loc[unfinished, "rounds"] = frame.loc[unfinished, "number"].map(
+                self.rounds.groupby("trial")["round"].max()
+            )
+        return frame
+
+    def federations(self, number: int) -> list[int]:
+        """In a race the completed trials of the configuration of a trial; else the trial itself."""
+        return race.federations(self.experiment, self.frozen, number)
+
+    def origin(self, trial: FrozenTrial) -> str:
+        """Where a trial's values come from, such as `the paper's values`; empty where the sampler proposed them."""
+        return origin(trial)
+
+    @cached_property
+    def conditions(self) -> Sequence[Mapping[str, Any]]:
+        """The conditions that trials were begun under, in the order of the space; one empty condition where nothing is
+        varied."""
+        return conditions(self.varied, self.frozen)
+
+    @property
+    def crossed(self) -> bool:
+        """Whether there are trials under more than one condition."""
+        return len(self.conditions) > 1
+
+    def within(self, condition: Mapping[str, Any]) -> Self:
+        """The part of the run that is under a condition: its trials, with the numbers they have."""
+        kept = [trial for trial in self.frozen if holds(condition, trial.params)]
+        return dataclasses.replace(self, frozen=kept)
+
+    def trial(self, number: int) -> FrozenTrial:
+        """The trial of that number."""
+        return self._by_number[number]
+
+    @cached_property
+    def _by_number(self) -> Mapping[int, FrozenTrial]:
+        return {trial.number: trial for trial in self.frozen}
+
+    @cached_property
+    def searched(self) -> Sequence[Mapping[str, Any]]:
+        """The searched parameters as space.json describes them (keys, symbols, bounds, grids)."""
+        return searched_parameters(self.space.get("search") or [], self.varied, self.frozen)
+
+    @cached_property
+    def keys(self) -> Sequence[str]:
+        """Keys of the searched parameters that occur in at least one trial, in the space's order."""
+        present = {key for trial in self.frozen for key in trial.params}
+        return [item["key"] for item in self.searched if item["key"] in present]
+
+    @property
+    def selects_on_test(self) -> bool:
+        """True where trials were chosen by a metric of the test data."""
+        return self.kind != "run" and any(not m.startswith("val_") and twin(m) != m for m in self.metrics)
+
+    @property
+    def maximise(self) -> bool:
+        """Whether the first objective is better when larger."""
+        return self.directions[0] == "maximize"
+
+    def parameters(self, number: int) -> dict[str, Any]:
+        """The searched values of a trial, and its condition, by key."""
+        return dict(self.trial(number).params)
+
+    def config(self, number: int) -> dict[str, Any]:
+        """Every parameter of a trial, searched and fixed; from its config.yaml, the request and the study, of which the
+        last two are believed, as a part of a config.yaml looks like a whole one."""
+        known = read_config(self.path, number)
+        searched = {name.rsplit(".", 1)[-1]: value for name, value in self.parameters(number).items()}
+        values = self.experiment.get("values") or {}
+        asked = {key: values[key] for key in values if key not in searched}
+        return self.record.fixed | known | asked | searched
+
+    def partition(self, number: int) -> dict[int, np.ndarray]:
+        """Samples of every class at every client, (clients, classes), by seed; empty where it was not recorded."""
+        return read_partition(self.path, number)
+
+    # -- what trials measured, round by round ------------------------------------------------------------------------
+
+    @cached_property
+    def lines(self) -> Lines:
+        """What every trial measured, by round and seed."""
+        return read_lines(self.path, [t.number for t in self.frozen])
+
+    @cached_property
+    def rounds(self) -> pd.DataFrame:
+        """Tidy: one row per trial, round and seed, one column per metric (nan where not measured or not finite)."""
+        return rounds_table(self.lines)
+
+    @cached_property
+    def ends(self) -> Mapping[int, Mapping[str, float]]:
+        """By trial that measured any, every metric's last value, mean over seeds (`last_values`).
+
+        Of a trial whose folder was lost only the objectives are known, which the study holds."""
+        found = last_values(self.lines)
+        lost = {
+            t.number: dict(zip(self.metrics, t.values, strict=False))
+            for t in self.frozen
+            if t.values and t.number not in found
+        }
+        return dict(sorted((found | lost).items()))
+
+    @cached_property
+    def finals(self) -> pd.DataFrame:
+        """The same as a table, a row per trial; nan where a metric was not measured."""
+        import pandas as pd
+
+        columns = list(dict.fromkeys(name for row in self.ends.values() for name in row))
+        index = pd.Index(list(self.ends), name="trial", dtype="int64")
+        return pd.DataFrame(list(self.ends.values()), index=index, columns=columns, dtype=float)
+
+    def measured(self, *numbers: int) -> dict[str, float]:
+        """The mean of these trials' rows of `finals` by metric, as far as all are finite; reads their rounds alone."""
+        rows = list(last_values(read_lines(self.path, numbers)).values())
+        means = {name: sum(row[name] for row in rows) / len(rows) for name in (rows[0] if rows else ())}
+        return {name: mean for name, mean in means.items() if not math.isnan(mean)}
+
+    def completed(self, number: int) -> int:
+        """Rounds that a trial has on record; reads that trial's rounds alone."""
+        mine = read_lines(self.path, [number]).get(number, {})
+        return max((round_ for round_, _ in mine), default=0)
+
+    @cached_property
+    def curves(self) -> pd.DataFrame:
+        """`rounds` averaged over seeds: trial, round, seeds (count), every metric, and `<metric>:std`."""
+        return curves_table(self.rounds)
+
+    @cached_property
+    def _by_seed(self) -> Mapping[int, Mapping[int, float]] | None:
+        """The last values of the objective by trial and seed, of a search whose trials have several seeds each."""
+        seeds = self.experiment.get("seeds")
+        several = isinstance(seeds, list) and len(seeds) > 1 and not self.raced
+        return by_seed(self.lines, self.metrics[0]) if several else None
+
+    def last(self, number: int, metric: str) -> dict[int, float]:
+        """A trial's last measured value of the metric by seed."""
+        return readout(self.lines, number, metric, "last")
+
+    def peak(self, number: int, metric: str, direction: str = "maximize") -> dict[int, float]:
+        """A trial's best value of the metric over rounds by seed."""
+        return readout(self.lines, number, metric, direction)
+
+    # -- which of them is the best, and how sure that is -------------------------------------------------------------
 
     @cached_property
     def standing(self) -> Standing | None:
@@ -189,7 +429,7 @@ class Run(Measured):
         if len(several) > 1:
             return ", ".join(show(value) for value in several)
         number = self.best if self.best is not None else (self.frozen[0].number if self.frozen else None)
-        config = self.config(number) if number is not None else self.fixed
+        config = self.config(number) if number is not None else self.record.fixed
         return config.get(key, self.experiment.get(key, default))
 
     @cached_property

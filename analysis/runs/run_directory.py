@@ -15,6 +15,7 @@ from typing import Any
 from analysis.runs import shapes
 from analysis.runs.mappings import read_json, read_yaml
 from analysis.runs.plain import check_plain
+from analysis.runs.record import Record
 from analysis.runs.recorded import check_directions, check_kind, check_trials
 from analysis.runs.run import Run
 from analysis.runs.study import read_study
@@ -62,7 +63,8 @@ def load(path: str | os.PathLike[str]) -> Run:
     metrics += [f"objective {i}" for i in range(len(metrics), len(directions))]
     provenance = _optional(folder / run_folder.PROVENANCE, shapes.PROVENANCE, damaged)
     named = tuple(metrics[: len(directions)])
-    return Run(folder.resolve(), experiment, space, provenance, directions, named, frozen, tuple(damaged))
+    record = Record(folder.resolve(), experiment, space, provenance, tuple(damaged))
+    return Run(record, directions, named, frozen)
 
 
 def _optional(path: Path, shape: shapes.Shape, damaged: list[str]) -> dict[str, Any]:

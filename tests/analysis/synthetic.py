@@ -19,6 +19,7 @@ import yaml
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from fedtune.record.experiment import Experiment
 from search_spaces import run_folder
 from search_spaces.metrics import METRICS
 from tests import study_file
@@ -219,29 +220,24 @@ def write(
     begun = trials if cells is None else cells
     fixed = FIXED | {"rounds": rounds} | (fixed or {})
     search = [SEARCH[k] for k in keys if k not in varied]
-    (folder / run_folder.EXPERIMENT).write_text(
-        yaml.safe_dump(
-            {
-                "version": run_folder.VERSION,
-                "kind": kind,
-                "name": folder.name,
-                "method": method,
-                "space": "alpha_lambda",
-                "profile": "small",
-                "sampler": sampler,
-                "scheduler": "none" if sampler == "grid" else "asha",
-                "metric": list(metric),
-                "select_on": "validation" if metric[0].startswith("val_") else "test",
-                "values": fixed,
-                "trials": trials,
-                "rounds": rounds,
-                "seeds": list(seeds),
-                "seed": seed,
-                "lag": 4,
-            }
-            | ({"source": source, "values": dict(source["parameters"])} if source else {})
-        )
+    experiment = Experiment(
+        name=folder.name,
+        kind="run" if kind == "run" else "search",
+        method=method,
+        space="alpha_lambda",
+        profile="small",
+        values=source["parameters"] if source else fixed,
+        metric=metric,
+        select_on="validation" if metric[0].startswith("val_") else "test",
+        trials=trials,
+        rounds=rounds,
+        seed=seed,
+        seeds=tuple(seeds),
+        sampler=sampler,
+        scheduler="none" if sampler == "grid" else "asha",
+        source=source or {},
     )
+    (folder / run_folder.EXPERIMENT).write_text(yaml.safe_dump(experiment.to_yaml()))
     (folder / run_folder.SPACE).write_text(
         json.dumps(
             {

@@ -1,7 +1,9 @@
-"""Synthetic runs under several conditions of the experiment, shared by tests of cells, tables and figures."""
+"""Synthetic runs under several conditions of the experiment, and runs with another request, for tests of runs, cells,
+tables and figures."""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import math
@@ -10,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis.runs import Run
 from search_spaces import run_folder
 from tests.analysis import synthetic
 
@@ -56,3 +59,9 @@ def curves(folder: Path, trial: int, metric: str) -> dict[int, list[float]]:
 def mean_std(values: dict[int, float]) -> tuple[float, float]:
     found = np.array(list(values.values()))
     return float(found.mean()), math.sqrt(((found - found.mean()) ** 2).sum() / (len(found) - 1))
+
+
+def asked(run: Run, **changes: Any) -> Run:
+    """The run as if something else had been asked for."""
+    record = dataclasses.replace(run.record, experiment={**run.record.experiment, **changes})
+    return dataclasses.replace(run, record=record)

@@ -382,5 +382,5 @@ def test_a_wall_clock_budget_ends_some_day() -> None:
 
 
 def test_a_copied_run_with_no_damage_says_nothing(run: Path, tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
-    assert load(shutil.copytree(run, tmp_path / "copy")).damaged == ()
+    assert load(shutil.copytree(run, tmp_path / "copy")).record.damaged == ()
     assert not [w for w in recwarn if issubclass(w.category, DamagedFile)]

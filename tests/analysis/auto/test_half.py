@@ -63,4 +63,4 @@ def test_an_anonymous_page_names_the_folder_alone(tmp_path: Path) -> None:
     named = re.findall(r"fedtune resume ('[^']*'|\S+)", said)
     assert named and set(named) == {"'half finished'"} and str(tmp_path) not in said
     part = load(folder).searches["fedavg"]
-    assert (part.resumed, anonymous(part).resumed) == (str(folder), "half finished")
+    assert (part.record.resumed, anonymous(part).record.resumed) == (str(folder), "half finished")

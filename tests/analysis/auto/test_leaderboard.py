@@ -14,6 +14,7 @@ from scipy.stats import ttest_rel
 from analysis.auto import Row
 from analysis.auto.leaderboard import rows
 from analysis.runs import Run
+from tests.analysis.varied import asked
 from tests.fedtune.conftest import space
 from tests.fedtune.played import begin, play, searched
 
@@ -44,14 +45,11 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Run], dic
 
 
 def named(run: Run, name: str) -> Run:
-    return dataclasses.replace(run, experiment={**run.experiment, "method": name})
+    return asked(run, method=name)
 
 
 def board(found: tuple[dict[str, Run], dict[str, Run]], *require: str, fresh: bool = True) -> list[Row]:
-    searches = {
-        name: dataclasses.replace(run, experiment={**run.experiment, "method": name, "require": list(require)})
-        for name, run in found[0].items()
-    }
+    searches = {name: asked(run, method=name, require=list(require)) for name, run in found[0].items()}
     return rows(searches, found[1] if fresh else {}, "val_global_accuracy", 3)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import csv
+import dataclasses
 import hashlib
 import html
 import io
@@ -94,7 +95,7 @@ def test_the_spaces_own_figures_come_first_and_all_that_can_be_drawn_follow(
     assert set(order) == {n for n, f in figures().items() if not f.many and f.needs([run]) is None}
     # Another order where the space asks for it.
     asked = {**run.space, "figures": ["partition", "history"]}
-    other = Run(run.path, run.experiment, asked, run.provenance, run.directions, run.metrics, run.frozen)
+    other = dataclasses.replace(run, record=dataclasses.replace(run.record, space=asked))
     assert re.findall(r'data-figure="(\w+)"', document([other]))[:2] == ["partition", "history"]
 
 

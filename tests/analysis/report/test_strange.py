@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -68,7 +69,11 @@ def test_a_run_of_one_trial(tmp_path: Path) -> None:
     """It is the winner, with an interval from its seeds, and what one trial cannot show says why."""
     html = page(load(synthetic.write(tmp_path / "one", trials=1, failures=False)))
     said = words(html)
-    assert "Winner: trial 0" in said and "the values of 1 trial from" in said and "1 trials" not in said
+    assert (
+        "Winner: trial 0" in said
+        and "the values of 1 trial from" in said
+        and "1 trials" not in said.split("The request")[0]
+    )
     assert "curves" in figures_of(html) and "importance" not in figures_of(html)
     assert "Parameter importance" in said and "nan" not in said.split()
     assert len(data_of(html)["tables"]["trials"]["rows"]) == 1
@@ -183,15 +188,8 @@ def test_hostile_options_are_text_in_every_figure(name: str, hostile: Run) -> No
     figure = figures()[name]
     for keys in (["alpha", "lr", "merge_op"], ["alpha", "merge_op"], ["merge_op"]):
         searched = [item for item in hostile.space["search"] if item["key"] in keys]
-        run = Run(
-            hostile.path,
-            hostile.experiment,
-            {**hostile.space, "search": searched},
-            hostile.provenance,
-            hostile.directions,
-            hostile.metrics,
-            hostile.frozen,
-        )
+        record = dataclasses.replace(hostile.record, space={**hostile.space, "search": searched})
+        run = dataclasses.replace(hostile, record=record)
         if figure.needs([run]) is None:
             drawn = json.loads(figure.draw([run], Labels.of([run])).to_json())
             assert [(key, text) for key, text in texts(drawn) if any(harm in text for harm in HARM)] == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from analysis.report import build
 from analysis.runs import Run, load
 from fedtune.api.search import Best
+from tests.analysis.varied import asked
 from tests.fedtune.played import searched
 
 
@@ -21,7 +21,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def requiring(run: Run, *require: str) -> Run:
-    return dataclasses.replace(run, experiment={**run.experiment, "require": list(require)})
+    return asked(run, require=list(require))
 
 
 def ends(run: Run, metric: str) -> dict[int, float]:

@@ -21,6 +21,7 @@ from fedtune.trials.queue import TrialQueue
 from search_spaces import run_folder
 from search_spaces.metrics import METRICS, UNREACHED, is_unreached
 from search_spaces.requirements import read
+from tests.analysis import varied
 from tests.fedtune import played
 from tests.fedtune.conftest import space
 from tests.fedtune.fake import Fake
@@ -119,7 +120,7 @@ def test_where_none_reaches_it_the_first_trial_stands_for_all(run: Run) -> None:
 
 def test_a_requirement_on_what_is_not_reached(run: Run) -> None:
     reached = {number for number, cost in costs(run).items() if math.isfinite(cost)}
-    asked = dataclasses.replace(run, experiment={**run.experiment, "require": ["val_rounds_to_target<=100"]})
+    asked = varied.asked(run, require=["val_rounds_to_target<=100"])
     assert {number for number in costs(run) if asked.missed(number) == 0} == reached
     (one,) = asked.kept
     assert one.holds and one.probability is None

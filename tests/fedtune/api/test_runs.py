@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import fedtune
-from analysis.runs import measured
+from analysis.runs import run as run_module
 from analysis.runs.rounds import Lines, read_lines
 from fedtune.cli import app
 from search_spaces import run_folder
@@ -73,7 +73,7 @@ def test_only_the_winners_rounds_are_read(tmp_path: Path, monkeypatch: pytest.Mo
         read.append(list(numbers))
         return read_lines(path, numbers)
 
-    monkeypatch.setattr(measured, "read_lines", noting)
+    monkeypatch.setattr(run_module, "read_lines", noting)
     best = fedtune.status(tmp_path / "one-seed")["best"]
     assert read == [[best["trial"]]]
 
