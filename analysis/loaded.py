@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from analysis.effects import effects_recorded, effects_table
 from analysis.figure import Figure
 from analysis.figures import figure as figure_named
 from analysis.figures import figures
@@ -35,15 +34,15 @@ from analysis.labels import Labels
 from analysis.pivots import Pivots, of_runs
 from analysis.report.conditions import by_condition, conditions_recorded
 from analysis.report.files import PICTURES, table_page, write_figure, write_picture
-from analysis.report.page import escape, html_table, write
-from analysis.report.table_picture import sheet_picture, table_picture
+from analysis.report.page import escape, write
+from analysis.report.table_picture import table_picture, text_table_picture
 from analysis.report.trials import trials
 from analysis.reproduce.joined import Joined, joined
 from analysis.reproduce.made import is_made, load_made
 from analysis.runs import Paths, Run, load_all
 from analysis.runs.conditions import means, named, show
-from analysis.sheet import Sheet
-from analysis.tables import Table
+from analysis.tables.effects import effects_recorded, effects_table
+from analysis.tables.table import Table
 from search_spaces.errors import UserError, sentence, unknown
 from search_spaces.files import given
 from search_spaces.metrics import METRICS, twin
@@ -111,7 +110,9 @@ class Loaded:
             return write_figure(self.figure(name, **options), figure_named(name), target, wanted)
         found, down = self._table(name, options), options.get("down") or ()
         if wanted in PICTURES:
-            table = sheet_picture(found.sheet(down)) if isinstance(found, Pivots) else table_picture(*_cells(found))
+            table = (
+                text_table_picture(found.printed(down)) if isinstance(found, Pivots) else table_picture(*_cells(found))
+            )
             return write_picture(table, target, wanted)
         if wanted == "csv":
             return write(target, found.csv() if isinstance(found, Pivots) else self._recorded(name, found).csv())
@@ -189,18 +190,12 @@ def _cells(found: Table) -> tuple[list[str], list[list[str]]]:
 
 def _text(found: Table | Pivots, kind: str, down: Sequence[str]) -> str:
     """The table as LaTeX, Markdown or a page; with `down` several metrics are one table."""
-    if isinstance(found, Pivots) and down:
-        sheet = found.sheet(down)
-        return {"tex": sheet.latex, "md": sheet.markdown}[kind]() if kind != "html" else _page([sheet])
-    if kind == "tex":
-        return found.latex()
-    if kind == "md":
-        return found.markdown()
     if isinstance(found, Table):
-        return table_page(found.title, html_table(found))
-    return _page(found.sheets())
-
-
-def _page(sheets: Sequence[Sheet]) -> str:
-    inner = "\n".join(f"<h2>{escape(sheet.title)}</h2>{sheet.html()}" for sheet in sheets)
-    return table_page("Table", inner)
+        tables = [found.printed()]
+    else:
+        tables = [found.printed(down)] if down else found.printed_each()
+    if kind != "html":
+        return "\n".join(table.latex() if kind == "tex" else table.markdown() for table in tables)
+    if isinstance(found, Table):
+        return table_page(found.title, found.html())
+    return table_page("Table", "\n".join(f"<h2>{escape(table.title)}</h2>{table.html()}" for table in tables))

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from analysis.cells import Cells, cells
-from analysis.differences import Values, notes_under_conditions, under_conditions
-from analysis.pivot import FIELDS, LOOKS, METHOD, METRIC, Marks, Pivot, pivot, sheet, to_csv, to_json
 from analysis.runs import Paths, Run, load_all, names
-from analysis.sheet import Sheet
+from analysis.tables.cells import Cells, cells
+from analysis.tables.differences import Values, notes_under_conditions, under_conditions
+from analysis.tables.pivot import FIELDS, LOOKS, METHOD, METRIC, Marks, Pivot, pivot, printed, to_csv, to_json
+from analysis.tables.text_table import TextTable
 from search_spaces.errors import UserError, unknown
 from search_spaces.metrics import METRICS, twin
 from search_spaces.parameter import canonical
@@ -59,23 +59,23 @@ class Pivots:
         differing = {key: dict(values) for key, values in self.differences.items()}
         return {"results": to_json(self.tables), "differences": differing, "notes": self.notes(FIELDS)}
 
-    def sheets(self) -> list[Sheet]:
+    def printed_each(self) -> list[TextTable]:
         """Every table with all its notes."""
-        return [sheet([table], notes=self._on_runs) for table in self.tables]
+        return [printed([table], notes=self._on_runs) for table in self.tables]
 
     def latex(self) -> str:
         """All tables, one below the other."""
-        return "\n".join(one.latex() for one in self.sheets())
+        return "\n".join(one.latex() for one in self.printed_each())
 
     def markdown(self) -> str:
         """All tables, one below the other."""
-        return "\n".join(one.markdown() for one in self.sheets())
+        return "\n".join(one.markdown() for one in self.printed_each())
 
-    def sheet(self, down: Sequence[str] = ()) -> Sheet:
+    def printed(self, down: Sequence[str] = ()) -> TextTable:
         """All tables as one. `down`: what stands before the rows, of `method`, `metric` and the conditions' keys; by
         default the method, after the metric where there are several."""
         default = (METRIC, METHOD) if len(self.tables) > 1 else (METHOD,)
-        return sheet(self.tables, tuple(map(canonical, down)) or default, notes=self._on_runs)
+        return printed(self.tables, tuple(map(canonical, down)) or default, notes=self._on_runs)
 
     def figure(self) -> go.Figure:
         """The metrics against a condition, a line per row."""

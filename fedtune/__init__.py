@@ -15,8 +15,8 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from analysis.compare import compare as compare
     from analysis.report import report as report
+    from analysis.tables.compare import compare as compare
     from fedtune.api.attack import attack as attack
     from fedtune.api.auto import auto as auto
     from fedtune.api.catalogue import datasets as datasets
@@ -49,7 +49,7 @@ _PUBLIC = {
     "status": "fedtune.api.status",
     "dashboard": "fedtune.api.status",
     "report": "analysis.report",
-    "compare": "analysis.compare",
+    "compare": "analysis.tables.compare",
     "reproduce": "fedtune.api.reproduce",
     "methods": "fedtune.api.catalogue",
     "spaces": "fedtune.api.catalogue",

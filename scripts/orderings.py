@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.compare import seed_values
 from analysis.runs import load
 from analysis.stats import Paired, holm, paired
+from analysis.tables.compare import seed_values
 from search_spaces.errors import Shown, UserError, sentence
 from trainables import registry
 

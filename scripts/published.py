@@ -54,7 +54,7 @@ from analysis.reproduce.tables import (
     why,
 )
 from analysis.runs.conditions import show
-from analysis.tables import markdown
+from analysis.tables.text_table import markdown
 from search_spaces import files
 from search_spaces.errors import Shown, UserError, sentence, short
 from trainables import registry

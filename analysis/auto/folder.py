@@ -14,7 +14,7 @@ from analysis.auto.leaderboard import Row
 from analysis.runs import Paths, Run
 from analysis.runs import load as load_run
 from analysis.runs.plain import check_plain_parts
-from analysis.tables import Table
+from analysis.tables.table import Table
 from search_spaces import files, run_folder
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import numpy as np
 from analysis.runs import Run
 from analysis.runs.rounds import count, total
 from analysis.stats import holm, paired, summarise
-from analysis.tables import Column, Table
+from analysis.tables.table import Column, Table
 from search_spaces.metrics import METRICS, is_unreached, twin
 from search_spaces.requirements import violation
 

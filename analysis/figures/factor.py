@@ -12,12 +12,12 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from analysis import style
-from analysis.cells import Cells, Condition, cells, condition_label, varied
 from analysis.figure import Figure
 from analysis.figures._common import banded, check_measured, legend_once, look, room_of, shared_metrics, titled
 from analysis.labels import Labels, cut, entry, number, text
 from analysis.runs import Run
 from analysis.stats import summarise
+from analysis.tables.cells import Cells, Condition, cells, condition_label, varied
 
 #: A searched parameter is drawn as variants where the run has at most so many configurations, else the best
 #: configuration of each condition is drawn.

@@ -10,13 +10,13 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from analysis import style
-from analysis.cells import Cell, Cells, condition_label, under
 from analysis.figure import Figure
 from analysis.figures import factor
 from analysis.figures._common import banded, check_measured, legend_once, look, shared_metrics, titled
 from analysis.labels import Labels, entry, text
 from analysis.runs import Run, names
 from analysis.runs.rounds import read_rounds
+from analysis.tables.cells import Cell, Cells, condition_label, under
 
 COLUMNS = ["panel", "metric", "row", "round", "mean", "std", "n", "trial"]
 

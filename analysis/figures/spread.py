@@ -9,12 +9,12 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from analysis import style
-from analysis.cells import Cells, condition_label, under
 from analysis.figure import Figure
 from analysis.figures import factor
 from analysis.figures._common import box, check_measured, legend_once, shared_metrics, titled
 from analysis.labels import Labels, text
 from analysis.runs import Run
+from analysis.tables.cells import Cells, condition_label, under
 
 COLUMNS = ["panel", "metric", "row", "number", "seed", "y"]
 

@@ -15,7 +15,7 @@ from analysis.report.anonymous import anonymous as without_names
 from analysis.report.anonymous import without_places
 from analysis.report.comparison import side_by_side
 from analysis.report.conditions import condition_title, under_conditions, what_changes
-from analysis.report.page import Page, command, definition, escape, html_table, write
+from analysis.report.page import Page, command, definition, escape, write
 from analysis.report.terms import explained
 from analysis.report.trials import details, trials_html, trials_table
 from analysis.report.winner_card import no_result_card, winner_card
@@ -151,7 +151,7 @@ def _auto_head(page: Page, auto: Auto, folder: str) -> None:
     said = "".join(f'<p class="small">{escape(line)}</p>' for line in columns_explained(auto))
     asked = [one.metric for run in auto.searches.values() for one in run.requirements]
     said += explained(page.told, [auto.metric, *asked])
-    page.card("leaderboard", "Leaderboard", html_table(auto.table()) + said, "Leaderboard")
+    page.card("leaderboard", "Leaderboard", auto.table().html() + said, "Leaderboard")
     for name, figure in auto.drawable().items():
         page.figure(f"auto-{name}", figure.title, figure.draw(auto.rows, auto.metric), figure.read, figure.link)
     configurations = [(row.method, str(row.record()["configuration"])) for row in auto.rows if row.trial is not None]

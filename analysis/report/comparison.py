@@ -10,16 +10,16 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis.cells import Cells, cells, varied
-from analysis.compare import Comparison, compare
-from analysis.differences import notes_under_conditions
 from analysis.figures import factor, figure, rounds, spread
 from analysis.figures._common import shared_metrics
 from analysis.labels import Labels
-from analysis.pivot import Pivot, pivot, sheet
-from analysis.report.page import Page, escape, html_table, write
+from analysis.report.page import Page, escape, write
 from analysis.report.terms import KEYS, explained
 from analysis.runs import Run, names
+from analysis.tables.cells import Cells, cells, varied
+from analysis.tables.compare import Comparison, compare
+from analysis.tables.differences import notes_under_conditions
+from analysis.tables.pivot import Pivot, pivot, printed
 from search_spaces.errors import UserError
 
 TITLE = "Runs under conditions"
@@ -60,7 +60,7 @@ def _add_conditions(page: Page, found: Cells, tables: Sequence[Pivot]) -> None:
     for i, table in enumerate(tables):
         shown = [table.metric, *([table.bracket] if table.bracket else [])]
         terms = explained(page.told, shown, found.by, Labels.of(found.runs, markup=False))
-        inner = sheet([table], notes=about if i == 0 else ()).html() + terms
+        inner = printed([table], notes=about if i == 0 else ()).html() + terms
         page.card(f"table-{i}", table.title, inner, "Tables" if i == 0 else "")
     boxes = spread.plot(spread.drawing(found, metrics), labels)
     page.figure("boxes", spread.FIGURE.title, boxes, spread.FIGURE.read, "Boxes")
@@ -133,4 +133,4 @@ def _numbers(page: Page, comparison: Comparison) -> None:
             continue
         differing = [key for key in comparison.differences() if key in KEYS] if name == "settings" else []
         terms = explained(page.told, comparison.metrics, differing)
-        page.card(name, table.title, html_table(table) + terms, name.capitalize())
+        page.card(name, table.title, table.html() + terms, name.capitalize())

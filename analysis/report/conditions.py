@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.effects import effects_table
 from analysis.labels import Labels, number, unit_in_files
 from analysis.next_commands import export_command
-from analysis.report.page import Page, html_table
+from analysis.report.page import Page
 from analysis.report.summary import spread
 from analysis.report.terms import explained
 from analysis.report.winner_card import NOT_TRIED, fresh, resume, stops, stops_cost, told, unfinished
@@ -17,7 +16,8 @@ from analysis.runs import Run
 from analysis.runs.conditions import holds, named, show
 from analysis.runs.final_runs import FinalRun, final_runs
 from analysis.stats import summarise
-from analysis.tables import Column, Table
+from analysis.tables.effects import effects_table
+from analysis.tables.table import Column, Table
 from search_spaces import shell
 from search_spaces.metrics import twin
 
@@ -29,7 +29,7 @@ def under_conditions(page: Page, run: Run, labels: Labels, prefix: str) -> None:
         title = "Best configuration under each condition" if run.keys else "Results under each condition"
         measured = [metric for metric in run.finals.columns if run.finals[metric].notna().any()]
         terms = explained(page.told, measured, (str(item["key"]) for item in run.varied), labels)
-        inner = html_table(table) + terms + _told(run, labels)
+        inner = table.html() + terms + _told(run, labels)
         page.card(f"{prefix}conditions", title, inner, "Conditions" if not prefix else "")
 
 
@@ -40,7 +40,7 @@ def what_changes(page: Page, run: Run, labels: Labels, prefix: str) -> None:
         page.card(
             f"{prefix}effects",
             effects.title,
-            html_table(effects),
+            effects.html(),
             "Effects" if not prefix else "",
         )
 

@@ -35,8 +35,6 @@ from search_spaces.files import NO_FILE, cannot_write, is_no_file, replace
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from analysis.tables import Table
-
 #: A figure that may be wider than its card is scrolled sideways, also by the keyboard.
 WIDER = ' tabindex="0" role="group" aria-label="Scrolls sideways where it is wider than the page"'
 #: What may be left out of a number, as a part of it and of its array's span.
@@ -165,21 +163,6 @@ def policy(*scripts: str) -> str:
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; "
         f"base-uri 'none'; form-action 'none'"
     )
-
-
-def html_table(table: Table) -> str:
-    """A table that cannot be sorted (for the sortable one see `analysis.report.trials`)."""
-    head = "".join(f'<th scope="col"{" class=n" if c.right else ""}>{escape(c.title)}</th>' for c in table.columns)
-    rows = "".join(
-        "<tr>"
-        + "".join(
-            f"<td{' class=n' if c.right else ''}>{escape(t)}</td>" for c, t in zip(table.columns, cells, strict=True)
-        )
-        + "</tr>"
-        for cells in table.cells()
-    )
-    notes = "".join(f'<p class="small">{escape(n)}</p>' for n in table.notes)
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{notes}'
 
 
 def definition(rows: Mapping[str, str] | Sequence[tuple[str, str]]) -> str:

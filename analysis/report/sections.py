@@ -13,14 +13,14 @@ from analysis.labels import Labels, number, size
 from analysis.next_commands import export_command
 from analysis.published import papers
 from analysis.report.conditions import condition_title
-from analysis.report.page import Page, command, definition, escape, html_table
+from analysis.report.page import Page, command, definition, escape
 from analysis.report.summary import trials_named
 from analysis.report.terms import explained
 from analysis.runs import Run, when
 from analysis.stats import summarise
 from analysis.stopping import Grace, audit_sentences, grace_sentences
 from analysis.stopping.grace import rank
-from analysis.tables import Column, Table
+from analysis.tables.table import Column, Table
 from search_spaces import run_folder, shell
 
 #: A figure that is drawn for each condition by itself is drawn for so many at most.
@@ -65,7 +65,7 @@ def _searched(run: Run, trial: int, labels: Labels) -> str:
         Column("searched", "searched", str),
         Column("meaning", "meaning", str, right=False),
     ]
-    return html_table(Table(columns, rows)) if rows else ""
+    return Table(columns, rows).html() if rows else ""
 
 
 def _meaning(item: Mapping[str, Any]) -> str:
@@ -142,7 +142,7 @@ def stopping_card(page: Page, run: Run, labels: Labels, prefix: str, condition: 
         said += audit_sentences(run.audit, lambda value: labels.shown(run.metrics[0], value))
     if run.grace is not None:
         said += grace_sentences(run.grace)
-        table = html_table(_correlations(run.grace)) if run.grace.correlations else ""
+        table = _correlations(run.grace).html() if run.grace.correlations else ""
     if said:
         inner = "".join(f"<p>{escape(line)}</p>" for line in said) + table
         title, anchor = "Early stopping", f"{prefix}stopping"
@@ -212,7 +212,7 @@ def paper_card(page: Page, run: Run, prefix: str) -> None:
         return
     theirs = {v.published.dataset for v in verdicts}
     here = run.value("dataset", "another data set")
-    inner = html_table(_verdict_table(verdicts)).replace("<table>", '<table class="verdicts">')
+    inner = _verdict_table(verdicts).html().replace("<table>", '<table class="verdicts">')
     if all(v.verdict == papers.OTHER_DATA for v in verdicts):
         lead = f"<p>This run used {escape(here)}, the paper {escape(', '.join(sorted(theirs)))}: not comparable."
         lead += " <code>--paper</code> runs the paper's setting.</p>"
@@ -270,7 +270,7 @@ def failures_card(page: Page, run: Run, prefix: str) -> None:
         rows,
         notes=notes,
     )
-    page.card(f"{prefix}failures", f"Failures ({len(failed)})", html_table(table), "Failures" if not prefix else "")
+    page.card(f"{prefix}failures", f"Failures ({len(failed)})", table.html(), "Failures" if not prefix else "")
 
 
 def provenance_card(page: Page, run: Run, prefix: str, skipped: Sequence[tuple[str, str]]) -> None:

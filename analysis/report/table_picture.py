@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.labels import text
-from analysis.sheet import Sheet, Shown
+from analysis.tables.text_table import TextCell, TextTable
 
 #: Of the text, and how wide a character of it is at most on average.
 SIZE, CHARACTER = 13, 8.4
@@ -38,17 +38,17 @@ class _Plan:
         return self.edges[position], self.edges[position + 1]
 
 
-def sheet_picture(sheet: Sheet) -> go.Figure:
-    """The sheet as a figure of its own size."""
-    plan = _plan(sheet, stacked=False)
-    if plan.edges[-1] > BROAD and any(shown.bracket for shown in sheet.cells.values()):
-        plan = _plan(sheet, stacked=True)
+def text_table_picture(table: TextTable) -> go.Figure:
+    """The table as a figure of its own size."""
+    plan = _plan(table, stacked=False)
+    if plan.edges[-1] > BROAD and any(shown.bracket for line in table.cells for shown in line):
+        plan = _plan(table, stacked=True)
     figure = go.Figure()
     width = max(LEAST, plan.edges[-1] + MARGIN)
-    y = _paragraphs(figure, [f"<b>{text(line)}</b>" for line in _wrapped(sheet.title, width, CHARACTER)], MARGIN, LINE)
-    y = _head(figure, sheet, plan, y + 6)
-    y = _body(figure, sheet, plan, y)
-    notes = [text(line) for note in sheet.notes for line in _wrapped(note, width, NARROW)]
+    y = _paragraphs(figure, [f"<b>{text(line)}</b>" for line in _wrapped(table.title, width, CHARACTER)], MARGIN, LINE)
+    y = _head(figure, table, plan, y + 6)
+    y = _body(figure, table, plan, y)
+    notes = [text(line) for note in table.notes for line in _wrapped(note, width, NARROW)]
     y = _paragraphs(figure, notes, y + 8, NOTE, small=True)
     style.base(figure)
     figure.update_layout(
@@ -61,14 +61,14 @@ def sheet_picture(sheet: Sheet) -> go.Figure:
     return figure
 
 
-def _plan(sheet: Sheet, *, stacked: bool) -> _Plan:
+def _plan(table: TextTable, *, stacked: bool) -> _Plan:
     """Columns as broad as their text, and those below a broad label as broad as it together."""
-    count = len(sheet.sides)
-    widths = [_broad([side, *(row[i] for row in sheet.rows)]) for i, side in enumerate(sheet.sides)] + [
-        _broad([column[-1], *(line for row in sheet.rows for line in _lines(sheet.at(row, column), stacked))])
-        for column in sheet.columns
+    count = len(table.sides)
+    widths = [_broad([side, *(row[i] for row in table.rows)]) for i, side in enumerate(table.sides)] + [
+        _broad([column[-1], *(line for cells in table.cells for line in _lines(cells[i], stacked))])
+        for i, column in enumerate(table.columns)
     ]
-    for labels in sheet.head()[:-1]:
+    for labels in table.head()[:-1]:
         start = count
         for label, span in labels:
             lacking = _broad([label]) - sum(widths[start : start + span])
@@ -85,15 +85,15 @@ def _broad(texts: Sequence[str]) -> float:
     return CHARACTER * max(map(len, texts)) + 2 * PAD
 
 
-def _lines(shown: Shown, stacked: bool) -> list[str]:
+def _lines(shown: TextCell, stacked: bool) -> list[str]:
     return [part for part in (shown.value, shown.bracket) if part] if stacked else [shown.text]
 
 
-def _head(figure: go.Figure, sheet: Sheet, plan: _Plan, y: float) -> float:
+def _head(figure: go.Figure, table: TextTable, plan: _Plan, y: float) -> float:
     """The lines above the columns from `y` on; returns where they end."""
-    count, right = len(sheet.sides), plan.edges[-1]
+    count, right = len(table.sides), plan.edges[-1]
     _rule(figure, plan.edges[0], right, y, 1.6)
-    levels = sheet.head()
+    levels = table.head()
     for level, labels in enumerate(levels):
         last, start, middle = level == len(levels) - 1, count, y + LINE / 2 + 3
         for label, span in labels:
@@ -103,20 +103,19 @@ def _head(figure: go.Figure, sheet: Sheet, plan: _Plan, y: float) -> float:
                 _rule(figure, low + PAD / 2, high - PAD / 2, y + LINE + 5, 0.8)
             start += span
         if last:
-            for i, side in enumerate(sheet.sides):
+            for i, side in enumerate(table.sides):
                 _write(figure, f"<b>{text(side)}</b>", plan.edges[i] + PAD, middle, "left")
         y += LINE + 6
     _rule(figure, plan.edges[0], right, y, 1.0)
     return y
 
 
-def _body(figure: go.Figure, sheet: Sheet, plan: _Plan, y: float) -> float:
+def _body(figure: go.Figure, table: TextTable, plan: _Plan, y: float) -> float:
     """The rows from `y` on; returns where they end."""
-    count, right = len(sheet.sides), plan.edges[-1]
-    for position, (row, before) in enumerate(zip(sheet.rows, sheet.before(), strict=True)):
+    count, right = len(table.sides), plan.edges[-1]
+    for position, (cells, before) in enumerate(zip(table.cells, table.before(), strict=True)):
         if count > 1 and position and before[0][1]:
             _rule(figure, plan.edges[0], right, y + 1, 0.5)
-        cells = [sheet.at(row, column) for column in sheet.columns]
         tall = max(len(_lines(shown, plan.stacked)) for shown in cells)
         for i, (label, span) in enumerate(before):
             if span:

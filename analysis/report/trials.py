@@ -21,7 +21,7 @@ from analysis.runs.race import first_of
 from analysis.runs.rounds import LISTS, by_seed
 from analysis.runs.shapes import is_number
 from analysis.stats import summarise
-from analysis.tables import Column, Table, finite
+from analysis.tables.table import Column, Table, finite
 from search_spaces import files, run_folder
 from search_spaces.errors import visible
 from search_spaces.metrics import twin

@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from analysis.cells import Cells, Condition
 from analysis.figures import factor, figure, rounds
 from analysis.figures._common import check_measured
 from analysis.labels import Labels
-from analysis.pivot import Pivot, pivot, sheet, to_csv
 from analysis.report.files import PICTURES, table_page, write_figure, write_picture
 from analysis.report.page import write
-from analysis.report.table_picture import sheet_picture
+from analysis.report.table_picture import text_table_picture
 from analysis.reproduce.made import Made
 from analysis.runs.conditions import means, show
-from analysis.sheet import Sheet
+from analysis.tables.cells import Cells, Condition
+from analysis.tables.pivot import Pivot, pivot, printed, to_csv
+from analysis.tables.text_table import TextTable
 from search_spaces import run_folder
 from search_spaces.errors import UserError, sentence, short, unknown
 from search_spaces.metrics import METRICS
@@ -116,16 +116,16 @@ class Joined:
             dataclasses.replace(pivot(found, metric, inside, one.readout), labels=self.labels) for metric in measured
         ]
 
-    def sheet(
+    def printed(
         self,
         metrics: Sequence[str] = (),
         where: Mapping[str, Any] | None = None,
         brackets: str | None = None,
         down: Sequence[str] = (),
-    ) -> Sheet:
+    ) -> TextTable:
         """All of it as one table in the paper's layout, or with other labels `down` the rows."""
         one = self.made[0].reproduction
-        return sheet(self.tables(metrics, where, brackets), down or one.down, self.title, self.settings())
+        return printed(self.tables(metrics, where, brackets), down or one.down, self.title, self.settings())
 
     @property
     def title(self) -> str:
@@ -176,9 +176,9 @@ class Joined:
         if wanted == "csv":
             options.pop("down", None)
             return write(target, to_csv(self.tables(**options)))
-        made = self.sheet(**options)
+        made = self.printed(**options)
         if wanted in PICTURES:
-            return write_picture(sheet_picture(made), target, wanted)
+            return write_picture(text_table_picture(made), target, wanted)
         texts = {"tex": made.latex, "md": made.markdown}
         return write(target, texts[wanted]() if wanted in texts else table_page(made.title, made.html()))
 

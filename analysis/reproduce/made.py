@@ -13,7 +13,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from analysis.cells import Cell, Cells, Condition, condition_label
 from analysis.labels import Labels
 from analysis.reproduce.declaration import Place, Reproduction, Row, declared, known
 from analysis.runs import Run, load
@@ -21,6 +20,7 @@ from analysis.runs.conditions import show
 from analysis.runs.mappings import read_yaml
 from analysis.runs.plain import check_plain_parts
 from analysis.runs.shapes import Shape, is_plain, is_text, is_whole, mapping, none_or, one_of, problems
+from analysis.tables.cells import Cell, Cells, Condition, condition_label
 from search_spaces import files, run_folder
 from search_spaces.errors import UserError, short
 from search_spaces.metrics import METRICS

@@ -11,9 +11,8 @@ from pathlib import Path
 from analysis.figures import figure
 from analysis.figures._common import two_keys
 from analysis.labels import Labels
-from analysis.pivot import Pivot, to_csv
 from analysis.published.verdict import AGREES, DISAGREES
-from analysis.report.page import Page, command, escape, html_table, write
+from analysis.report.page import Page, command, escape, write
 from analysis.report.terms import explained
 from analysis.reproduce.claims import Decided, region
 from analysis.reproduce.joined import joined
@@ -32,6 +31,7 @@ from analysis.reproduce.tables import (
     theirs,
     verdicts,
 )
+from analysis.tables.pivot import Pivot, to_csv
 from search_spaces import run_folder
 
 HOW = (
@@ -73,7 +73,7 @@ def table_files(made: Made) -> dict[str, str]:
     drawn = [] if made.reproduction.heatmap else pivots(made)
     if not drawn:
         return {}
-    sheet = joined([made]).sheet()
+    sheet = joined([made]).printed()
     return {"tex": sheet.latex(), "md": sheet.markdown(), "csv": to_csv(drawn)}
 
 
@@ -162,7 +162,7 @@ def _claims(made: Made, decided: Sequence[Decided]) -> str:
 def _comparisons(made: Made, decided: Sequence[Decided]) -> str:
     return "".join(
         f"<details><summary>{escape(one.claim.says)}: {escape(one.told)}</summary>"
-        f"{html_table(comparisons(made, one))}</details>"
+        f"{comparisons(made, one).html()}</details>"
         for one in decided
     )
 
@@ -244,7 +244,7 @@ def _numbers(made_page: Page, made: Made) -> None:
     if not (told := agreement(made)):
         return
     found = disagreements(made)
-    table = html_table(found) if found.rows else ""
+    table = found.html() if found.rows else ""
     made_page.card("numbers", "Which numbers agree", f'<p>{told}</p>{table}<p class="small">{HOW_CELL}</p>', "Numbers")
 
 

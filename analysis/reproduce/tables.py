@@ -23,7 +23,6 @@ from typing import Any
 
 from analysis.figures._common import two_keys
 from analysis.labels import PERCENT, decimals, unit_in_files
-from analysis.pivot import Pivot, pivot
 from analysis.published.papers import OTHER_DATA, Published
 from analysis.published.verdict import AGREES, DISAGREES, UNKNOWN, Judged, judge
 from analysis.reproduce.claims import NO_RESULT, NOT_RUN, Decided, Line, is_inside
@@ -32,7 +31,8 @@ from analysis.reproduce.made import Made
 from analysis.runs.mappings import read_yaml
 from analysis.runs.shapes import Shape, each, is_plain, is_text, mapping, problems, shaped
 from analysis.stats import Summary, summarise
-from analysis.tables import Column, Table
+from analysis.tables.pivot import Pivot, pivot
+from analysis.tables.table import Column, Table
 from search_spaces.errors import UserError, unknown
 from search_spaces.metrics import METRICS
 
@@ -240,7 +240,7 @@ def numbers(made: Made) -> Table:
     """A line per number: ours and the paper's, as recorded (the paper's accuracies in fractions, too). Of a heat map a
     line per cell, as the paper prints none of its numbers."""
     if made.reproduction.heatmap:
-        return _table(_cells_of_heat(made))
+        return Table.of_records(_cells_of_heat(made))
     keys = list(made.reproduction.columns)
     rows = []
     for one in every_number(made):
@@ -258,7 +258,7 @@ def numbers(made: Made) -> Table:
             | {"published_in": one.paper.table if one.paper else ""}
             | _where(made)
         )
-    return _table(rows)
+    return Table.of_records(rows)
 
 
 def _cells_of_heat(made: Made) -> list[dict[str, Any]]:
@@ -284,16 +284,12 @@ def verdicts(made: Made, decided: Sequence[Decided]) -> Table:
             row |= {"unit": unit_in_files(line.metric)}
             row.pop("corrected")
             rows.append(said | row | _where(made))
-    return _table(rows)
+    return Table.of_records(rows)
 
 
 def _where(made: Made) -> dict[str, Any]:
     """On what both were measured."""
     return dict(vars(made.here)) | {f"paper_{key}": value for key, value in vars(made.paper).items()}
-
-
-def _table(rows: Sequence[dict[str, Any]]) -> Table:
-    return Table([Column(key, key) for key in dict.fromkeys(key for row in rows for key in row)], rows)
 
 
 def comparisons(made: Made, one: Decided) -> Table:

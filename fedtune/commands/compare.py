@@ -95,8 +95,8 @@ def command(
         raise UserError("Only one of --csv, --latex, --markdown and --json can print, as each prints the whole result.")
     _check_places({"--figure": figure, "--csv": csv, "--latex": latex, "--markdown": markdown})
     with busy(style(), "reading the runs"):
-        from analysis.cells import varied
         from analysis.runs import load_all
+        from analysis.tables.cells import varied
 
         loaded = load_all(runs)
     if by or variant or where or brackets or varied(loaded):
@@ -141,8 +141,8 @@ def _side_by_side(
     from fedtune.console.progress import style
 
     with busy(style(), "comparing the runs"):
-        from analysis.compare import compare
         from analysis.report.comparison import write_figure
+        from analysis.tables.compare import compare
 
         found = compare(loaded, metrics=metric, readout=readout)
         made = _texts(
@@ -164,7 +164,7 @@ def _side_by_side(
 
 def _pivots(loaded: Any, asked: dict[str, Any]) -> None:
     """One table per metric, a column per condition."""
-    from analysis.pivot import SIGNS
+    from analysis.tables.pivot import SIGNS
     from fedtune.console import tables
     from fedtune.console.busy import busy
     from fedtune.console.progress import style

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from analysis.tables import Table
+from analysis.tables.table import Table
 from search_spaces.errors import visible
 
 

@@ -20,7 +20,7 @@ import pytest
 
 from analysis.next_commands import export_command
 from analysis.runs import load
-from analysis.tables import Column, Table
+from analysis.tables.table import Column, Table
 from fedtune import cli, commands
 from fedtune.api.search import Result
 from fedtune.cli import main

@@ -102,7 +102,7 @@ def test_a_file_that_is_not_what_it_should_be_is_left_out(root: Path, tmp_path: 
 def test_reports_and_comparisons_have_it(root: Path, tmp_path: Path) -> None:
     runs = [attacked(root, tmp_path / name, name, "digits", images(10)) for name in ("One", "Two")]
     pages = [build(runs, tmp_path / "both.html"), build(runs[:1], tmp_path / "one.html")]
-    from analysis.compare import compare
+    from analysis.tables.compare import compare
 
     pages.append(write_figure(compare(runs), tmp_path / "compared.html"))
     for page in pages:

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import yaml
 
-from analysis.cells import cells
 from analysis.figures import factor, figure, rounds, spread
 from analysis.labels import Labels
 from analysis.report import build
 from analysis.runs import load_all
+from analysis.tables.cells import cells
 from search_spaces import run_folder
 from tests.analysis import synthetic, varied
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import yaml
 
-from analysis.cells import cells
 from analysis.figures import figure, rounds
 from analysis.labels import Labels
 from analysis.pivots import pivots
 from analysis.report import build
 from analysis.runs import load_all
+from analysis.tables.cells import cells
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from tests.analysis import synthetic, varied

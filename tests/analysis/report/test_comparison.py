@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from plotly.offline import get_plotlyjs
 
-from analysis.compare import compare
 from analysis.figures import figure
 from analysis.pivots import pivots
 from analysis.report.build import document
 from analysis.report.comparison import side_by_side
 from analysis.report.page import Page
 from analysis.runs import load_all
+from analysis.tables.compare import compare
 from search_spaces.errors import UserError
 from tests.analysis import synthetic, varied
 

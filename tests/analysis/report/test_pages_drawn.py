@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from analysis.compare import compare
 from analysis.pivots import pivots
 from analysis.report import build
 from analysis.report.comparison import write_figure
 from analysis.runs import load_all
+from analysis.tables.compare import compare
 from search_spaces import run_folder
 from tests.analysis import several, synthetic, varied
 from tests.analysis.browser import BROWSER, Shown

@@ -22,7 +22,6 @@ from plotly.offline import get_plotlyjs
 from typer.testing import CliRunner
 
 import fedtune
-from analysis.compare import compare
 from analysis.figures import figures
 from analysis.next_commands import export_command
 from analysis.report import build
@@ -31,6 +30,7 @@ from analysis.report.build import document
 from analysis.report.files import write_tables
 from analysis.report.page import script_json, write
 from analysis.runs import Run, load
+from analysis.tables.compare import compare
 from fedtune.cli import app
 from search_spaces import run_folder
 from search_spaces.errors import UserError

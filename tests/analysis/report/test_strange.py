@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 from plotly.offline import get_plotlyjs
 
-from analysis.compare import compare
 from analysis.figures import figures
 from analysis.labels import Labels
 from analysis.report.build import document
 from analysis.report.comparison import write_figure
 from analysis.runs import Run, load
+from analysis.tables.compare import compare
 from search_spaces import run_folder
 from tests.analysis import strange, synthetic
 from tests.analysis.strange import EVIL

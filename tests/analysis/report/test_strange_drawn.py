@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from analysis.compare import compare
 from analysis.report import build
 from analysis.report.comparison import write_figure
 from analysis.runs.mappings import read_yaml
+from analysis.tables.compare import compare
 from fedtune.record.run_directory import write_document
 from search_spaces import run_folder
 from tests.analysis import strange

@@ -11,7 +11,6 @@ import pytest
 from plotly.offline import get_plotlyjs
 
 import fedtune
-from analysis.compare import compare
 from analysis.pivots import pivots
 from analysis.report.build import document
 from analysis.report.comparison import write_figure
@@ -20,6 +19,7 @@ from analysis.report.terms import explained, mentioned
 from analysis.reproduce.claims import decide
 from analysis.reproduce.page import page as reproduced
 from analysis.runs import load, load_all
+from analysis.tables.compare import compare
 from search_spaces.metrics import METRICS
 from tests.analysis import synthetic, varied
 from tests.analysis.reproduce import folders

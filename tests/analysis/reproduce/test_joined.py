@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import fedtune
 from analysis.loaded import load
 from analysis.report.files import write_picture
-from analysis.report.table_picture import sheet_picture
+from analysis.report.table_picture import text_table_picture
 from analysis.reproduce.declaration import declared, known
 from analysis.reproduce.joined import Joined, joined
 from analysis.reproduce.made import Setting, load_made
@@ -83,7 +83,7 @@ def test_every_table_that_can_be_made_again_has_a_layout_or_the_usual_one() -> N
 
 def test_metrics_stand_below_their_condition(root: Path) -> None:
     made = load_made(root / "table5")
-    sheet = joined([made]).sheet()
+    sheet = joined([made]).printed()
     assert sheet.columns[:4] == [
         ("digits", "ω = 1", "AMP [%]"),
         ("digits", "ω = 1", "FM"),
@@ -104,12 +104,12 @@ def test_what_the_table_varies_is_not_said_to_be_one_number() -> None:
 
 
 def test_other_labels_down_the_rows(root: Path) -> None:
-    sheet = joined([load_made(root / "table5")]).sheet(down=["omega", "metric"])
+    sheet = joined([load_made(root / "table5")]).printed(down=["omega", "metric"])
     assert sheet.rows[:2] == [("1", "AMP [%]"), ("1", "FM")] and sheet.columns[0] == ("digits", "FedAvg")
 
 
 def test_two_data_sets_are_one_table(two: Joined) -> None:
-    sheet = two.sheet()
+    sheet = two.printed()
     assert sheet.head()[0] == [("digits", 3), ("rotated_digits", 3)]
     assert sheet.rows == [("FedAvg",), ("+ DFRD",)]
     for data in ("digits", "rotated_digits"):
@@ -152,7 +152,7 @@ def test_python_loads_it_by_its_folder(root: Path) -> None:
 
 def test_the_files_of_a_reproduction_have_that_layout(root: Path) -> None:
     made = load_made(root / "table5")
-    assert table_files(made)["md"] == joined([made]).sheet().markdown()
+    assert table_files(made)["md"] == joined([made]).printed().markdown()
     assert "digits, ω = 1, AMP" in table_files(made)["md"]
 
 
@@ -166,25 +166,25 @@ def test_what_cannot_be_joined_or_drawn(root: Path, two: Joined, tmp_path: Path)
         with pytest.raises(UserError, match=said):
             load(paths)
     with pytest.raises(UserError, match=r"No finished cell .* has omega=7"):
-        two.sheet(where={"omega": 7})
+        two.printed(where={"omega": 7})
     with pytest.raises(UserError, match="Unknown figure or table of a reproduction 'heatmap'"):
         two.save("heatmap", tmp_path / "x.png")
     with pytest.raises(UserError, match="psnr was not measured"):
-        two.sheet(metrics=["psnr"])
+        two.printed(metrics=["psnr"])
     with pytest.raises(UserError, match="has its own rows and columns, got by"):
         two.save("pivot", tmp_path / "x.md", by=["omega"])
     with pytest.raises(UserError, match="needs two conditions or data sets"):
         joined([load_made(root / "table1")]).figure("factor", {"omega": 1})
     empty = dataclasses.replace(load_made(root / "table1"), runs={})
     with pytest.raises(UserError, match="has no finished cell yet"):
-        joined([empty]).sheet()
+        joined([empty]).printed()
 
 
 @pytest.fixture(scope="module")
 def pages(two: Joined, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The table as a page, and its picture on one, so that a browser measures its texts."""
     folder = tmp_path_factory.mktemp("pages")
-    picture = write_picture(sheet_picture(two.sheet()), folder / "t.svg", "svg").read_text()
+    picture = write_picture(text_table_picture(two.printed()), folder / "t.svg", "svg").read_text()
     # As wide as the picture, which has a width of its own: only then is it taken as drawn.
     plot = f'<div class="plot" data-figure="sheet" style="width:max-content">{picture}</div>'
     shown = f'<body style="margin:0"><script>{{}}</script>{plot}</body>'

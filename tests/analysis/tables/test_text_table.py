@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from analysis.pivot import Pivot, sheet
 from analysis.pivots import pivots
-from analysis.report.table_picture import BROAD, sheet_picture
-from analysis.sheet import Sheet, Shown
+from analysis.report.table_picture import BROAD, text_table_picture
+from analysis.tables.pivot import Pivot, printed
+from analysis.tables.text_table import EMPTY, TextCell, TextTable
 from fedtune.cli import app
 from search_spaces.errors import UserError
 from tests.analysis import varied
@@ -30,14 +30,14 @@ def tables(root: Path) -> list[Pivot]:
     return list(pivots(root / "crossed", metrics=["amp", "fm"]).tables)
 
 
-def small(**changes: object) -> Sheet:
+def small(**changes: object) -> TextTable:
     rows, columns = [("a", "x"), ("a", "y"), ("b", "x")], [("d", "1"), ("d", "2"), ("e", "1")]
-    cells = {(row, column): Shown(f"{row[0]}{row[1]}{column[0]}{column[1]}") for row in rows for column in columns}
-    cells[rows[0], columns[0]] = Shown("best", "(1)", best=True)
-    cells[rows[1], columns[0]] = Shown("t<d", tied=True)
-    del cells[rows[2], columns[2]]
+    cells = [[TextCell("".join(row + column)) for column in columns] for row in rows]
+    cells[0][0] = TextCell("best", "(1)", best=True)
+    cells[1][0] = TextCell("t<d", tied=True)
+    cells[2][2] = TextCell(EMPTY)
     values = {"title": "T", "sides": ["s", "t"], "rows": rows, "columns": columns, "cells": cells, "notes": ["N."]}
-    return Sheet(**values | changes)  # type: ignore[arg-type]
+    return TextTable(**values | changes)  # type: ignore[arg-type]
 
 
 def test_a_label_reaches_over_its_neighbours() -> None:
@@ -57,30 +57,31 @@ def test_the_formats_have_the_same_cells() -> None:
 
 def test_the_same_label_below_another_group_is_written_again() -> None:
     columns = [("d", "1"), ("e", "1"), ("e", "1b")]
-    assert small(columns=columns, cells={}).head()[1] == [("1", 1), ("1", 1), ("1b", 1)]
+    assert small(columns=columns).head()[1] == [("1", 1), ("1", 1), ("1b", 1)]
 
 
 def test_what_is_down_is_not_across(tables: list[Pivot]) -> None:
     """Every cell of every table is there once, wherever its labels stand."""
     for down in (("method",), ("metric", "method"), ("omega",), ("dataset", "metric")):
-        made = sheet(tables, down)
-        assert len(made.cells) == sum(len(table.entries) for table in tables)
-        assert sorted(s.value for s in made.cells.values()) == sorted(
+        made = printed(tables, down)
+        there = [cell for line in made.cells for cell in line if cell.value != EMPTY]
+        assert len(there) == sum(len(table.entries) for table in tables)
+        assert sorted(cell.value for cell in there) == sorted(
             table.parts(*place)[0] for table in tables for place in table.entries
         )
-    made = sheet(tables, ("dataset", "metric"))
+    made = printed(tables, ("dataset", "metric"))
     assert list(made.sides) == ["data set", "metric"] and made.rows[:2] == [("digits", "AMP [%]"), ("digits", "FM")]
     assert [column[0] for column in made.columns] == ["ω = 10", "ω = 1", "ω = 0.1"]
     assert made.at(("svhn", "FM"), made.columns[2]).value == tables[1].parts("dfrd", ("svhn", 0.1))[0]
     assert "best mean of the methods under one condition" in made.notes[0]
-    assert "best mean of the column" in sheet(tables).notes[0]
-    below = sheet(tables, ("omega",))
+    assert "best mean of the column" in printed(tables).notes[0]
+    below = printed(tables, ("omega",))
     assert below.rows == [("10",), ("1",), ("0.1",)] and list(below.sides) == ["ω"]
 
 
 def test_labels_that_are_not_there(tables: list[Pivot]) -> None:
     with pytest.raises(UserError, match=r"Unknown label of rows 'omga' \(--down\)"):
-        sheet(tables, ("omga",))
+        printed(tables, ("omga",))
 
 
 def test_the_command_writes_one_table_of_several_metrics(root: Path, tmp_path: Path) -> None:
@@ -95,13 +96,15 @@ def test_the_command_writes_one_table_of_several_metrics(root: Path, tmp_path: P
 
 
 def test_a_picture_has_every_text_and_brackets_below_where_it_would_be_broad(root: Path) -> None:
-    made = pivots(root / "crossed", metrics=["amp"], brackets="wlp").sheet()
-    figure = sheet_picture(made)
+    made = pivots(root / "crossed", metrics=["amp"], brackets="wlp").printed()
+    figure = text_table_picture(made)
     written = [re.sub("<.*?>", "", str(note.text)) for note in figure.layout.annotations]
-    for shown in made.cells.values():
+    for shown in (cell for line in made.cells for cell in line):
         assert shown.value in written and shown.bracket in written
     assert all(line in " ".join(written) for line in ("digits", "svhn", "ω = 10", "method"))
-    narrow = sheet_picture(sheet([pivots(root / "crossed", where={"dataset": "svhn"}, brackets="wlp").tables[0]]))
+    narrow = text_table_picture(
+        printed([pivots(root / "crossed", where={"dataset": "svhn"}, brackets="wlp").tables[0]])
+    )
     assert narrow.layout.width <= BROAD
     one = [note.text for note in narrow.layout.annotations]
     assert any(" (" in line and "±" in line for line in one), "there is room for both in one line"

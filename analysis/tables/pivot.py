@@ -7,8 +7,6 @@ underlined, and so is what no test was possible of: fewer than two seeds are com
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from analysis.cells import Cells, Condition, condition_label
 from analysis.labels import PERCENT, Labels, decimals, number, unit_in_files
-from analysis.sheet import EMPTY, Sheet, Shown
 from analysis.stats import Summary, holm, paired, summarise
-from analysis.tables import finite, plain
+from analysis.tables.cells import Cells, Condition, condition_label
+from analysis.tables.table import Table
+from analysis.tables.text_table import EMPTY, TextCell, TextTable
 from search_spaces.errors import UserError, unknown
 from search_spaces.metrics import METRICS, waits
 
@@ -96,11 +94,11 @@ class Pivot:
             return self.labels.metric(value)
         return number(value) if bare else condition_label(self.labels, key, value)
 
-    def shown(self, row: str, condition: Condition) -> Shown:
+    def shown(self, row: str, condition: Condition) -> TextCell:
         """What stands in the cell, and its marks."""
         value, bracket = self.parts(row, condition)
         entry = self.entries.get((row, condition))
-        return Shown(value, bracket, bool(entry and entry.best), bool(entry and entry.tied))
+        return TextCell(value, bracket, bool(entry and entry.best), bool(entry and entry.tied))
 
     def notes(self, group: str = "the column", marks: Marks = LOOKS) -> list[str]:
         """What a reader has to know. `group`: where the methods stand that are set against each other. `marks`: what
@@ -131,25 +129,13 @@ class Pivot:
         shown = _shown(entry.summary, self.metric)
         return shown, f"({_shown(entry.bracket, self.bracket)})" if entry.bracket and self.bracket else ""
 
-    def sheet(self) -> Sheet:
+    def printed(self) -> TextTable:
         """Its rows and columns as they are written."""
-        return sheet([self])
-
-    def latex(self) -> str:
-        """A `tabular` for the booktabs package, captioned by comments."""
-        return self.sheet().latex()
+        return printed([self])
 
     def rich(self) -> RichTable:
         """For a terminal, without the notes."""
-        return self.sheet().rich()
-
-    def markdown(self) -> str:
-        """A table of GitHub's Markdown, headed by the metric."""
-        return self.sheet().markdown()
-
-    def html(self) -> str:
-        """A table of a page, with its notes."""
-        return self.sheet().html()
+        return self.printed().rich()
 
     def frame(self) -> pd.DataFrame:
         """Tidy, a row per cell: metric, unit, row, the condition's keys, mean, std, low, high (95 % t interval), n,
@@ -237,9 +223,9 @@ def _how(metric: str, readout: str) -> str:
     return "last" if readout == "last" else _direction(metric)
 
 
-def sheet(
+def printed(
     tables: Sequence[Pivot], down: Sequence[str] = (METHOD,), title: str = "", notes: Sequence[str] = ()
-) -> Sheet:
+) -> TextTable:
     """Tables of the same cells as one. `down`: what stands before the rows, of `method`, `metric` and the conditions'
     keys; the others stand above the columns: conditions in their order, then the method, then, of several tables, the
     metric. `title` and `notes` of their own come before those of the tables."""
@@ -250,7 +236,7 @@ def sheet(
         raise UserError(*wrong)
     across = [key for key in keys if key not in down]
     orders = _orders(tables)
-    found: dict[tuple[Condition, Condition], Shown] = {}
+    found: dict[tuple[Condition, Condition], TextCell] = {}
     for table in tables:
         for row, condition in itertools.product(table.rows, table.conditions):
             if (row, condition) in table.entries or waits(table.metric):
@@ -263,12 +249,12 @@ def sheet(
     group = "the column" if tuple(down) == (METHOD,) else "the methods under one condition"
     labels = {row: tuple(first.label(k, v, bare=True) for k, v in zip(down, row, strict=True)) for row in rows}
     above = {c: tuple(first.label(k, v) for k, v in zip(across, c, strict=True)) or (RESULT,) for c in columns}
-    return Sheet(
+    return TextTable(
         title=": ".join(filter(None, (title, first.title if len(tables) == 1 else first.readings + first.inside))),
         sides=sides,
         rows=[labels[row] for row in rows],
         columns=[above[column] for column in columns],
-        cells={(labels[row], above[column]): shown for (row, column), shown in found.items()},
+        cells=[[found.get((row, column), TextCell(EMPTY)) for column in columns] for row in rows],
         notes=list(dict.fromkeys([*notes, *(note for table in tables for note in table.notes(group))])),
     )
 
@@ -292,17 +278,12 @@ def to_csv(tables: Sequence[Pivot], settings: Mapping[str, Mapping[str, Any]] | 
     of_run = {f"config.{key}": values for key, values in (settings or {}).items()}
     rows = [row for table in tables for row in table.records()]
     rows = [row | {key: values.get(row["run"]) for key, values in of_run.items()} for row in rows]
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    keys = list(dict.fromkeys(key for row in rows for key in row))
-    writer.writerow(keys)
-    writer.writerows([[plain(row.get(key)) for key in keys] for row in rows])
-    return out.getvalue()
+    return Table.of_records(rows).csv()
 
 
 def to_json(tables: Sequence[Pivot]) -> list[dict[str, Any]]:
     """The same rows as plain values; what is not finite is null."""
-    return [{key: finite(value) for key, value in row.items()} for table in tables for row in table.records()]
+    return Table.of_records([row for table in tables for row in table.records()]).json()
 
 
 def _shown(summary: Summary, metric: str) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from analysis.cells import Cells
 from analysis.labels import number
 from analysis.runs import Run
-from analysis.tables import Column, Table
+from analysis.tables.cells import Cells
+from analysis.tables.table import Column, Table
 
 #: The value by run, of the runs that have the parameter.
 Values = Mapping[str, Any]

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from analysis.cells import cells
-from analysis.effects import effects, effects_table
 from analysis.labels import Labels, decimals
-from analysis.pivot import pivot, to_csv, to_json
 from analysis.runs import load_all
+from analysis.tables.cells import cells
+from analysis.tables.effects import effects, effects_table
+from analysis.tables.pivot import pivot, to_csv, to_json
 from search_spaces.errors import UserError
 from tests.analysis import synthetic, varied
 
@@ -63,7 +63,7 @@ def test_a_target_that_was_not_reached_keeps_its_row(tmp_path: Path) -> None:
     assert list(table.rows) == ["dfrd", "fedavg"] and len(table.conditions) == 3
     for condition in table.conditions:
         assert table.text("dfrd", condition) == "2.00 ± 0.00" and table.text("fedavg", condition) == "–"
-    assert table.sheet().rows == [("dfrd",), ("fedavg",)]
+    assert table.printed().rows == [("dfrd",), ("fedavg",)]
     assert any("did not reach the target" in note for note in table.notes())
     assert not any("target" in note for note in pivot(cells(load_all(tmp_path / "reaches")), "wlp").notes())
 
@@ -195,7 +195,7 @@ def test_less_is_better_where_the_metric_says_so(root: Path) -> None:
 
 def test_latex(root: Path) -> None:
     table = pivot(cells(load_all(root / "crossed")), "global_accuracy")
-    text = table.latex()
+    text = table.printed().latex()
     lines = text.splitlines()
     assert r"\begin{tabular}{lcccccc}" in lines and lines[-2:] == [r"\bottomrule", r"\end{tabular}"]
     assert r" & \multicolumn{3}{c}{digits} & \multicolumn{3}{c}{svhn} \\" in lines
@@ -210,9 +210,9 @@ def test_markdown_html_and_csv_have_the_same_cells(root: Path) -> None:
     table = pivot(cells(load_all([root / "fairness", root / "weaker"])), "global_accuracy")
     mean, std = varied.mean_std(values(root, "weaker", 0 if table.entries["fedavg", (10.0,)].trial == 0 else 3))
     shown = f"{100 * mean:.2f} ± {100 * std:.2f}"
-    assert shown in table.markdown() and shown.replace(" ", "\u00a0") in table.html()
-    assert "| method | ω = 10 | ω = 1 | ω = 0.1 |" in table.markdown()
-    assert table.html().count("<b>") == 3 and "<u>" not in table.markdown().split("\n")[0]
+    assert shown in table.printed().markdown() and shown.replace(" ", "\u00a0") in table.printed().html()
+    assert "| method | ω = 10 | ω = 1 | ω = 0.1 |" in table.printed().markdown()
+    assert table.printed().html().count("<b>") == 3 and "<u>" not in table.printed().markdown().split("\n")[0]
     rows = list(csv.DictReader(io.StringIO(to_csv([table]))))
     assert len(rows) == 6 and {row["row"] for row in rows} == {"dfrd", "fedavg"}
     found = next(r for r in rows if r["row"] == "fedavg" and r["omega"] == "10.0")
@@ -225,9 +225,9 @@ def test_names_are_text_everywhere(tmp_path: Path) -> None:
     """HTML, Markdown and LaTeX in the name of a method."""
     nasty = varied.fairness(tmp_path / "x", method="<b>|$&_`")
     table = pivot(cells(load_all(nasty)), "global_accuracy")
-    assert "<b>|" not in table.html() and "&lt;b&gt;|$&amp;_`" in table.html()
-    assert r"&lt;b&gt;\|$&amp;\_\`" in table.markdown()
-    assert r"\textless{}b\textgreater{}|\$\&\_`" in table.latex()
+    assert "<b>|" not in table.printed().html() and "&lt;b&gt;|$&amp;_`" in table.printed().html()
+    assert r"&lt;b&gt;\|$&amp;\_\`" in table.printed().markdown()
+    assert r"\textless{}b\textgreater{}|\$\&\_`" in table.printed().latex()
 
 
 def test_an_effect_is_the_difference_of_pairs_that_differ_in_it_alone(root: Path) -> None:

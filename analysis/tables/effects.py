@@ -16,7 +16,7 @@ from analysis.labels import Labels, number, unit_in_files
 from analysis.runs import Run
 from analysis.runs.conditions import named
 from analysis.stats import Summary, holm, paired, summarise
-from analysis.tables import Column, Table
+from analysis.tables.table import Column, Table
 
 #: A parameter with more values than this has no variants.
 MOST = 6
@@ -127,7 +127,7 @@ def effects_recorded(run: Run, metric: str) -> Table:
         | {"n": e.summary.n, "pairs": e.pairs, "p_holm": e.p}
         for e in effects(run, metric)
     ]
-    return Table([Column(key, key) for key in dict.fromkeys(key for row in rows for key in row)], rows)
+    return Table.of_records(rows)
 
 
 def _shown(effect: Effect, scale: float, digits: int) -> str:

@@ -9,12 +9,12 @@ from typing import Any
 import pandas as pd
 
 from analysis import machines
-from analysis.differences import Values, data_sets, differences, lengths
-from analysis.differences import table as differences_table
 from analysis.labels import PERCENT, Labels, decimals, unit_in_files
 from analysis.runs import Paths, Run, load_all, names
 from analysis.stats import Paired, Summary, holm, paired, summarise
-from analysis.tables import Column, Table
+from analysis.tables.differences import Values, data_sets, differences, lengths
+from analysis.tables.differences import table as differences_table
+from analysis.tables.table import Column, Table
 from search_spaces.errors import UserError, unknown
 from search_spaces.metrics import METRICS, twin
 from search_spaces.shell import quote

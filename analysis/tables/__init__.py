@@ -1,0 +1,1 @@
+"""Tables: of typed values, of text for people, and of several runs side by side."""
