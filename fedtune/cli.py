@@ -1,5 +1,6 @@
 """The command line. A sub-command is a file in `fedtune/commands` with a function `command` and a text `EXAMPLES`,
-which its `--help` ends with; no list is edited to add one.
+which its `--help` ends with; no list is edited to add one. The function's parameters are options (`fedtune.option`), or
+a request, whose fields are (`fedtune.options`).
 
 A command's file is imported when its name is given, so no other command's imports are paid for, and `fedtune --help`
 imports only the commands' signatures.
@@ -11,16 +12,21 @@ resumed, 130 interrupted and resumable.
 from __future__ import annotations
 
 import errno
+import functools
 import importlib
+import inspect
 import pkgutil
 import sys
 import warnings
-from typing import TYPE_CHECKING, NoReturn, TextIO
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TextIO, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from fedtune import commands, guard
+from fedtune.commands import _complete
+from fedtune.option import GROUPS, Argument, Declared, declared
 
 if TYPE_CHECKING:
     from typer._click import Command, Context, HelpFormatter
@@ -49,8 +55,24 @@ ORDER = (
 
 
 class Explained(TyperCommand):
-    """A command whose `--help` ends with its examples, line by line as they are written, and whose line in the list of
-    commands is a whole sentence."""
+    """A command whose `--help` has its options in groups and ends with its examples, line by line as they are written,
+    and whose line in the list of commands is a whole sentence."""
+
+    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {name: [] for name in ("Arguments", *GROUPS.values(), "Options")}
+        for parameter in self.get_params(ctx):
+            section = getattr(parameter, "rich_help_panel", None) or "Options"
+            if (line := parameter.get_help_record(ctx)) is not None:
+                sections["Arguments" if parameter.param_type_name == "argument" else section].append(line)
+        named = [name for name in GROUPS.values() if sections[name]]
+        if len(named) > 1:  # --help alone is no section
+            sections[named[-1]] += sections.pop("Options")
+        elif named:
+            sections["Options"] = sections.pop(named[0]) + sections["Options"]
+        for name, lines in sections.items():
+            if lines:
+                with formatter.section(name):
+                    formatter.write_dl(lines)
 
     def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
         # The epilog of typer would be filled like a paragraph, which breaks commands in two.
@@ -82,8 +104,58 @@ class Lazy(TyperGroup):
             raise UserError(unknown("command", cmd_name, known))
         module = importlib.import_module(f"{commands.__name__}.{cmd_name}")
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
-        single.command(cmd_name, cls=Explained, epilog=module.EXAMPLES)(module.command)
+        single.command(cmd_name, cls=Explained, epilog=module.EXAMPLES)(
+            _typed(module.command) if "request" in module.command.__annotations__ else module.command
+        )
         return typer.main.get_command(single)
+
+
+def _typed(function: Callable[..., None]) -> Callable[..., None]:
+    """`function` with the parameters that typer understands; of a request it gets one made of what was typed."""
+    hint = get_type_hints(function).get("request")
+    request = next((kind for kind in (hint, *get_args(hint)) if isinstance(kind, type)), None)
+    fields = declared(request) if request is not None else {}
+
+    @functools.wraps(function)
+    def called(**typed: Any) -> None:
+        if request is None:
+            return function(**typed)
+        asked = {name: typed.pop(name) for name in fields}
+        if any(isinstance(one.option, Argument) and asked[name] is None for name, one in fields.items()):
+            return function(None, **typed)
+        missing = [name for name, one in fields.items() if one.several and asked[name] is None]
+        return function(request(**{name: value for name, value in asked.items() if name not in missing}), **typed)
+
+    shown = [_parameter(one) for one in {**fields, **declared(function)}.values()]
+    called.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
+    return called
+
+
+def _parameter(one: Declared) -> inspect.Parameter:
+    """A parameter of a command as typer understands it."""
+    option, empty = one.option, inspect.Parameter.empty
+    optional = one.several or (isinstance(option, Argument) and option.optional)
+    default: Any = None if optional else one.default
+    kind: Any = list[str] if one.several else str if str in one.types else one.types[0]
+    if get_origin(kind) is Literal:
+        kind = str
+    flags = option.flags or ((one.flag,) if kind is bool else ())
+    if default is None:
+        kind = kind | None
+    told: dict[str, Any] = {
+        "help": one.help + (f"  [default: {option.default}]" if option.default else ""),
+        "show_default": not (default is None or default is False or default is empty),
+        "metavar": option.value,
+        "autocompletion": getattr(_complete, option.complete) if option.complete else None,
+    }
+    if isinstance(option, Argument):
+        said: Any = typer.Argument(**told)
+    else:
+        said = typer.Option(*flags, **told, rich_help_panel=GROUPS[option.group])
+    return inspect.Parameter(
+        one.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, said]
+    )
 
 
 app = typer.Typer(

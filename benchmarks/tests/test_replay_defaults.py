@@ -23,7 +23,7 @@ from benchmarks.replay.searchers.thawing import Thawing
 from benchmarks.replay.simulator import Simulation
 from benchmarks.tests.test_replay import Known, setting
 from fedtune.machine import resources
-from fedtune.planning.request import Request
+from fedtune.options import SearchRequest
 from fedtune.record.experiment import Experiment
 from fedtune.trials import improvement
 from search_spaces.dimension import Dimension
@@ -41,7 +41,7 @@ def made(variant: str) -> Any:
 def test_a_variant_is_the_present_search_but_for_one_default() -> None:
     """What it changes is what its name says, by the names of `fedtune search`'s options."""
     present: Experiment = made(PRESENT).experiment
-    request = Request("fedavg")
+    request = SearchRequest("fedavg")
     assert present.reduction_factor == request.reduction_factor
     assert (present.lag, present.early) == (resources.LAG, resources.EARLY) == (4, 8)
     for variant in set(VARIANTS) - {PRESENT, "--race", "stopped trials may go on"}:

@@ -18,9 +18,10 @@ from benchmarks.tables.auto_specs import AUTO_SPECS
 from benchmarks.tables.lines import RECORDED, Lines, declaration
 from benchmarks.tables.record import Recording, simulate, specs
 from benchmarks.tables.specs import SPECS, Spec
+from fedtune.options import MAX_SEED, MAX_SEEDS, AutoRequest
 from fedtune.planning.auto_methods import able
-from fedtune.planning.auto_request import AutoRequest, options, settings
-from fedtune.record.experiment import FINAL_SEEDS, MAX_SEED, MAX_SEEDS
+from fedtune.planning.auto_request import options, settings
+from fedtune.record.experiment import FINAL_SEEDS
 from search_spaces.errors import UserError
 from trainables import registry
 

@@ -19,9 +19,10 @@ from analysis.runs import load as load_run
 from fedtune.api.export import export, load
 from fedtune.console import progress
 from fedtune.console.busy import busy
+from fedtune.options import MAX_SEED, SearchRequest
 from fedtune.planning.checks import whole
-from fedtune.planning.request import Request, configuration
-from fedtune.record.experiment import MAX_SEED, Experiment
+from fedtune.planning.settings import configuration
+from fedtune.record.experiment import Experiment
 from search_spaces import run_folder
 from search_spaces.errors import UserError, sentence
 from search_spaces.files import cannot_write, given, replace
@@ -287,7 +288,7 @@ def _target(target: str | Path, trial: int | None, seed: int | None) -> _Target:
 
     if str(target) in registry.methods():
         problems: list[str] = []
-        values = configuration(Request(str(target)), problems)
+        values = configuration(SearchRequest(str(target)), problems)
         if problems:
             raise UserError(*problems)
         return _Target(str(target), values, seed or 0, None, Path(f"{target}-attack.png").resolve())

@@ -10,8 +10,7 @@ Three steps, each of which is left out when it was done before, so that what was
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 from analysis import auto as reading
@@ -24,8 +23,9 @@ from fedtune.api.search import complete
 from fedtune.console import progress
 from fedtune.console.busy import busy
 from fedtune.machine.cluster import check_address
+from fedtune.option import fields_of
+from fedtune.options import AutoRequest, Progress, ResumeRequest
 from fedtune.planning.auto_plan import AutoPlan, plan_auto
-from fedtune.planning.auto_request import AutoRequest
 from fedtune.planning.placed import check_placement, crowded, left_cluster
 from fedtune.planning.unchanged import check_unchanged
 from fedtune.record.auto_record import AutoRecord, Part, create_auto
@@ -38,50 +38,27 @@ from search_spaces.files import check_replaceable
 from search_spaces.space import Space
 
 
-def auto(
-    dataset: str | Path | None = None,
-    *,
-    budget: str,
-    methods: str | Sequence[str] = "all",
-    plain: bool = False,
-    quiet: bool = False,
-    simulate: Callable[..., Any] | None = None,
-    **options: Any,
-) -> AutoResult:
+@fields_of(AutoRequest)
+def auto(request: AutoRequest) -> AutoResult:
     """Searches over `methods` (names, or `all`) within a `budget` (a length of time such as `30m`, a count such as
-    `600rounds`, traffic such as `2GB`), compares the best configuration of each on fresh seeds and trains the leader;
-    further options as in `fedtune.planning.auto_request.AutoRequest`.
+    `600rounds`, traffic such as `2GB`), compares the best configuration of each on fresh seeds and trains the leader.
 
     Raises `UserError`, before anything is created, with every problem of the request. Ctrl-C ends it cleanly, and
     `resume` goes on."""
-    strangers = sorted(options.keys() - {item.name for item in dataclasses.fields(AutoRequest)})
-    if strangers:
-        raise TypeError(f"auto() got unknown options: {', '.join(strangers)}")
-    listed = (methods,) if isinstance(methods, str) else tuple(methods)
-    named = None if dataset is None else str(dataset)
-    required = options.get("require", ())
-    options["require"] = (required,) if isinstance(required, str) else tuple(required)
-    request = AutoRequest(dataset=named, budget=budget, methods=listed, **options)
-    return carry_out_auto(planned(request, plain=plain, quiet=quiet), plain=plain, quiet=quiet, simulate=simulate)
+    with busy(progress.style(request.plain, request.quiet), "planning") as say:
+        plan = plan_auto(request, say)
+    return carry_out_auto(plan, request)
 
 
-def planned(request: AutoRequest, *, plain: bool = False, quiet: bool = False) -> AutoPlan:
-    """The plan of a request, made while a display says what is being measured."""
-    with busy(progress.style(plain, quiet), "planning") as say:
-        return plan_auto(request, say)
-
-
-def carry_out_auto(
-    plan: AutoPlan, *, plain: bool = False, quiet: bool = False, simulate: Callable[..., Any] | None = None
-) -> AutoResult:
+def carry_out_auto(plan: AutoPlan, shown: Progress) -> AutoResult:
     """Creates the folder of a plan and drives it to its end."""
     check_address(plan.searches[0][0].address)
-    style = progress.style(plain, quiet)
+    style = progress.style(shown.plain, shown.quiet)
     for note in plan.notes:
         progress.ProgressDisplay(plan.searches[0][0], style).say(note)
     create_auto(plan.folder, plan.record, [_part(*search) for search in plan.searches])
     with lock(plan.folder):
-        return Driven(plan.folder, plan.record, plan.searches[0][0].address, style, simulate).result()
+        return Driven(plan.folder, plan.record, plan.searches[0][0].address, style, shown.simulate).result()
 
 
 def _part(experiment: Experiment, space: Space, facts: Mapping[str, Any]) -> Part:
@@ -89,20 +66,10 @@ def _part(experiment: Experiment, space: Space, facts: Mapping[str, Any]) -> Par
     return Part(experiment.method, experiment.to_yaml(), space.to_json(), made, experiment.directions)
 
 
-def resume_auto(
-    folder: str | Path,
-    *,
-    address: str | None = None,
-    other_versions: bool = False,
-    plain: bool = False,
-    quiet: bool = False,
-    simulate: Callable[..., Any] | None = None,
-) -> AutoResult:
-    """Goes on with what `auto` began in `folder`, on this machine or on the Ray cluster at `address`; an address in
-    the record is not joined. What it finds is what it would have found uninterrupted.
-
-    Raises `UserError`, before anything is written, as `fedtune.api.search.resume`."""
-    found = reading.load(folder)
+def resume_auto(request: ResumeRequest) -> AutoResult:
+    """`fedtune.resume` of what `auto` began. What it finds is what it would have found uninterrupted."""
+    found = reading.load(request.run)
+    address, other_versions = request.address, request.other_versions
     record = AutoRecord.read(found.path)
     searches = {name: Experiment.of(run) for name, run in found.searches.items()}
     placed = {name: dataclasses.replace(begun, address=address) for name, begun in searches.items()}
@@ -115,11 +82,11 @@ def resume_auto(
     if (best := found.path / run_folder.BEST).exists() and not best.is_dir():
         raise UserError(sentence(str(best), "a folder", Shown("a file"), fix="Move it away; it is written again."))
     check_replaceable(best / f"{method}.yaml" for method in searches)
-    style = progress.style(plain, quiet)
+    style = progress.style(request.plain, request.quiet)
     for note in filter(None, dict.fromkeys(says)):
         progress.ProgressDisplay(lead, style).say(note)
     with lock(found.path):
-        return Driven(found.path, record, address, style, simulate).result()
+        return Driven(found.path, record, address, style, request.simulate).result()
 
 
 def _unchanged_later(found: Auto, address: str | None, *, other_versions: bool) -> list[str]:

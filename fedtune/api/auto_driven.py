@@ -20,7 +20,7 @@ from fedtune.console import progress
 from fedtune.console.auto_progress import AutoDisplay, FreshDisplay
 from fedtune.machine import cluster
 from fedtune.machine.server_watch import ServerLoss, ServerWatch, kept, patience, resuming
-from fedtune.planning.request import Request
+from fedtune.options import RunRequest
 from fedtune.record.auto_record import AutoRecord
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import provenance
@@ -123,7 +123,7 @@ class Driven:
         export(search, best)
         e = Experiment.read(search)
         left = e.address is not None and self.address is None  # so many trials may not fit on this machine
-        request = Request(
+        request = RunRequest(
             str(best),
             name=method,
             seed=self.record.seed,

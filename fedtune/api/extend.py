@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 from analysis.runs import load
 from fedtune.api.search import Result, check_whole, complete, driven, space_of
 from fedtune.console import progress
 from fedtune.machine.cluster import check_address
+from fedtune.option import fields_of
+from fedtune.options import ExtendRequest
 from fedtune.planning.extension import changes, longer, told
 from fedtune.planning.placed import left_cluster
 from fedtune.planning.unchanged import check_unchanged
@@ -20,17 +19,8 @@ from fedtune.record.run_directory import lock, write_document
 from search_spaces import run_folder
 
 
-def extend(
-    run: str | Path,
-    *,
-    trials: int | None = None,
-    rounds: int | None = None,
-    address: str | None = None,
-    other_versions: bool = False,
-    plain: bool = False,
-    quiet: bool = False,
-    simulate: Callable[..., Any] | None = None,
-) -> Result:
+@fields_of(ExtendRequest)
+def extend(request: ExtendRequest) -> Result:
     """Adds `trials` further trials to a search, `rounds` further rounds to each of its trials, or both; one of the two
     must be given.
 
@@ -42,22 +32,23 @@ def extend(
 
     Raises `UserError`, before anything is written, where more rounds would change what was computed or recorded so far
     (`fedtune.planning.extension`), and as `resume`, which has the same `address` and `other_versions`."""
-    found = load(run)
+    found = load(request.run)
     folder = found.path
     check_whole(folder, Experiment.of(found))
     space = space_of(folder / run_folder.SPACE)
     # Before the lock, so that a folder that is not a search, or that cannot go on, gets no lock file.
-    asked = longer(found, space, trials=trials, rounds=rounds, address=address)
-    check_address(address)
-    notes = check_unchanged(found, *complete(folder, asked), other_versions=other_versions)
+    asked = longer(found, space, request)
+    check_address(request.address)
+    notes = check_unchanged(found, *complete(folder, asked), other_versions=request.other_versions)
     with lock(folder):
         found = load(folder)  # read again: another extension may just have ended
         begun = Experiment.of(found)
-        made = longer(found, space, trials=trials, rounds=rounds, address=address)
-        watch = progress.ProgressDisplay(made, progress.style(plain, quiet), varied=tuple(space.vary))
+        made = longer(found, space, request)
+        style = progress.style(request.plain, request.quiet)
+        watch = progress.ProgressDisplay(made, style, varied=tuple(space.vary))
         write_document(folder / run_folder.EXPERIMENT, dataclasses.replace(made, address=begun.address).to_yaml())
         extended(folder, changes(begun, made))
-        for note in (left_cluster(begun, address), *notes, *told(begun, made, found.frozen)):
+        for note in (left_cluster(begun, request.address), *notes, *told(begun, made, found.frozen)):
             if note:
                 watch.say(note)
-        return driven(folder, *complete(folder, made), watch, simulate)
+        return driven(folder, *complete(folder, made), watch, request.simulate)

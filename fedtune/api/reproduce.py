@@ -25,9 +25,12 @@ from fedtune.console import progress
 from fedtune.console.busy import busy
 from fedtune.console.cells_progress import CellsDisplay
 from fedtune.machine.server_watch import ServerLoss
+from fedtune.option import fields_of
+from fedtune.options import ReproduceRequest, SearchRequest
 from fedtune.planning.placed import left_cluster
 from fedtune.planning.plan import Plan, placement, plan
-from fedtune.planning.reproduction import Part, Planned, ReproduceRequest, plan_reproduction
+from fedtune.planning.reproduction import Part, Planned, plan_reproduction
+from fedtune.planning.reproduction import command as command_of
 from fedtune.planning.time_left import TimeLeft, time_left
 from fedtune.planning.unchanged import check_unchanged
 from fedtune.record.experiment import Experiment
@@ -81,22 +84,8 @@ class Reproduced:
         }
 
 
-def reproduce(
-    name: str,
-    *,
-    small: bool = False,
-    rounds: int | None = None,
-    seeds: int | None = None,
-    dataset: str | None = None,
-    data_dir: str | None = None,
-    runs_dir: str = "runs",
-    concurrency: int | None = None,
-    plain: bool = False,
-    quiet: bool = False,
-    rows: str | Sequence[str] = (),
-    columns: str | Sequence[str] = (),
-    simulate: Callable[..., Any] | None = None,
-) -> Reproduced:
+@fields_of(ReproduceRequest)
+def reproduce(request: ReproduceRequest) -> Reproduced:
     """Makes the figure or table `name` of a paper again (`fedtune reproduce` lists all), in `runs_dir/name`, and
     decides the paper's sentences about it; with `small` on the embedded digits, else with the paper's data, model,
     rounds and seeds. `rows` and `columns` name a part of a table, `["FedAvg", "LT"]` and `"omega=1,0.1"`; another part
@@ -104,12 +93,10 @@ def reproduce(
 
     Ctrl-C ends it cleanly, and the same call goes on. Raises `UserError`, before anything is created, with every
     problem of the request, and where the folder holds another plan."""
-    part = [(given,) if isinstance(given, str) else tuple(given) for given in (rows, columns)]
-    asked = ReproduceRequest(name, small, rounds, seeds, dataset, data_dir, str(runs_dir), concurrency, *part)
-    style = progress.style(plain, quiet)
+    style = progress.style(request.plain, request.quiet)
     with busy(style, "planning") as say:
-        planned, plans, notes = _checked(asked)
-        if simulate is None:
+        planned, plans, notes = _checked(request)
+        if request.simulate is None:
             found = time_left(planned, say)
             notes = [*notes, found if isinstance(found, str) else found.sentence()]
     _begin(planned)
@@ -118,7 +105,7 @@ def reproduce(
         for made in plans:
             _create(made)
         whole = [(part.folder, *complete(part.folder, Experiment.read(part.folder))) for part in planned.parts]
-        outcome = _driven(planned, whole, style, notes, simulate)
+        outcome = _driven(planned, whole, style, notes, request.simulate)
         with busy(style, "deciding"):
             return _result(planned, outcome, time.monotonic() - begun)
 
@@ -141,7 +128,8 @@ def _checked(asked: ReproduceRequest) -> tuple[Planned, list[Plan], list[str]]:
 
 
 def _plan(part: Part) -> Plan:
-    return plan(part.request) if part.count is None else plan_run(part.request, part.count)
+    request = part.request
+    return plan(request) if isinstance(request, SearchRequest) else plan_run(request, request.seeds)
 
 
 def _unchanged(folders: Sequence[Path]) -> list[str]:
@@ -191,7 +179,7 @@ def _driven(
         watch = CellsDisplay(lead, style, lambda number: queue.home(number).folder.name)
         for note in notes:
             watch.say(note)
-        with watch, ServerLoss(planned.asked.command()) as lost:
+        with watch, ServerLoss(command_of(planned.asked)) as lost:
             try:
                 return driver.drive_queue(planned.folder, lead, queue, watch, lost=lost, simulate=simulate)
             except KeyboardInterrupt:  # before Ray took over the signal: nothing was under way
@@ -225,7 +213,7 @@ def _result(planned: Planned, outcome: driver.Outcome, seconds: float) -> Reprod
 
     made = load_made(planned.folder)
     decided = claims.decide(made)
-    whole = planned.asked.whole.command()
+    whole = command_of(planned.asked, rows=(), columns=())
     write_all(made, decided, whole, finished=outcome.finished and not made.missing)
-    command = whole if outcome.finished else planned.asked.command()
+    command = whole if outcome.finished else command_of(planned.asked)
     return Reproduced(planned.folder, command, made, decided, outcome.finished, outcome.interrupted, seconds)

@@ -8,24 +8,26 @@ that round as `clients-<seed>.safetensors` where the method has such.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from analysis.runs import load as load_run
+from fedtune import option
 from fedtune.api.export import load, winner_of
 from fedtune.api.findings import CLIENTS, GLOBAL, Findings, model_files
 from fedtune.api.search import Best, Result, carry_out
 from fedtune.machine import resources
-from fedtune.planning.checks import runs_folder, whole
+from fedtune.option import fields_of
+from fedtune.options import RunRequest
+from fedtune.planning.checks import runs_folder
 from fedtune.planning.plan import Plan, device_of, placed, placement
 from fedtune.planning.preflight import preflight
-from fedtune.planning.request import Request, configuration, overrides
-from fedtune.record.experiment import MAX_SEED, MAX_SEEDS, Experiment, final_seeds
+from fedtune.planning.settings import configuration, overrides
+from fedtune.record.experiment import Experiment, final_seeds
 from search_spaces import presets
 from search_spaces.errors import UserError
 from search_spaces.files import given
@@ -80,28 +82,8 @@ class Final(Findings):
         }
 
 
-def run(
-    best: str | Path,
-    *,
-    space: str = "default",
-    paper: bool = False,
-    dataset: str | None = None,
-    rounds: int | None = None,
-    set: Sequence[str] | Mapping[str, object] = (),
-    seeds: int = 3,
-    seed: int = 0,
-    name: str | None = None,
-    runs_dir: str = "runs",
-    data_dir: str | None = None,
-    concurrency: int | None = None,
-    cpus_per_trial: float | None = None,
-    gpus_per_trial: float | None = None,
-    address: str | None = None,
-    keep_images: bool = False,
-    plain: bool = False,
-    quiet: bool = False,
-    simulate: Callable[..., Any] | None = None,
-) -> Final:
+@fields_of(RunRequest)
+def run(request: RunRequest) -> Final:
     """Trains the exported configuration `best` on `seeds` fresh seeds for all its planned rounds.
 
     `best` may also be the run directory of a search, whose winner is trained, or a method's name. For a method `space`
@@ -110,33 +92,13 @@ def run(
     generator at every evaluated round (`search_spaces.kept_images`).
 
     Raises `UserError`, before anything is created, with every problem of the file and the request."""
-    request = Request(
-        str(best),
-        space,
-        dataset,
-        data_dir,
-        paper,
-        rounds=rounds,
-        seeds=seeds,
-        seed=seed,
-        set=set if isinstance(set, Mapping) else tuple(set),
-        name=name,
-        runs_dir=runs_dir,
-        concurrency=concurrency,
-        cpus_per_trial=cpus_per_trial,
-        gpus_per_trial=gpus_per_trial,
-        address=address,
-        keep_images=keep_images,
-    )
-    return report(carry_out(plan_run(request, seeds), plain=plain, quiet=quiet, simulate=simulate))
+    return report(carry_out(plan_run(request, request.seeds), request))
 
 
-def plan_run(request: Request, count: int, *, after: int = 0) -> Plan:
-    """The plan of a final run over `count` seeds, those that come after the first `after` of the request's.
-    `request.method` is an exported file's path, a run directory, or a method's name."""
+def plan_run(request: RunRequest, count: int, *, after: int = 0) -> Plan:
+    """The plan of a final run over `count` seeds, those that come after the first `after` of the request's."""
     problems: list[str] = []
-    whole("seeds", count, 1, MAX_SEEDS, problems)
-    whole("seed", request.seed, 0, MAX_SEED, problems)
+    problems.extend(option.problems(request))
     try:
         method, values, data = _configuration(request, problems)
     except UserError as error:
@@ -183,7 +145,7 @@ def plan_run(request: Request, count: int, *, after: int = 0) -> Plan:
     return Plan(folder, experiment, fixed, checked.facts, _notes(experiment, checked.facts, origin), checked.values)
 
 
-def _configuration(request: Request, problems: list[str]) -> tuple[str, dict[str, Value], dict[str, Any]]:
+def _configuration(request: RunRequest, problems: list[str]) -> tuple[str, dict[str, Value], dict[str, Any]]:
     """Method, every parameter, and the exported configuration (empty for a method's own)."""
     from trainables import registry
 
@@ -195,7 +157,7 @@ def _configuration(request: Request, problems: list[str]) -> tuple[str, dict[str
         problems.append(
             "--paper and --space belong to a method's own run; an exported configuration is complete. Leave them out."
         )
-    values |= overrides(dataclasses.replace(request, method=method), problems)
+    values |= overrides(request, method, problems)
     return method, values, data
 
 

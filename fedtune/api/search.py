@@ -1,11 +1,11 @@
-"""`fedtune.search`, `fedtune.resume`: carry out a request in its run directory, return its result."""
+"""`fedtune.search`, and `fedtune.resume` of a single run: a request is carried out in its run directory."""
 
 from __future__ import annotations
 
 import dataclasses
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,12 @@ from fedtune.api.findings import Findings
 from fedtune.console import progress
 from fedtune.machine import resources
 from fedtune.machine.cluster import check_address
+from fedtune.option import fields_of
+from fedtune.options import Progress, ResumeRequest, SearchRequest
 from fedtune.planning.checks import seconds_of
 from fedtune.planning.pack_auto import packed
 from fedtune.planning.placed import check_placement, crowded, left_cluster
 from fedtune.planning.plan import Plan, plan
-from fedtune.planning.request import Request
 from fedtune.planning.unchanged import check_unchanged
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import provenance
@@ -68,42 +69,23 @@ class Result(Findings):
         return plain
 
 
-def search(
-    method: str,
-    *,
-    metric: str | Sequence[str] | None = None,
-    warm_start: str | Path | Sequence[str | Path] = (),
-    plain: bool = False,
-    quiet: bool = False,
-    simulate: Callable[..., Any] | None = None,
-    **options: Any,
-) -> Result:
+@fields_of(SearchRequest)
+def search(request: SearchRequest) -> Result:
     """Searches the hyper-parameters of `method`, selecting by one `metric` or by several, and beginning with what
-    earlier runs found (`warm_start`: the directory of one, or several); further options as in
-    `fedtune.planning.request.Request`.
+    earlier runs found (`warm_start`: the directory of one, or several).
 
     Progress goes to stderr, the run directory to `runs_dir/name`. Raises `UserError`, before anything is created, with
     every problem of the request. Ctrl-C ends it cleanly, and `resume` goes on."""
-    metrics = (metric,) if isinstance(metric, str) else tuple(metric or ())
-    strangers = sorted(options.keys() - {item.name for item in dataclasses.fields(Request)})
-    if strangers:
-        raise TypeError(f"search() got unknown options: {', '.join(strangers)}")
-    runs = (warm_start,) if isinstance(warm_start, (str, Path)) else tuple(warm_start)
-    required = options.get("require", ())
-    options["require"] = (required,) if isinstance(required, str) else tuple(required)
-    request = Request(method, metric=metrics, warm_start=tuple(map(str, runs)), **options)
-    planned = packed(plan(request), plain=plain, quiet=quiet)
-    return carry_out(planned, plain=plain, quiet=quiet, simulate=simulate)
+    return carry_out(packed(plan(request)), request)
 
 
-def carry_out(
-    planned: Plan, *, plain: bool = False, quiet: bool = False, simulate: Callable[..., Any] | None = None
-) -> Result:
+def carry_out(planned: Plan, shown: Progress) -> Result:
     """Creates the run directory of a plan and drives it to its end.
 
     Raises `UserError`, before anything is created, where no cluster answers at the plan's address."""
     check_address(planned.experiment.address)
-    watch = progress.ProgressDisplay(planned.experiment, progress.style(plain, quiet), varied=tuple(planned.space.vary))
+    style = progress.style(shown.plain, shown.quiet)
+    watch = progress.ProgressDisplay(planned.experiment, style, varied=tuple(planned.space.vary))
     for note in planned.notes:
         watch.say(note)
     create(
@@ -115,41 +97,21 @@ def carry_out(
         planned.taken,
     )
     with lock(planned.folder):
-        return driven(planned.folder, planned.experiment, planned.space, watch, simulate)
+        return driven(planned.folder, planned.experiment, planned.space, watch, shown.simulate)
 
 
-def resume(
-    run: str | Path,
-    *,
-    time: str | float | None = None,
-    concurrency: int | None = None,
-    cpus_per_trial: float | None = None,
-    gpus_per_trial: float | None = None,
-    address: str | None = None,
-    other_versions: bool = False,
-    plain: bool = False,
-    quiet: bool = False,
-    simulate: Callable[..., Any] | None = None,
-) -> Result:
-    """Goes on with an interrupted run; every trial continues from its last checkpoint. A finished run is left as it is,
-    but for trials whose rows are damaged: those are computed again.
-
-    A new time budget may be given, and another placement (concurrency, shares). It runs on this machine, or on the Ray
-    cluster at `address`; the address that the run was begun with is not taken from its record. What would change the
-    run's numbers cannot be changed, with one exception: `other_versions` accepts other versions of libraries, of which
-    the run's record then tells.
-
-    Raises `UserError`, before anything is written, where the data set is gone or changed, versions are others, or no
-    cluster answers at `address`."""
-    found = load(run)
+def resume_run(request: ResumeRequest) -> Result:
+    """`fedtune.resume` of a single run, a search or a final run."""
+    found = load(request.run)
     folder, experiment = found.path, Experiment.of(found)
     check_whole(folder, experiment)
     problems: list[str] = []
+    cpus, gpus, address = request.cpus_per_trial, request.gpus_per_trial, request.address
     asked: dict[str, Any] = {
-        "time": None if time is None else seconds_of(time, problems),
-        "concurrency": concurrency,
-        "cpus_per_trial": cpus_per_trial,
-        "gpus_per_trial": gpus_per_trial,
+        "time": seconds_of(request.time, problems),
+        "concurrency": request.concurrency,
+        "cpus_per_trial": cpus,
+        "gpus_per_trial": gpus,
     }
     given = {key: value for key, value in asked.items() if value is not None}
     placed = dataclasses.replace(experiment, **given, address=address)
@@ -159,22 +121,23 @@ def resume(
             f"{folder} was begun {had}, and on other hardware its numbers would change. Leave out "
             f"--gpus-per-trial, or begin a new run."
         )
-    resources.check_shares(problems, cpus=cpus_per_trial, gpus=gpus_per_trial)
+    resources.check_shares(problems, cpus=cpus, gpus=gpus)
     check_placement(placed, problems)
-    told = crowded(placed, problems, asked=concurrency if cpus_per_trial is not None else None)
+    told = crowded(placed, problems, asked=request.concurrency if cpus is not None else None)
     if problems:
         raise UserError(*problems)
     whole_run = complete(folder, placed)  # before the lock, so that a damaged run gets no lock file
     over = is_over(found.frozen, experiment) and not damaged(folder, experiment, found.frozen)
     if not over:
         check_address(address)
-    notes = [] if over else check_unchanged(found, *whole_run, other_versions=other_versions)
-    watch = progress.ProgressDisplay(placed, progress.style(plain, quiet), varied=tuple(whole_run[1].vary))
+    notes = [] if over else check_unchanged(found, *whole_run, other_versions=request.other_versions)
+    style = progress.style(request.plain, request.quiet)
+    watch = progress.ProgressDisplay(placed, style, varied=tuple(whole_run[1].vary))
     for note in (told, left_cluster(experiment, address), *notes):
         if note:
             watch.say(note)
     with lock(folder):
-        return driven(folder, *whole_run, watch, simulate)
+        return driven(folder, *whole_run, watch, request.simulate)
 
 
 def check_whole(folder: Path, experiment: Experiment) -> None:

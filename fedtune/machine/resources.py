@@ -27,8 +27,6 @@ LEAST = 0.0001
 MOST = 1_000_000
 #: Trials that share a GPU by default; small models leave most of one idle.
 TRIALS_PER_GPU = 4
-#: What --pack may be: the defaults of this module, or what `fedtune.planning.pack_auto` measures.
-PACKS = ("fixed", "auto")
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedtune.console.progress import duration
+from fedtune.options import AutoRequest
 from fedtune.planning.auto_methods import Able
-from fedtune.planning.auto_request import AutoRequest, Options
+from fedtune.planning.auto_request import Options
 from fedtune.planning.estimate import START_UP
 from fedtune.record.auto_record import AutoRecord, Candidate, Excluded
 from search_spaces.errors import Shown, UserError, sentence

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fedtune.planning.auto_request import AutoRequest, Options, pairs
+from fedtune.options import AutoRequest, SearchRequest
+from fedtune.planning.auto_request import Options, pairs
 from fedtune.planning.preflight import preflight
-from fedtune.planning.request import Request, settled
+from fedtune.planning.settings import settled
 from search_spaces import presets
 from search_spaces.errors import UserError
 from search_spaces.metrics import METRICS
@@ -87,7 +88,7 @@ def _space(name: str, named: str, given: Mapping[str, Any], metric: str) -> tupl
     local = parameters(LocalTraining)
     common = {key: declared[key].default for key in fixed if key in local and key in declared}
     problems: list[str] = []
-    settings = settled(Request(name, space=named, set={**common, **given}), problems)
+    settings = settled(SearchRequest(name, space=named, set={**common, **given}), problems)
     if problems:
         raise UserError(*problems)
     space = dataclasses.replace(settings.space, metric=(metric,), published=None, profiles={})

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from fedtune.machine import resources
+from fedtune.options import AutoRequest
 from fedtune.planning import auto_costs
 from fedtune.planning.auto_budget import budgeted, shown, within_budget
 from fedtune.planning.auto_methods import Able, Unable, able, check_conditions
-from fedtune.planning.auto_request import AutoRequest, Options, options, settings
+from fedtune.planning.auto_request import Options, options, settings
 from fedtune.planning.checks import runs_folder
 from fedtune.planning.plan import device_of
 from fedtune.record.auto_record import AutoRecord, Candidate, Excluded

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedtune import option
+from fedtune.options import AutoRequest, SearchRequest
 from fedtune.planning import checks
-from fedtune.planning.request import Request, settled
 from fedtune.planning.selection import recorded
-from fedtune.record.experiment import MAX_SEED, MAX_SEEDS
+from fedtune.planning.settings import settled
 from search_spaces import presets
 from search_spaces.errors import UserError, sentence, unknown
 from search_spaces.metrics import METRICS
@@ -25,53 +26,6 @@ RHO = 10
 _COUNT = re.compile(r"(\d+)\s*(?:seed-)?rounds")
 _BYTES = re.compile(r"(\d+(?:\.\d+)?(?:e\d+)?)\s*([kmgt]?)b")
 _SCALE = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
-
-
-@dataclass(frozen=True)
-class AutoRequest:
-    """A request as the user made it; None stands for the default."""
-
-    dataset: str | None = None
-    #: A length of time, `600rounds` (rounds of single federations), or an amount of traffic such as `2GB`.
-    budget: str = ""
-    #: Names of methods; `all` stands for every one.
-    methods: tuple[str, ...] = (ALL,)
-    family: str | None = None
-    #: The name of the space in which every method is tuned. A space other than `default` brings its conditions too.
-    space: str = presets.DEFAULT
-    metric: str | None = None
-    #: Such as `wlp>=0.3` (`search_spaces.requirements`).
-    require: tuple[str, ...] = ()
-    #: The unit of rungs and gains: seconds, seed-rounds or bytes; None is that of the budget.
-    cost: str | None = None
-    equal: bool = False
-    #: Trials that every method gets at least.
-    least: int | None = None
-    rounds: int | None = None
-    seeds: int = 1
-    #: None: 3, or fewer where half of the budget does not pay for them.
-    fresh_seeds: int | None = None
-    final_seeds: int | None = None
-    seed: int = 0
-    no_label_counts: bool = False
-    max_bytes_up: str | None = None
-    widths: bool = False
-    personal: bool = False
-    #: `name=value` or `method.name=value`, or a mapping.
-    set: tuple[str, ...] | Mapping[str, object] = ()
-    data_dir: str | None = None
-    name: str | None = None
-    runs_dir: str = "runs"
-    lag: int | None = None
-    concurrency: int | None = None
-    cpus_per_trial: float | None = None
-    gpus_per_trial: float | None = None
-    address: str | None = None
-
-    @property
-    def every(self) -> bool:
-        """Whether no method is asked for by name."""
-        return any(name.strip() == ALL for text in self.methods for name in text.split(","))
 
 
 @dataclass(frozen=True)
@@ -90,11 +44,7 @@ class Options:
 
 def options(request: AutoRequest, problems: list[str]) -> Options:
     """Every option by itself. What cannot be used is added to `problems`."""
-    checks.whole("seed", request.seed, 0, MAX_SEED, problems)
-    for name in ("seeds", "fresh-seeds", "final-seeds"):
-        checks.whole(name, getattr(request, name.replace("-", "_")), 1, MAX_SEEDS // 2, problems)
-    checks.whole("least", request.least, 1, 1000, problems)
-    checks.known("unit", request.cost, ("seconds", "seed-rounds", "bytes"), problems, "--cost")
+    problems.extend(option.problems(request))
     if request.equal and request.least is not None:
         problems.append("--equal gives every method the same part of the budget, so --least would change nothing.")
     if _is_file(request.space):
@@ -214,7 +164,7 @@ def _of_space(name: str, method: str, shared: Mapping[str, Any]) -> dict[str, An
     where there is no such space: the method is left out."""
     if name == presets.DEFAULT or name not in presets.names(method):
         return {}
-    values = settled(Request(method, space=name), []).values
+    values = settled(SearchRequest(method, space=name), []).values
     return {key: values[key] for key in shared if key in values}
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from fedtune.options import MAX_SEEDS, SearchRequest
 from fedtune.planning import checks
 from fedtune.planning.conditions import whole_blocks
-from fedtune.planning.request import Request, Settings
-from fedtune.record.experiment import MAX_SEEDS, search_seeds
+from fedtune.planning.settings import Settings
+from fedtune.record.experiment import search_seeds
 from fedtune.trials.early_stopping import SCHEDULERS, default_grace
 from fedtune.trials.grace import AUTO
 from fedtune.trials.racing import MOST
@@ -33,7 +34,7 @@ class Budget:
     prior: float
 
 
-def budgeted(request: Request, settings: Settings, metrics: int, problems: list[str]) -> Budget:
+def budgeted(request: SearchRequest, settings: Settings, metrics: int, problems: list[str]) -> Budget:
     """The budget that the request gives; what it leaves out comes from the space's profile, or else is the default.
 
     metrics: how many the search selects by."""
@@ -79,7 +80,7 @@ def budgeted(request: Request, settings: Settings, metrics: int, problems: list[
     )
 
 
-def _can_race(request: Request, space: Space, sampler: str) -> bool:
+def _can_race(request: SearchRequest, space: Space, sampler: str) -> bool:
     """Whether a search of several seeds is a race where nothing is said: one metric, under one condition, of which a
     grid wants every seed of every cell."""
     return sampler != "grid" and len(request.metric or space.metric) == 1 and len(space.conditions()) < 2

@@ -10,8 +10,8 @@ from search_spaces.parameter import Value
 from search_spaces.space import Space
 
 if TYPE_CHECKING:
+    from fedtune.options import SearchRequest
     from fedtune.planning.preflight import Checked
-    from fedtune.planning.request import Request
 
 #: Trials of a search that says no number of them.
 TRIALS = 30
@@ -60,7 +60,7 @@ def crossing_notes(trials: int, sampler: str, space: Space) -> list[str]:
 
 
 def under_conditions(
-    request: Request, space: Space, checked: Checked, seeds: Sequence[int], problems: list[str]
+    request: SearchRequest, space: Space, checked: Checked, seeds: Sequence[int], problems: list[str]
 ) -> dict[str, Any]:
     """Builds the data of every condition once, so that a data set that cannot be had, or an impossible federation, is
     found before anything is created. Returns what is recorded where data sets are varied: `datasets`, hashes by name.
@@ -78,7 +78,7 @@ def under_conditions(
     return {"datasets": found} if "dataset" in space.vary else {}
 
 
-def _built(request: Request, values: Mapping[str, Value], seed: int) -> dict[str, str]:
+def _built(request: SearchRequest, values: Mapping[str, Value], seed: int) -> dict[str, str]:
     """The hash of the data set by its name."""
     import torch
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.reproduce.made import is_made
 from analysis.runs import Run, shapes
+from fedtune.options import ExtendRequest
 from fedtune.planning.checks import whole
 from fedtune.planning.placed import check_placement
 from fedtune.record.experiment import Experiment
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
     from trainables.registry import Configuration
 
 
-def longer(run: Run, space: Space, *, trials: int | None, rounds: int | None, address: str | None) -> Experiment:
-    """The request of the search `run`, whose space this is, with so many `trials` and `rounds` more, to be run at
-    `address`. Raises `UserError` with all problems where it cannot have them."""
-    experiment = Experiment.of(run)
+def longer(run: Run, space: Space, request: ExtendRequest) -> Experiment:
+    """The experiment of the search `run`, whose space this is, with so many trials and rounds more as are asked for, to
+    be run at the request's address. Raises `UserError` with all problems where it cannot have them."""
+    experiment, trials, rounds = Experiment.of(run), request.trials, request.rounds
     if experiment.kind == "run":
         raise UserError(_final(run.path))
     problems: list[str] = []
@@ -35,7 +36,7 @@ def longer(run: Run, space: Space, *, trials: int | None, rounds: int | None, ad
         problems.append(
             f"Nothing was asked for. Say how many trials (--trials) or rounds (--rounds) are to be added to {run.path}."
         )
-    asked = dataclasses.replace(experiment, address=address)
+    asked = dataclasses.replace(experiment, address=request.address)
     if trials is not None:
         asked = _more_trials(run.path, asked, trials, problems)
     if rounds is not None:

@@ -22,8 +22,8 @@ from typing import Any
 from fedtune.console import progress
 from fedtune.console.busy import busy
 from fedtune.machine import resources
+from fedtune.options import SearchRequest
 from fedtune.planning.plan import Plan
-from fedtune.planning.request import Request
 from fedtune.planning.timed_federations import MIB, Federations, Footprint, OutOfMemory
 from fedtune.planning.waiting import waiting_notes
 from fedtune.record.experiment import Experiment
@@ -58,7 +58,7 @@ class Bounds:
     trials: int | None = None
 
 
-def packed(planned: Plan, *, plain: bool = False, quiet: bool = False) -> Plan:
+def packed(planned: Plan) -> Plan:
     """The plan with the packing that measured best; the same plan where --pack auto was not asked for.
 
     Raises `UserError` where the configuration in the middle of the space does not run."""
@@ -70,7 +70,7 @@ def packed(planned: Plan, *, plain: bool = False, quiet: bool = False) -> Plan:
     bounds = limits(e, asked, here)
     load = os.getloadavg()[0]
     with (
-        busy(progress.style(plain, quiet), "starting a federation") as say,
+        busy(progress.style(asked.plain, asked.quiet), "starting a federation") as say,
         Federations(
             e.method,
             planned.middle,
@@ -96,7 +96,7 @@ def packed(planned: Plan, *, plain: bool = False, quiet: bool = False) -> Plan:
     return _settled(planned, best, table, footprint, full, gpus=gpus if on_gpu else 0, cores=here.cores, load=load)
 
 
-def limits(e: Experiment, asked: Request, here: resources.Machine) -> Bounds:
+def limits(e: Experiment, asked: SearchRequest, here: resources.Machine) -> Bounds:
     """What the cores, the GPUs, the trials, the lag and the command line allow."""
     gpus = here.gpus if e.gpus_per_trial > 0 else 1
     room = min(e.to_run, e.lag) if e.looks_back else e.to_run

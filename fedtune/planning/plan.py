@@ -8,23 +8,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedtune import option
 from fedtune.machine import resources
+from fedtune.options import RunRequest, SearchRequest
 from fedtune.planning import checks
 from fedtune.planning.budget import Budget, budgeted
-from fedtune.planning.checks import runs_folder, seconds_of, whole
+from fedtune.planning.checks import runs_folder, seconds_of
 from fedtune.planning.conditions import conditions_allow, crossing_notes, under_conditions
 from fedtune.planning.earlier_runs import opened
 from fedtune.planning.known import known
 from fedtune.planning.preflight import preflight
-from fedtune.planning.request import Request, settled
 from fedtune.planning.selection import Selection, selected_by
+from fedtune.planning.settings import settled
 from fedtune.planning.stopping import needs_stopping, stopping_notes
 from fedtune.planning.waiting import waiting_notes
-from fedtune.record.experiment import MAX_SEED, MAX_SEEDS, Experiment, looks_back
+from fedtune.record.experiment import Experiment, looks_back
 from fedtune.record.run_directory import absolute
 from fedtune.record.taken_trials import TakenTrial
-from fedtune.trials.early_stopping import SCHEDULERS
-from fedtune.trials.samplers import EI, SAMPLERS
+from fedtune.trials.samplers import EI
 from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError
 from search_spaces.metrics import METRICS
@@ -45,12 +46,12 @@ class Plan:
     #: Every parameter of one configuration in the middle of the space, as it was checked: for measuring.
     middle: Mapping[str, Value]
     #: What was asked for; None where `--pack auto` cannot be applied to the plan.
-    request: Request | None = None
+    request: SearchRequest | None = None
     #: Results of earlier runs, those of the first trials.
     taken: tuple[TakenTrial, ...] = ()
 
 
-def plan(request: Request) -> Plan:
+def plan(request: SearchRequest) -> Plan:
     """Checks all of a request. Raises one `UserError` with every problem; writes nothing but the data set's cache."""
     problems: list[str] = []
     folder, time = _folder(request, problems), _options(request, problems)
@@ -60,7 +61,7 @@ def plan(request: Request) -> Plan:
     _combination(request, space, budget, selection, problems)
     waits = budget.seed_rounds > 0 or looks_back(budget.sampler, budget.scheduler)
     packing, lag = placement(request, problems, trials=budget.trials, lag=request.lag, looks_back=waits)
-    earlier = opened(request.warm_start, request.method, {*_keys(space)}, problems)
+    earlier = opened(option.several(request.warm_start), request.method, {*_keys(space)}, problems)
     middle = settings.values | middle_values((*space.search.values(), *space.vary.values()))
     device = device_of(packing.gpus, request.address)
     data, required = request.data_dir, tuple(one.metric for one in selection.require)
@@ -102,10 +103,10 @@ def plan(request: Request) -> Plan:
     return Plan(folder, start.experiment, space, {**facts, **start.facts}, notes, checked.values, request, start.taken)
 
 
-def _folder(request: Request, problems: list[str]) -> Path:
+def _folder(request: SearchRequest, problems: list[str]) -> Path:
     """The run directory, which is not there yet."""
     name = request.name if request.name is not None else f"{request.method}-{Path(request.space).stem}"
-    return runs_folder(request.runs_dir, name, problems)
+    return runs_folder(str(request.runs_dir), name, problems)
 
 
 def _keys(space: Space) -> Iterable[str]:
@@ -113,17 +114,9 @@ def _keys(space: Space) -> Iterable[str]:
     return (*(dimension.key for _, dimension in space.dimensions()), *space.vary)
 
 
-def _options(request: Request, problems: list[str]) -> float | None:
+def _options(request: SearchRequest, problems: list[str]) -> float | None:
     """Checks every option that can be checked by itself, and returns the wall-clock budget in seconds."""
-    whole("seed", request.seed, 0, MAX_SEED, problems)
-    whole("seeds", request.seeds, 1, MAX_SEEDS, problems)
-    whole("trials", request.trials, 1, 1_000_000, problems)
-    whole("reduction-factor", request.reduction_factor, 2, 100, problems)
-    checks.share("audit", request.audit, problems)
-    checks.known("sampler", request.sampler, SAMPLERS, problems)
-    checks.known("scheduler", request.scheduler, SCHEDULERS, problems)
-    checks.known("choice of --select-on", request.select_on, ("validation", "test"), problems)
-    checks.known("packing", request.pack, resources.PACKS, problems, "--pack")
+    problems.extend(option.problems(request))
     if request.pack == "auto" and request.address is not None:
         problems.append(
             "--pack auto measures this machine, and --address names another one. Give --concurrency, "
@@ -136,7 +129,7 @@ def _options(request: Request, problems: list[str]) -> float | None:
 
 
 def placement(
-    request: Request, problems: list[str], *, trials: int, lag: int | None, looks_back: bool
+    request: SearchRequest | RunRequest, problems: list[str], *, trials: int, lag: int | None, looks_back: bool
 ) -> tuple[resources.Packing, int]:
     """The part of the machine that each trial has, and the search's lag."""
     return resources.pack(
@@ -151,7 +144,7 @@ def placement(
     )
 
 
-def placed(request: Request, packing: resources.Packing) -> dict[str, Any]:
+def placed(request: SearchRequest | RunRequest, packing: resources.Packing) -> dict[str, Any]:
     """Fields of an experiment, of a search's as of a final run's: where trials run, and what they keep."""
     return {
         "data_dir": absolute(request.data_dir),
@@ -164,7 +157,9 @@ def placed(request: Request, packing: resources.Packing) -> dict[str, Any]:
     }
 
 
-def _combination(request: Request, space: Space, budget: Budget, selection: Selection, problems: list[str]) -> None:
+def _combination(
+    request: SearchRequest, space: Space, budget: Budget, selection: Selection, problems: list[str]
+) -> None:
     """Adds a problem for choices that each are possible and cannot be combined."""
     search = space.search
     conditions_allow(space, budget.sampler, problems, races=budget.seed_rounds > 0, starts=bool(request.warm_start))
@@ -207,7 +202,7 @@ def device_of(gpus: float, address: str | None) -> str | None:
     return None if address is not None else "cuda" if gpus else "cpu"
 
 
-def _notes(request: Request, experiment: Experiment, space: Space) -> tuple[str, ...]:
+def _notes(request: SearchRequest, experiment: Experiment, space: Space) -> tuple[str, ...]:
     e = experiment
     dataset = e.values.get("dataset") or " and ".join(map(str, space.vary["dataset"].values()))
     at = f"{dataset}, {e.rounds} rounds, {'up to ' * e.races}{len(e.seeds)} seed{'s' * (len(e.seeds) > 1)}"
@@ -231,7 +226,7 @@ def _notes(request: Request, experiment: Experiment, space: Space) -> tuple[str,
     return (*notes, *crossing_notes(e.trials, e.sampler, space), *stopping_notes(e))
 
 
-def _at_once(request: Request, e: Experiment) -> list[str]:
+def _at_once(request: SearchRequest, e: Experiment) -> list[str]:
     """Notes on how many trials run at the same time; `--pack auto` makes its own."""
     if request.pack == "auto":
         return []

@@ -11,49 +11,28 @@ from typing import Any
 
 from analysis.reproduce.declaration import VALUE, Place, Reproduction, Row, declared
 from analysis.reproduce.made import Record, Setting, cell_name, check_plain_made, is_made, read_record
-from fedtune.planning.checks import whole, writable
+from fedtune import option
+from fedtune.options import ReproduceRequest, RunRequest, SearchRequest
+from fedtune.planning.checks import writable
 from fedtune.planning.plan import middle_values
-from fedtune.planning.request import Request, Settings, settled
-from fedtune.record.experiment import MAX_SEEDS, Experiment, final_seeds, search_seeds
+from fedtune.planning.settings import Settings, settled
+from fedtune.record.experiment import Experiment, final_seeds, search_seeds
 from search_spaces import run_folder
 from search_spaces.errors import Shown, UserError, sentence
 from search_spaces.files import given
 from search_spaces.parameter import Value
 from search_spaces.shell import join
 
-MOST_ROUNDS = 1_000_000
 
-
-@dataclass(frozen=True)
-class ReproduceRequest:
-    """As the user asked for it; None stands for what the reproduction declares."""
-
-    name: str
-    small: bool = False
-    rounds: int | None = None
-    seeds: int | None = None
-    dataset: str | None = None
-    data_dir: str | None = None
-    runs_dir: str = "runs"
-    concurrency: int | None = None
-    #: The part that is made now; all of it where they are empty. See `Reproduction.chosen_rows`, `chosen_places`.
-    rows: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()
-
-    def command(self, **changes: Any) -> str:
-        """The command line that asks for this."""
-        asked = dataclasses.replace(self, **changes)
-        words = ["fedtune", "reproduce", asked.name, *(["--small"] if asked.small else [])]
-        given: dict[str, object] = {"rows": ",".join(asked.rows) or None}
-        given |= {"rounds": asked.rounds, "seeds": asked.seeds, "dataset": asked.dataset, "data-dir": asked.data_dir}
-        given["runs-dir"] = None if asked.runs_dir == "runs" else asked.runs_dir
-        words += [word for column in asked.columns for word in ("--columns", column)]
-        return join([*words, *(w for k, v in given.items() if v is not None for w in (f"--{k}", str(v)))])
-
-    @property
-    def whole(self) -> ReproduceRequest:
-        """The same for every row and column."""
-        return dataclasses.replace(self, rows=(), columns=())
+def command(asked: ReproduceRequest, **changes: Any) -> str:
+    """The command line that asks for this, or for the same with `changes`."""
+    asked = dataclasses.replace(asked, **changes)
+    words = ["fedtune", "reproduce", asked.name, *(["--small"] if asked.small else [])]
+    given: dict[str, object] = {"rows": ",".join(asked.rows) or None}
+    given |= {"rounds": asked.rounds, "seeds": asked.seeds, "dataset": asked.dataset, "data-dir": asked.data_dir}
+    given["runs-dir"] = None if asked.runs_dir == "runs" else asked.runs_dir
+    words += [word for column in asked.columns for word in ("--columns", column)]
+    return join([*words, *(w for k, v in given.items() if v is not None for w in (f"--{k}", str(v)))])
 
 
 @dataclass(frozen=True)
@@ -63,7 +42,7 @@ class Part:
     row: Row
     place: Place
     folder: Path
-    request: Request
+    request: SearchRequest | RunRequest
     settings: Settings
     #: Of a cell's final run; None: the run is a grid search.
     count: int | None
@@ -115,8 +94,7 @@ def plan_reproduction(asked: ReproduceRequest) -> Planned:
     reproduction = declared(asked.name)
     if asked.dataset is not None:
         asked = dataclasses.replace(asked, dataset=reproduction.meant(asked.dataset))
-    whole("rounds", asked.rounds, 1, MOST_ROUNDS, problems)
-    whole("seeds", asked.seeds, 1, MAX_SEEDS, problems)
+    problems.extend(option.problems(asked))
     folder = _folder(asked, problems)
     chosen = _chosen(asked, reproduction, problems)
     if problems:
@@ -173,20 +151,22 @@ def _part(
         values = {**reproduction.small_values, **values}
     else:
         values = {**reproduction.on(reproduction.dataset(asked.dataset), row.method), **values}
-    request = Request(
-        row.method,
-        row.space,
-        dataset=asked.dataset or (None if asked.small else paper),
-        data_dir=asked.data_dir,
-        paper=not asked.small,
-        rounds=rounds,
-        seeds=seeds,
-        sampler="grid" if reproduction.heatmap else None,
-        scheduler="none" if reproduction.heatmap else None,
-        set=values,
-        name=name,
-        runs_dir=str(cells),
-        concurrency=asked.concurrency,
+    shared: dict[str, Any] = {
+        "space": row.space,
+        "dataset": asked.dataset or (None if asked.small else paper),
+        "data_dir": asked.data_dir,
+        "paper": not asked.small,
+        "rounds": rounds,
+        "seeds": seeds,
+        "set": values,
+        "name": name,
+        "runs_dir": str(cells),
+        "concurrency": asked.concurrency,
+    }
+    request: SearchRequest | RunRequest = (
+        SearchRequest(row.method, sampler="grid", scheduler="none", **shared)
+        if reproduction.heatmap
+        else RunRequest(row.method, **shared)
     )
     return Part(row, place, cells / name, request, settled(request, problems), None if reproduction.heatmap else seeds)
 
@@ -248,7 +228,7 @@ def _same_plan(asked: ReproduceRequest, folder: Path, record: Record, parts: tup
     if begun.reproduction != record.reproduction or begun.profile != record.profile:
         changed.append(f"{begun.reproduction} ({begun.profile}), not {record.reproduction} ({record.profile})")
     if changed:
-        again = asked.command(rounds=begun.here.rounds, seeds=begun.here.seeds)
+        again = command(asked, rounds=begun.here.rounds, seeds=begun.here.seeds)
         raise UserError(
             f"{folder} was begun with {' and '.join(changed)}: go on with `{again}`, or give another --runs-dir."
         )

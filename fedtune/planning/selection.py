@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fedtune.planning.request import Request, Settings
+from fedtune.options import SearchRequest
+from fedtune.planning.settings import Settings
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import canonical
 from search_spaces.requirements import Requirement, asked
@@ -21,7 +22,7 @@ class Selection:
     require: tuple[Requirement, ...]
 
 
-def selected_by(request: Request, settings: Settings, problems: list[str]) -> Selection:
+def selected_by(request: SearchRequest, settings: Settings, problems: list[str]) -> Selection:
     """The metrics to select by, under their recorded names. Adds a problem where these values do not measure one."""
     space = settings.space
     select_on: Any = request.select_on or ("test" if request.paper and space.select_on_test else "validation")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from fedtune.planning.request import Request
+from fedtune.options import SearchRequest
 from fedtune.record.experiment import Experiment
 from fedtune.trials.grace import AUTO, FIRST, LEAST, candidates
 
 
-def needs_stopping(request: Request, scheduler: str, rounds: int, metrics: int, problems: list[str]) -> None:
+def needs_stopping(request: SearchRequest, scheduler: str, rounds: int, metrics: int, problems: list[str]) -> None:
     """Adds a problem where one of the two options was given to a search in which it means nothing."""
     asked = [option for option, given in (("--grace auto", request.grace == AUTO), ("--audit", request.audit)) if given]
     for option in asked:

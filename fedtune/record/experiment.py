@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from analysis.runs import Run, load
+from fedtune.options import MAX_SEEDS
 from fedtune.record.study import Direction
 from search_spaces import run_folder
 from search_spaces.errors import UserError
@@ -18,8 +19,6 @@ from search_spaces.parameter import Value
 #: Model-based samplers: a proposal depends on earlier trials.
 LEARNING_SAMPLERS = ("ei", "tpe", "cmaes", "gp", "nsga2")
 
-MAX_SEED = 999_999
-MAX_SEEDS = 1000
 #: Final runs draw their seeds from here up, searches from 0 up; no seed is in both.
 FINAL_SEEDS = 1_000_000_000
 

@@ -21,13 +21,15 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, get_args
+
+from fedtune.options import Scheduler
 
 Vector = tuple[float, ...]
 #: Measured values by round.
 Curve = Mapping[int, Vector]
 
-SCHEDULERS = ("asha", "median", "none")
+SCHEDULERS: tuple[str, ...] = get_args(Scheduler)
 
 #: The median rule waits for so many trials.
 MEDIAN_TRIALS = 3

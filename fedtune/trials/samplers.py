@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
+from fedtune.options import Sampler
 from fedtune.record.study import quiet_optuna
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 #: Expected improvement by the search's own model (`improvement.py`).
 EI = "ei"
-SAMPLERS = (EI, "tpe", "random", "grid", "cmaes", "gp", "nsga2")
+SAMPLERS: tuple[str, ...] = get_args(Sampler)
 
 #: Random trials before Optuna's model-based samplers start. Fixed, so that a search of 20 extended by 20 is a search of
 #: 40.

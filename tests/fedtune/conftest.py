@@ -13,6 +13,7 @@ import pytest
 
 from fedtune.api.search import Result, carry_out
 from fedtune.console import progress
+from fedtune.options import Progress
 from fedtune.planning.plan import Plan
 from fedtune.record.experiment import Experiment
 from fedtune.record.run_directory import create
@@ -75,9 +76,8 @@ def conduct(ray_cluster: None, tmp_path: Path) -> Callable[..., Result]:
     def call(name: str, **changes: Any) -> Result:
         folder = tmp_path / name
         simulate = changes.pop("simulate", fake.Fake)
-        return carry_out(
-            Plan(folder, experiment(folder, **changes), space(), {}, (), {}), quiet=True, simulate=simulate
-        )
+        plan = Plan(folder, experiment(folder, **changes), space(), {}, (), {})
+        return carry_out(plan, Progress(quiet=True, simulate=simulate))
 
     return call
 

@@ -38,7 +38,7 @@ _GOOD: dict[str, tuple[str, ...]] = {
     "grace": ("1", "auto"),
     "audit": ("0", "0.5", "1"),
     "lag": ("1", "4"),
-    "set_": ("local_steps=1", "lr=0.1", "clients=5", "omega=0.1", "model=mlp", "batch_norm=running"),
+    "set": ("local_steps=1", "lr=0.1", "clients=5", "omega=0.1", "model=mlp", "batch_norm=running"),
     "concurrency": ("1", "2"),
     "cpus_per_trial": ("1", "0.5"),
     "gpus_per_trial": ("0", "0.5"),
@@ -85,7 +85,7 @@ def _value(draw: st.DrawFn, command: str, parameter: Any, likely: float) -> str:
         good = ()
     if good and draw(st.floats(0, 1)) < likely:
         return str(draw(st.sampled_from(good)))
-    if parameter.name == "set_" and draw(st.booleans()):
+    if parameter.name == "set" and draw(st.booleans()):
         bad = draw(st.sampled_from(hostile.NUMBERS + list(hostile.TEXTS)))
         return f"{draw(st.sampled_from(_KEYS))}={bad}"
     found = str(

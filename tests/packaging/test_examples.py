@@ -95,7 +95,7 @@ def test_every_example_is_accepted(words: list[str]) -> None:
         several = [name for text in values.get("methods") or () for name in text.split(",")]
         tuned = several or [str(named)]
         assert all(values["space"] in presets.names(name) for name in tuned)
-    for setting in values.get("set_") or ():
+    for setting in values.get("set") or ():
         key, value = setting.split("=")
         assert named is not None
         registry.declared(named)[key].convert(value)

@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from analysis.reproduce.declaration import declared, known
-from fedtune.planning.reproduction import ReproduceRequest, plan_reproduction
+from fedtune.options import ReproduceRequest
+from fedtune.planning.reproduction import plan_reproduction
 from trainables import models, registry
 from trainables.generators.feature import FeatureGenerator
 

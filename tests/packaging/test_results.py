@@ -117,13 +117,13 @@ def test_the_commands_can_be_carried_out(source: str, tmp_path: Path, monkeypatc
     assert found
     configurations: dict[str, dict[str, Any]] = {}
 
-    def stop(planned: Any, **_: Any) -> None:
+    def stop(planned: Any, _: object) -> None:
         e = planned.experiment
         searched = {*planned.space.search, *planned.space.vary} if e.kind == "search" else set()
         configurations[e.name] = {k: v for k, v in planned.middle.items() if k not in searched} | {"rounds": e.rounds}
         raise Planned(e.method)
 
-    def stop_auto(planned: Any, **_: Any) -> None:
+    def stop_auto(planned: Any, _: object) -> None:
         for e, _space, _facts in planned.searches:
             configurations[f"{planned.record.name}/{e.method}"] = {**e.values, "rounds": e.rounds}
         assert planned.record.equal and not planned.record.excluded

@@ -18,7 +18,7 @@ from analysis.report import report
 from analysis.runs import load
 from fedtune.api.export import export
 from fedtune.api.extend import extend
-from fedtune.api.search import resume
+from fedtune.api.resume import resume
 from fedtune.cli import main
 from fedtune.planning.checks import seconds_of
 from fedtune.record import run_directory

@@ -13,7 +13,7 @@ import pytest
 from analysis.report import report
 from analysis.runs import load
 from fedtune.api.extend import extend
-from fedtune.api.search import resume
+from fedtune.api.resume import resume
 from fedtune.api.status import status
 from fedtune.cli import main
 from fedtune.record import run_directory

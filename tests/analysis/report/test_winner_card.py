@@ -25,8 +25,8 @@ from analysis.runs import Run, load
 from analysis.runs.final_runs import final_runs
 from fedtune.api.run import plan_run
 from fedtune.cli import app
+from fedtune.options import RunRequest
 from fedtune.planning.plan import Plan
-from fedtune.planning.request import Request
 from search_spaces import run_folder
 from search_spaces.parameter import parameters
 from tests.analysis import synthetic
@@ -181,7 +181,7 @@ def planned(line: str, monkeypatch: pytest.MonkeyPatch) -> Plan:
     """What the command would carry out."""
     found: list[Plan] = []
 
-    def stop(plan: Plan, **options: Any) -> None:
+    def stop(plan: Plan, _: object) -> None:
         found.append(plan)
         raise KeyboardInterrupt
 
@@ -233,7 +233,7 @@ def test_the_baseline_is_trained_on_the_problem_of_the_final_run(
 @pytest.mark.parametrize("method", BASELINES)
 def test_what_a_baseline_takes_is_what_is_declared(method: str, tmp_path: Path) -> None:
     shared = parameters(FederationConfig, LocalTraining)
-    taken = plan_run(Request(method, runs_dir=str(tmp_path)), 2).experiment.values
+    taken = plan_run(RunRequest(method, runs_dir=str(tmp_path)), 2).experiment.values
     assert list(BASELINES[method].items()) == [(key, taken[key]) for key in shared]
 
 

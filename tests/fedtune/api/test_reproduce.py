@@ -17,7 +17,8 @@ from fedtune.api.reproduce import Reproduced
 from fedtune.api.reproductions import reproductions
 from fedtune.cli import app
 from fedtune.commands._reproduce_output import result
-from fedtune.planning.reproduction import ReproduceRequest, plan_reproduction
+from fedtune.options import ReproduceRequest
+from fedtune.planning.reproduction import command, plan_reproduction
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from tests.fedtune.api.test_auto import interrupted_after
@@ -230,7 +231,7 @@ def test_fashion_mnist_is_as_large_as_in_its_paper(
 ) -> None:
     """DFRD resizes it (Table 6: 1 × 32 × 32), FedMD-CG does not; both are asked for by the same name."""
     planned = plan_reproduction(ReproduceRequest(name, dataset=asked, runs_dir=str(tmp_path)))
-    assert planned.folder.name == f"{name}-{meant}" and f"--dataset {meant}" in planned.asked.command()
+    assert planned.folder.name == f"{name}-{meant}" and f"--dataset {meant}" in command(planned.asked)
     assert planned.record.here == planned.record.paper
     assert (planned.record.here.dataset, planned.record.here.model) == (meant, model)
     assert len(planned.reproduction.lines(meant)) > 0

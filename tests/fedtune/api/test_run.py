@@ -11,7 +11,7 @@ import pytest
 from analysis.runs import load
 from fedtune.api.export import export
 from fedtune.api.run import plan_run
-from fedtune.planning.request import Request
+from fedtune.options import RunRequest
 from search_spaces.errors import UserError
 from tests.analysis import synthetic
 
@@ -24,8 +24,8 @@ def search(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_of_a_run_directory_the_winner_is_trained(search: Path, tmp_path: Path) -> None:
     """Exactly as if it had been exported first."""
     export(search, tmp_path / "best.yaml")
-    ours = plan_run(Request(str(search), runs_dir=str(tmp_path)), 2)
-    theirs = plan_run(Request(str(tmp_path / "best.yaml"), runs_dir=str(tmp_path)), 2)
+    ours = plan_run(RunRequest(str(search), runs_dir=str(tmp_path)), 2)
+    theirs = plan_run(RunRequest(str(tmp_path / "best.yaml"), runs_dir=str(tmp_path)), 2)
     assert dataclasses.asdict(ours.experiment) == dataclasses.asdict(theirs.experiment)
     assert ours.folder == theirs.folder == tmp_path / "found-final"
     run = load(search)
@@ -34,23 +34,23 @@ def test_of_a_run_directory_the_winner_is_trained(search: Path, tmp_path: Path) 
 
 
 def test_single_values_can_be_changed(search: Path, tmp_path: Path) -> None:
-    planned = plan_run(Request(str(search), runs_dir=str(tmp_path), rounds=2, set=("alpha=0.5",)), 2)
+    planned = plan_run(RunRequest(str(search), runs_dir=str(tmp_path), rounds=2, set=("alpha=0.5",)), 2)
     assert (planned.experiment.rounds, planned.experiment.values["alpha"]) == (2, 0.5)
 
 
 def test_a_final_run_has_no_winner(tmp_path: Path) -> None:
     folder = synthetic.write(tmp_path / "final", keys=(), seeds=(1000, 1001), kind="run", failures=False)
     with pytest.raises(UserError, match="is a final run, which has no winner"):
-        plan_run(Request(str(folder), runs_dir=str(tmp_path)), 2)
+        plan_run(RunRequest(str(folder), runs_dir=str(tmp_path)), 2)
 
 
 def test_a_search_without_a_result_and_a_folder_that_is_no_run(tmp_path: Path, search: Path) -> None:
     begun = synthetic.write(tmp_path / "begun", sampler="grid", rounds=3, cells=1)
     with pytest.raises(UserError, match="no trial that ran to its end"):
-        plan_run(Request(str(begun), runs_dir=str(tmp_path)), 2)
+        plan_run(RunRequest(str(begun), runs_dir=str(tmp_path)), 2)
     with pytest.raises(UserError, match="is not a run directory"):
-        plan_run(Request(str(tmp_path), runs_dir=str(tmp_path)), 2)
+        plan_run(RunRequest(str(tmp_path), runs_dir=str(tmp_path)), 2)
     damaged = Path(shutil.copytree(search, tmp_path / "damaged"))
     (damaged / "study.db").write_bytes(b"x")
     with pytest.raises(UserError):
-        plan_run(Request(str(damaged), runs_dir=str(tmp_path)), 2)
+        plan_run(RunRequest(str(damaged), runs_dir=str(tmp_path)), 2)

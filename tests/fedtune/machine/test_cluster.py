@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from fedtune.api.extend import extend
-from fedtune.api.search import carry_out, resume
+from fedtune.api.resume import resume
+from fedtune.api.search import carry_out
 from fedtune.machine import cluster
 from fedtune.machine.cluster import cannot_join, check_address
+from fedtune.options import Progress
 from fedtune.planning.plan import Plan
 from search_spaces.errors import UserError
 from tests.fedtune.conftest import experiment, space, start
@@ -122,7 +124,7 @@ def test_nothing_is_created_or_written(tmp_path: Path, refusing: str) -> None:
     folder = tmp_path / "run"
     asked = experiment(folder, address=refusing)
     with pytest.raises(UserError, match="No Ray cluster answers"):
-        carry_out(Plan(folder, asked, space(), {}, (), {}), quiet=True)
+        carry_out(Plan(folder, asked, space(), {}, (), {}), Progress(quiet=True))
     assert list(tmp_path.iterdir()) == []
     start(folder)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}

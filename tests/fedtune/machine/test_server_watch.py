@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from analysis.runs import load
-from fedtune.api.search import carry_out, resume
+from fedtune.api.resume import resume
+from fedtune.api.search import carry_out
 from fedtune.machine import cluster, private_ray, server_watch
 from fedtune.machine.server_watch import CLUSTER, OWN, ServerLoss, ServersLost, ServerWatch, patience, resuming
+from fedtune.options import Progress
 from fedtune.planning.plan import Plan
 from fedtune.record.run_directory import is_driven
 from tests.fedtune.conftest import experiment, space
@@ -127,7 +129,7 @@ def test_where_ray_does_not_start_the_run_stays_and_can_go_on(
     monkeypatch.setattr("ray.is_initialized", lambda: False)
     folder = tmp_path / "my run"
     plan = Plan(folder, experiment(folder), space(), {}, (), {})
-    for goes_on in (lambda: carry_out(plan, quiet=True), lambda: resume(folder, quiet=True)):
+    for goes_on in (lambda: carry_out(plan, Progress(quiet=True)), lambda: resume(folder, quiet=True)):
         with pytest.raises(ServersLost, match="Failed to start GCS") as told:
             goes_on()
         assert told.value.exit_code == 3 and f"`fedtune resume '{folder}'`" in str(told.value)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from fedtune.machine import resources
+from fedtune.options import AutoRequest
 from fedtune.planning import auto_costs
 from fedtune.planning.auto_plan import AutoPlan, plan_auto
-from fedtune.planning.auto_request import AutoRequest
 from search_spaces.errors import UserError
 from trainables import registry
 

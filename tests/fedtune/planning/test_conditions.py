@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from fedtune.options import SearchRequest
 from fedtune.planning.plan import Plan, plan
-from fedtune.planning.request import Request
 from search_spaces.errors import UserError
 from trainables import data
 
@@ -25,7 +25,7 @@ profiles: {small: {dataset: digits, rounds: 2}}
 def made(tmp_path: Path, text: str = TEXT, **asked: Any) -> Plan:
     file = tmp_path / "mine.yaml"
     file.write_text(text)
-    return plan(Request("fedavg", space=str(file), runs_dir=str(tmp_path), concurrency=1, **asked))
+    return plan(SearchRequest("fedavg", space=str(file), runs_dir=str(tmp_path), concurrency=1, **asked))
 
 
 def problems(tmp_path: Path, text: str = TEXT, **asked: Any) -> list[str]:

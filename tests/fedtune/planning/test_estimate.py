@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from fedtune.commands import _output
+from fedtune.options import SearchRequest
 from fedtune.planning import estimate as module
 from fedtune.planning.estimate import FEW, MORE, NEXT, PATIENCE, RoundCost, estimate, round_cost
 from fedtune.planning.plan import plan
-from fedtune.planning.request import Request
 from trainables.simulation import replicates
 
 
@@ -105,7 +105,7 @@ def test_a_plan_is_timed_with_few_of_its_clients_and_says_so(
     monkeypatch.setattr(replicates, "Replicates", Watched)
     monkeypatch.setattr(module, "PATIENCE", 0.0)  # every round is long
     planned = plan(
-        Request("fedavg", dataset=str(toy), set={"model": "mlp", "local_steps": 1, **sets}, runs_dir=str(tmp_path))
+        SearchRequest("fedavg", dataset=toy, set={"model": "mlp", "local_steps": 1, **sets}, runs_dir=str(tmp_path))
     )
     built.clear()
     found = estimate(planned)

@@ -14,6 +14,7 @@ import pytest
 from analysis.runs import Run, load
 from fedtune.api.search import space_of
 from fedtune.cli import main
+from fedtune.options import ExtendRequest
 from fedtune.planning.extension import changes, longer, told
 from fedtune.record.experiment import Experiment
 from fedtune.record.run_directory import write_document
@@ -41,8 +42,7 @@ def edited(folder: Path, **changes: Any) -> Run:
 
 
 def asked(run: Run, **more: Any) -> Experiment:
-    given: dict[str, Any] = {"trials": None, "rounds": None, "address": None}
-    return longer(run, space_of(run.path / run_folder.SPACE), **given | more)
+    return longer(run, space_of(run.path / run_folder.SPACE), ExtendRequest(run.path, **more))
 
 
 def refusal(run: Run, **more: Any) -> str:

@@ -8,19 +8,20 @@ from typing import Any
 import pytest
 
 from fedtune.api.run import plan_run
+from fedtune.options import RunRequest, SearchRequest
 from fedtune.planning.plan import plan
-from fedtune.planning.request import Request
 from fedtune.record.experiment import Experiment
 from search_spaces.errors import UserError
 
 
-def asked(method: str, toy: Path, tmp_path: Path, **changes: Any) -> Request:
+def asked(toy: Path, tmp_path: Path) -> dict[str, Any]:
     short = {"clients": 3, "partition": "iid", "rounds": 2}
-    return Request(method, dataset=str(toy), set=short, keep_images=True, runs_dir=str(tmp_path), **changes)
+    return {"dataset": str(toy), "set": short, "keep_images": True, "runs_dir": str(tmp_path)}
 
 
 def test_a_search_and_a_final_run_record_it(toy: Path, tmp_path: Path) -> None:
-    for made in (plan(asked("dfrd", toy, tmp_path)), plan_run(asked("dfrd", toy, tmp_path), 2)):
+    given = asked(toy, tmp_path)
+    for made in (plan(SearchRequest("dfrd", **given)), plan_run(RunRequest("dfrd", **given), 2)):
         assert made.experiment.keep_images
         stored = made.experiment.to_yaml()
         assert stored["keep_images"] is True and Experiment.from_yaml(stored, "here").keep_images
@@ -28,7 +29,7 @@ def test_a_search_and_a_final_run_record_it(toy: Path, tmp_path: Path) -> None:
 
 def test_a_method_without_a_generator_is_refused(toy: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError) as refused:
-        plan_run(asked("fedavg", toy, tmp_path), 1)
+        plan_run(RunRequest("fedavg", **asked(toy, tmp_path)), 1)
     assert refused.value.problems == (
         "--keep-images must be left out for a method without a generator, got 'fedavg'. Leave --keep-images out, or "
         "train one of dense, dfrd, dhf, fedcg, fedftg, fedgen, fedkf, fedmdcg.",

@@ -12,8 +12,8 @@ import pytest
 
 from analysis import machines
 from analysis.runs import load
+from fedtune.options import SearchRequest
 from fedtune.planning.plan import plan
-from fedtune.planning.request import Request
 from fedtune.planning.unchanged import check_unchanged
 from fedtune.record import provenance, run_directory
 from search_spaces import run_folder
@@ -49,7 +49,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def begun(folder: Path, method: str) -> Path:
     data = write_toy(folder)
-    request = Request(
+    request = SearchRequest(
         method, dataset=str(data), runs_dir=str(folder / "runs"), name="run", set=("clients=3", "omega=1")
     )
     made = plan(request)

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
+from fedtune.api import resume as resuming
 from fedtune.api import search as searching
 from fedtune.machine import resources
+from fedtune.options import SearchRequest
 from fedtune.planning import pack_auto as probe
 from fedtune.planning import timed_federations as measuring
 from fedtune.planning.pack_auto import Bounds, Sample, explore, pick
 from fedtune.planning.plan import plan
-from fedtune.planning.request import Request
 from fedtune.planning.timed_federations import MIB, Footprint, OutOfMemory, rate, typical
 from fedtune.record.experiment import Experiment
 from search_spaces.errors import UserError
@@ -200,7 +201,9 @@ def test_a_part_of_a_gpu_is_a_part_of_one(gpus: int, share: float, room: int) ->
         (0, {"cpus_per_trial": 3.0, "sampler": "random", "scheduler": "none"}, 5),
     ],
 )
-def test_what_limits_the_choice(small: Callable[..., Request], gpus: int, options: dict[str, Any], most: int) -> None:
+def test_what_limits_the_choice(
+    small: Callable[..., SearchRequest], gpus: int, options: dict[str, Any], most: int
+) -> None:
     here = resources.Machine(16, gpus)
     asked = small(trials=30, lag=8, **options)
     e = dataclasses.replace(plan(small(trials=30)).experiment, lag=8, gpus_per_trial=options.get("gpus_per_trial", 0.0))
@@ -224,9 +227,9 @@ def test_a_crowd_is_told() -> None:
 
 
 @pytest.fixture
-def small(toy: Path, tmp_path: Path) -> Callable[..., Request]:
-    def make(**options: Any) -> Request:
-        return Request(
+def small(toy: Path, tmp_path: Path) -> Callable[..., SearchRequest]:
+    def make(**options: Any) -> SearchRequest:
+        return SearchRequest(
             "fedavg",
             dataset=str(toy),
             runs_dir=str(tmp_path / "runs"),
@@ -239,7 +242,7 @@ def small(toy: Path, tmp_path: Path) -> Callable[..., Request]:
 
 
 def test_a_real_federation_is_measured(
-    small: Callable[..., Request], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    small: Callable[..., SearchRequest], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(measuring, "WINDOW", 0.2)
     planned = plan(small(trials=7))
@@ -286,14 +289,16 @@ class Roomy:
         return float(count)
 
 
-def test_more_at_once_than_fit_are_refused(small: Callable[..., Request], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_at_once_than_fit_are_refused(
+    small: Callable[..., SearchRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(probe, "Federations", Roomy)
     monkeypatch.setattr(resources, "machine", lambda: resources.Machine(8, 0))
     monkeypatch.setattr(probe, "available", lambda: 100)
     with pytest.raises(UserError) as error:
-        probe.packed(plan(small(trials=7, concurrency=4)), quiet=True)
+        probe.packed(plan(small(trials=7, concurrency=4)))
     assert str(error.value) == "concurrency must be as many as fit (4 did not fit into memory), got 4 (--concurrency)."
-    assert probe.packed(plan(small(trials=7, concurrency=2)), quiet=True).experiment.concurrency == 2
+    assert probe.packed(plan(small(trials=7, concurrency=2))).experiment.concurrency == 2
 
 
 class Endless(Roomy):
@@ -304,18 +309,18 @@ class Endless(Roomy):
 
 
 def test_what_waits_is_told_where_it_was_measured_how_many_run(
-    small: Callable[..., Request], monkeypatch: pytest.MonkeyPatch
+    small: Callable[..., SearchRequest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who asks for a number of trials at once is not told what the lag has to do with it."""
     monkeypatch.setattr(probe, "Federations", Endless)
     monkeypatch.setattr(resources, "machine", lambda: resources.Machine(8, 0))
     monkeypatch.setattr(probe, "available", lambda: 100)
     monkeypatch.setattr(probe.os, "getloadavg", lambda: (0.0, 0.0, 0.0))
-    found = probe.packed(plan(small(trials=20)), quiet=True)
+    found = probe.packed(plan(small(trials=20)))
     assert found.experiment.concurrency == found.experiment.lag == 4
     assert any("The first 10 trials run two at a time" in note for note in found.notes), found.notes
     assert any("More run with --lag 8." in note for note in found.notes), found.notes
-    told = probe.packed(plan(small(trials=20, concurrency=4)), quiet=True).notes
+    told = probe.packed(plan(small(trials=20, concurrency=4))).notes
     assert not any("two at a time" in note or "--lag" in note for note in told), told
 
 
@@ -338,7 +343,7 @@ def test_a_federation_that_does_not_run_is_a_sentence(toy: Path) -> None:
         federations.time(1, 1)
 
 
-def test_fixed_is_left_as_planned(small: Callable[..., Request]) -> None:
+def test_fixed_is_left_as_planned(small: Callable[..., SearchRequest]) -> None:
     import dataclasses
 
     planned = plan(dataclasses.replace(small(), pack="fixed"))
@@ -354,10 +359,10 @@ def test_a_resumed_run_keeps_its_threads_and_is_not_crowded(
         UserError,
         match=r"concurrency must be at most 1, as each trial of this run has 2 threads and there are 2 cores, got 2",
     ):
-        searching.resume(tmp_path / "run", concurrency=2, cpus_per_trial=1.0)
+        resuming.resume(tmp_path / "run", concurrency=2, cpus_per_trial=1.0)
     driven: list[Any] = []
     monkeypatch.setattr(searching, "driven", lambda folder, experiment, *rest: driven.append(experiment))
-    searching.resume(tmp_path / "run", concurrency=2, plain=True)
+    resuming.resume(tmp_path / "run", concurrency=2, plain=True)
     assert (driven[0].concurrency, driven[0].threads) == (2, 2) and "4 threads on 2 cores" in capsys.readouterr().err
 
 

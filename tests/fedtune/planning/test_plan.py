@@ -17,9 +17,9 @@ import fedtune
 from fedtune.api.export import load
 from fedtune.machine import resources
 from fedtune.machine.resources import Machine, pack
+from fedtune.options import SearchRequest
 from fedtune.planning.checks import seconds_of
 from fedtune.planning.plan import plan
-from fedtune.planning.request import Request
 from fedtune.planning.selection import recorded
 from fedtune.record.experiment import Experiment, final_seeds, search_seeds
 from fedtune.record.run_directory import create
@@ -27,9 +27,9 @@ from search_spaces.errors import UserError
 
 
 @pytest.fixture
-def asked(toy: Path, tmp_path: Path) -> Callable[..., Request]:
-    def make(**options: Any) -> Request:
-        return Request(
+def asked(toy: Path, tmp_path: Path) -> Callable[..., SearchRequest]:
+    def make(**options: Any) -> SearchRequest:
+        return SearchRequest(
             **{
                 "method": "fedavg",
                 "dataset": str(toy),
@@ -42,14 +42,14 @@ def asked(toy: Path, tmp_path: Path) -> Callable[..., Request]:
     return make
 
 
-def problems(request: Request) -> tuple[str, ...]:
+def problems(request: SearchRequest) -> tuple[str, ...]:
     with pytest.raises(UserError) as caught:
         plan(request)
     assert not Path(request.runs_dir).exists(), "something was created"
     return caught.value.problems
 
 
-def test_values_are_laid_over_each_other(asked: Callable[..., Request], toy: Path) -> None:
+def test_values_are_laid_over_each_other(asked: Callable[..., SearchRequest], toy: Path) -> None:
     made = plan(asked(rounds=4, seeds=2, set=("clients=3", "partition=iid", "lr=0.05", "omega = 3")))
     assert made.experiment.values["dataset"] == str(toy.resolve())
     assert (made.experiment.rounds, made.experiment.values["rounds"]) == (4, 4)
@@ -60,7 +60,7 @@ def test_values_are_laid_over_each_other(asked: Callable[..., Request], toy: Pat
     assert made.facts["dataset"]["hash"] and set(made.facts["partition"]) == {"0"}
 
 
-def test_every_value_is_recorded(asked: Callable[..., Request]) -> None:
+def test_every_value_is_recorded(asked: Callable[..., SearchRequest]) -> None:
     """A resumed run must not follow the defaults of another version."""
     from trainables import registry
 
@@ -80,10 +80,10 @@ def test_unknown_options_are_named() -> None:
 
 
 def test_a_search_takes_one_metric_or_several(
-    asked: Callable[..., Request], toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    asked: Callable[..., SearchRequest], toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned: list[Any] = []
-    monkeypatch.setattr("fedtune.api.search.carry_out", lambda made, **_: planned.append(made))
+    monkeypatch.setattr("fedtune.api.search.carry_out", lambda made, _: planned.append(made))
     for metric in ("wlp", ["wlp", "amp"], None):
         fedtune.search(
             "fedavg",
@@ -99,8 +99,8 @@ def test_a_search_takes_one_metric_or_several(
     ]
 
 
-def test_the_small_profile_says_how_to_get_the_papers(asked: Callable[..., Request]) -> None:
-    notes = plan(Request("dfrd", space="alpha_lambda")).notes
+def test_the_small_profile_says_how_to_get_the_papers(asked: Callable[..., SearchRequest]) -> None:
+    notes = plan(SearchRequest("dfrd", space="alpha_lambda")).notes
     assert (
         "Profile small: digits, 10 rounds" in notes[0]
         and "--paper" in notes[0]
@@ -211,7 +211,7 @@ def test_the_small_profile_says_how_to_get_the_papers(asked: Callable[..., Reque
     ],
 )
 def test_every_wrong_request_gets_a_sentence(
-    asked: Callable[..., Request], options: dict[str, Any], words: str
+    asked: Callable[..., SearchRequest], options: dict[str, Any], words: str
 ) -> None:
     found = problems(asked(**options))
     assert any(words in problem for problem in found), found
@@ -227,14 +227,14 @@ def test_every_wrong_request_gets_a_sentence(
     ],
 )
 def test_a_metric_that_the_method_measures_is_taken(
-    asked: Callable[..., Request], method: str, metric: str, more: tuple[str, ...]
+    asked: Callable[..., SearchRequest], method: str, metric: str, more: tuple[str, ...]
 ) -> None:
     made = plan(asked(method=method, metric=(metric,), set=("clients=3", "partition=iid", *more)))
     assert made.experiment.metric[0].endswith(metric)
 
 
 def test_the_papers_values_are_trial_0_where_they_lie_in_the_space(
-    asked: Callable[..., Request], tmp_path: Path
+    asked: Callable[..., SearchRequest], tmp_path: Path
 ) -> None:
     from trainables import registry
 
@@ -254,13 +254,13 @@ def test_the_papers_values_are_trial_0_where_they_lie_in_the_space(
 
 
 @pytest.mark.parametrize(("grace", "kept"), [(None, 3), (4, 4), ("4", 4), ("auto", "auto")])
-def test_the_grace_is_a_number_or_auto(asked: Callable[..., Request], grace: Any, kept: Any) -> None:
+def test_the_grace_is_a_number_or_auto(asked: Callable[..., SearchRequest], grace: Any, kept: Any) -> None:
     made = plan(asked(grace=grace, rounds=12))
     assert made.experiment.grace == kept
     assert any("chosen from the search's own trials" in note for note in made.notes) is (kept == "auto")
 
 
-def test_the_audit_is_a_share(asked: Callable[..., Request]) -> None:
+def test_the_audit_is_a_share(asked: Callable[..., SearchRequest]) -> None:
     made = plan(asked(audit=0.05, rounds=12))
     assert made.experiment.audit == 0.05
     assert any("a random share of 0.05 runs to its end" in note for note in made.notes)
@@ -270,7 +270,7 @@ def test_the_audit_is_a_share(asked: Callable[..., Request]) -> None:
 @pytest.mark.parametrize(
     ("prior", "width"), [("off", 0.0), ("paper", 0.25), ("strong", 0.125), ("0.5", 0.5), (0.1, 0.1), (1, 1.0)]
 )
-def test_the_prior_has_a_width(asked: Callable[..., Request], prior: Any, width: float) -> None:
+def test_the_prior_has_a_width(asked: Callable[..., SearchRequest], prior: Any, width: float) -> None:
     made = plan(asked(prior=prior))
     assert made.experiment.prior == width
     assert any(f"drawn around the paper's values, with a width of {width:g}" in note for note in made.notes) == (
@@ -278,7 +278,7 @@ def test_the_prior_has_a_width(asked: Callable[..., Request], prior: Any, width:
     )
 
 
-def test_all_problems_are_told_at_once(asked: Callable[..., Request]) -> None:
+def test_all_problems_are_told_at_once(asked: Callable[..., SearchRequest]) -> None:
     found = problems(
         asked(trials=0, time="soon", sampler="tpee", metric=("x",), set=("lr=fast", "nonsense=1", "clients=0"))
     )
@@ -286,13 +286,15 @@ def test_all_problems_are_told_at_once(asked: Callable[..., Request]) -> None:
         assert any(words in problem for problem in found), (words, found)
 
 
-def test_corrupt_data_is_known_before_anything_is_created(asked: Callable[..., Request], tmp_path: Path) -> None:
+def test_corrupt_data_is_known_before_anything_is_created(asked: Callable[..., SearchRequest], tmp_path: Path) -> None:
     for name, content in (("empty.npz", b""), ("corrupt.npz", b"PK\x03\x04 not a zip")):
         (tmp_path / name).write_bytes(content)
         assert name in problems(asked(dataset=str(tmp_path / name)))[0]
 
 
-def test_a_space_that_asks_for_pictures_there_are_not_is_refused(asked: Callable[..., Request], tmp_path: Path) -> None:
+def test_a_space_that_asks_for_pictures_there_are_not_is_refused(
+    asked: Callable[..., SearchRequest], tmp_path: Path
+) -> None:
     space = tmp_path / "mine.yaml"
     space.write_text("method: fedavg\nsearch: {lr: {}}\nfigures: [heatmpa, box]\npublished: dfrd_fig9\n")
     with pytest.raises(UserError) as caught:
@@ -307,7 +309,7 @@ def test_a_space_that_asks_for_pictures_there_are_not_is_refused(asked: Callable
 
 
 def test_arithmetic_that_the_processor_lacks_is_refused(
-    asked: Callable[..., Request], monkeypatch: pytest.MonkeyPatch
+    asked: Callable[..., SearchRequest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trainables.models.precision.processor_flags", frozenset)
     monkeypatch.setattr(resources, "machine", lambda: Machine(2, 0))
@@ -315,7 +317,7 @@ def test_arithmetic_that_the_processor_lacks_is_refused(
     assert len(found) == 1 and found[0].startswith("precision must be fp32")
 
 
-def test_a_space_with_unknown_options_is_refused(asked: Callable[..., Request], tmp_path: Path) -> None:
+def test_a_space_with_unknown_options_is_refused(asked: Callable[..., SearchRequest], tmp_path: Path) -> None:
     space = tmp_path / "mine.yaml"
     space.write_text(
         "method: fedavg\nsearch: {lr: {}}\nprofiles: "
@@ -328,7 +330,7 @@ def test_a_space_with_unknown_options_is_refused(asked: Callable[..., Request], 
     )
 
 
-def test_a_name_that_is_taken(asked: Callable[..., Request], tmp_path: Path) -> None:
+def test_a_name_that_is_taken(asked: Callable[..., SearchRequest], tmp_path: Path) -> None:
     (tmp_path / "runs" / "mine").mkdir(parents=True)
     with pytest.raises(UserError, match=r"fedtune resume .*fedtune extend"):
         plan(asked(name="mine"))
@@ -353,7 +355,7 @@ def test_final_seeds_are_never_search_seeds() -> None:
     assert not set(search_seeds(1, 1000)) & set(search_seeds(2, 1000))
 
 
-def test_an_experiment_is_read_back_equal(asked: Callable[..., Request], tmp_path: Path) -> None:
+def test_an_experiment_is_read_back_equal(asked: Callable[..., SearchRequest], tmp_path: Path) -> None:
     made = plan(asked(time="2h", metric=("wlp", "bytes_up"), sampler="nsga2"))
     create(made.folder, made.experiment.to_yaml(), made.space.to_json(), {}, made.experiment.directions)
     assert Experiment.read(made.folder) == made.experiment
@@ -427,13 +429,13 @@ def test_packing_that_cannot_be(machine: Machine, options: dict[str, Any], words
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_may_not_be_written(asked: Callable[..., Request], tmp_path: Path) -> None:
+def test_a_folder_that_may_not_be_written(asked: Callable[..., SearchRequest], tmp_path: Path) -> None:
     (tmp_path / "shut").mkdir(mode=0o500)
     with pytest.raises(UserError, match="permission denied"):
         plan(asked(runs_dir=str(tmp_path / "shut" / "runs")))
 
 
-def test_a_file_where_runs_should_be(asked: Callable[..., Request], tmp_path: Path) -> None:
+def test_a_file_where_runs_should_be(asked: Callable[..., SearchRequest], tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="runs-dir must be a directory"):
         plan(asked(runs_dir=str(tmp_path / "file" / "runs")))
@@ -502,7 +504,7 @@ def test_on_a_cluster_shares_are_taken_as_asked_for() -> None:
 
 @pytest.mark.parametrize(("given", "seeds", "budget"), [({}, 10, 6 * 4), ({"seeds": 3}, 3, 6 * 4 * 3)])
 def test_a_race_has_a_budget_of_seed_rounds(
-    asked: Callable[..., Request], given: dict[str, int], seeds: int, budget: int
+    asked: Callable[..., SearchRequest], given: dict[str, int], seeds: int, budget: int
 ) -> None:
     made = plan(asked(race=True, trials=6, rounds=4, seed=1, sampler="random", scheduler="none", **given))
     e = made.experiment
@@ -514,7 +516,9 @@ def test_a_race_has_a_budget_of_seed_rounds(
     assert (usual.budget, usual.seed_rounds, usual.each, usual.looks_back) == (0, 6 * 4 * 3, 3, False)
 
 
-def test_a_search_that_begins_slowly_says_so(asked: Callable[..., Request], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_that_begins_slowly_says_so(
+    asked: Callable[..., SearchRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(resources, "machine", lambda: Machine(4, 0))
     for given, told in (
         ({}, True),
@@ -527,7 +531,7 @@ def test_a_search_that_begins_slowly_says_so(asked: Callable[..., Request], monk
         assert any("two at a time" in note for note in notes) is told, given
 
 
-def test_the_first_trials_look_further_unless_the_lag_is_given(asked: Callable[..., Request]) -> None:
+def test_the_first_trials_look_further_unless_the_lag_is_given(asked: Callable[..., SearchRequest]) -> None:
     found = [plan(asked(trials=12, rounds=4, **given)).experiment for given in ({}, {"lag": 4}, {"lag": 2})]
     assert [(e.lag, e.early) for e in found] == [(resources.LAG, resources.EARLY), (4, 0), (2, 0)]
 
@@ -545,7 +549,7 @@ def test_the_first_trials_look_further_unless_the_lag_is_given(asked: Callable[.
     ],
 )
 def test_a_search_of_several_seeds_is_a_race_where_it_can_be(
-    asked: Callable[..., Request], given: dict[str, Any], races: bool
+    asked: Callable[..., SearchRequest], given: dict[str, Any], races: bool
 ) -> None:
     made = plan(asked(**{"trials": 6, "rounds": 4, **given}))
     assert made.experiment.races is races and len(made.experiment.seeds) == given.get("seeds", 1)
@@ -556,14 +560,16 @@ def test_a_search_of_several_seeds_is_a_race_where_it_can_be(
         assert again.experiment == made.experiment and again.notes == tuple(n for n in made.notes if said not in n)
 
 
-def test_a_space_with_conditions_gives_every_trial_all_seeds(asked: Callable[..., Request], tmp_path: Path) -> None:
+def test_a_space_with_conditions_gives_every_trial_all_seeds(
+    asked: Callable[..., SearchRequest], tmp_path: Path
+) -> None:
     file = tmp_path / "varied.yaml"
     file.write_text("method: fedavg\nsearch: {lr: {low: 0.01, high: 0.1}}\nvary: {omega: [1, 10]}\n", encoding="utf-8")
     made = plan(asked(space=str(file), trials=6, rounds=4, seeds=2))
     assert not made.experiment.races and made.experiment.each == 2
 
 
-def test_a_race_compares_one_metric(asked: Callable[..., Request]) -> None:
+def test_a_race_compares_one_metric(asked: Callable[..., SearchRequest]) -> None:
     metrics = ("global_accuracy", "bytes_up")
     assert problems(asked(race=True, metric=metrics)) == (
         "A race compares one metric. Give one --metric, or leave --race out.",

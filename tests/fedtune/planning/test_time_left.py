@@ -12,9 +12,10 @@ from typer.testing import CliRunner
 
 from fedtune.cli import app
 from fedtune.machine import resources
+from fedtune.options import ReproduceRequest
 from fedtune.planning import time_left as module
 from fedtune.planning.estimate import START_UP, RoundCost
-from fedtune.planning.reproduction import Planned, ReproduceRequest, plan_reproduction
+from fedtune.planning.reproduction import Planned, plan_reproduction
 from fedtune.planning.time_left import TimeLeft, time_left
 from tests.analysis import synthetic
 

@@ -12,8 +12,8 @@ import pytest
 
 from fedtune.api.search import Experiment
 from fedtune.cli import main
+from fedtune.options import SearchRequest
 from fedtune.planning.plan import plan
-from fedtune.planning.request import Request
 from fedtune.planning.unchanged import check_unchanged
 from fedtune.record import provenance, run_directory
 from fedtune.record.study import StudyFile
@@ -29,7 +29,7 @@ class Begun:
 
     def __init__(self, folder: Path) -> None:
         self.data = write_toy(folder)
-        request = Request(
+        request = SearchRequest(
             "fedavg", dataset=str(self.data), runs_dir=str(folder / "runs"), name="run", set=("clients=3", "omega=1")
         )
         planned = plan(request)
@@ -153,7 +153,7 @@ def test_what_was_not_recorded_is_said(begun: Begun) -> None:
 
 
 def test_a_finished_run_needs_no_data(begun: Begun, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fedtune.api.search import resume
+    from fedtune.api.resume import resume
     from trainables.tune import Ending
 
     made = Experiment.from_yaml({**begun.experiment.to_yaml(), "trials": 1}, "")

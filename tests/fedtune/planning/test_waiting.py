@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from fedtune.machine.resources import Machine
+from fedtune.options import SearchRequest
 from fedtune.planning.estimate import START_UP, estimate
 from fedtune.planning.plan import plan
-from fedtune.planning.request import Request
 from fedtune.planning.waiting import turns, waiting_notes
 from tests.fedtune.conftest import experiment
 
@@ -79,7 +79,7 @@ def test_trials_that_wait_for_others_take_longer(
 
 def test_a_dry_run_allows_for_it(toy: Path, tmp_path: Path) -> None:
     given = {"model": "mlp", "local_steps": 1, "clients": 3}
-    planned = plan(Request("fedavg", dataset=str(toy), set=given, runs_dir=str(tmp_path), trials=12, rounds=4))
+    planned = plan(SearchRequest("fedavg", dataset=str(toy), set=given, runs_dir=str(tmp_path), trials=12, rounds=4))
     wide = dataclasses.replace(planned, experiment=dataclasses.replace(planned.experiment, concurrency=4))
     found = estimate(wide)
     assert found.at_most == pytest.approx(START_UP + 5 * 4 * found.round_seconds)

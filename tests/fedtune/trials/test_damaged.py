@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fedtune.api.search import Result, resume
+from fedtune.api.resume import resume
+from fedtune.api.search import Result
 from fedtune.record.study import StudyFile
 from fedtune.trials.damaged import curve, damaged
 from fedtune.trials.queue import TrialQueue

@@ -16,9 +16,11 @@ from analysis import machines
 from analysis.runs import load
 from fedtune.api.export import export
 from fedtune.api.extend import extend
-from fedtune.api.search import Result, carry_out, resume
+from fedtune.api.resume import resume
+from fedtune.api.search import Result, carry_out
 from fedtune.api.status import status
 from fedtune.console import progress
+from fedtune.options import Progress
 from fedtune.planning.plan import Plan
 from fedtune.record import provenance, run_directory
 from fedtune.record.study import StudyFile
@@ -198,7 +200,7 @@ def test_a_process_that_dies_is_told_with_the_round_it_reached(
     made = experiment(
         tmp_path / "run", trials=1, scheduler="none", sampler="random", rounds=4, concurrency=1, values=values
     )
-    carry_out(Plan(tmp_path / "run", made, space(), {}, (), {}), plain=True, simulate=Fake)
+    carry_out(Plan(tmp_path / "run", made, space(), {}, (), {}), Progress(plain=True, simulate=Fake))
     told = [line for line in capsys.readouterr().err.splitlines() if "process died" in line]
     assert told == [
         "Trial 0 stopped after round 2, as the process died; it goes on from its last checkpoint as before."

@@ -1,4 +1,4 @@
-"""A search as the user asked for it, and the values that follow from it.
+"""The values that follow from what a user asked for.
 
 Values come from several places. In this order, a later one replaces an earlier one: declared defaults, the space's
 `fix`, its profile (`small`, or `paper`), --dataset and --rounds, --set.
@@ -11,59 +11,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedtune.options import RunRequest, SearchRequest
 from search_spaces import presets
 from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError, sentence, unknown
 from search_spaces.files import given
 from search_spaces.parameter import Parameter, Value, canonical
 from search_spaces.space import Space
-
-
-@dataclass(frozen=True)
-class Request:
-    """A search as the user asked for it; None stands for the value of the profile, or else for the default."""
-
-    method: str
-    space: str = "default"
-    dataset: str | None = None
-    data_dir: str | None = None
-    paper: bool = False
-    trials: int | None = None
-    rounds: int | None = None
-    time: str | float | None = None
-    seeds: int | None = None
-    seed: int = 0
-    #: Whether seeds are given to configurations one after the other, where they are worth it
-    #: (`fedtune.trials.racing`).
-    #: None: where there is more than one seed and a race is possible.
-    race: bool | None = None
-    sampler: str | None = None
-    scheduler: str | None = None
-    reduction_factor: int = 3
-    #: In rounds, or `auto`.
-    grace: int | str | None = None
-    #: The share of the trials to be stopped that run to their end all the same.
-    audit: float = 0.0
-    lag: int | None = None
-    #: Run directories of earlier searches (`fedtune.planning.known`).
-    warm_start: tuple[str, ...] = ()
-    #: `off`, `paper`, `strong`, or the prior's width (`fedtune.trials.prior`).
-    prior: str | float = "off"
-    metric: tuple[str, ...] = ()
-    select_on: str | None = None
-    #: Such as `wlp>=0.3` (`search_spaces.requirements`).
-    require: tuple[str, ...] = ()
-    keep_images: bool = False
-    #: `name=value` pairs, or a mapping.
-    set: tuple[str, ...] | Mapping[str, object] = ()
-    name: str | None = None
-    runs_dir: str = "runs"
-    concurrency: int | None = None
-    cpus_per_trial: float | None = None
-    gpus_per_trial: float | None = None
-    address: str | None = None
-    #: `fixed`, or `auto`: measured by `fedtune.planning.pack_auto` after the plan is made.
-    pack: str = "fixed"
 
 
 @dataclass(frozen=True)
@@ -87,20 +41,20 @@ class Settings:
         return self.values.get(key, self.defaults[key])
 
 
-def configuration(request: Request, problems: list[str]) -> dict[str, Value]:
+def configuration(request: SearchRequest | RunRequest, problems: list[str]) -> dict[str, Value]:
     """Every parameter of a run without a search. What the space would search or vary has its declared default."""
     settings = settled(request, problems)
     return {**settings.defaults, **settings.values}
 
 
-def overrides(request: Request, problems: list[str]) -> dict[str, Value]:
-    """--dataset, --rounds and --set of a request, to be laid over an exported configuration."""
+def overrides(request: RunRequest, method: str, problems: list[str]) -> dict[str, Value]:
+    """--dataset, --rounds and --set of a request, to be laid over an exported configuration of `method`."""
     from trainables import registry
 
-    return _assigned(request, registry.declared(request.method), problems)
+    return _assigned(request, registry.declared(method), problems)
 
 
-def settled(request: Request, problems: list[str]) -> Settings:
+def settled(request: SearchRequest | RunRequest, problems: list[str]) -> Settings:
     """All values of a request. Raises `UserError`, with the `problems` so far, where there is no such method or
     space."""
     from trainables import registry
@@ -162,7 +116,9 @@ def _shown(space: Space, file: str) -> Iterable[str]:
         yield unknown("published table", space.published, papers.names(), file)
 
 
-def _assigned(request: Request, declared: Mapping[str, Parameter], problems: list[str]) -> dict[str, Value]:
+def _assigned(
+    request: SearchRequest | RunRequest, declared: Mapping[str, Parameter], problems: list[str]
+) -> dict[str, Value]:
     """--dataset, --rounds and --set, converted."""
     asked: list[tuple[str, object, str]] = []
     if request.dataset is not None:

@@ -1,0 +1,208 @@
+"""What an option is: the description that stands beside a field of a request, and what follows from it.
+
+A request is a frozen dataclass. A field that a user can set is declared `name: Annotated[type, Option(help, group)] =
+default`; `fedtune.options` declares all of them. From these lines follow:
+
+    the command line     `parameter`, which `fedtune.cli` hands to typer
+    the Python function  `fields_of`: its signature, which an editor completes and mypy checks, and its docstring
+    the checks           `problems`: a sentence for each field that is out of its bounds or none of its choices
+    the documentation    its page of commands is made from what typer was given
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import textwrap
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from search_spaces.errors import sentence, unknown
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+#: The groups of options, in the order in which `--help` shows them, with their headings there.
+GROUPS = {
+    "what": "What is trained, and what counts",
+    "how long": "How long",
+    "how": "How",
+    "where": "Where, and what is shown",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """What is said of a field, whose name, type and default are the option's own."""
+
+    help: str
+    group: Literal["what", "how long", "how", "where"]
+    #: What is taken where the option is left out, in words; for a default that depends on something else.
+    default: str = ""
+    #: Bounds of a number; both ends are allowed.
+    low: float | None = None
+    high: float | None = None
+    #: What an unknown choice is called; the field's name where it is left out.
+    kind: str = ""
+    #: As the command line writes it, if not `--field-name`; `--race/--no-race` switches on and off.
+    flags: tuple[str, ...] = ()
+    #: What stands for its value in the help.
+    value: str | None = None
+    #: The function of `fedtune.commands._complete` that knows the words that a shell offers.
+    complete: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Argument(Option):
+    """A field that the command line takes without a name."""
+
+    group: Literal["what", "how long", "how", "where"] = "what"
+    #: Whether the command does something else where it is left out; it then gets no request.
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A field of a request with what is said of it."""
+
+    name: str
+    type: Any
+    #: `inspect.Parameter.empty` where a value must be given.
+    default: Any
+    option: Option
+
+    @property
+    def flag(self) -> str:
+        """`--warm-start`, as problems name it."""
+        return next((flag for flag in self.option.flags if flag.startswith("--")), f"--{self.words}").partition("/")[0]
+
+    @property
+    def words(self) -> str:
+        """`warm-start`, as problems call it."""
+        return self.name.replace("_", "-")
+
+    @property
+    def types(self) -> tuple[Any, ...]:
+        """The types of which its value may be one."""
+        return get_args(self.type) if get_origin(self.type) in (Union, types.UnionType) else (self.type,)
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The texts that it may be, where only these are allowed."""
+        return tuple(word for kind in self.types if get_origin(kind) is Literal for word in get_args(kind))
+
+    @property
+    def help(self) -> str:
+        """What it is for, with its choices where the sentence does not name them."""
+        said, words = self.option.help, self.choices
+        if not words or all(word in said for word in words):
+            return said
+        return f"{said.removesuffix('.')}: {', '.join(words[:-1])} or {words[-1]}."
+
+    @property
+    def several(self) -> bool:
+        """Whether it may be given more than once."""
+        return any(get_origin(kind) is Sequence for kind in self.types)
+
+
+def declared(function: Callable[..., Any]) -> dict[str, Declared]:
+    """The options of a request, or of a function, by the names of their fields; other fields are left out."""
+    hints = get_type_hints(function, include_extras=True)
+    found = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        kind, *said = get_args(hints[name]) if get_origin(hints.get(name)) is Annotated else (None,)
+        if option := next((one for one in said if isinstance(one, Option)), None):
+            found[name] = Declared(name, kind, parameter.default, option)
+    return found
+
+
+_declared = functools.cache(declared)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The base of all requests: how a value is written does not matter, whether one text or a list with one, a path or
+    its text, none or an empty list."""
+
+    def __post_init__(self) -> None:
+        kind: Any = type(self)
+        for name, one in _declared(kind).items():
+            value = getattr(self, name)
+            if isinstance(value, Path) and not one.several:
+                value = str(value)
+            elif one.several and not isinstance(value, Mapping):
+                value = several(value)
+            object.__setattr__(self, name, value)
+
+
+def several(value: str | Path | Iterable[str | Path] | None) -> tuple[str, ...]:
+    """All of them, where a single one may stand without a list."""
+    if value is None:
+        return ()
+    return (str(value),) if isinstance(value, (str, Path)) else tuple(map(str, value))
+
+
+def problems(request: Asked) -> Iterator[str]:
+    """A sentence for each option of which the value cannot be used, whatever the others are."""
+    kind: Any = type(request)
+    for name, one in _declared(kind).items():
+        value, option = getattr(request, name), one.option
+        if value is None:
+            continue
+        if one.choices and value not in one.choices:
+            yield unknown(option.kind or name, str(value), one.choices, one.flag if option.kind else "")
+        elif option.low is not None and option.high is not None:
+            kind, called = (int, "a whole number") if int in one.types else ((int, float), "a number")
+            if isinstance(value, bool) or not isinstance(value, kind) or not option.low <= value <= option.high:
+                yield sentence(one.words, f"{called} in [{option.low:.0f}, {option.high:.0f}]", value, one.flag)
+
+
+def fields_of(request: Callable[P, R]) -> Callable[[Callable[[R], T]], Callable[P, T]]:
+    """Makes a function of a request one that takes the request's fields: `search("fedavg", trials=12)`.
+
+    Raises `TypeError` where it is called with other names."""
+
+    def with_fields(function: Callable[[R], T]) -> Callable[P, T]:
+        @functools.wraps(function)
+        def called(*args: P.args, **kwargs: P.kwargs) -> T:
+            strangers = sorted(kwargs.keys() - inspect.signature(request).parameters.keys())
+            if strangers:
+                raise TypeError(f"{function.__name__}() got unknown options: {', '.join(strangers)}")
+            return function(request(*args, **kwargs))
+
+        called.__signature__ = _signature(request, function)  # type: ignore[attr-defined]
+        called.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\n{_listing(request)}"
+        return called
+
+    return with_fields
+
+
+def call(function: Callable[..., T], request: Asked) -> T:
+    """The value of a function of `fields_of` for a request that is made already."""
+    called: Callable[[Asked], T] = inspect.unwrap(function)
+    return called(request)
+
+
+def _signature(request: Callable[..., Any], function: Callable[..., Any]) -> inspect.Signature:
+    """That of the request, with plain types and with what the function returns."""
+    hints = get_type_hints(request)
+    fields = inspect.signature(request).parameters.values()
+    plain = [field.replace(annotation=hints[field.name]) for field in fields]
+    return inspect.Signature(plain, return_annotation=inspect.signature(function).return_annotation)
+
+
+def _listing(request: Callable[..., Any]) -> str:
+    """A paragraph for each option, in the groups of the command line."""
+    lines = []
+    for group, heading in GROUPS.items():
+        found = [one for one in declared(request).values() if one.option.group == group]
+        if found:
+            lines += ["", f"{heading}:"]
+        for one in found:
+            said = f"{one.name}: {one.help}" + (f" Default: {one.option.default}." if one.option.default else "")
+            lines.append(textwrap.fill(said, 110, initial_indent="    ", subsequent_indent="        "))
+    return "\n".join(lines).strip()

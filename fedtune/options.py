@@ -1,0 +1,556 @@
+"""What a user can ask for: every option of every command, declared once.
+
+A class is what one command asks for, and a field of it one option. Options that several commands have are declared in a
+class that these inherit; where their defaults differ, the class of the command declares the field again. From here
+follow the command line, the signatures of `fedtune.search` and its like, and the checks of every option by itself
+(`fedtune.option`). A field without an `Option` is for Python alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from fedtune.option import Argument, Asked, Option
+
+MAX_SEED = 999_999
+MAX_SEEDS = 1000
+MAX_TRIALS = 1_000_000
+
+Sampler = Literal["ei", "tpe", "random", "grid", "cmaes", "gp", "nsga2"]
+Scheduler = Literal["asha", "median", "none"]
+
+AsJson = Annotated[bool, Option(help="Print the result as JSON.", group="where", flags=("--json",))]
+DataDir = Annotated[str | None, Option(help="The folder that holds the files of downloaded data sets.", group="what")]
+RunsDir = Annotated[str, Option(help="The folder in which run directories are created.", group="where")]
+DryRun = Annotated[bool, Option(help="Show the plan and an estimate of its time; create nothing.", group="where")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting(Asked):
+    """The federation that is trained, and its data."""
+
+    space: Annotated[
+        str,
+        Option(
+            help="A named search space (`fedtune spaces METHOD`), or a .yaml file.", group="what", complete="spaces"
+        ),
+    ] = "default"
+    dataset: Annotated[
+        str | Path | None, Option(help="A data set's name, a folder of images, or an .npz file.", group="what")
+    ] = None
+    data_dir: DataDir = None
+    set: Annotated[
+        Mapping[str, object] | Sequence[str],
+        Option(help="Fix the value of any parameter; may be given more than once.", group="what", value="NAME=VALUE"),
+    ] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paper(Asked):
+    """The profile of values that a space offers."""
+
+    paper: Annotated[
+        bool, Option(help="The paper's data set, model, rounds and seeds instead of the small profile.", group="what")
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Requirements(Asked):
+    """What a configuration must keep."""
+
+    require: Annotated[
+        Sequence[str],
+        Option(
+            help="What a configuration must keep to be selected, such as wlp>=0.3 or bytes_up<=5e7; may be given more "
+            "than once.",
+            group="what",
+            value="METRIC>=NUMBER",
+        ),
+    ] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement(Asked):
+    """The part of the machine that each trial has."""
+
+    concurrency: Annotated[
+        int | None,
+        Option(help="How many trials run at the same time.", group="where", default="one per core, at most the lag"),
+    ] = None
+    cpus_per_trial: Annotated[
+        float | None, Option(help="How many cores, and threads, each trial has.", group="where", default="1")
+    ] = None
+    gpus_per_trial: Annotated[
+        float | None,
+        Option(help="The part of a GPU that each trial has.", group="where", default="0.25 where there is a GPU"),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster(Asked):
+    """Another machine that trials may run on."""
+
+    address: Annotated[
+        str | None, Option(help="The HOST:PORT of a running Ray cluster to join, or auto.", group="where")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Versions(Asked):
+    """What a run that goes on need not have as it began."""
+
+    other_versions: Annotated[
+        bool,
+        Option(
+            help="Go on although libraries have other versions than those the run was begun with; its record names "
+            "both.",
+            group="where",
+        ),
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Folder(Asked):
+    """Where a run is recorded."""
+
+    name: Annotated[str | None, Option(help="The run's name.", group="where", default="METHOD-SPACE")] = None
+    runs_dir: RunsDir = "runs"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept(Asked):
+    """What a run keeps besides its numbers."""
+
+    keep_images: Annotated[
+        bool,
+        Option(
+            help="Keep images of the method's generator at every evaluated round, the mean training image of every "
+            "class and, of a data set known by name, a few test images of it; the report shows them.",
+            group="what",
+        ),
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress(Asked):
+    """What is shown while trials run."""
+
+    plain: Annotated[bool, Option(help="Show progress as lines of text, for log files.", group="where")] = False
+    quiet: Annotated[bool, Option(help="Show no progress.", group="where")] = False
+    #: In place of a federation: what a trial yields, for tests.
+    simulate: Callable[..., Any] | None = None
+
+
+@dataclass(frozen=True)
+class SearchRequest(Progress, Kept, Folder, Cluster, Placement, Requirements, Paper, Setting):
+    """What `fedtune search` is asked for; None stands for the value of the space's profile, or else for the default."""
+
+    method: Annotated[
+        str, Argument(help="The method to tune; `fedtune methods` lists all methods.", complete="methods")
+    ]
+    _: KW_ONLY
+    metric: Annotated[
+        Sequence[str],
+        Option(
+            help="The metric to select by; may be given more than once.",
+            group="what",
+            default="val_global_accuracy",
+            complete="metrics",
+        ),
+    ] = ()
+    select_on: Annotated[
+        Literal["validation", "test"] | None,
+        Option(
+            help="Whether to select on validation or on test data.",
+            group="what",
+            default="validation",
+            kind="choice of --select-on",
+        ),
+    ] = None
+    trials: Annotated[
+        int | None,
+        Option(
+            help="How many configurations to try.",
+            group="how long",
+            default="the profile's number, or 30",
+            low=1,
+            high=MAX_TRIALS,
+        ),
+    ] = None
+    rounds: Annotated[int | None, Option(help="Communication rounds per trial.", group="how long")] = None
+    time: Annotated[
+        str | float | None,
+        Option(
+            help="Wall-clock budget, such as 30m or 2h; the search ends when it is spent, even if trials are left.",
+            group="how long",
+        ),
+    ] = None
+    seeds: Annotated[
+        int | None,
+        Option(
+            help="Seeds per configuration: at most this many in a race, exactly this many with --no-race.",
+            group="how long",
+            default="the profile's number, or 1",
+            low=1,
+            high=MAX_SEEDS,
+        ),
+    ] = None
+    race: Annotated[
+        bool | None,
+        Option(
+            help="Begin every configuration with one seed and give further ones where they are worth it; the budget is "
+            "trials × rounds × seeds.",
+            group="how long",
+            default="--race where --seeds is above 1, unless it is a grid, or there are several metrics or conditions",
+            flags=("--race/--no-race",),
+        ),
+    ] = None
+    sampler: Annotated[
+        Sampler | None,
+        Option(help="What proposes configurations.", group="how", default="ei; tpe for several metrics"),
+    ] = None
+    scheduler: Annotated[
+        Scheduler | None, Option(help="What stops trials early.", group="how", default="asha; none for a grid")
+    ] = None
+    reduction_factor: Annotated[
+        int,
+        Option(help="For asha: about one trial out of this many goes on at each rung.", group="how", low=2, high=100),
+    ] = 3
+    grace: Annotated[
+        int | str | None,
+        Option(
+            help="No trial is stopped before this round; auto chooses it from the search's own first trials.",
+            group="how",
+            default="3, or a 27th of the rounds",
+        ),
+    ] = None
+    audit: Annotated[
+        float,
+        Option(
+            help="Let this share of the trials that would be stopped run to their end, to measure what stopping costs.",
+            group="how",
+            value="SHARE",
+            low=0,
+            high=1,
+        ),
+    ] = 0.0
+    prior: Annotated[
+        str | float,
+        Option(
+            help="off, paper, strong, or a width in (0, 1]: how closely trials that would be random keep to the "
+            "paper's values.",
+            group="how",
+        ),
+    ] = "off"
+    warm_start: Annotated[
+        str | Path | Sequence[str | Path],
+        Option(
+            help="Begin with the best points of an earlier run, and with its results where they hold; may be given "
+            "more than once.",
+            group="how",
+            value="RUN",
+            complete="runs",
+        ),
+    ] = ()
+    lag: Annotated[
+        int | None,
+        Option(
+            help="Propose trial n from the results of trials 0 to n - LAG only. A larger lag lets more trials run at "
+            "once.",
+            group="how",
+            default="4; for the first ten trials 2",
+        ),
+    ] = None
+    seed: Annotated[
+        int,
+        Option(
+            help="The seed of the whole search; on the same kind of machine the same seed gives the same records.",
+            group="how",
+            low=0,
+            high=MAX_SEED,
+        ),
+    ] = 0
+    pack: Annotated[
+        Literal["fixed", "auto"],
+        Option(
+            help="fixed: each trial has one core. auto: measure first how many trials at the same time, with how many "
+            "threads each, finish most trials per hour.",
+            group="where",
+            kind="packing",
+        ),
+    ] = "fixed"
+
+
+@dataclass(frozen=True)
+class AutoRequest(Progress, Folder, Cluster, Placement, Requirements, Setting):
+    """What `fedtune auto` is asked for; None stands for the default."""
+
+    dataset: Annotated[
+        str | Path | None, Option(help="A data set's name, a folder of images, or an .npz file.", group="what")
+    ] = None
+    _: KW_ONLY
+    budget: Annotated[
+        str,
+        Option(
+            help="What all of it may take: a length such as 30m or 2h, a count such as 600rounds (rounds of single "
+            "federations), or traffic such as 2GB.",
+            group="how long",
+        ),
+    ]
+    methods: Annotated[
+        Sequence[str],
+        Option(help="Names separated by commas.", group="what", default="all that the budget pays for"),
+    ] = ("all",)
+    family: Annotated[
+        str | None, Option(help="Only methods of this family; a part of its name is enough.", group="what")
+    ] = None
+    space: Annotated[
+        str,
+        Option(
+            help="The name of the space in which each method is tuned. One other than default sets the conditions too.",
+            group="what",
+        ),
+    ] = "default"
+    metric: Annotated[
+        str | None,
+        Option(help="The metric to select by.", group="what", default="val_global_accuracy", complete="metrics"),
+    ] = None
+    personal: Annotated[
+        bool, Option(help="Select by clients' own models, so that no global model is needed.", group="what")
+    ] = False
+    widths: Annotated[bool, Option(help="Clients have models of different widths (--set rho=10).", group="what")] = (
+        False
+    )
+    no_label_counts: Annotated[
+        bool, Option(help="Leave out methods to which clients send label counts.", group="what")
+    ] = False
+    max_bytes_up: Annotated[
+        str | None,
+        Option(help="Leave out methods whose clients send more than this in a round, such as 50MB.", group="what"),
+    ] = None
+    equal: Annotated[bool, Option(help="Give every method the same part of the budget.", group="how")] = False
+    least: Annotated[
+        int | None,
+        Option(
+            help="Trials that every method gets at least.",
+            group="how",
+            default="3, or what the search's budget pays",
+            low=1,
+            high=1000,
+        ),
+    ] = None
+    cost: Annotated[
+        Literal["seconds", "seed-rounds", "bytes"] | None,
+        Option(
+            help="What methods are compared at: seconds, seed-rounds or bytes.",
+            group="how",
+            default="the budget's unit",
+            kind="unit",
+        ),
+    ] = None
+    rounds: Annotated[int | None, Option(help="Communication rounds per trial.", group="how long", default="10")] = None
+    seeds: Annotated[
+        int, Option(help="How many seeds every trial has.", group="how long", low=1, high=MAX_SEEDS // 2)
+    ] = 1
+    fresh_seeds: Annotated[
+        int | None,
+        Option(
+            help="Seeds on which the methods' best are compared.",
+            group="how long",
+            default="3, or 2 where half of the budget does not pay for more",
+            low=1,
+            high=MAX_SEEDS // 2,
+        ),
+    ] = None
+    final_seeds: Annotated[
+        int | None,
+        Option(
+            help="Further seeds on which the leader is trained.",
+            group="how long",
+            default="3, or fewer likewise",
+            low=1,
+            high=MAX_SEEDS // 2,
+        ),
+    ] = None
+    set: Annotated[
+        Mapping[str, object] | Sequence[str],
+        Option(
+            help="Fix the value of a parameter for all methods that have it, or of one method as METHOD.NAME=VALUE; "
+            "may be given more than once.",
+            group="what",
+            value="NAME=VALUE",
+        ),
+    ] = ()
+    seed: Annotated[int, Option(help="The seed of the whole search.", group="how", low=0, high=MAX_SEED)] = 0
+    lag: Annotated[
+        int | None,
+        Option(
+            help="Propose trial n from the results of trials 0 to n - LAG only. A larger lag lets more trials run at "
+            "once.",
+            group="how",
+            default="4",
+        ),
+    ] = None
+    name: Annotated[str, Option(help="The name of the folder with everything that is found.", group="where")] = "auto"
+
+    @property
+    def every(self) -> bool:
+        """Whether no method is asked for by name."""
+        return any(name.strip() == "all" for text in self.methods for name in text.split(","))
+
+
+@dataclass(frozen=True)
+class RunRequest(Progress, Kept, Folder, Cluster, Placement, Paper, Setting):
+    """What `fedtune run` is asked for."""
+
+    best: Annotated[
+        str | Path,
+        Argument(
+            help="A configuration written by `fedtune export`, the run directory of a search, whose winner is "
+            "trained, or a method's name.",
+            complete="methods_and_runs",
+        ),
+    ]
+    _: KW_ONLY
+    space: Annotated[
+        str,
+        Option(
+            help="For a method: the search space whose fixed values and profile are used.",
+            group="what",
+            complete="spaces",
+        ),
+    ] = "default"
+    paper: Annotated[
+        bool, Option(help="For a method: use the paper's profile instead of the small one.", group="what")
+    ] = False
+    rounds: Annotated[
+        int | None,
+        Option(help="How many rounds to train, if not as many as the configuration says.", group="how long"),
+    ] = None
+    seeds: Annotated[int, Option(help="How many fresh seeds to train on.", group="how long", low=1, high=MAX_SEEDS)] = 3
+    seed: Annotated[
+        int,
+        Option(
+            help="The fresh seeds are drawn from this number; another number gives other seeds.",
+            group="how",
+            low=0,
+            high=MAX_SEED,
+        ),
+    ] = 0
+    name: Annotated[
+        str | None,
+        Option(help="The run's name.", group="where", default="the name of the search or method, and -final"),
+    ] = None
+    concurrency: Annotated[
+        int | None,
+        Option(help="How many seeds are trained at the same time.", group="where", default="one per core"),
+    ] = None
+
+    @property
+    def method(self) -> str:
+        """What is trained: a method's name, an exported file's path, or a run directory."""
+        return str(self.best)
+
+
+@dataclass(frozen=True)
+class ReproduceRequest(Progress):
+    """What `fedtune reproduce` is asked for; None stands for what the reproduction declares."""
+
+    name: Annotated[
+        str,
+        Argument(help="The figure or table. Without it, all are listed.", complete="reproductions", optional=True),
+    ]
+    _: KW_ONLY
+    rows: Annotated[
+        Sequence[str],
+        Option(
+            help="Only these rows of a table, with commas between; others can be added later.",
+            group="what",
+            default="all",
+        ),
+    ] = ()
+    columns: Annotated[
+        Sequence[str],
+        Option(
+            help="Only these columns, such as omega=1,0.1; may be given more than once.", group="what", default="all"
+        ),
+    ] = ()
+    small: Annotated[
+        bool, Option(help="On the embedded digits, in minutes, instead of the paper's setting.", group="what")
+    ] = False
+    rounds: Annotated[
+        int | None,
+        Option(
+            help="Communication rounds.",
+            group="how long",
+            default="the small form's, or the paper's",
+            low=1,
+            high=1_000_000,
+        ),
+    ] = None
+    seeds: Annotated[
+        int | None,
+        Option(help="Seeds.", group="how long", default="the small form's, or the paper's", low=1, high=MAX_SEEDS),
+    ] = None
+    dataset: Annotated[
+        str | None,
+        Option(
+            help="Another data set: another one of the paper, or any of yours.",
+            group="what",
+            default="the paper's first; digits with --small",
+        ),
+    ] = None
+    data_dir: DataDir = None
+    runs_dir: RunsDir = "runs"
+    concurrency: Annotated[
+        int | None,
+        Option(help="How many trials run at the same time.", group="where", default="one per core"),
+    ] = None
+
+
+@dataclass(frozen=True)
+class ResumeRequest(Progress, Versions, Cluster):
+    """What `fedtune resume` is asked for; None stands for what the run began with."""
+
+    run: Annotated[str | Path, Argument(help="A run directory.", complete="runs")]
+    _: KW_ONLY
+    time: Annotated[
+        str | float | None, Option(help="A new wall-clock budget, such as 30m or 2h.", group="how long")
+    ] = None
+    concurrency: Annotated[
+        int | None,
+        Option(help="How many trials run at the same time.", group="where", default="as the run began"),
+    ] = None
+    cpus_per_trial: Annotated[
+        float | None, Option(help="How many cores each trial has.", group="where", default="as the run began")
+    ] = None
+    gpus_per_trial: Annotated[
+        float | None,
+        Option(help="The part of a GPU that each trial has.", group="where", default="as the run began"),
+    ] = None
+
+
+@dataclass(frozen=True)
+class ExtendRequest(Progress, Versions, Cluster):
+    """What `fedtune extend` is asked for."""
+
+    run: Annotated[str | Path, Argument(help="A run directory.", complete="runs")]
+    _: KW_ONLY
+    trials: Annotated[
+        int | None,
+        Option(
+            help="How many trials to add. To a race: the rounds of so many whole trials, spent as it sees fit.",
+            group="how long",
+        ),
+    ] = None
+    rounds: Annotated[
+        int | None,
+        Option(
+            help="How many rounds to add to every trial. Trials that ran all their rounds go on from their "
+            "checkpoints; those that were stopped early stay stopped.",
+            group="how long",
+        ),
+    ] = None
