@@ -13,7 +13,7 @@ own, called `Drawing`, whose field `table` is the DataFrame and whose other fiel
 and its columns and their units stand in the docstring of `data`. `Figure` is generic in the drawing's type, so mypy
 reports a `plot` that does not take what `data` returns.
 
-A figure whose metrics can be asked for (`fedtune report RUN --only NAME --metric amp`) names in `of` a function that
+A figure whose metrics can be asked for (`fedtune figure NAME RUN --metric amp`) names in `of` a function that
 takes them as its second argument; `data` itself can be that function.
 
 The file is found because it is there (see `analysis.figures`).

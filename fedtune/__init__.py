@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fedtune.api.doctor import doctor as doctor
     from fedtune.api.export import export as export
     from fedtune.api.extend import extend as extend
+    from fedtune.api.figure import figure as figure
     from fedtune.api.load import load as load
     from fedtune.api.load_model import load_model as load_model
     from fedtune.api.reproduce import reproduce as reproduce
@@ -48,6 +49,7 @@ _PUBLIC = {
     "runs": "fedtune.api.runs",
     "status": "fedtune.api.status",
     "dashboard": "fedtune.api.status",
+    "figure": "fedtune.api.figure",
     "report": "analysis.report",
     "compare": "analysis.tables.compare",
     "reproduce": "fedtune.api.reproduce",

@@ -36,6 +36,7 @@ ORDER = (
     "search",
     "auto",
     "report",
+    "figure",
     "export",
     "run",
     "compare",
@@ -54,6 +55,10 @@ ORDER = (
 )
 
 
+#: So many lines are a list that needs no groups.
+FEW = 12
+
+
 class Explained(TyperCommand):
     """A command whose `--help` has its options in groups and ends with its examples, line by line as they are written,
     and whose line in the list of commands is a whole sentence."""
@@ -65,10 +70,10 @@ class Explained(TyperCommand):
             if (line := parameter.get_help_record(ctx)) is not None:
                 sections["Arguments" if parameter.param_type_name == "argument" else section].append(line)
         named = [name for name in GROUPS.values() if sections[name]]
-        if len(named) > 1:  # --help alone is no section
+        if sum(map(len, sections.values())) > FEW:
             sections[named[-1]] += sections.pop("Options")
-        elif named:
-            sections["Options"] = sections.pop(named[0]) + sections["Options"]
+        else:
+            sections["Options"] = [line for name in (*named, "Options") for line in sections.pop(name)]
         for name, lines in sections.items():
             if lines:
                 with formatter.section(name):
@@ -104,9 +109,7 @@ class Lazy(TyperGroup):
             raise UserError(unknown("command", cmd_name, known))
         module = importlib.import_module(f"{commands.__name__}.{cmd_name}")
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
-        single.command(cmd_name, cls=Explained, epilog=module.EXAMPLES)(
-            _typed(module.command) if "request" in module.command.__annotations__ else module.command
-        )
+        single.command(cmd_name, cls=Explained, epilog=module.EXAMPLES)(_typed(module.command))
         return typer.main.get_command(single)
 
 
@@ -135,7 +138,7 @@ def _typed(function: Callable[..., None]) -> Callable[..., None]:
 def _parameter(one: Declared) -> inspect.Parameter:
     """A parameter of a command as typer understands it."""
     option, empty = one.option, inspect.Parameter.empty
-    optional = one.several or (isinstance(option, Argument) and option.optional)
+    optional = option.optional if isinstance(option, Argument) else one.several
     default: Any = None if optional else one.default
     kind: Any = list[str] if one.several else str if str in one.types else one.types[0]
     if get_origin(kind) is Literal:

@@ -22,10 +22,24 @@ MAX_TRIALS = 1_000_000
 Sampler = Literal["ei", "tpe", "random", "grid", "cmaes", "gp", "nsga2"]
 Scheduler = Literal["asha", "median", "none"]
 
+Run = Annotated[str | Path, Argument(help="A run directory.", complete="runs")]
 AsJson = Annotated[bool, Option(help="Print the result as JSON.", group="where", flags=("--json",))]
 DataDir = Annotated[str | None, Option(help="The folder that holds the files of downloaded data sets.", group="what")]
 RunsDir = Annotated[str, Option(help="The folder in which run directories are created.", group="where")]
+Long = Annotated[bool, Option(help="Print everything, not a line each.", group="where")]
 DryRun = Annotated[bool, Option(help="Show the plan and an estimate of its time; create nothing.", group="where")]
+By = Annotated[
+    Sequence[str],
+    Option(
+        help="Of the pivot table: a column per value of this parameter, such as omega; may be given more than once.",
+        group="how",
+        default="the conditions that a run varies",
+    ),
+]
+Variant = Annotated[
+    Sequence[str], Option(help="Of the pivot table: a row per value of this searched parameter.", group="how")
+]
+Brackets = Annotated[str | None, Option(help="Of the pivot table: also this metric, in brackets.", group="how")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -515,7 +529,7 @@ class ReproduceRequest(Progress):
 class ResumeRequest(Progress, Versions, Cluster):
     """What `fedtune resume` is asked for; None stands for what the run began with."""
 
-    run: Annotated[str | Path, Argument(help="A run directory.", complete="runs")]
+    run: Run
     _: KW_ONLY
     time: Annotated[
         str | float | None, Option(help="A new wall-clock budget, such as 30m or 2h.", group="how long")
@@ -537,7 +551,7 @@ class ResumeRequest(Progress, Versions, Cluster):
 class ExtendRequest(Progress, Versions, Cluster):
     """What `fedtune extend` is asked for."""
 
-    run: Annotated[str | Path, Argument(help="A run directory.", complete="runs")]
+    run: Run
     _: KW_ONLY
     trials: Annotated[
         int | None,
@@ -553,4 +567,219 @@ class ExtendRequest(Progress, Versions, Cluster):
             "checkpoints; those that were stopped early stay stopped.",
             group="how long",
         ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class AttackRequest(Progress):
+    """What `fedtune attack` is asked for."""
+
+    target: Annotated[
+        str | Path,
+        Argument(
+            help="A run directory, a file written by `fedtune export`, or a method's name.",
+            complete="methods_and_runs",
+            value="CONFIG_OR_RUN",
+        ),
+    ]
+    _: KW_ONLY
+    images: Annotated[
+        int,
+        Option(
+            help="How many images to attack, from as many different clients as there are.",
+            group="what",
+            low=1,
+            high=1000,
+        ),
+    ] = 4
+    steps: Annotated[
+        int | None,
+        Option(
+            help="Outer L-BFGS iterations per image.",
+            group="how long",
+            default="attack_steps of the configuration",
+            low=1,
+            high=10_000,
+        ),
+    ] = None
+    private: Annotated[
+        Literal["random", "searched"] | None,
+        Option(
+            help="What stands in for a part of the model that is not uploaded: random weights, or weights that are "
+            "searched for as well.",
+            group="how",
+            default="attack_private of the configuration",
+        ),
+    ] = None
+    trial: Annotated[
+        int | None, Option(help="For a run: the number of the trial.", group="what", default="the best")
+    ] = None
+    seed: Annotated[
+        int | None,
+        Option(
+            help="The seed of images, weights and noise.",
+            group="how",
+            default="the run's first seed",
+            low=0,
+            high=MAX_SEED,
+        ),
+    ] = None
+    data_dir: DataDir = None
+    output: Annotated[
+        str | Path | None,
+        Option(
+            help="The .png file for the picture; the page is written beside it.",
+            group="where",
+            default="RUN/attack.png",
+            flags=("--output", "-o"),
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class ExportRequest(Asked):
+    """What `fedtune export` is asked for."""
+
+    run: Run
+    output: Annotated[
+        str | Path | None,
+        Option(
+            help="The .yaml, .json or (with --table) .npz file to write. Without it, the configuration is printed.",
+            group="where",
+            flags=("--output", "-o"),
+        ),
+    ] = None
+    _: KW_ONLY
+    trial: Annotated[int | None, Option(help="A trial's number.", group="what", default="the best")] = None
+    where: Annotated[
+        Sequence[str],
+        Option(
+            help="Of a run under several conditions: the condition, as name=value; may be given more than once.",
+            group="what",
+        ),
+    ] = ()
+    table: Annotated[
+        bool,
+        Option(
+            help="Write the learning curves of all trials instead, and a card that describes them beside it.",
+            group="what",
+        ),
+    ] = False
+
+
+@dataclass(frozen=True)
+class FigureRequest(Asked):
+    """What `fedtune figure` is asked for."""
+
+    name: Annotated[
+        str,
+        Argument(help="The figure or table: heatmap, curves, trials, pivot and others.", complete="figures"),
+    ]
+    runs: Annotated[str | Path | Sequence[str | Path], Argument(help="A run directory, or several.", complete="runs")]
+    output: Annotated[str | Path | None, Option(help="The file to write.", group="where", flags=("--output", "-o"))] = (
+        None
+    )
+    _: KW_ONLY
+    kind: Annotated[
+        str | None,
+        Option(
+            help="png, svg, pdf or html; of a table also csv, tex or md.",
+            group="where",
+            default="the suffix of -o",
+            flags=("--format",),
+        ),
+    ] = None
+    where: Annotated[
+        Mapping[str, object] | Sequence[str],
+        Option(help="The condition that is drawn, as name=value; may be given more than once.", group="what"),
+    ] = ()
+    metric: Annotated[
+        Sequence[str],
+        Option(
+            help="Of rounds, factor, spread or pivot: a metric that it shows; may be given more than once.",
+            group="what",
+            default="accuracies; of pivot what the first run selected on",
+            complete="metrics",
+        ),
+    ] = ()
+    by: By = ()
+    variant: Variant = ()
+    down: Annotated[
+        Sequence[str],
+        Option(
+            help="Of the pivot table: what stands before the rows, of method, metric and the conditions; may be given "
+            "more than once. All else stands above the columns of one table.",
+            group="how",
+            default="method, a table per metric",
+        ),
+    ] = ()
+    brackets: Brackets = None
+
+
+@dataclass(frozen=True)
+class ReportRequest(Asked):
+    """What `fedtune report` is asked for."""
+
+    runs: Annotated[
+        Sequence[str], Argument(help="A run directory. Several are also compared on the page.", complete="runs")
+    ]
+    _: KW_ONLY
+    output: Annotated[
+        str | None,
+        Option(help="Where to write the page.", group="where", default="RUN/report.html", flags=("--output", "-o")),
+    ] = None
+    csv: Annotated[bool, Option(help="Also write RUN/trials.csv.", group="where")] = False
+    latex: Annotated[bool, Option(help="Also write RUN/trials.tex (booktabs).", group="where")] = False
+    images: Annotated[
+        str | None, Option(help="Also write every figure to RUN/figures as png, svg or pdf.", group="where")
+    ] = None
+    anonymous: Annotated[
+        bool, Option(help="Leave out of the page the machine's name and system, the command, and paths.", group="where")
+    ] = False
+    show: Annotated[bool, Option(help="Open the page in the browser.", group="where", flags=("--open",))] = False
+    watch: Annotated[
+        bool,
+        Option(
+            help="Serve the page on this machine's loopback address instead, and follow the run, until Ctrl-C.",
+            group="where",
+        ),
+    ] = False
+    port: Annotated[int | None, Option(help="With --watch: the port.", group="where", default="a free one")] = None
+
+
+@dataclass(frozen=True)
+class CompareRequest(Asked):
+    """What `fedtune compare` is asked for."""
+
+    runs: Annotated[
+        Sequence[str], Argument(help="Run directories; the others are tested against the first.", complete="runs")
+    ]
+    _: KW_ONLY
+    metric: Annotated[
+        Sequence[str],
+        Option(
+            help="The metric to compare; may be given more than once.",
+            group="what",
+            default="global_accuracy, local_accuracy; with --by, what the first run selected on",
+            complete="metrics",
+        ),
+    ] = ()
+    by: By = ()
+    variant: Variant = ()
+    where: Annotated[
+        Sequence[str], Option(help="Of the pivot table: only trials with this value, as name=value.", group="what")
+    ] = ()
+    brackets: Brackets = None
+    readout: Annotated[
+        str, Option(help="Compare the value of the `last` round, or of the `best` round.", group="how")
+    ] = "last"
+    figure: Annotated[
+        str | None, Option(help="Also write this HTML file, with figures of all runs and the tables.", group="where")
+    ] = None
+    csv: Annotated[str | None, Option(help="Write the result to this CSV file; `-` prints it.", group="where")] = None
+    latex: Annotated[
+        str | None, Option(help="Write LaTeX tables (booktabs) to this file; `-` prints them.", group="where")
+    ] = None
+    markdown: Annotated[
+        str | None, Option(help="With --by: write Markdown tables to this file; `-` prints them.", group="where")
     ] = None

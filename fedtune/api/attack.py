@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis.runs import load as load_run
+from fedtune import option
 from fedtune.api.export import export, load
 from fedtune.console import progress
 from fedtune.console.busy import busy
-from fedtune.options import MAX_SEED, SearchRequest
-from fedtune.planning.checks import whole
+from fedtune.option import fields_of
+from fedtune.options import AttackRequest, SearchRequest
 from fedtune.planning.settings import configuration
 from fedtune.record.experiment import Experiment
 from search_spaces import run_folder
@@ -94,42 +95,26 @@ class _Target:
     trial: int = 0
 
 
-def attack(
-    target: str | Path,
-    *,
-    images: int = 4,
-    steps: int | None = None,
-    private: str | None = None,
-    trial: int | None = None,
-    seed: int | None = None,
-    data_dir: str | None = None,
-    output: str | Path | None = None,
-    plain: bool = False,
-    quiet: bool = False,
-) -> Attack:
+@fields_of(AttackRequest)
+def attack(request: AttackRequest) -> Attack:
     """Attacks `images` images of the clients of `target`: a run directory (its best trial, or `trial`), a file that
     `fedtune export` wrote, or a method's name.
 
     `steps` and `private` replace the configuration's attack_steps and attack_private. The picture grid goes to
     `RUN/attack.png` (beside a file: NAME-attack.png), or to `output`, and the page beside it. A run directory also
     keeps the images, for reports and comparisons of several runs. Raises `UserError`."""
-    problems: list[str] = []
-    whole("images", images, 1, 1000, problems)
-    whole("steps", steps, 1, 10_000, problems)
-    whole("seed", seed, 0, MAX_SEED, problems)
-    if private is not None and private not in PRIVATE:
-        problems.append(sentence("private", f"one of {', '.join(PRIVATE)}", private, "--private"))
+    problems, output = list(option.problems(request)), request.output
     picture = None if output is None else given(output, "-o").resolve()
     if picture is not None and (picture.suffix != ".png" or picture.is_dir()):
         problems.append(sentence("output", "a file ending in .png", str(output), "-o"))
     if problems:
         raise UserError(*problems)
-    with busy(progress.style(plain, quiet)) as say:
+    with busy(progress.style(request.plain, request.quiet)) as say:
         say("reading the configuration")
-        found = _target(target, trial, seed)
-        changes = {"attack_steps": steps, "attack_private": private}
+        found = _target(request.target, request.trial, request.seed)
+        changes = {"attack_steps": request.steps, "attack_private": request.private}
         values = dict(found.values) | {key: value for key, value in changes.items() if value is not None}
-        made, simulation = _carry_out(found, values, images, data_dir or found.data_dir, say)
+        made, simulation = _carry_out(found, values, request.images, request.data_dir or found.data_dir, say)
         say("drawing the pictures")
         return _finish(found, made, simulation, picture or found.picture)
 

@@ -31,6 +31,8 @@ from analysis.runs.conditions import means, named, show
 from fedtune.api import export_table
 from fedtune.api.best import Best
 from fedtune.api.export_table import ELSEWHERE
+from fedtune.option import fields_of
+from fedtune.options import ExportRequest
 from fedtune.record.experiment import Experiment
 from fedtune.record.run_directory import as_yaml, write_document
 from search_spaces import documents, run_folder
@@ -47,14 +49,8 @@ _KEYS = (
 )
 
 
-def export(
-    run: str | Path,
-    output: str | Path | None = None,
-    *,
-    trial: int | None = None,
-    where: Sequence[str] = (),
-    table: bool = False,
-) -> dict[str, Any]:
+@fields_of(ExportRequest)
+def export(request: ExportRequest) -> dict[str, Any]:
     """The configuration of `trial` (default: the best) of a search; written to `output`, YAML or JSON by its suffix. Of
     a run under several conditions of the experiment, `where` names the condition, as in `["omega=0.1"]`.
 
@@ -62,8 +58,8 @@ def export(
     returned; see `analysis.curve_table`.
 
     Raises `UserError` where there is no such trial, or `output` cannot be written."""
-    found = load_run(run)
-    if table:
+    found, output, trial, where = load_run(request.run), request.output, request.trial, request.where
+    if request.table:
         if where:
             raise UserError("--table exports the curves of all trials, so it cannot be given together with --where.")
         return export_table.write(found, _table_target(output, trial))

@@ -8,9 +8,12 @@ from __future__ import annotations
 import importlib.util
 import os
 from pathlib import Path
-from typing import Annotated
 
 import typer
+
+SHELLS = ("bash", "zsh", "fish")
+#: What `fedtune figure` writes beside figures (`analysis.loaded.TABLES`, which loads what draws).
+TABLES = ("trials", "conditions", "effects", "pivot")
 
 
 def methods(incomplete: str) -> list[str]:
@@ -27,6 +30,11 @@ def spaces(ctx: typer.Context, incomplete: str) -> list[str]:
     given = next((word for word in words if word in _methods()), None)
     found = [] if given is None else presets.names(given)
     return [name for name in dict.fromkeys(["default", *found]) if name.startswith(incomplete)]
+
+
+def figures(incomplete: str) -> list[str]:
+    """A figure is called like its file; tables are found in the same way."""
+    return [name for name in (*_files("analysis", "figures"), *TABLES) if name.startswith(incomplete)]
 
 
 def metrics(incomplete: str) -> list[str]:
@@ -49,10 +57,7 @@ def runs(incomplete: str) -> list[str]:
 
 def reproductions(incomplete: str) -> list[str]:
     """A reproduction is called like its file."""
-    spec = importlib.util.find_spec("analysis")
-    assert spec is not None and spec.origin is not None
-    folder = Path(spec.origin).parent / "reproduce" / "declared"
-    return sorted(path.stem for path in folder.glob("*.yaml") if path.stem.startswith(incomplete))
+    return [name for name in _files("analysis", "reproduce/declared", "yaml") if name.startswith(incomplete)]
 
 
 def methods_and_runs(incomplete: str) -> list[str]:
@@ -60,10 +65,15 @@ def methods_and_runs(incomplete: str) -> list[str]:
 
 
 def _methods() -> list[str]:
-    spec = importlib.util.find_spec("trainables")
+    return _files("trainables", "methods")
+
+
+def _files(package: str, folder: str, suffix: str = "py") -> list[str]:
+    """The names of the files in a package's folder, without importing anything."""
+    spec = importlib.util.find_spec(package)
     assert spec is not None and spec.origin is not None
-    folder = Path(spec.origin).parent / "methods"
-    return sorted(path.stem for path in folder.glob("*.py") if not path.stem.startswith("_"))
+    found = (Path(spec.origin).parent / folder).glob(f"*.{suffix}")
+    return sorted(path.stem for path in found if not path.stem.startswith("_"))
 
 
 def _is_run(path: str) -> bool:
@@ -80,4 +90,5 @@ def _holds_runs(path: str) -> bool:
         return False
 
 
-RunDir = Annotated[str, typer.Argument(help="A run directory.", show_default=False, autocompletion=runs)]
+def shells(incomplete: str) -> list[str]:
+    return [name for name in SHELLS if name.startswith(incomplete)]

@@ -184,7 +184,7 @@ def _size(e: Experiment) -> str:
     return f"{e.to_run} trials of {e.rounds} rounds over {seeds}"
 
 
-def exported(data: dict[str, Any], output: str | None, as_json: bool) -> None:
+def exported(data: dict[str, Any], output: str | Path | None, as_json: bool) -> None:
     """Prints an exported configuration, or to which file it was written."""
     if as_json:
         tables.print_json(data)
@@ -200,7 +200,7 @@ def exported(data: dict[str, Any], output: str | None, as_json: bool) -> None:
             + (f", {params_text(found)}" if found else "")
             + "."
         )
-        tables.say("Next:", run_command(output))
+        tables.say("Next:", run_command(str(output)))
 
 
 def table_exported(card: dict[str, Any], output: str, as_json: bool) -> None:

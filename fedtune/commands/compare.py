@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from fedtune.commands import _complete
-from fedtune.commands._options import Brackets, By, Variant
+from fedtune.options import AsJson, CompareRequest
 
 if TYPE_CHECKING:
     from analysis.runs import Run
@@ -34,54 +33,7 @@ fedtune compare runs/fedkf-fairness --variant teacher --metric amp
 STDOUT = "-"
 
 
-def command(
-    runs: Annotated[
-        list[str],
-        typer.Argument(
-            help="Run directories; the others are tested against the first.",
-            show_default=False,
-            autocompletion=_complete.runs,
-        ),
-    ],
-    metric: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="The metric to compare; may be given more than once.  [default: global_accuracy, local_accuracy; with "
-            "--by, what the first run selected on]",
-            show_default=False,
-            autocompletion=_complete.metrics,
-        ),
-    ] = None,
-    by: By = None,
-    variant: Variant = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(help="Of the pivot table: only trials with this value, as name=value.", show_default=False),
-    ] = None,
-    brackets: Brackets = None,
-    readout: Annotated[
-        str, typer.Option(help="Compare the value of the `last` round, or of the `best` round.")
-    ] = "last",
-    figure: Annotated[
-        str | None,
-        typer.Option(
-            help="Also write this HTML file, with figures of all runs and the tables.",
-            show_default=False,
-        ),
-    ] = None,
-    csv: Annotated[
-        str | None, typer.Option(help="Write the result to this CSV file; `-` prints it.", show_default=False)
-    ] = None,
-    latex: Annotated[
-        str | None,
-        typer.Option(help="Write LaTeX tables (booktabs) to this file; `-` prints them.", show_default=False),
-    ] = None,
-    markdown: Annotated[
-        str | None,
-        typer.Option(help="With --by: write Markdown tables to this file; `-` prints them.", show_default=False),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
+def command(request: CompareRequest, *, as_json: AsJson = False) -> None:
     """Set runs side by side: mean ± std over seeds, paired tests against the first, and the settings that differ.
 
     Runs under several conditions of the experiment, and runs with --by, are set side by side as one pivot table per
@@ -91,20 +43,22 @@ def command(
     from fedtune.console.progress import style
     from search_spaces.errors import UserError
 
-    if [csv, latex, markdown].count(STDOUT) + as_json > 1:
+    asked = request
+    if [asked.csv, asked.latex, asked.markdown].count(STDOUT) + as_json > 1:
         raise UserError("Only one of --csv, --latex, --markdown and --json can print, as each prints the whole result.")
-    _check_places({"--figure": figure, "--csv": csv, "--latex": latex, "--markdown": markdown})
+    places = {"--figure": asked.figure, "--csv": asked.csv, "--latex": asked.latex, "--markdown": asked.markdown}
+    _check_places(places)
     with busy(style(), "reading the runs"):
         from analysis.runs import load_all
         from analysis.tables.cells import varied
 
-        loaded = load_all(runs)
-    if by or variant or where or brackets or varied(loaded):
-        _pivots(loaded, locals())
+        loaded = load_all(list(asked.runs))
+    if asked.by or asked.variant or asked.where or asked.brackets or varied(loaded):
+        _pivots(loaded, asked, as_json)
         return
-    if markdown is not None:
+    if asked.markdown is not None:
         raise UserError("--markdown writes the table that --by makes. Give --by, or use --csv or --latex.")
-    _side_by_side(loaded, metric or [], readout, figure, csv, latex, as_json)
+    _side_by_side(loaded, asked, as_json)
 
 
 def _check_places(asked: dict[str, str | None]) -> None:
@@ -126,15 +80,7 @@ def _check_places(asked: dict[str, str | None]) -> None:
         taken[place] = option
 
 
-def _side_by_side(
-    loaded: list[Run],
-    metric: list[str],
-    readout: str,
-    figure: str | None,
-    csv: str | None,
-    latex: str | None,
-    as_json: bool,
-) -> None:
+def _side_by_side(loaded: list[Run], asked: CompareRequest, as_json: bool) -> None:
     """Each run as one row."""
     from fedtune.console import tables
     from fedtune.console.busy import busy
@@ -144,11 +90,14 @@ def _side_by_side(
         from analysis.report.comparison import write_figure
         from analysis.tables.compare import compare
 
-        found = compare(loaded, metrics=metric, readout=readout)
+        found = compare(loaded, metrics=asked.metric, readout=asked.readout)
         made = _texts(
-            {"CSV": (csv, found.records().csv), "LaTeX": (latex, lambda: "\n".join(t.latex() for t in found.tables()))}
+            {
+                "CSV": (asked.csv, found.records().csv),
+                "LaTeX": (asked.latex, lambda: "\n".join(t.latex() for t in found.tables())),
+            }
         )
-        written = write_figure(found, figure) if figure is not None else None
+        written = write_figure(found, asked.figure) if asked.figure is not None else None
     if written is not None:
         _written("Figure", written)
     quiet = _files(made)
@@ -162,33 +111,32 @@ def _side_by_side(
             tables.say(note)
 
 
-def _pivots(loaded: Any, asked: dict[str, Any]) -> None:
+def _pivots(loaded: list[Run], asked: CompareRequest, as_json: bool) -> None:
     """One table per metric, a column per condition."""
     from analysis.tables.pivot import SIGNS
     from fedtune.console import tables
     from fedtune.console.busy import busy
     from fedtune.console.progress import style
 
-    metrics, by, variants, where = (asked[key] or () for key in ("metric", "by", "variant", "where"))
     with busy(style(), "comparing the runs") as tell:
         from analysis.pivots import of_runs
 
-        found = of_runs(loaded, metrics, by, variants, where, asked["brackets"], asked["readout"])
+        found = of_runs(loaded, asked.metric, asked.by, asked.variant, asked.where, asked.brackets, asked.readout)
         made = _texts(
             {
-                "CSV": (asked["csv"], found.csv),
-                "LaTeX": (asked["latex"], found.latex),
-                "Markdown": (asked["markdown"], found.markdown),
+                "CSV": (asked.csv, found.csv),
+                "LaTeX": (asked.latex, found.latex),
+                "Markdown": (asked.markdown, found.markdown),
             }
         )
         written = None
-        if asked["figure"] is not None:
+        if asked.figure is not None:
             tell("drawing figures")
-            written = found.page(asked["figure"])
+            written = found.page(asked.figure)
     if written is not None:
         _written("Figure", written)
     quiet = _files(made)
-    if asked["as_json"]:
+    if as_json:
         tables.print_json(found.to_json())
     elif not quiet:
         console = _console()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from fedtune.commands._complete import SHELLS
+from fedtune.option import Argument
 
 EXAMPLES = """\
 # For bash; `eval "$(fedtune completion bash)"` in ~/.bashrc takes the lines:
@@ -15,18 +16,9 @@ fedtune completion zsh
 fedtune completion fish
 """
 
-SHELLS = ("bash", "zsh", "fish")
-
 
 def command(
-    shell: Annotated[
-        str,
-        typer.Argument(
-            help=f"{', '.join(SHELLS)}.",
-            show_default=False,
-            autocompletion=lambda incomplete: [name for name in SHELLS if name.startswith(incomplete)],
-        ),
-    ],
+    shell: Annotated[str, Argument(help=f"{', '.join(SHELLS)}.", complete="shells")],
 ) -> None:
     """Print what makes a shell complete the command line: commands, options, methods, spaces, metrics and runs.
 

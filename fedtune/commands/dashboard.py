@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from fedtune.commands._complete import RunDir
+from fedtune.option import Option
+from fedtune.options import Run
 
 EXAMPLES = """\
 # optuna-dashboard at http://127.0.0.1:8080:
@@ -17,8 +18,9 @@ fedtune dashboard runs/dfrd-alpha_lambda --port 9000
 
 
 def command(
-    run: RunDir,
-    port: Annotated[int, typer.Option(help="The port on this machine at which the dashboard answers.")] = 8080,
+    run: Run,
+    *,
+    port: Annotated[int, Option(help="The port on this machine at which the dashboard answers.", group="where")] = 8080,
 ) -> None:
     """Open optuna-dashboard on a copy of a run's study; Ctrl-C ends it. It has no log-in."""
     from fedtune.api.status import dashboard

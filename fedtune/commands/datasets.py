@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
+from fedtune.option import Argument
+from fedtune.options import AsJson
 from search_spaces.shell import quote
 
 EXAMPLES = """\
@@ -23,10 +23,9 @@ _CHECKED = {
 
 
 def command(
-    name: Annotated[
-        str | None, typer.Argument(help="A data set's name. Without it, all data sets are listed.", show_default=False)
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    name: Annotated[str | None, Argument(help="A data set's name. Without it, all data sets are listed.")] = None,
+    *,
+    as_json: AsJson = False,
 ) -> None:
     """List the data sets, or explain one and say where its files belong."""
     from fedtune.api.catalogue import datasets

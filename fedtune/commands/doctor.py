@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
 
 import typer
+
+from fedtune.options import AsJson
 
 EXAMPLES = """\
 # Before the first search:
@@ -15,7 +16,7 @@ fedtune doctor --json
 """
 
 
-def command(as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False) -> None:
+def command(*, as_json: AsJson = False) -> None:
     """Check the installation. The exit code is 1 if a search could not run."""
     from fedtune.api.doctor import doctor
     from fedtune.console import tables

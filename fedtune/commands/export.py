@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
-from fedtune.commands._complete import RunDir
+from fedtune.option import call
+from fedtune.options import AsJson, ExportRequest
 
 EXAMPLES = """\
 # Keep the best configuration:
@@ -20,37 +17,7 @@ fedtune export runs/dfrd-alpha_lambda --table -o curves.npz
 """
 
 
-def command(
-    run: RunDir,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="The .yaml, .json or (with --table) .npz file to write. Without it, the configuration is printed.",
-            show_default=False,
-        ),
-    ] = None,
-    trial: Annotated[
-        int | None, typer.Option(help="A trial's number.  [default: the best]", show_default=False)
-    ] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Of a run under several conditions: the condition, as name=value; may be given more than once.",
-            show_default=False,
-        ),
-    ] = None,
-    table: Annotated[
-        bool,
-        typer.Option(
-            "--table", help="Write the learning curves of all trials instead, and a card that describes them beside it."
-        ),
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the configuration, or with --table the card, as JSON.")
-    ] = False,
-) -> None:
+def command(request: ExportRequest, *, as_json: AsJson = False) -> None:
     """Write the best configuration of a search to a file, with a record of where it came from."""
     from fedtune.console.busy import reading
 
@@ -58,8 +25,8 @@ def command(
         from fedtune.api.export import export
         from fedtune.commands import _output
 
-        found = export(run, output, trial=trial, where=where or (), table=table)
-    if table:
-        _output.table_exported(found, str(output), as_json)
+        found = call(export, request)
+    if request.table:
+        _output.table_exported(found, str(request.output), as_json)
     else:
-        _output.exported(found, output, as_json)
+        _output.exported(found, request.output, as_json)

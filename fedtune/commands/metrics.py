@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+from fedtune.options import AsJson, Long
 
 EXAMPLES = """\
 # All metrics:
@@ -14,10 +12,7 @@ fedtune metrics --long
 """
 
 
-def command(
-    long: Annotated[bool, typer.Option("--long", help="Print everything, not a line each.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
-) -> None:
+def command(*, long: Long = False, as_json: AsJson = False) -> None:
     """List the metrics that rounds are measured by. --metric takes these names."""
     from fedtune.api.catalogue import metrics
     from fedtune.console import tables

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from analysis.labels import told
+from fedtune.option import Argument
+from fedtune.options import AsJson
 
 EXAMPLES = """\
 # All runs below runs/:
@@ -18,8 +18,7 @@ fedtune runs --json
 
 
 def command(
-    folder: Annotated[str, typer.Argument(help="A folder with run directories.")] = "runs",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    folder: Annotated[str, Argument(help="A folder with run directories.")] = "runs", *, as_json: AsJson = False
 ) -> None:
     """List the runs of a folder, a line each. This reads the folder only, so it also works while runs go on."""
     from fedtune.console import tables

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
-from fedtune.commands import _complete
+from fedtune.option import Argument
+from fedtune.options import AsJson, Long
 from search_spaces.shell import quote
 
 EXAMPLES = """\
@@ -22,14 +21,11 @@ fedtune spaces dfrd --json
 def command(
     method: Annotated[
         str | None,
-        typer.Argument(
-            help="A method's name. Without it, the spaces of all methods are listed.",
-            show_default=False,
-            autocompletion=_complete.methods,
-        ),
+        Argument(help="A method's name. Without it, the spaces of all methods are listed.", complete="methods"),
     ] = None,
-    long: Annotated[bool, typer.Option("--long", help="Print everything, not a line each.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    *,
+    long: Long = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the named search spaces of one method or of all."""
     from fedtune.api.catalogue import spaces

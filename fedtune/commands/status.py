@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
-from fedtune.commands._complete import RunDir
+from fedtune.options import AsJson, Run
 
 EXAMPLES = """\
 # How many trials are done, and the best so far:
@@ -16,10 +12,7 @@ fedtune status runs/dfrd-alpha_lambda --json
 """
 
 
-def command(
-    run: RunDir,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
+def command(run: Run, *, as_json: AsJson = False) -> None:
     """Show how far a run has come. This reads the run directory only, so it also works while the run goes on."""
     from fedtune.console.busy import reading
 

@@ -119,29 +119,27 @@ def test_tables_are_written_in_every_text_format(root: Path, tmp_path: Path) -> 
     assert page.count('class="pivot"') == 2 and "https:" not in page
 
 
-def test_only_on_the_command_line(root: Path, tmp_path: Path) -> None:
+def test_a_figure_on_the_command_line(root: Path, tmp_path: Path) -> None:
     def call(*words: object) -> Any:
-        return CliRunner().invoke(app, ["report", str(root / "varied"), *map(str, words)])
+        return CliRunner().invoke(app, ["figure", str(words[0]), str(root / "varied"), *map(str, words[1:])])
 
-    found = call("--only", "curves", "--where", "omega=0.1", "-o", tmp_path / "curves.html")
+    found = call("curves", "--where", "omega=0.1", "-o", tmp_path / "curves.html")
     assert found.exit_code == 0 and 'data-figure="figure"' in (tmp_path / "curves.html").read_text()
     assert not (root / "varied" / "report.html").exists(), "the whole report is not written"
     for words, said in [
-        (("--only", "curves"), "Name it with -o"),
-        (("--format", "png"), "belong to --only"),
-        (("--only", "curves", "--where", "omega", "-o", "x.html"), "--where must be name=value"),
-        (("--metric", "amp"), "belong to --only"),
+        (("curves",), "Name it with -o"),
+        (("curves", "--where", "omega", "-o", "x.html"), "--where must be name=value"),
         (
-            ("--only", "curves", "--metric", "amp", "-o", "x.html"),
+            ("curves", "--metric", "amp", "-o", "x.html"),
             "curves chooses its metrics itself. ",
         ),
         (
-            ("--only", "rounds", "--metric", "amq", "-o", "x.html"),
+            ("rounds", "--metric", "amq", "-o", "x.html"),
             "Unknown metric 'amq' (--metric). Did you",
         ),
-        (("--only", "rounds", "--metric", "psnr", "-o", "x.html"), "psnr was not measured in varied"),
-        (("--only", "factor", "--metric", "psnr", "-o", "x.html"), "psnr was not measured in varied"),
-        (("--only", "rounds", "--by", "omega", "-o", "x.html"), "belong to --only pivot, got --only rounds"),
+        (("rounds", "--metric", "psnr", "-o", "x.html"), "psnr was not measured in varied"),
+        (("factor", "--metric", "psnr", "-o", "x.html"), "psnr was not measured in varied"),
+        (("rounds", "--by", "omega", "-o", "x.html"), "belong to the table pivot, got rounds"),
     ]:
         assert said in str(call(*words).exception)
 
@@ -149,11 +147,13 @@ def test_only_on_the_command_line(root: Path, tmp_path: Path) -> None:
 def test_the_options_of_a_table_and_of_a_figure_on_the_command_line(root: Path, tmp_path: Path) -> None:
     def text(*words: object) -> str:
         path = tmp_path / "made"
-        found = CliRunner().invoke(app, ["report", str(root / "varied"), "-o", str(path), *map(str, words)])
+        found = CliRunner().invoke(
+            app, ["figure", str(words[0]), str(root / "varied"), "-o", str(path), *map(str, words[1:])]
+        )
         assert found.exit_code == 0, found.exception
         return path.read_text()
 
-    table = ("--only", "pivot", "--format", "md", "--metric", "amp", "--variant", "merge_op", "--brackets", "wlp")
+    table = ("pivot", "--format", "md", "--metric", "amp", "--variant", "merge_op", "--brackets", "wlp")
     made = text(*table, "--by", "omega")
     (row,) = [line for line in made.splitlines() if "op = add" in line]
     for place in range(3):
@@ -163,7 +163,7 @@ def test_the_options_of_a_table_and_of_a_figure_on_the_command_line(root: Path, 
     for name in ("rounds", "factor"):
         titles = [one.text for one in fedtune.load(root / "varied").figure(name, metrics=["fm"]).layout.annotations]
         assert titles and all(title.startswith("<b>FM") for title in titles)
-        drawn = text("--only", name, "--metric", "fm", "--format", "html").replace(get_plotlyjs(), "")
+        drawn = text(name, "--metric", "fm", "--format", "html").replace(get_plotlyjs(), "")
         assert "FM" in drawn and "Global accuracy, test" not in drawn
 
 

@@ -98,7 +98,7 @@ def test_every_output_says_in_which_settings_the_runs_differ(unequal: list[Path]
     page, table = tmp_path / "f.html", tmp_path / "t.html"
     words = [*unequal, "--by", "omega", "--metric", "amp"]
     terminal = " ".join(call(*words, "--figure", page)[0].split())
-    asked = ["report", *map(str, unequal), "--only", "pivot", "--by", "omega", "-o", str(table)]
+    asked = ["figure", "pivot", *map(str, unequal), "--by", "omega", "-o", str(table)]
     assert CliRunner().invoke(app, asked).exit_code == 0
     told = json.loads(call(*words, "--json")[0])
     outputs = [terminal, unescape(page.read_text()), unescape(table.read_text()), call(*words, "--latex", "-")[0]]

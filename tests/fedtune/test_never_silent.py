@@ -62,7 +62,7 @@ def call(*words: object) -> str:
 
 def test_one_figure_or_table(run: Path, tmp_path: Path, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Loaded, "save", seen.noting("save", Loaded.save))
-    call("report", run, "--only", "pivot", "-o", tmp_path / "x.csv")
+    call("figure", "pivot", run, "-o", tmp_path / "x.csv")
     assert seen.calls == [("save", True)] and seen.told[-1] == "drawing pivot"
 
 

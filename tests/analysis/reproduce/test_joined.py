@@ -134,9 +134,7 @@ def test_figures_have_a_line_for_each_row_and_a_panel_for_each_data_set(two: Joi
 def test_the_command_writes_it(root: Path, tmp_path: Path) -> None:
     both = [str(root / "table1"), str(root / "rotated")]
     for kind in ("tex", "md", "csv", "html"):
-        done = CliRunner().invoke(
-            app, ["report", *both, "--only", "pivot", "-o", str(tmp_path / f"t.{kind}"), "--json"]
-        )
+        done = CliRunner().invoke(app, ["figure", "pivot", *both, "-o", str(tmp_path / f"t.{kind}"), "--json"])
         assert done.exit_code == 0, done.output
         assert json.loads(done.stdout)["file"].endswith(f"t.{kind}")
     assert r"\multicolumn{3}{c}{digits} & \multicolumn{3}{c}{rotated\_digits}" in (tmp_path / "t.tex").read_text()

@@ -85,9 +85,9 @@ def test_labels_that_are_not_there(tables: list[Pivot]) -> None:
 
 
 def test_the_command_writes_one_table_of_several_metrics(root: Path, tmp_path: Path) -> None:
-    words = [str(root / "crossed"), "--only", "pivot", "--metric", "amp", "--metric", "fm", "--down", "method"]
+    words = ["pivot", str(root / "crossed"), "--metric", "amp", "--metric", "fm", "--down", "method"]
     for kind in ("md", "tex", "html", "csv"):
-        done = CliRunner().invoke(app, ["report", *words, "-o", str(tmp_path / f"t.{kind}")])
+        done = CliRunner().invoke(app, ["figure", *words, "-o", str(tmp_path / f"t.{kind}")])
         assert done.exit_code == 0, done.output
     assert "digits, ω = 10, AMP \\[%\\] | digits, ω = 10, FM" in (tmp_path / "t.md").read_text()
     assert (tmp_path / "t.html").read_text().count('class="pivot"') == 1

@@ -1,0 +1,49 @@
+"""`fedtune.figure`: one figure or table of a run, or of several, as a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from analysis.loaded import load
+from fedtune.console.busy import busy
+from fedtune.console.progress import style
+from fedtune.option import fields_of, several
+from fedtune.options import FigureRequest
+from search_spaces.errors import UserError, sentence, short
+
+#: What only the pivot table has: the field, what `analysis.loaded.Loaded.save` calls it, and the option.
+PIVOT = {"by": ("by", "--by"), "variant": ("variants", "--variant"), "down": ("down", "--down")}
+PIVOT |= {"brackets": ("brackets", "--brackets")}
+
+
+@fields_of(FigureRequest)
+def figure(request: FigureRequest) -> Path:
+    """Writes the figure or table `name` of a run, or of several, to `output`, and returns its path;
+    `fedtune.load(runs).figure(name)` is the same as an object.
+
+    Raises `UserError` where there is no such figure, it cannot be drawn, or the file cannot be written."""
+    name, kind = request.name, request.kind
+    if request.output is None and kind is None:
+        raise UserError("fedtune figure writes one file. Name it with -o, such as -o fig5.png.")
+    options: dict[str, Any] = {called: getattr(request, field) for field, (called, _) in PIVOT.items()}
+    if name != "pivot" and any(options.values()):
+        named = f"{', '.join(flag for _, flag in PIVOT.values())} belong to the table pivot"
+        raise UserError(f"{named}, got {short(name)}.")
+    options |= {"metrics": request.metric, "where": _condition(request)}
+    with busy(style(), "reading the run") as tell:
+        loaded = load(several(request.runs))
+        tell(f"drawing {name}")
+        given = {key: value for key, value in options.items() if value}
+        return loaded.save(name, request.output or f"{name}.{kind}", kind=kind, **given)
+
+
+def _condition(request: FigureRequest) -> dict[str, Any]:
+    """The condition that is drawn, by the names of its parameters."""
+    if isinstance(request.where, Mapping):
+        return dict(request.where)
+    found = dict(text.partition("=")[::2] for text in request.where)
+    if not all(found.values()):
+        raise UserError(sentence("--where", "name=value", " ".join(request.where)))
+    return found
