@@ -63,7 +63,8 @@ class Explained(TyperCommand):
     """A command whose `--help` has its options in groups and ends with its examples, line by line as they are written,
     and whose line in the list of commands is a whole sentence."""
 
-    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
+    def sections(self, ctx: Context) -> dict[str, list[tuple[str, str]]]:
+        """By heading, each argument and option with what is said of it."""
         sections: dict[str, list[tuple[str, str]]] = {name: [] for name in ("Arguments", *GROUPS.values(), "Options")}
         for parameter in self.get_params(ctx):
             section = getattr(parameter, "rich_help_panel", None) or "Options"
@@ -74,10 +75,12 @@ class Explained(TyperCommand):
             sections[named[-1]] += sections.pop("Options")
         else:
             sections["Options"] = [line for name in (*named, "Options") for line in sections.pop(name)]
-        for name, lines in sections.items():
-            if lines:
-                with formatter.section(name):
-                    formatter.write_dl(lines)
+        return {name: lines for name, lines in sections.items() if lines}
+
+    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
+        for name, lines in self.sections(ctx).items():
+            with formatter.section(name):
+                formatter.write_dl(lines)
 
     def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
         # The epilog of typer would be filled like a paragraph, which breaks commands in two.

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import textwrap
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -154,7 +155,8 @@ def problems(request: Asked) -> Iterator[str]:
         if value is None:
             continue
         if one.choices and value not in one.choices:
-            yield unknown(option.kind or name, str(value), one.choices, one.flag if option.kind else "")
+            where = one.flag if option.kind and one.flag not in option.kind else ""
+            yield unknown(option.kind or name, str(value), one.choices, where)
         elif option.low is not None and option.high is not None:
             kind, called = (int, "a whole number") if int in one.types else ((int, float), "a number")
             if isinstance(value, bool) or not isinstance(value, kind) or not option.low <= value <= option.high:
@@ -189,10 +191,20 @@ def call(function: Callable[..., T], request: Asked) -> T:
 
 def _signature(request: Callable[..., Any], function: Callable[..., Any]) -> inspect.Signature:
     """That of the request, with plain types and with what the function returns."""
-    hints = get_type_hints(request)
-    fields = inspect.signature(request).parameters.values()
+    hints, known = get_type_hints(request), declared(request)
+    groups = {name: list(GROUPS).index(one.option.group) for name, one in known.items()}
+    fields = sorted(
+        inspect.signature(request).parameters.values(),
+        key=lambda field: (field.kind, groups.get(field.name, len(GROUPS))),
+    )
     plain = [field.replace(annotation=hints[field.name]) for field in fields]
     return inspect.Signature(plain, return_annotation=inspect.signature(function).return_annotation)
+
+
+def in_python(text: str) -> str:
+    """What is said of an option, where it is an argument: `--no-race` is race=False there, `--data-dir` data_dir."""
+    text = re.sub(r"--no-([a-z]+)", r"\1=False", text)
+    return re.sub(r"--([a-z][a-z-]*)", lambda flag: flag[1].replace("-", "_"), text)
 
 
 def _listing(request: Callable[..., Any]) -> str:
@@ -204,5 +216,5 @@ def _listing(request: Callable[..., Any]) -> str:
             lines += ["", f"{heading}:"]
         for one in found:
             said = f"{one.name}: {one.help}" + (f" Default: {one.option.default}." if one.option.default else "")
-            lines.append(textwrap.fill(said, 110, initial_indent="    ", subsequent_indent="        "))
+            lines.append(textwrap.fill(in_python(said), 110, initial_indent="    ", subsequent_indent="        "))
     return "\n".join(lines).strip()

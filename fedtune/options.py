@@ -609,6 +609,7 @@ class AttackRequest(Progress):
             "searched for as well.",
             group="how",
             default="attack_private of the configuration",
+            kind="choice of --private",
         ),
     ] = None
     trial: Annotated[

@@ -165,7 +165,7 @@ def gallery() -> Iterator[str]:
             yield f"docs/gallery.md has a command that fedtune does not take: {command.line} ({error})."
             continue
         if command.words[0] in ("search", "run"):
-            settings = {pair.partition("=")[0] for pair in taken["set_"] or ()}
+            settings = {pair.partition("=")[0] for pair in taken["set"] or ()}
             if taken.get("space", "default") not in presets.names(command.words[1]) or (
                 settings - registry.declared(command.words[1]).keys()
             ):

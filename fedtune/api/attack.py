@@ -32,7 +32,6 @@ from search_spaces.parameter import Value
 if TYPE_CHECKING:
     from trainables.simulation.attack import Leak
 
-PRIVATE = ("random", "searched")
 #: Lengths of local and server work, by how their keys end.
 _LENGTHS = ("_steps", "_iters", "_epochs")
 _BATCH = 8

@@ -7,10 +7,12 @@ import importlib
 import inspect
 import pkgutil
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, get_type_hints
 
 import fedtune
-from site_pages.markup import page
+from fedtune.option import GROUPS, Declared, declared, in_python
+from site_pages.markup import block, code, page, plain, table
 
 _ROW = re.compile(r"^\| `([\w.]+)(\.\*)?` \| (.+) \|$", re.MULTILINE)
 #: Modules that have better pages than their docstrings: the methods', and the figures'.
@@ -58,6 +60,44 @@ def _functions() -> str:
     parts = []
     for name in fedtune.__all__:
         function = getattr(fedtune, name)
+        if function is not inspect.unwrap(function):
+            parts += _of_request(name, function)
+            continue
         options = f'{{heading: "fedtune.{name}", toc_label: "{name}"}}'
         parts.append(f"::: {function.__module__}.{function.__qualname__}\n    options: {options}")
     return page("fedtune", (fedtune.__doc__ or "").strip(), *parts)
+
+
+def _of_request(name: str, function: Callable[..., Any]) -> Iterable[str]:
+    """A function that takes the options of a request (`fedtune.option.fields_of`), with a table of them."""
+    plain_function = inspect.unwrap(function)
+    request = get_type_hints(plain_function)["request"]
+    signature = inspect.signature(function)
+    yield f"## fedtune.{name}"
+    written = map(str, signature.parameters.values())
+    lines = [re.sub(r"\b(?:collections\.abc|pathlib|typing)\.", "", line) for line in written]
+    inner = [f"    {line}," for line in _starred(signature, lines)]
+    yield block("\n".join([f"fedtune.{name}(", *inner, f") -> {signature.return_annotation}"]), "python")
+    yield from (plain(" ".join(text.split())) for text in inspect.cleandoc(plain_function.__doc__ or "").split("\n\n"))
+    options = declared(request).values()
+    for group, heading in GROUPS.items():
+        found = [one for one in options if one.option.group == group]
+        rows = [(code(one.name), plain(in_python(one.help)), plain(in_python(_otherwise(one)))) for one in found]
+        if rows:
+            yield f"**{heading}**"
+            yield table(("argument", "meaning", "default"), rows, "options")
+
+
+def _starred(signature: inspect.Signature, lines: list[str]) -> Iterable[str]:
+    """The lines of the parameters, with a star before those that must be named."""
+    kinds = [field.kind for field in signature.parameters.values()]
+    for line, kind, before in zip(lines, kinds, [None, *kinds], strict=False):
+        if kind is inspect.Parameter.KEYWORD_ONLY and before is not kind:
+            yield "*"
+        yield line
+
+
+def _otherwise(one: Declared) -> str:
+    """What is taken where the option is left out."""
+    given = one.default is inspect.Parameter.empty
+    return one.option.default or ("" if given or one.default in (None, (), False) else str(one.default))

@@ -28,7 +28,6 @@ def _command(name: str, command: Any) -> Iterable[str]:
     yield f"## fedtune {name}"
     yield from (plain(" ".join(text.split())) for text in (command.help or "").split("\n\n"))
     yield block(command.epilog, "sh")
-    rows = [
-        found for parameter in command.get_params(context) if (found := parameter.get_help_record(context)) is not None
-    ]
-    yield table(("argument or option", "meaning"), [(code(what), plain(meaning)) for what, meaning in rows], "options")
+    for heading, rows in command.sections(context).items():
+        yield f"**{heading}**"
+        yield table(("name", "meaning"), [(code(what), plain(meaning)) for what, meaning in rows], "options")

@@ -51,8 +51,17 @@ _GOOD: dict[str, tuple[str, ...]] = {
     "trial": ("0", "2"),
     "port": ("8080",),
 }
+#: The same where one command means something else by the name; without any, all values are hostile.
+_GOOD_OF: dict[tuple[str, str], tuple[str, ...]] = {
+    ("figure", "name"): ("curves", "rounds", "trials", "pivot"),
+    ("figure", "output"): ("out.html", "out.md", "out.csv"),
+    **{(command, "images"): () for command in ("report", "compare", "search")},
+}
 #: Left out: it measures real federations, or draws pictures in a browser; others name values that would do so.
-_NEVER = {("search", "pack"): ("auto",), ("report", "images"): ("png", "svg", "pdf")}
+_NEVER = {
+    ("search", "pack"): ("auto",),
+    **dict.fromkeys((("report", "images"), ("figure", "kind")), ("png", "svg", "pdf")),
+}
 #: Left out, as it never ends by itself.
 _ENDLESS = {("report", "watch")}
 #: Keys of parameters, for `--set KEY=hostile`.
@@ -80,9 +89,7 @@ def _commands() -> dict[str, list[Any]]:
 @st.composite
 def _value(draw: st.DrawFn, command: str, parameter: Any, likely: float) -> str:
     """A value of an option or argument: right with the probability `likely`."""
-    good = _GOOD.get(parameter.name, ())
-    if command in ("report", "compare", "search") and parameter.name == "images":
-        good = ()
+    good = _GOOD_OF.get((command, parameter.name), _GOOD.get(parameter.name, ()))
     if good and draw(st.floats(0, 1)) < likely:
         return str(draw(st.sampled_from(good)))
     if parameter.name == "set" and draw(st.booleans()):

@@ -173,7 +173,7 @@ def test_every_problem_of_the_request_is_said(tmp_path: Path, toy: Path) -> None
         "images must be a whole number in [1, 1000], got 0",
         "steps must",
         "seed must",
-        "private must be one of random, searched",
+        "Unknown choice of --private 'no'. Known: random, searched.",
         "ending in .png",
     ):
         assert words in str(error.value)

@@ -1,0 +1,109 @@
+"""What follows from a declared option: the command line, the Python function, the checks."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_type_hints
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import fedtune
+from fedtune import cli, option
+from fedtune.option import Argument, Asked, Option, call, declared, fields_of
+
+
+@dataclass(frozen=True)
+class Bread(Asked):
+    """What a bakery is asked for."""
+
+    grain: Annotated[str | Path, Argument(help="The grain.")]
+    _: KW_ONLY
+    loaves: Annotated[int, Option(help="How many loaves.", group="how long", low=1, high=9)] = 1
+    salt: Annotated[float, Option(help="How much salt.", group="how", low=0, high=1)] = 0.5
+    crust: Annotated[Literal["thin", "thick"] | None, Option(help="The crust.", group="how", default="thin")] = None
+    seeds: Annotated[Sequence[str], Option(help="Seeds on top.", group="what")] = ()
+    set: Annotated[Mapping[str, object] | Sequence[str], Option(help="Else, see --no-dark.", group="what")] = ()
+    dark: Annotated[bool | None, Option(help="Dark.", group="where", flags=("--dark/--no-dark",))] = None
+    oven: Any = None
+
+
+@fields_of(Bread)
+def bake(request: Bread) -> Bread:
+    """Bakes."""
+    return request
+
+
+def command(request: Bread, *, twice: Annotated[bool, Option(help="Twice.", group="how")] = False) -> None:
+    """Bakes."""
+    got.append((request, twice))
+
+
+got: list[Any] = []
+
+
+def test_a_function_takes_the_fields() -> None:
+    made = bake(Path("rye"), loaves=2, seeds="flax", set={"a": 1}, oven=7)
+    assert made == Bread("rye", loaves=2, seeds=("flax",), set={"a": 1}, oven=7)
+    assert call(bake, made) is made
+    assert bake("rye", seeds=["flax", "poppy"]).seeds == ("flax", "poppy")
+    nothing: Any = None
+    assert bake("rye", seeds=nothing).seeds == (), "a program may hand on that there are none"
+    wrong: dict[str, Any] = {"sald": 1, "lofs": 2}
+    with pytest.raises(TypeError, match=r"bake\(\) got unknown options: lofs, sald"):
+        bake("rye", **wrong)
+
+
+def test_an_editor_and_help_show_every_option() -> None:
+    found = inspect.signature(bake)
+    assert list(found.parameters) == ["grain", "seeds", "set", "loaves", "salt", "crust", "dark", "oven"]
+    assert str(found.parameters["loaves"]) == "loaves: int = 1"
+    text = inspect.getdoc(bake)
+    assert text is not None and text.startswith("Bakes.\n\nWhat is trained, and what counts:\n    grain: The grain.\n")
+    assert "    crust: The crust: thin or thick. Default: thin.\n" in text and "Else, see dark=False." in text
+
+
+def test_every_problem_is_a_sentence() -> None:
+    wrong: dict[str, Any] = {"loaves": 0, "salt": "much", "crust": "thic"}
+    assert list(option.problems(Bread("rye", **wrong))) == [
+        "loaves must be a whole number in [1, 9], got 0 (--loaves).",
+        "salt must be a number in [0, 1], got 'much' (--salt).",
+        "Unknown crust 'thic'. Did you mean 'thick'?",
+    ]
+    assert not list(option.problems(Bread("rye", loaves=9, salt=1, crust="thick")))
+    for name, values in {"loaves": (True, 1.0, 10, "2"), "salt": (float("nan"), -0.1, False)}.items():
+        for value in values:
+            asked: dict[str, Any] = {name: value}
+            assert len(list(option.problems(Bread("rye", **asked)))) == 1, (name, value)
+
+
+@pytest.mark.parametrize(
+    ("typed", "asked"),
+    [
+        ("rye", Bread("rye")),
+        ("rye --loaves 3 --seeds flax --seeds poppy", Bread("rye", loaves=3, seeds=("flax", "poppy"))),
+        ("rye --no-dark --set a=1 --salt 0.25", Bread("rye", dark=False, set=("a=1",), salt=0.25)),
+        ("rye --dark --crust thick", Bread("rye", dark=True, crust="thick")),
+    ],
+)
+def test_a_command_gets_the_same_request(typed: str, asked: Bread) -> None:
+    got.clear()
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command(cls=cli.Explained, epilog="bake rye")(cli._typed(command))
+    done = CliRunner().invoke(app, [*typed.split(), "--twice"])
+    assert done.exit_code == 0, done.output
+    assert got == [(asked, True)]
+
+
+def test_every_function_of_a_request_has_all_its_options() -> None:
+    functions = {name: getattr(fedtune, name) for name in fedtune.__all__}
+    of_requests = {name: function for name, function in functions.items() if function is not inspect.unwrap(function)}
+    assert {"search", "auto", "run", "reproduce", "resume", "extend", "export", "figure", "attack"} == {*of_requests}
+    for name, function in of_requests.items():
+        request = get_type_hints(inspect.unwrap(function))["request"]
+        assert {*declared(request)} <= {*inspect.signature(function).parameters}, name
+        assert all(f"    {one}: " in (function.__doc__ or "") for one in declared(request)), name
