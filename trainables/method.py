@@ -2,7 +2,8 @@
 
     init(config, fed, rng)                                 -> State           the server before round 1
     download(config, fed, state, client)                   -> Payload         what the server sends this client
-    client(config, fed, payload, client_state, data, rng)  -> ClientResult    what one client computes
+    client(config, fed, payload, client_state, data, rng)  -> ClientResult    what one client computes, or
+    job(config, fed, payload, client_state, data, rng)     -> LocalJob        what it trains, where it does no more
     server(config, fed, state, uploads, rng)               -> State           what the server makes of the uploads
     global_model(config, fed, state)                       -> Params | None   the model behind global accuracy
 
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from torch import Tensor, nn
 
 from search_spaces.errors import sentence
+from trainables.local import client_of
 from trainables.wire import ClientResult, Params, Payload, Upload
 
 if TYPE_CHECKING:
@@ -52,6 +54,18 @@ def _client_network(config: Any, fed: Federation, client: int) -> nn.Module:
 
 def _global_network(config: Any, fed: Federation) -> nn.Module:
     return fed.network()
+
+
+def _the_job_alone(
+    config: Any, fed: Federation, payload: Payload, client_state: Any, data: ClientData, rng: Rng
+) -> ClientResult:
+    """Stands for `client_of(job)`, which takes its place."""
+    raise NotImplementedError
+
+
+def _model_of_the_state(config: Any, fed: Federation, state: Any) -> Params:
+    model: Params = state.model
+    return model
 
 
 def no_global_model(config: Any, fed: Federation, state: Any) -> None:
@@ -118,10 +132,15 @@ class Method:
     State: type
     init: Callable[[Any, Federation, Rng], Any]
     download: Callable[[Any, Federation, Any, int], Payload]
-    client: Callable[[Any, Federation, Payload, Any, ClientData, Rng], ClientResult]
     server: Callable[[Any, Federation, Any, Sequence[Upload], Rng], Any]
-    global_model: Callable[[Any, Federation, Any], Params | None]
     ClientState: type | None = None
+    #: What a client does as one pure training job (`trainables.local.LocalJob`). A cohort's jobs can be trained as one
+    #: program. None: clients do more than that, and `client` says what.
+    job: Callable[[Any, Federation, Payload, Any, ClientData, Rng], LocalJob] | None = None
+    #: Without it a client does its job and no more: `local.client_of(job)`.
+    client: Callable[[Any, Federation, Payload, Any, ClientData, Rng], ClientResult] = _the_job_alone
+    #: Without it the global model is the state's `model`.
+    global_model: Callable[[Any, Federation, Any], Params | None] = _model_of_the_state
     #: `any`: clients may train sub-models of different widths (rho > 0).
     widths: Widths = "equal"
     #: Whether label counts leave the clients; a function where that depends on the configuration (see
@@ -130,10 +149,6 @@ class Method:
     limits: tuple[Limit, ...] = ()
     #: A further check of a configuration's values that no single bound can express; returns problems.
     check: Callable[[Any, FederationConfig], list[str]] = _no_problems
-    #: What a client does as one pure training job (`trainables.local.LocalJob`), where it is no more than that: its
-    #: `client` is then `local.client_of(job)`, and a cohort's jobs can be trained as one program. None: clients do more
-    #: than that.
-    job: Callable[[Any, Federation, Payload, Any, ClientData, Rng], LocalJob] | None = None
     #: Whether clients do no more than `job` under a configuration.
     job_applies: Callable[[Any], bool] = _always
     #: How clients fine-tune the server's model before their local accuracy is measured. None: what is measured is the
@@ -169,6 +184,12 @@ class Method:
     #: configuration: a schedule spans the planned rounds (`Federation.rounds`), or the last one is special. Such a run
     #: cannot be continued beyond its plan.
     follows_plan: Callable[[Any, int], bool] = _as_far_as_it_goes
+
+    def __post_init__(self) -> None:
+        if self.client is _the_job_alone:
+            if self.job is None:
+                raise TypeError(f"The method {self.name} says neither which job its clients do nor what a client does.")
+            object.__setattr__(self, "client", client_of(self.job))
 
     @property
     def capabilities(self) -> tuple[str, ...]:

@@ -204,8 +204,3 @@ def label_distribution_of(fed: Federation, uploads: Sequence[Upload]) -> LabelDi
     """τ and p(y) from the uploaded label counts; all equal where none were uploaded."""
     counts = [u.payload["label_counts"] for u in uploads if "label_counts" in u.payload]
     return label_distribution(torch.stack(counts) if counts else None, len(uploads), fed.classes)
-
-
-def global_model(config: DistillationBase, fed: Federation, state: HasModel) -> Params:
-    """θ."""
-    return state.model

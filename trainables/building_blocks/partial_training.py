@@ -1,13 +1,14 @@
 """Partial training: clients train width-scaled sub-models of one global model.
 
-HeteroFL, Federated Dropout and FedRolex share what is here. They differ in which channels a client trains, which is
-`channels` in each method's file.
+HeteroFL, Federated Dropout and FedRolex are made by `partial_training`. They differ in which channels a client trains,
+which is `channels` in each method's file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +19,7 @@ from trainables.building_blocks import submodels
 from trainables.building_blocks.submodels import Channels
 from trainables.federation import ClientData, Federation
 from trainables.local import LocalJob, LocalResult, LocalTraining, Objective
+from trainables.method import Limit, Method
 from trainables.models import Model
 from trainables.params import pack, unpack
 from trainables.rng import Rng
@@ -108,11 +110,6 @@ def aggregate(
     )
 
 
-def global_model(config: PartialTraining, fed: Federation, state: State) -> Params:
-    """The full-width model."""
-    return state.model
-
-
 def masked_cross_entropy(held: Tensor) -> Objective:
     """Cross-entropy with the logits of classes that are not `held` (boolean `(C,)`) set to 0 (HeteroFL's code)."""
 
@@ -121,3 +118,46 @@ def masked_cross_entropy(held: Tensor) -> Objective:
         return F.cross_entropy(torch.where(held.to(logits.device), logits, 0.0), y)
 
     return objective
+
+
+def partial_training(
+    name: str,
+    title: str,
+    reference: str,
+    channels: Callable[[Any, Federation, int, int], Channels],
+    Config: type[PartialTraining] = PartialTraining,
+) -> Method:
+    """The method whose clients train the `channels` K_i,t that are a function of (config, fed, round t = 1, 2, …,
+    client)."""
+
+    def download(config: PartialTraining, fed: Federation, state: State, client: int) -> Payload:
+        """θ[K_i,t]: the client's sub-model of the coming round."""
+        chosen = channels(config, fed, state.round + 1, client)
+        return pack("model", submodels.extract(fed, state.model, chosen))
+
+    def job(
+        config: PartialTraining, fed: Federation, payload: Payload, client_state: None, data: ClientData, rng: Rng
+    ) -> LocalJob:
+        """Trains the received sub-model and returns it."""
+        return submodel_job(config, fed, unpack("model", payload), data, returned(config, data))
+
+    def server(config: PartialTraining, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
+        """Averages every entry of θ over the clients that held it."""
+        now = state.round + 1
+        held = [channels(config, fed, now, u.client) for u in uploads]
+        return State(now, aggregate(config, fed, state.model, uploads, held))
+
+    return Method(
+        name=name,
+        title=title,
+        reference=reference,
+        family="partial training",
+        Config=Config,
+        State=State,
+        init=init,
+        download=download,
+        job=job,
+        server=server,
+        widths="any",
+        limits=(Limit({"rho": 0}, equals="fedavg"),),
+    )

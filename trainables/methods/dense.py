@@ -48,7 +48,6 @@ from trainables.building_blocks.distillation_bases import (
     DistillationBase,
     State,
     base_job,
-    global_model,
     init,
     preliminary,
 )
@@ -237,7 +236,6 @@ METHOD = Method(
     job=job,
     job_applies=without_statistics,
     server=server,
-    global_model=global_model,
     widths="any",
     limits=WITHOUT_SERVER_STEPS,
     check=check,

@@ -45,7 +45,6 @@ from trainables.building_blocks.distillation_bases import (
     LabelCounting,
     base_job,
     check,
-    global_model,
     initial_generator,
     label_distribution_of,
     preliminary,
@@ -62,7 +61,7 @@ from trainables.building_blocks.server_distillation import (
 )
 from trainables.building_blocks.submodels import extract
 from trainables.federation import ClientData, Federation
-from trainables.local import LocalJob, client_of
+from trainables.local import LocalJob
 from trainables.method import Limit, Method, Painter
 from trainables.methods import feddropout, fedrolex, heterofl
 from trainables.params import on, pack, put, take, unpack
@@ -179,9 +178,6 @@ def job(
     """Trains the received sub-model, in data-free mode the client's own; uploads it and the label counts n_i^y
     `(C,)`."""
     return base_job(config, fed, unpack("model", payload), client_state, data, counting=config)
-
-
-client = client_of(job)
 
 
 def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
@@ -315,10 +311,8 @@ METHOD = Method(
     ClientState=ClientState,
     init=init,
     download=download,
-    client=client,
     job=job,
     server=server,
-    global_model=global_model,
     widths="any",
     shares_label_counts=True,
     limits=(

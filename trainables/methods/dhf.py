@@ -61,7 +61,7 @@ from trainables.building_blocks.server_distillation import (
 )
 from trainables.federation import ClientData, Federation, FederationConfig
 from trainables.generators import MERGE_OPS
-from trainables.local import LocalJob, LocalResult, Objective, client_of
+from trainables.local import LocalJob, LocalResult, Objective
 from trainables.method import Limit, Method, Painter
 from trainables.models import Model
 from trainables.params import pack, put, take, unpack
@@ -153,7 +153,7 @@ class Config(ServerDistillation, MixedArchitectures):
 @dataclass(frozen=True)
 class State:
     """After `round` rounds: prototypes `(C, p)`, which classes have one `(C,)`, the mixed heads h'_k of clients that
-    took part; generator and global model where there is one."""
+    took part; generator and global model where there is one, which is none where gme_interval is 0."""
 
     round: int
     prototypes: Tensor
@@ -230,9 +230,6 @@ def job(
         return ClientResult(upload=upload, client_state=ClientState(model), model=model, loss=trained.loss)
 
     return LocalJob(module, start, finish, partial(objective, config, fed), (targets,))
-
-
-client = client_of(job)
 
 
 def _head(model: Params) -> Params:
@@ -389,11 +386,6 @@ def global_loss(config: Config, features: Tensor, logits: Tensor, own_features: 
     return loss + config.alpha * F.mse_loss(own_features, features.detach()) if config.alpha > 0 else loss
 
 
-def global_model(config: Config, fed: Federation, state: State) -> Params | None:
-    """ω; none where gme_interval is 0."""
-    return state.model
-
-
 def painters(config: Config, fed: Federation, state: State, clients: Mapping[int, ClientState]) -> dict[str, Painter]:
     """G; none where gme_interval is 0."""
     if state.generator is None or state.model is None:
@@ -412,10 +404,8 @@ METHOD = Method(
     ClientState=ClientState,
     init=init,
     download=download,
-    client=client,
     job=job,
     server=server,
-    global_model=global_model,
     architectures=architectures,
     client_network=client_network,
     global_network=global_network,

@@ -184,7 +184,6 @@ METHOD = Method(
     job=job,
     job_applies=equally_long,
     server=fedavg.server,
-    global_model=fedavg.global_model,
     other_networks={SHARED: shared_network},
     limits=(
         Limit({"lambda": 0}, equals="local"),

@@ -42,8 +42,6 @@ METHOD = Method(
     State=State,
     init=adaptive_init,
     download=fedavg.download,
-    client=fedavg.client,
     job=fedavg.job,
     server=adaptive_server(second),
-    global_model=fedavg.global_model,
 )

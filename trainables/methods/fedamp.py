@@ -32,7 +32,7 @@ from torch import Tensor
 from search_spaces.parameter import real
 from trainables.building_blocks.prototypes import mix
 from trainables.federation import ClientData, Federation
-from trainables.local import LocalJob, LocalTraining, Objective, client_of
+from trainables.local import LocalJob, LocalTraining, Objective
 from trainables.method import Limit, Method, no_global_model
 from trainables.methods.fedavg import returned
 from trainables.methods.fedprox import proximal_cross_entropy
@@ -105,9 +105,6 @@ def job(config: Config, fed: Federation, payload: Payload, client_state: None, d
     return LocalJob(module, cloud, returned, partial(_held, config), (anchor,))
 
 
-client = client_of(job)
-
-
 def _held(config: Config, anchor: Sequence[Tensor]) -> Objective:
     return proximal_cross_entropy(config.lambda_ / config.alpha, anchor)
 
@@ -150,7 +147,6 @@ METHOD = Method(
     State=State,
     init=init,
     download=download,
-    client=client,
     job=job,
     server=server,
     global_model=no_global_model,

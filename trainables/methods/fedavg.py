@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from trainables.building_blocks.model_cache import Cache, ModelCache, caching
 from trainables.federation import ClientData, Federation
-from trainables.local import LocalJob, LocalResult, LocalTraining, client_of
+from trainables.local import LocalJob, LocalResult, LocalTraining
 from trainables.method import Limit, Method
 from trainables.params import average, pack, unpack
 from trainables.rng import Rng
@@ -61,9 +61,6 @@ def job(
     return LocalJob(fed.network(), unpack("model", payload), returned)
 
 
-client = client_of(job)
-
-
 def returned(model: Params, trained: LocalResult) -> ClientResult:
     """The trained model goes back."""
     return ClientResult(upload=pack("model", model), model=model, loss=trained.loss)
@@ -72,11 +69,6 @@ def returned(model: Params, trained: LocalResult) -> ClientResult:
 def server(config: LocalTraining, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
     """The average weighted by client sizes."""
     return State(average((unpack("model", u.payload), fed.sizes[u.client]) for u in uploads))
-
-
-def global_model(config: LocalTraining, fed: Federation, state: State) -> Params:
-    """`w`."""
-    return state.model
 
 
 METHOD = caching(
@@ -89,10 +81,8 @@ METHOD = caching(
         State=State,
         init=init,
         download=download,
-        client=client,
         job=job,
         server=server,
-        global_model=global_model,
         virtual=True,
         limits=(Limit({"readout": "oca"}, equals="fedavg"),),
     )

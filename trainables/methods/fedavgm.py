@@ -90,9 +90,7 @@ METHOD = Method(
     State=State,
     init=init,
     download=fedavg.download,
-    client=fedavg.client,
     job=fedavg.job,
     server=server,
-    global_model=fedavg.global_model,
     limits=(Limit({"server_momentum": 0.0, "server_lr": 1.0}, equals="fedavg"),),
 )

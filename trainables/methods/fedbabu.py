@@ -27,7 +27,7 @@ from search_spaces.parameter import choice, integer
 from trainables.building_blocks.server_optimiser import by_size
 from trainables.building_blocks.split_model import body_of, head_of, partly_trained
 from trainables.federation import ClientData, Federation
-from trainables.local import LocalJob, LocalResult, LocalTraining, client_of
+from trainables.local import LocalJob, LocalResult, LocalTraining
 from trainables.method import Limit, Method, Personal
 from trainables.methods import fedavg
 from trainables.params import pack, unpack
@@ -85,9 +85,6 @@ def job(config: Config, fed: Federation, payload: Payload, client_state: None, d
     return LocalJob(module, _completed(fed, unpack("model", payload)), finish)
 
 
-client = client_of(job)
-
-
 def fine_tuning(config: Config) -> Config | None:
     """The local training of the fine-tuning; None where there is none."""
     return replace(config, local_epochs=config.finetune_epochs) if config.finetune_epochs else None
@@ -115,10 +112,8 @@ METHOD = Method(
     State=fedavg.State,
     init=fedavg.init,
     download=download,
-    client=client,
     job=job,
     server=server,
-    global_model=fedavg.global_model,
     personal=Personal(fine_tuning, fine_tuned),
     limits=(Limit({"frozen": "none", "finetune_epochs": 0}, equals="fedavg"),),
 )

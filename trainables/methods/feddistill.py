@@ -33,7 +33,7 @@ from trainables.building_blocks import mixed_architectures as mixed
 from trainables.building_blocks import prototypes
 from trainables.building_blocks.mixed_architectures import MixedArchitectures
 from trainables.federation import ClientData, Federation
-from trainables.local import LocalJob, LocalResult, Objective, client_of, cross_entropy
+from trainables.local import LocalJob, LocalResult, Objective, cross_entropy
 from trainables.method import Limit, Method, no_global_model
 from trainables.params import put
 from trainables.rng import Rng
@@ -103,9 +103,6 @@ def job(
     return LocalJob(module, start, finish, partial(objective, config.gamma, fed.classes), (received,))
 
 
-client = client_of(job)
-
-
 def objective(gamma: float, classes: int, means: Mapping[int, Tensor]) -> Objective:
     """`CE(f(x), y) + γ CE(softmax(F̄^y), f(x))` with the mean logits `(C,)` of the classes that have some; plain
     cross-entropy where none has."""
@@ -145,7 +142,6 @@ METHOD = Method(
     ClientState=ClientState,
     init=init,
     download=download,
-    client=client,
     job=job,
     server=server,
     global_model=no_global_model,

@@ -36,7 +36,7 @@ from torch import Tensor
 
 from search_spaces.parameter import choice, integer, real
 from trainables.federation import ClientData, Federation
-from trainables.local import LocalJob, LocalResult, LocalTraining, client_of
+from trainables.local import LocalJob, LocalResult, LocalTraining
 from trainables.method import Limit, Method, no_global_model
 from trainables.models import Model, is_statistic
 from trainables.params import pack, put, unpack
@@ -143,9 +143,6 @@ def job(
         )
 
     return LocalJob(fed.network(), start, finish, data=training)
-
-
-client = client_of(job)
 
 
 def split(config: Config, fed: Federation, data: ClientData) -> tuple[ClientData, ClientData]:
@@ -258,7 +255,6 @@ METHOD = Method(
     ClientState=ClientState,
     init=init,
     download=download,
-    client=client,
     job=job,
     server=server,
     global_model=no_global_model,

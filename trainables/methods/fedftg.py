@@ -49,7 +49,6 @@ from trainables.building_blocks.distillation_bases import (
     State,
     base_job,
     check,
-    global_model,
     init,
     label_distribution_of,
     preliminary,
@@ -59,7 +58,7 @@ from trainables.building_blocks.server_distillation import Batch, Phases, Server
 from trainables.building_blocks.submodels import extract
 from trainables.federation import ClientData, Federation
 from trainables.generators import MERGE_OPS
-from trainables.local import LocalJob, client_of
+from trainables.local import LocalJob
 from trainables.method import Method
 from trainables.methods.dfrd import CHANNELS
 from trainables.params import pack, take, unpack
@@ -134,9 +133,6 @@ def job(
     """Trains the received sub-model, in data-free mode the client's own; uploads it and the label counts n_i^y
     `(C,)`."""
     return base_job(config, fed, unpack("model", payload), client_state, data, counting=config)
-
-
-client = client_of(job)
 
 
 def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
@@ -218,10 +214,8 @@ METHOD = Method(
     ClientState=ClientState,
     init=init,
     download=download,
-    client=client,
     job=job,
     server=server,
-    global_model=global_model,
     widths="any",
     shares_label_counts=True,
     limits=WITHOUT_SERVER_STEPS,

@@ -35,7 +35,7 @@ from trainables.building_blocks.prototypes import PrototypePasses, labelled, pas
 from trainables.building_blocks.split_model import head_module, head_of, put_head, take_head
 from trainables.federation import ClientData, Federation
 from trainables.kernels.optimisers import SGD
-from trainables.local import LocalJob, LocalResult, client_of
+from trainables.local import LocalJob, LocalResult
 from trainables.method import Method, no_global_model
 from trainables.params import pack, put, unpack
 from trainables.rng import Rng
@@ -88,9 +88,6 @@ def job(
     return LocalJob(module, own | unpack("head", payload), finish)
 
 
-client = client_of(job)
-
-
 def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
     """Trains the header to tell the round's prototypes apart."""
     head = head_module(fed, "global")
@@ -119,7 +116,6 @@ METHOD = Method(
     ClientState=ClientState,
     init=init,
     download=download,
-    client=client,
     job=job,
     server=server,
     global_model=no_global_model,

@@ -31,7 +31,7 @@ from search_spaces.parameter import choice, flag, integer, real
 from trainables.building_blocks.losses import kd_kl
 from trainables.building_blocks.model_cache import Cache, ModelCache, caching
 from trainables.federation import ClientData, Federation
-from trainables.local import LocalJob, Objective, client_of
+from trainables.local import LocalJob, Objective
 from trainables.method import Limit, Method
 from trainables.methods import fedavg
 from trainables.params import average, pack, unpack
@@ -116,9 +116,6 @@ def job(config: Config, fed: Federation, payload: Payload, client_state: None, d
     return LocalJob(fed.network(), received, fedavg.returned, partial(_taught, config, fed), (teachers,))
 
 
-client = client_of(job)
-
-
 def _taught(config: Config, fed: Federation, teachers: Params) -> Objective:
     return distilling_cross_entropy(config, frozen_teachers(fed, teachers))
 
@@ -152,11 +149,6 @@ def server(config: Config, fed: Federation, state: State, uploads: Sequence[Uplo
     return State(model, (*state.past, model)[-config.buffer :] if config.gamma > 0 else ())
 
 
-def global_model(config: Config, fed: Federation, state: State) -> Params:
-    """`w_t`."""
-    return state.model
-
-
 METHOD = caching(
     Method(
         name="fedgkd",
@@ -167,10 +159,8 @@ METHOD = caching(
         State=State,
         init=init,
         download=download,
-        client=client,
         job=job,
         server=server,
-        global_model=global_model,
         limits=(
             Limit({"gamma": 0}, equals="fedavg"),
             Limit(

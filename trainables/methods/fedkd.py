@@ -45,7 +45,7 @@ from trainables.building_blocks import mixed_architectures as mixed
 from trainables.building_blocks.losses import kd_kl
 from trainables.building_blocks.mutual_pair import MutualTraining, Pair
 from trainables.federation import ClientData, Federation
-from trainables.local import LocalJob, LocalResult, Objective, client_of
+from trainables.local import LocalJob, LocalResult, Objective
 from trainables.method import Limit, Method
 from trainables.models import Model
 from trainables.params import average, pack, take, unpack
@@ -175,9 +175,6 @@ def job(
     return LocalJob(module, start, finish, partial(objective, config))
 
 
-client = client_of(job)
-
-
 def _module(config: Config, fed: Federation, client: int) -> Mentoring:
     key = ("mentoring", mixed.name_of(config, fed, client), config.shared_model)
     return fed.cached(key, lambda: Mentoring(*mutual_pair.parts(config, fed, client)))
@@ -221,11 +218,6 @@ def server(config: Config, fed: Federation, state: State, uploads: Sequence[Uplo
     return State(state.round + 1, _added(state.model, update), update, tuple(u.client for u in uploads))
 
 
-def global_model(config: Config, fed: Federation, state: State) -> Params:
-    """g."""
-    return state.model
-
-
 METHOD = Method(
     name="fedkd",
     title="FedKD",
@@ -236,10 +228,8 @@ METHOD = Method(
     ClientState=ClientState,
     init=init,
     download=download,
-    client=client,
     job=job,
     server=server,
-    global_model=global_model,
     architectures=mutual_pair.architectures,
     client_network=mixed.client_network,
     global_network=mutual_pair.shared_network,

@@ -32,7 +32,7 @@ import torch
 from search_spaces.parameter import integer
 from trainables.building_blocks.server_optimiser import by_size, weights
 from trainables.federation import ClientData, Federation
-from trainables.local import LocalJob, LocalResult, LocalTraining, client_of
+from trainables.local import LocalJob, LocalResult, LocalTraining
 from trainables.method import Limit, Method
 from trainables.methods import fedavg
 from trainables.params import average, pack, unpack
@@ -63,9 +63,6 @@ def job(config: Config, fed: Federation, payload: Payload, client_state: None, d
         return ClientResult(upload=pack("model", model) | {"work": work}, model=model, loss=trained.loss)
 
     return LocalJob(fed.network(), unpack("model", payload), finish)
-
-
-client = client_of(job)
 
 
 def accumulated(steps: int, momentum: float) -> float:
@@ -102,10 +99,8 @@ METHOD = Method(
     State=fedavg.State,
     init=fedavg.init,
     download=fedavg.download,
-    client=client,
     job=job,
     server=server,
-    global_model=fedavg.global_model,
     limits=(
         Limit({"local_epochs": 0}, equals="fedavg"),
         Limit({"local_epochs": 0, "momentum": 0.9}, equals="fedavg", other={"momentum": 0.9}),

@@ -36,7 +36,7 @@ from torch.func import functional_call
 from search_spaces.parameter import choice, real
 from trainables.building_blocks.losses import kd_kl
 from trainables.federation import ClientData, Federation
-from trainables.local import LocalJob, LocalResult, LocalTraining, Objective, client_of
+from trainables.local import LocalJob, LocalResult, LocalTraining, Objective
 from trainables.method import Limit, Method
 from trainables.models import Model
 from trainables.params import average, pack, unpack
@@ -150,9 +150,6 @@ def job(
     return LocalJob(fed.network(), received, finish, partial(objective, config, fed), (known.model,))
 
 
-client = client_of(job)
-
-
 def momentum(config: Config, fed: Federation, times: int) -> float:
     """μ_i of a client that took part in so many rounds before (0, 1, ...)."""
     expected = max(1.0, fed.rounds * fed.active / fed.clients)
@@ -204,11 +201,6 @@ def server(config: Config, fed: Federation, state: State, uploads: Sequence[Uplo
     return State(state.round + 1, average((unpack("model", u.payload), fed.sizes[u.client]) for u in uploads))
 
 
-def global_model(config: Config, fed: Federation, state: State) -> Params:
-    """`w`."""
-    return state.model
-
-
 def _shared_network(config: Config, fed: Federation, client: int) -> Model:
     return fed.network()
 
@@ -223,10 +215,8 @@ METHOD = Method(
     ClientState=ClientState,
     init=init,
     download=download,
-    client=client,
     job=job,
     server=server,
-    global_model=global_model,
     other_networks={"shared": _shared_network},
     follows_plan=lambda config, rounds: config.mu > 0,
     limits=(Limit({"lambda": 0, "mu": 0}, equals="fedavg"),),

@@ -34,7 +34,7 @@ from trainables.building_blocks import mixed_architectures as mixed
 from trainables.building_blocks import prototypes
 from trainables.building_blocks.mixed_architectures import MixedArchitectures
 from trainables.federation import ClientData, Federation
-from trainables.local import LocalJob, LocalResult, client_of
+from trainables.local import LocalJob, LocalResult
 from trainables.method import Limit, Method, no_global_model
 from trainables.methods import dhf
 from trainables.params import put
@@ -115,9 +115,6 @@ def job(
     return training(config, fed, payload, client_state, data, counted=config.weighting == "samples")
 
 
-client = client_of(job)
-
-
 def training(
     config: PrototypeTraining,
     fed: Federation,
@@ -183,7 +180,6 @@ METHOD = Method(
     ClientState=ClientState,
     init=init,
     download=download,
-    client=client,
     job=job,
     server=server,
     global_model=no_global_model,

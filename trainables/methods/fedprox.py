@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from search_spaces.parameter import real
 from trainables.building_blocks.model_cache import ModelCache, caching
 from trainables.federation import ClientData, Federation
-from trainables.local import LocalJob, Objective, client_of
+from trainables.local import LocalJob, Objective
 from trainables.method import Limit, Method
 from trainables.methods import fedavg
 from trainables.params import unpack
@@ -57,9 +57,6 @@ def job(config: Config, fed: Federation, payload: Payload, client_state: None, d
     return LocalJob(module, received, fedavg.returned, partial(proximal_cross_entropy, config.mu), (anchor,))
 
 
-client = client_of(job)
-
-
 def proximal_cross_entropy(mu: float, anchor: Sequence[Tensor]) -> Objective:
     """Eq. (2): the mean cross-entropy plus `μ/2 ‖w - anchor‖²` over the module's parameters, in their order."""
 
@@ -84,10 +81,8 @@ METHOD = caching(
         State=fedavg.State,
         init=fedavg.init,
         download=fedavg.download,
-        client=client,
         job=job,
         server=fedavg.server,
-        global_model=fedavg.global_model,
         limits=(
             Limit({"mu": 0}, equals="fedavg"),
             Limit(

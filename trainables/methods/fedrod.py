@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from search_spaces.parameter import real
 from trainables.building_blocks.split_model import HEAD, head_module, head_of
 from trainables.federation import ClientData, Federation
-from trainables.local import LocalJob, LocalResult, LocalTraining, Objective, client_of
+from trainables.local import LocalJob, LocalResult, LocalTraining, Objective
 from trainables.method import Method
 from trainables.methods import fedavg
 from trainables.models import Model
@@ -110,9 +110,6 @@ def job(
     return LocalJob(client_network(config, fed, data.client), start, _shared_and_kept, both_heads, (prior,))
 
 
-client = client_of(job)
-
-
 def _shared_and_kept(model: Params, trained: LocalResult) -> ClientResult:
     """Body and generic head are uploaded, the personal head stays."""
     shared = {name: tensor for name, tensor in model.items() if not name.startswith(PERSONAL)}
@@ -149,10 +146,8 @@ METHOD = Method(
     ClientState=ClientState,
     init=fedavg.init,
     download=fedavg.download,
-    client=client,
     job=job,
     server=fedavg.server,
-    global_model=fedavg.global_model,
     client_network=client_network,
     around=around,
 )

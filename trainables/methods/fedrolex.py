@@ -20,29 +20,15 @@ that are wider than one channel. As a base of DFRD, FedFTG and DENSE the window 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from search_spaces.parameter import choice
-from trainables.building_blocks.partial_training import (
-    PartialTraining,
-    State,
-    aggregate,
-    global_model,
-    init,
-    returned,
-    submodel_job,
-)
-from trainables.building_blocks.submodels import Channels, choose, extract
-from trainables.federation import ClientData, Federation
-from trainables.local import LocalJob, client_of
-from trainables.method import Limit, Method
-from trainables.params import pack, unpack
-from trainables.rng import Rng
-from trainables.wire import Payload, Upload
+from trainables.building_blocks.partial_training import PartialTraining, partial_training
+from trainables.building_blocks.submodels import Channels, choose
+from trainables.federation import Federation
 
 
 @dataclass(frozen=True)
@@ -68,39 +54,10 @@ def channels(fed: Federation, round_: int, client: int, roll: str = "forward") -
     return choose(fed, client, rolling)
 
 
-def download(config: Config, fed: Federation, state: State, client: int) -> Payload:
-    """θ[K_i,t]: the client's sub-model of the coming round."""
-    return pack("model", extract(fed, state.model, channels(fed, state.round + 1, client, config.roll)))
-
-
-def job(config: Config, fed: Federation, payload: Payload, client_state: None, data: ClientData, rng: Rng) -> LocalJob:
-    """Trains the received sub-model and returns it."""
-    return submodel_job(config, fed, unpack("model", payload), data, returned(config, data))
-
-
-client = client_of(job)
-
-
-def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
-    """Averages every entry of θ over the clients that held it."""
-    now = state.round + 1
-    held = [channels(fed, now, u.client, config.roll) for u in uploads]
-    return State(now, aggregate(config, fed, state.model, uploads, held))
-
-
-METHOD = Method(
-    name="fedrolex",
-    title="FedRolex",
-    reference="Alam et al., NeurIPS 2022",
-    family="partial training",
-    Config=Config,
-    State=State,
-    init=init,
-    download=download,
-    client=client,
-    job=job,
-    server=server,
-    global_model=global_model,
-    widths="any",
-    limits=(Limit({"rho": 0}, equals="fedavg"),),
+METHOD = partial_training(
+    "fedrolex",
+    "FedRolex",
+    "Alam et al., NeurIPS 2022",
+    lambda config, fed, round_, client: channels(fed, round_, client, config.roll),
+    Config,
 )

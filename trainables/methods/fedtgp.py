@@ -37,7 +37,7 @@ from trainables.building_blocks import prototypes
 from trainables.building_blocks.prototypes import PrototypePasses, labelled, passes
 from trainables.federation import ClientData, Federation
 from trainables.kernels.optimisers import SGD
-from trainables.local import LocalJob, client_of
+from trainables.local import LocalJob
 from trainables.method import Limit, Method, no_global_model
 from trainables.methods import fedproto
 from trainables.methods.fedproto import ClientState, PrototypeTraining
@@ -121,9 +121,6 @@ def job(
     return fedproto.training(config, fed, payload, client_state, data, counted=False)
 
 
-client = client_of(job)
-
-
 def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
     """Trains the prototypes to be near those of the round's clients of their class, and far from the others."""
     module = _network(fed)
@@ -177,7 +174,6 @@ METHOD = Method(
     ClientState=ClientState,
     init=init,
     download=download,
-    client=client,
     job=job,
     server=server,
     global_model=no_global_model,

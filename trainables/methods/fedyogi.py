@@ -43,9 +43,7 @@ METHOD = Method(
     State=State,
     init=adaptive_init,
     download=fedavg.download,
-    client=fedavg.client,
     job=fedavg.job,
     server=adaptive_server(second),
-    global_model=fedavg.global_model,
     limits=(Limit({"beta2": 1.0}, equals="fedadam", other={"beta2": 1.0}),),
 )

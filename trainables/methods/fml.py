@@ -34,7 +34,7 @@ from trainables.building_blocks import mutual_pair
 from trainables.building_blocks.losses import kd_kl
 from trainables.building_blocks.mutual_pair import MutualTraining, Pair
 from trainables.federation import ClientData, Federation
-from trainables.local import LocalJob, LocalResult, Objective, client_of
+from trainables.local import LocalJob, LocalResult, Objective
 from trainables.method import Limit, Method
 from trainables.params import average, pack, unpack
 from trainables.rng import Rng
@@ -103,9 +103,6 @@ def job(
     return LocalJob(mutual_pair.pair(config, fed, data.client), start, _split, partial(objective, config))
 
 
-client = client_of(job)
-
-
 def _split(pair: Params, trained: LocalResult) -> ClientResult:
     own, shared = mutual_pair.part("private", pair), mutual_pair.part("shared", pair)
     return ClientResult(
@@ -145,11 +142,6 @@ def server(config: Config, fed: Federation, state: State, uploads: Sequence[Uplo
     return State(state.round + 1, average((unpack("model", u.payload), 1.0) for u in uploads))
 
 
-def global_model(config: Config, fed: Federation, state: State) -> Params:
-    """g."""
-    return state.model
-
-
 METHOD = Method(
     name="fml",
     title="FML",
@@ -160,10 +152,8 @@ METHOD = Method(
     ClientState=ClientState,
     init=init,
     download=download,
-    client=client,
     job=job,
     server=server,
-    global_model=global_model,
     architectures=mutual_pair.architectures,
     client_network=mixed.client_network,
     global_network=mutual_pair.shared_network,

@@ -20,91 +20,30 @@ PFLlib and HtFLlib, where clients of any architecture share the last layer alone
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 from trainables.building_blocks import mixed_architectures as mixed
 from trainables.building_blocks.mixed_architectures import DeepClients
-from trainables.building_blocks.split_model import body_of, head_of
-from trainables.federation import ClientData, Federation
-from trainables.local import LocalJob, LocalResult, client_of
-from trainables.method import Limit, Method, no_global_model
-from trainables.params import average, pack, unpack
-from trainables.rng import Rng
-from trainables.wire import ClientResult, Params, Payload, Upload
+from trainables.building_blocks.split_model import body_of, half_shared, head_of
+from trainables.federation import Federation
+from trainables.wire import Params
 
 
-@dataclass(frozen=True)
-class Config(DeepClients):
-    """Local training, and who has which model."""
+def initial_model(config: DeepClients, fed: Federation, client: int) -> Params:
+    """The initial model of the client's architecture."""
+    return mixed.initial_model(fed, mixed.name_of(config, fed, client))
 
 
-@dataclass(frozen=True)
-class State:
-    """The head φ after `round` rounds."""
-
-    round: int
-    shared: Params
-
-
-@dataclass(frozen=True)
-class ClientState:
-    """A client's extractor `θ_i`."""
-
-    private: Params
-
-
-def init(config: Config, fed: Federation, rng: Rng) -> State:
-    """The head φ of the initial model."""
-    return State(0, head_of(fed.initial_params()))
-
-
-def download(config: Config, fed: Federation, state: State, client: int) -> Payload:
-    """The head φ."""
-    return pack("model", state.shared)
-
-
-def job(
-    config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng
-) -> LocalJob:
-    """Trains the received φ together with the client's own θ_i."""
-    name = mixed.name_of(config, fed, data.client)
-    own = client_state.private if client_state is not None else body_of(mixed.initial_model(fed, name))
-    return LocalJob(mixed.network(fed, name), unpack("model", payload) | own, _shared_and_kept)
-
-
-client = client_of(job)
-
-
-def _shared_and_kept(model: Params, trained: LocalResult) -> ClientResult:
-    """φ_i is uploaded, θ_i stays."""
-    return ClientResult(
-        upload=pack("model", head_of(model)), client_state=ClientState(body_of(model)), model=model, loss=trained.loss
-    )
-
-
-def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
-    """The average of the heads, weighted by client sizes."""
-    return State(state.round + 1, average((unpack("model", u.payload), fed.sizes[u.client]) for u in uploads))
-
-
-METHOD = Method(
+METHOD = half_shared(
+    shared=head_of,
+    private=body_of,
+    network=mixed.client_network,
+    initial_model=initial_model,
     name="lgfedavg",
     title="LG-FedAvg",
     reference="Liang et al., 2020",
     family="shared head, personal features",
-    Config=Config,
-    State=State,
-    ClientState=ClientState,
-    init=init,
-    download=download,
-    client=client,
-    job=job,
-    server=server,
-    global_model=no_global_model,
+    Config=DeepClients,
     architectures=mixed.trained_models,
     client_network=mixed.client_network,
     check=mixed.unequal_heads,
     virtual=mixed.one_architecture,
-    limits=(Limit({"clients": 1}, equals="local", other={"clients": 1}),),
 )

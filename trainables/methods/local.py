@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainables.federation import ClientData, Federation
-from trainables.local import LocalJob, LocalResult, LocalTraining, client_of
+from trainables.local import LocalJob, LocalResult, LocalTraining
 from trainables.method import Method, no_global_model
 from trainables.rng import Rng
 from trainables.wire import ClientResult, Params, Payload, Upload
@@ -62,9 +62,6 @@ def job(
     return LocalJob(fed.network(), client_state.model if client_state is not None else fed.initial_params(), _kept)
 
 
-client = client_of(job)
-
-
 def _kept(model: Params, trained: LocalResult) -> ClientResult:
     return ClientResult(upload={}, client_state=ClientState(model), model=model, loss=trained.loss)
 
@@ -84,7 +81,6 @@ METHOD = Method(
     ClientState=ClientState,
     init=init,
     download=download,
-    client=client,
     job=job,
     server=server,
     global_model=no_global_model,

@@ -34,7 +34,7 @@ from search_spaces.parameter import real
 from trainables.building_blocks.model_cache import ModelCache, caching
 from trainables.building_blocks.split_model import body_module, body_of
 from trainables.federation import ClientData, Federation
-from trainables.local import LocalJob, LocalResult, Objective, client_of
+from trainables.local import LocalJob, LocalResult, Objective
 from trainables.method import Limit, Method
 from trainables.methods import fedavg
 from trainables.models import Model
@@ -90,9 +90,6 @@ def job(
     return LocalJob(module, received, _returned_and_kept, objective, (body_of(received), client_state.previous))
 
 
-client = client_of(job)
-
-
 def _returned_and_kept(model: Params, trained: LocalResult) -> ClientResult:
     return replace(fedavg.returned(model, trained), client_state=ClientState(body_of(model)))
 
@@ -137,10 +134,8 @@ METHOD = caching(
         ClientState=ClientState,
         init=fedavg.init,
         download=fedavg.download,
-        client=client,
         job=job,
         server=fedavg.server,
-        global_model=fedavg.global_model,
         limits=(
             Limit({"mu": 0}, equals="fedavg"),
             Limit(

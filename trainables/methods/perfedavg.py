@@ -36,7 +36,7 @@ from torch.func import functional_call, grad_and_value
 from search_spaces.parameter import choice, integer, real
 from trainables.building_blocks.losses import added
 from trainables.federation import ClientData, Federation
-from trainables.local import LocalJob, LocalTraining, Objective, client_of
+from trainables.local import LocalJob, LocalTraining, Objective
 from trainables.method import Limit, Method, Personal
 from trainables.methods import fedavg
 from trainables.params import unpack
@@ -88,9 +88,6 @@ def job(config: Config, fed: Federation, payload: Payload, client_state: None, d
     if config.alpha == 0:
         return LocalJob(module, received, fedavg.returned)
     return LocalJob(module, received, fedavg.returned, partial(meta_objective, config))
-
-
-client = client_of(job)
 
 
 def meta_objective(config: Config) -> Objective:
@@ -150,10 +147,8 @@ METHOD = Method(
     State=fedavg.State,
     init=fedavg.init,
     download=fedavg.download,
-    client=client,
     job=job,
     server=fedavg.server,
-    global_model=fedavg.global_model,
     personal=Personal(adapting, fedavg.job),
     limits=(Limit({"alpha": 0}, equals="fedavg"),),
 )

@@ -32,7 +32,7 @@ from torch import Tensor, nn
 from search_spaces.parameter import real
 from trainables.building_blocks.model_cache import ModelCache, caching
 from trainables.federation import ClientData, Federation
-from trainables.local import LocalJob, LocalResult, client_of
+from trainables.local import LocalJob, LocalResult
 from trainables.method import Limit, Method
 from trainables.methods import fedavg
 from trainables.models import is_statistic
@@ -72,9 +72,6 @@ def job(config: Config, fed: Federation, payload: Payload, client_state: None, d
         return ClientResult(upload=pack("model", model) | loss, model=model, loss=trained.loss)
 
     return LocalJob(module, received, finish)
-
-
-client = client_of(job)
 
 
 @torch.no_grad()
@@ -122,10 +119,8 @@ METHOD = caching(
         State=fedavg.State,
         init=fedavg.init,
         download=fedavg.download,
-        client=client,
         job=job,
         server=server,
-        global_model=fedavg.global_model,
         # FedAvg weighs clients by size: the two agree where all are of one size.
         limits=(Limit({"q": 0, "partition": "iid"}, equals="fedavg", other={"partition": "iid"}),),
     )

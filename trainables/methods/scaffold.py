@@ -31,7 +31,7 @@ from search_spaces.parameter import flag, real
 from trainables.building_blocks.losses import added
 from trainables.building_blocks.server_optimiser import towards, weights
 from trainables.federation import ClientData, Federation
-from trainables.local import LocalJob, LocalResult, LocalTraining, Objective, client_of
+from trainables.local import LocalJob, LocalResult, LocalTraining, Objective
 from trainables.method import Limit, Method
 from trainables.methods import fedavg
 from trainables.params import average, pack, unpack
@@ -105,9 +105,6 @@ def job(
     return LocalJob(module, received, finish, corrected_cross_entropy, (correction,))
 
 
-client = client_of(job)
-
-
 def corrected_cross_entropy(correction: Sequence[Tensor]) -> Objective:
     """The cross-entropy, of which every gradient has `c - c_i` added: parameters and `correction` paired in order."""
 
@@ -143,9 +140,7 @@ METHOD = Method(
     ClientState=ClientState,
     init=init,
     download=download,
-    client=client,
     job=job,
     server=server,
-    global_model=fedavg.global_model,
     limits=(Limit({"controls": False, "active_clients": 1}, equals="fedavg", other={"active_clients": 1}),),
 )

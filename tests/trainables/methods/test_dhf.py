@@ -336,7 +336,7 @@ def test_clients_start_from_their_mixed_head_and_keep_their_extractor(toy: Path)
     kept = s.progress.client_states[1].model
     # With a learning rate too small to move float32 weights, what comes up is where the client began.
     still = replace(s.config, lr=1e-30)
-    upload = dhf.client(still, s.fed, payload, s.progress.client_states[1], s.data.clients[1], s.fed.rng)
+    upload = dhf.METHOD.client(still, s.fed, payload, s.progress.client_states[1], s.data.clients[1], s.fed.rng)
     assert upload.model is not None
     assert torch.equal(upload.model["head.weight"], s.progress.state.heads[1]["weight"]) and not torch.equal(
         upload.model["head.weight"], kept["head.weight"]

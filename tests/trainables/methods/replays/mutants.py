@@ -199,30 +199,28 @@ _TABLE = {
             "put_head(head, state.model)",
         ),
     ],
-    ("submodels::test_methods_with_submodels[fedrolex]", "fedrolex.py"): [
+    ("submodels::test_methods_with_submodels[fedrolex]", "partial_training.py"): [
         (
             "FedRolex averages with the next round's windows",
-            "channels(fed, now, u.client, config.roll)",
-            "channels(fed, now + 1, u.client, config.roll)",
+            "channels(config, fed, now, u.client)",
+            "channels(config, fed, now + 1, u.client)",
         ),
         (
             "FedRolex cuts with the last round's windows",
-            "channels(fed, state.round + 1, client, config.roll)",
-            "channels(fed, state.round, client, config.roll)",
+            "channels(config, fed, state.round + 1, client)",
+            "channels(config, fed, state.round, client)",
         ),
     ],
     ("submodels::test_methods_with_submodels[heterofl]", "partial_training.py"): [
         ("HeteroFL trains without the scaler", "scaler=config.scaler", "scaler=False"),
         ("HeteroFL weighs clients by size though asked not to", 'config.agg_weight == "samples"', "True"),
     ],
-    ("submodels::test_methods_with_submodels[feddropout]", "feddropout.py"): [
+    ("submodels::test_methods_with_submodels[feddropout]", "partial_training.py"): [
         (
             "Federated Dropout averages with another draw",
-            "channels(fed, now, u.client)",
-            "channels(fed, now + 1, u.client)",
+            "channels(config, fed, now, u.client)",
+            "channels(config, fed, now + 1, u.client)",
         ),
-    ],
-    ("submodels::test_methods_with_submodels[feddropout]", "partial_training.py"): [
         (
             "rows of the head count from clients without the class",
             "if config.own_class_rows_only else None",
@@ -397,17 +395,17 @@ _TABLE = {
         ),
         ("the distillation is not halved", "config.gamma / 2 *", "config.gamma *"),
     ],
-    ("personal::test_personal_models[fedper]", "fedper.py"): [
-        ("the head starts anew every round", "client_state.private if client_state is not None else ", ""),
+    ("personal::test_personal_models[fedper]", "split_model.py"): [
+        ("the head starts anew every round", "if client_state is not None else", "if False else"),
     ],
-    ("personal::test_personal_models[lgfedavg]", "lgfedavg.py"): [
-        ("the extractor starts anew every round", "client_state.private if client_state is not None else ", ""),
+    ("personal::test_personal_models[lgfedavg]", "split_model.py"): [
+        ("the extractor starts anew every round", "if client_state is not None else", "if False else"),
     ],
-    ("personal::test_personal_models[mixed]", "lgfedavg.py"): [
+    ("personal::test_personal_models[mixed]", "split_model.py"): [
         (
             "the first head is that of the deep model",
-            "head_of(fed.initial_params())",
-            "head_of(mixed.initial_model(fed, config.deep_model))",
+            "shared(fed.initial_params())",
+            "shared(initial_model(config, fed, 1))",
         ),
         ("heads are averaged alike", '"model", u.payload), fed.sizes[u.client])', '"model", u.payload), 1.0)'),
     ],
@@ -447,7 +445,7 @@ _TABLE = {
             'partly_trained(fed, "body")',
         ),
     ],
-    ("adapted::test_fedbabu[head-full]", "personal.py"): [
+    ("adapted::test_fedbabu[head-full]", "executors.py"): [
         ("fine-tuning repeats the round's batches", '"personal", data.client', '"client", data.client'),
     ],
     ("adapted::test_ditto", "ditto.py"): [
