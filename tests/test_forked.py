@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -18,16 +17,9 @@ import json, os, sys, tempfile, threading
 print(json.dumps([
     __name__, sys.argv, sys.path[0], os.getcwd(), os.environ.get("GIVEN"), os.environ.get("MINE"),
     tempfile.gettempdir(), len(os.listdir("/proc/self/task")), os.getsid(0) == os.getpgid(0) == os.getpid(),
-    sys.stdin.read(), "colorsys" in sys.modules,
+    sys.stdin.read(), "torch" in sys.modules,
 ]))
 """
-SLEEPS = "import time; print('out', flush=True); time.sleep(60)"
-
-
-@pytest.fixture(autouse=True)
-def light(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process that forks imports little, so that it is there at once."""
-    monkeypatch.setattr(forked, "_IMPORTS", ("colorsys",))
 
 
 def test_a_command_has_what_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,10 +52,3 @@ def test_it_ends_as_python_ends_it(code: str, tmp_path: Path) -> None:
     done = forked.run(["-c", code], cwd=tmp_path)
     real = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (real.returncode, real.stdout, real.stderr)
-
-
-def test_nothing_outlives_the_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forked, "_IMPORTS", ("colorsys", "string"))  # one of this test's own
-    process = forked.Process(["-c", SLEEPS], cwd=tmp_path)
-    forked._server(("colorsys", "string")).close()
-    assert process.wait(30) == -signal.SIGKILL
