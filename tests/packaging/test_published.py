@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import re
-import shutil
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import published
 import pytest
-import yaml
 
 from analysis.published import papers
 from analysis.reproduce import tables
-from search_spaces import run_folder
 from tests.analysis.reproduce import folders
 
 SHEET = ("dfrd-table1", "fmnist32")
@@ -78,22 +74,6 @@ def test_the_numbers_of_a_folder_come_into_both_files(
     assert f"{mean - 89.71:+.2f}".replace("-", "−") in page
 
 
-def test_a_folder_replaces_its_cells_and_those_of_another_setting(
-    folder: Path, files: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    new = published.taken(folder)
-    key = (SHEET, "DENSE", "omega=1", "global_accuracy")
-    line = next(iter(new.values()))
-    same = published.added({key: {**line, "ours": "1=50"}}, new)
-    assert len(same) == 7 and same[key]["ours"] == "1=50"
-    other = {key: {**line, "rounds": "20"}, (("dhf-table1", "fmnist"), "DHF", "partition=dir_pfl", "p_acc"): line}
-    assert [sheet for sheet, *_ in published.added(other, new)].count(SHEET) == 6
-    assert len(published.added(other, new)) == 7, "another table keeps its own"
-    published.CSV.write_text(published.text({key: {**line, "rounds": "20"}}), encoding="utf-8")
-    assert published.main(["add", str(folder)]) == 0
-    assert "1 earlier numbers of its table are of another setting" in capsys.readouterr().out
-
-
 def test_each_verdict_stands_on_the_page_and_its_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
     setting = dict(zip(published.SETTING, ("200", "200", "lenet_code", "10"), strict=True)) | {"revision": "abc"}
     at = {row: (SHEET, row, "omega=1", "global_accuracy") for row in ("FedAvg", "+ DENSE", "+ DFRD", "DFRD")}
@@ -119,30 +99,3 @@ def test_each_verdict_stands_on_the_page_and_its_explanation(monkeypatch: pytest
     told = [line for line in page.splitlines() if line.startswith(("| + DFRD, ω = 1", "| DFRD, ω = 1"))]
     assert told[0].endswith("| not explained |") and told[1].endswith("| Tried without momentum: 91.2. |")
     assert "Kendall's τ: ω = 1: 0.33 (n = 4 of 7)" in page
-
-
-def test_fewer_rounds_are_told_and_open_the_verdicts(files: Path) -> None:
-    line = dict(zip(published.SETTING, ("20", "200", "lenet_code", "10"), strict=True))
-    page = published.page({(SHEET, "DFRD", "omega=1", "global_accuracy"): {**line, "ours": "1=60", "revision": ""}})
-    assert "20 of the paper's 200 rounds" in page and "0 agree, 0 disagree, 1 cannot be told" in page
-
-
-def test_what_is_not_on_the_papers_terms_is_refused(
-    folder: Path, tmp_path: Path, files: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    copy = shutil.copytree(folder, tmp_path / "copy")
-    for changes, said in (
-        ({"profile": "small"}, "must be of the paper's setting, got the small form"),
-        ({"here": dataclasses.replace(folders.SAME, dataset="digits")}, "must be on svhn or cifar10 or fmnist32"),
-    ):
-        record = dataclasses.replace(folders.FASHION, **changes)  # type: ignore[arg-type]
-        (copy / run_folder.REPRODUCTION).write_text(yaml.safe_dump(record.to_yaml()))
-        assert published.main(["add", str(copy)]) == 2
-        assert said in capsys.readouterr().err and not published.CSV.exists()
-
-
-def test_a_line_of_no_table_is_refused(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = published.text({}).replace('dfrd-table1,fmnist32,"DFRD, Table 1",DENSE', "dfrd-table1,fmnist32,x,DENS", 1)
-    published.CSV.write_text(text, encoding="utf-8")
-    assert published.main(["page"]) == 2
-    assert "A line must be of a declared table, got dfrd-table1, DENS, omega=1" in capsys.readouterr().err
