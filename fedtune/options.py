@@ -21,6 +21,7 @@ MAX_TRIALS = 1_000_000
 
 Sampler = Literal["ei", "tpe", "random", "grid", "cmaes", "gp", "nsga2"]
 Scheduler = Literal["asha", "median", "none"]
+Prior = Literal["off", "paper", "strong"]
 
 Run = Annotated[str | Path, Argument(help="A run directory.", complete="runs")]
 AsJson = Annotated[bool, Option(help="Print the result as JSON.", group="where", flags=("--json",))]
@@ -234,28 +235,19 @@ class SearchRequest(Progress, Kept, Folder, Cluster, Placement, Requirements, Pa
         Option(help="For asha: about one trial out of this many goes on at each rung.", group="how", low=2, high=100),
     ] = 3
     grace: Annotated[
-        int | str | None,
+        int | None,
         Option(
-            help="No trial is stopped before this round; auto chooses it from the search's own first trials.",
+            help="No trial is stopped before this round.",
             group="how",
             default="3, or a 27th of the rounds",
+            low=1,
+            high=100_000,
         ),
     ] = None
-    audit: Annotated[
-        float,
-        Option(
-            help="Let this share of the trials that would be stopped run to their end, to measure what stopping costs.",
-            group="how",
-            value="SHARE",
-            low=0,
-            high=1,
-        ),
-    ] = 0.0
     prior: Annotated[
-        str | float,
+        Prior,
         Option(
-            help="off, paper, strong, or a width in (0, 1]: how closely trials that would be random keep to the "
-            "paper's values.",
+            help="How closely trials that would be random keep to the paper's values.",
             group="how",
         ),
     ] = "off"

@@ -59,6 +59,9 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
 #: What says when and where something was made, or how long it took, and not what came out.
 CLOCK = re.compile(r"^(seconds\w*|created|git|versions|run)$")
 
+#: Fields of `status` that only earlier revisions have, of options that are gone.
+GONE = ("audit", "grace")
+
 
 @dataclass(frozen=True)
 class Checkout:
@@ -133,7 +136,7 @@ def files(runs: Path) -> Iterator[tuple[str, Any]]:
 def steady(value: Any) -> Any:
     """The value without what depends on the clock."""
     if isinstance(value, dict):
-        return {key: steady(part) for key, part in value.items() if not CLOCK.match(str(key))}
+        return {key: steady(part) for key, part in value.items() if not CLOCK.match(str(key)) and key not in GONE}
     if isinstance(value, list):
         return [steady(part) for part in value]
     return value

@@ -2,7 +2,7 @@
 
 A stopped trial informs the model like any other, at the uncertainty of what it would have gained
 (`analysis.estimate.winner`). So the model has a belief about its end, too, and a probability that it is better than the
-winner. That is a belief and no measurement: `--audit` measures what stopping costs (`analysis.stopping.audit`).
+winner. That is a belief and no measurement.
 """
 
 from __future__ import annotations

@@ -239,9 +239,7 @@ def stops_cost(run: Run, labels: Labels) -> list[str]:
     if run.audit is not None and run.audit.trials:
         return audit_sentences(run.audit, lambda value: labels.shown(run.metrics[0], value))
     believed = None if run.standing is None else unseen(run.standing)
-    return (
-        [] if believed is None else [unseen_sentence(believed) + " Searches with --audit measure what stopping costs."]
-    )
+    return [] if believed is None else [unseen_sentence(believed)]
 
 
 def _interval_strip(found: Estimate, values: Sequence[float], shown: Callable[[float], str]) -> str:

@@ -26,7 +26,6 @@ from benchmarks.replay.searchers.racing import Racing
 from benchmarks.replay.searchers.thawing import Thawing
 from benchmarks.replay.table import Table
 from fedtune.trials import improvement
-from fedtune.trials.grace import AUTO
 
 #: The tables by which a default may be changed, and those that only report.
 DECIDING, REPORTING = ("dfrd_alpha_lambda", "fedavg", "mixed"), ("dfrd_full", "fedkf")
@@ -61,7 +60,6 @@ VARIANTS: dict[str, Factory] = {
     "--reduction-factor 4": _changed(reduction_factor=4),
     "--grace 1": _changed(grace=1),
     "--grace 2": _changed(grace=2),
-    "--grace auto": _changed(grace=AUTO),
     "--scheduler median": _changed(scheduler="median"),
     "--scheduler none": _changed(scheduler="none"),
     "stopped trials may go on": Thawing,

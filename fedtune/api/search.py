@@ -12,7 +12,6 @@ from typing import Any
 
 from analysis.runs import load, shapes
 from analysis.runs.mappings import read_json
-from analysis.stopping import Audit, Grace
 from fedtune.api.best import Best as Best
 from fedtune.api.best import best_by_condition, best_of
 from fedtune.api.findings import Findings
@@ -52,10 +51,6 @@ class Result(Findings):
     seconds: float = 0.0
     #: How many of the trials were not run: their results are those of earlier runs.
     taken: int = 0
-    #: What stopping trials cost, of a search with --audit.
-    audit: Audit | None = None
-    #: What is known of the grace, of a search with --grace auto.
-    grace: Grace | None = None
     #: Where trials are under several conditions of the experiment: the best under each of them, and none in all.
     by_condition: tuple[Best, ...] = ()
 
@@ -155,7 +150,7 @@ def result_of(folder: Path, outcome: driver.Outcome, seconds: float = 0.0) -> Re
     counts = dict(Counter(trial.state.name for trial in run.frozen))  # plain, as `asdict` cannot copy a Counter
     ended = outcome.finished, outcome.interrupted, outcome.out_of_time
     several = best_by_condition(run)
-    return Result(folder, counts, best_of(run), *ended, seconds, run.taken, run.audit, run.grace, several)
+    return Result(folder, counts, best_of(run), *ended, seconds, run.taken, several)
 
 
 def complete(folder: Path, experiment: Experiment) -> tuple[Experiment, Space]:

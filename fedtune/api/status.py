@@ -66,8 +66,6 @@ def status(run: str | Path) -> dict[str, Any]:
         "running": running,
         "best": None if best is None else _plain(best),
         "by_condition": [_plain(one) | {"condition": dict(one.condition)} for one in best_by_condition(found)],
-        "audit": None if found.audit is None else dataclasses.asdict(found.audit),
-        "grace": None if found.grace is None else dataclasses.asdict(found.grace),
         "errors": [
             {"trial": t.number, "error": t.user_attrs.get("error", "")} for t in trials if t.state.name == "FAIL"
         ],

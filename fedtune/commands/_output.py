@@ -12,7 +12,7 @@ import yaml
 from analysis.labels import size, told
 from analysis.next_commands import run_command
 from analysis.runs.conditions import show
-from fedtune.commands._status_output import params_text, say_estimate, say_stopping, say_under
+from fedtune.commands._status_output import params_text, say_estimate, say_under
 from fedtune.console import tables
 from fedtune.console.progress import duration
 from fedtune.planning.estimate import Estimate
@@ -68,7 +68,6 @@ def result(found: Result, as_json: bool) -> None:
             say_under(under.condition, under.number, under.values, under.params, under.estimate, experiment.metric[0])
             for one in under.kept:
                 tables.say(f"  {one.sentence()}")
-        say_stopping(found.audit, found.grace, experiment.metric[0])
         if found.best is None and not found.by_condition and found.finished:
             tables.say(
                 f"No trial ran to its end, so there is no best one. `fedtune status {quote(folder)}` says why each "

@@ -1,4 +1,4 @@
-"""What `fedtune status` prints, and what the other commands also say of a run: its winner, and what stopping cost."""
+"""What `fedtune status` prints, and what the other commands also say of a run: and its winner."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 from analysis.estimate import Estimate, sentences
 from analysis.labels import told
 from analysis.runs.conditions import named
-from analysis.stopping import Audit, Correlation, Grace, audit_sentences, grace_sentences
 from fedtune.console import tables
 from search_spaces.files import shown
 from search_spaces.shell import quote
@@ -40,12 +39,6 @@ def status(found: dict[str, Any], as_json: bool) -> None:
     for one in found["by_condition"]:
         said = one["estimate"] and Estimate(**one["estimate"])
         say_under(one["condition"], one["trial"], one["values"], one["params"], said, found["metric"][0])
-    grace = found["grace"]
-    say_stopping(
-        found["audit"] and Audit(**found["audit"]),
-        grace and Grace(grace["round"], grace["trials"], tuple(Correlation(**c) for c in grace["correlations"])),
-        found["metric"][0],
-    )
     if found["state"] == "resumable":
         tables.say("Go on with:", f"fedtune resume {quote(folder)}")
 
@@ -64,13 +57,6 @@ def say_under(condition: Any, number: int, values: Any, params: Any, said: Estim
     tables.say(f"Under {named(condition)}: {best}.")
     if params:
         say_estimate(said, metric)
-
-
-def say_stopping(audit: Audit | None, grace: Grace | None, metric: str) -> None:
-    """What a search says of its early stopping."""
-    said = audit_sentences(audit, lambda value: told(metric, value)) if audit else ()
-    for line in (*(grace_sentences(grace) if grace else ()), *said):
-        tables.say(line)
 
 
 def params_text(params: Any) -> str:

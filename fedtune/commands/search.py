@@ -26,8 +26,6 @@ fedtune search fedavg --time 2h --set clients=20 --sampler nsga2 \\
 fedtune search dfrd --space alpha_lambda --warm-start runs/first --name second
 # Random trials near the paper's values:
 fedtune search dfrd --prior paper
-# Let the search choose when stopping may begin, and measure its cost:
-fedtune search fedavg --rounds 12 --trials 60 --grace auto --audit 0.05
 # Data of your own (a folder with one sub-folder per class works too):
 fedtune search fedavg --dataset mydata.npz --trials 10
 """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from fedtune.options import MAX_SEEDS, SearchRequest
 from fedtune.planning import checks
@@ -11,7 +10,7 @@ from fedtune.planning.conditions import whole_blocks
 from fedtune.planning.settings import Settings
 from fedtune.record.experiment import search_seeds
 from fedtune.trials.early_stopping import SCHEDULERS, default_grace
-from fedtune.trials.grace import AUTO
+from fedtune.trials.prior import WIDTHS
 from fedtune.trials.racing import MOST
 from fedtune.trials.samplers import SAMPLERS, usual
 from search_spaces.errors import sentence
@@ -26,7 +25,7 @@ class Budget:
     scheduler: str
     trials: int
     rounds: int
-    grace: int | Literal["auto"]
+    grace: int
     seeds: tuple[int, ...]
     #: Seed-rounds of a race, 0 where the search is none.
     seed_rounds: int
@@ -54,13 +53,13 @@ def budgeted(request: SearchRequest, settings: Settings, metrics: int, problems:
             "rounds cannot be searched or varied, as trials are compared after the same number of rounds. Fix it with "
             "--rounds."
         )
-    grace = checks.grace_of(request.grace, problems) or default_grace(rounds, max(2, request.reduction_factor))
-    if grace != AUTO and scheduler != "none" and grace >= rounds and grace > 1:
+    grace = request.grace if isinstance(request.grace, int) else default_grace(rounds, max(2, request.reduction_factor))
+    if scheduler != "none" and grace >= rounds and grace > 1:
         problems.append(sentence("grace", f"below the {rounds} rounds of a trial", grace, "--grace"))
     trials = request.trials or (space.cells() if sampler == "grid" else whole_blocks(space, profile.get("trials")))
     if sampler == "grid" and trials > space.cells():
         problems.append(sentence("trials", f"at most {space.cells()}, the cells of the grid", trials, "--trials"))
-    prior = checks.prior_width(request.prior, problems)
+    prior = WIDTHS.get(request.prior, 0.0)
     if sampler == "grid" and prior:
         problems.append(
             "A grid search visits every cell of its grid, so --prior would change nothing. Leave it out, or choose "

@@ -3,22 +3,17 @@ them at the same time."""
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
 
 from fedtune.record.run_directory import exists
-from fedtune.trials.grace import AUTO
-from fedtune.trials.prior import WIDTHS
 from search_spaces.errors import sentence, unknown
 from search_spaces.files import cannot_write, given
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d)?")
-MOST_GRACE = 100_000
 MOST_SECONDS = 3650 * 86400
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, None: 1}
 
@@ -46,41 +41,6 @@ def seconds_of(time: str | float | None, problems: list[str]) -> float | None:
         problems.append(sentence("time", must, time, "--time"))
         return None
     return seconds
-
-
-def prior_width(prior: str | float, problems: list[str]) -> float:
-    """The width of `off`, `paper`, `strong` or of a number; 0 stands for no prior."""
-    if isinstance(prior, str) and prior in WIDTHS:
-        return WIDTHS[prior]
-    try:
-        width = math.nan if isinstance(prior, bool) else float(prior)
-    except (TypeError, ValueError, OverflowError):
-        width = math.nan
-    if not 0 < width <= 1:
-        must = f"{', '.join(WIDTHS)} or a number above 0 and at most 1"
-        problems.append(sentence("prior", must, prior, "--prior"))
-        return 0.0
-    return width
-
-
-def grace_of(grace: int | str | None, problems: list[str]) -> int | Literal["auto"] | None:
-    """`auto` or a number of rounds; None stands for the default, and for what is neither of the two."""
-    if grace is None or grace == AUTO:
-        return AUTO if grace == AUTO else None
-    try:
-        rounds = 0 if isinstance(grace, bool) or (isinstance(grace, float) and grace % 1) else int(grace)
-    except (TypeError, ValueError, OverflowError):
-        rounds = 0
-    if not 1 <= rounds <= MOST_GRACE:
-        problems.append(sentence("grace", f"{AUTO} or a whole number in [1, {MOST_GRACE}]", grace, "--grace"))
-        return None
-    return rounds
-
-
-def share(name: str, value: float, problems: list[str]) -> None:
-    """Adds a problem where `value` is no number in [0, 1]."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        problems.append(sentence(name, "a number in [0, 1]", value, f"--{name}"))
 
 
 def runs_folder(runs_dir: str, name: str, problems: list[str]) -> Path:

@@ -17,7 +17,6 @@ from fedtune.options import ExtendRequest
 from fedtune.planning.checks import whole
 from fedtune.planning.placed import check_placement
 from fedtune.record.experiment import Experiment
-from fedtune.trials.grace import AUTO
 from search_spaces.errors import UserError
 from search_spaces.space import Space
 
@@ -96,10 +95,6 @@ def _of_search(e: Experiment) -> str | None:
     """Why no trial of this search can have more rounds."""
     if e.races:
         return f"it is a race, and its budget was shared out among federations of {_rounds(e.rounds)}"
-    if e.audit:
-        return f"its audit (--audit) measured early stopping against trials of {_rounds(e.rounds)}"
-    if e.grace == AUTO and e.scheduler != "none":
-        return f"its grace (--grace auto) was chosen from trials of {_rounds(e.rounds)}"
     if e.taken:
         return f"results of earlier runs were taken for {_trials(e.taken)}, and no checkpoint is here for them"
     return None

@@ -20,7 +20,6 @@ from fedtune.planning.known import known
 from fedtune.planning.preflight import preflight
 from fedtune.planning.selection import Selection, selected_by
 from fedtune.planning.settings import settled
-from fedtune.planning.stopping import needs_stopping, stopping_notes
 from fedtune.planning.waiting import waiting_notes
 from fedtune.record.experiment import Experiment, looks_back
 from fedtune.record.run_directory import absolute
@@ -88,7 +87,6 @@ def plan(request: SearchRequest) -> Plan:
         scheduler=budget.scheduler,
         reduction_factor=request.reduction_factor,
         grace=budget.grace,
-        audit=float(request.audit),
         lag=lag,
         early=resources.early(request.lag),
         prior=budget.prior,
@@ -163,7 +161,6 @@ def _combination(
     """Adds a problem for choices that each are possible and cannot be combined."""
     search = space.search
     conditions_allow(space, budget.sampler, problems, races=budget.seed_rounds > 0, starts=bool(request.warm_start))
-    needs_stopping(request, budget.scheduler, budget.rounds, len(selection.metric), problems)
     several = len(selection.metric) > 1
     if budget.seed_rounds and several:
         problems.append("A race compares one metric. Give one --metric, or leave --race out.")
@@ -223,7 +220,7 @@ def _notes(request: SearchRequest, experiment: Experiment, space: Space) -> tupl
             f"A race: every configuration begins with one seed, and gets up to {len(e.seeds)} where they are worth it; "
             f"--no-race gives each of them all."
         )
-    return (*notes, *crossing_notes(e.trials, e.sampler, space), *stopping_notes(e))
+    return (*notes, *crossing_notes(e.trials, e.sampler, space))
 
 
 def _at_once(request: SearchRequest, e: Experiment) -> list[str]:

@@ -45,10 +45,8 @@ class Experiment:
     sampler: str
     scheduler: str
     reduction_factor: int = 3
-    #: In rounds, or `auto`: from the search's own first trials (`fedtune.trials.grace`).
-    grace: int | Literal["auto"] = 1
-    #: The share of the trials to be stopped that run to their end all the same (`fedtune.trials.audit`).
-    audit: float = 0.0
+    #: Rounds before a trial may be stopped.
+    grace: int = 1
     #: Trial n is decided by trials 0 … n - lag (`seen`), so at most `lag` run at once (see `fedtune.trials.queue`).
     lag: int = 4
     #: However long the lag, a trial looks at those of the first `early` trials that are before it, except the last one;

@@ -73,7 +73,7 @@ class MethodQueue(TrialQueue):
 
     def history(self, trial: FrozenTrial) -> History:
         """What stop rules read of a trial that has ended."""
-        return self._stops(trial.number).history(trial)
+        return self._stop_rules.history(trial)
 
 
 class AutoQueue(Together):
@@ -186,7 +186,6 @@ class AutoQueue(Together):
         known = self.known(number) or []
         histories = [(self._own.index(one), one.history(trial)) for one, trial in known]
         e = queue.experiment
-        assert isinstance(e.grace, int)
         return allocation.rule(self._allowance, self._own.index(queue), histories, e.grace, e.reduction_factor)
 
 

@@ -16,7 +16,7 @@ The prior itself, for each searched parameter by itself, has its centre at the p
               default outside the interval counts as the interval's nearer end.
     option    the default has 1 / width times the weight of each other one; where it is not searched, all are equal.
 
-    width     off: no prior     paper: 0.25     strong: 0.125     or a number in (0, 1]: the smaller, the sharper
+    width     off: no prior     paper: 0.25     strong: 0.125     the smaller, the sharper
 
 What trial n draws depends on the search's seed and n, and on nothing else.
 """
@@ -33,7 +33,7 @@ from search_spaces.parameter import Value
 from search_spaces.space import Space
 
 #: Widths by the names that users type.
-WIDTHS = {"off": 0.0, "paper": 0.25, "strong": 0.125}
+WIDTHS: dict[str, float] = {"off": 0.0, "paper": 0.25, "strong": 0.125}
 
 
 def draw(space: Space, width: float, seed: int, number: int, seen: int) -> dict[str, Value] | None:

@@ -14,12 +14,10 @@ stopped by what trials under the same condition did, and samplers see each confi
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.stopping import as_stopped
 from fedtune.record.study import StudyFile
 from fedtune.trials import improvement
 from fedtune.trials.asked import asked
@@ -60,7 +58,7 @@ class TrialQueue:
         self._crossed = Crossed.of(experiment, space)
         improvement.check(space.search)
         #: By condition: early values and their order under one say nothing of another.
-        self._stopping: dict[str, StopRules] = {}
+        self._stop_rules = StopRules(self.experiment)
         self._trials: dict[int, FrozenTrial] = {t.number: t for t in self._study.trials()}
         self._reported = {number: curve(trial) for number, trial in self._trials.items()}
         #: Trials to go on with, oldest first, before anything new: left running by a driver that ended, or put back
@@ -117,7 +115,7 @@ class TrialQueue:
             if number not in self._trials:
                 return None
         values = self.space.values(self._trials[number].params)
-        rule = self._stops(number).unless_drawn(number, self._rule(number, known))
+        rule = self._rule(number, known)
         return Proposal(number, values, rule, self._seeds(number), resumed, self._share(number))
 
     @property
@@ -134,11 +132,10 @@ class TrialQueue:
         return None if found is None else (float(found[0]), float(found[1]))
 
     def _known(self, number: int) -> list[FrozenTrial] | None:
-        """The trials that trial `number` may look at, audited ones as if they had been stopped; None while one of them
-        still runs."""
+        """The trials that trial `number` may look at; None while one of them still runs."""
         if not self.experiment.looks_back:
             return []
-        known = [as_stopped(self._trials[n]) for n in range(self.experiment.seen(number))]
+        known = [self._trials[n] for n in range(self.experiment.seen(number))]
         return known if all(trial.state.is_finished() for trial in known) else None
 
     def _seeds(self, number: int) -> tuple[int, ...]:
@@ -146,16 +143,9 @@ class TrialQueue:
 
     def _rule(self, number: int, known: Sequence[FrozenTrial]) -> Rule:
         here = self.space.condition_of(self._trials[number].params)
-        made = self._stops(number).rule(self._under(here, known))
+        made = self._stop_rules.rule(self._under(here, known))
         before = self._trials[number].user_attrs.get(run_folder.WENT_ON)
         return Later(before, made) if isinstance(before, int) else made
-
-    def _stops(self, number: int) -> StopRules:
-        """The stop rules of trials under the condition of trial `number`."""
-        return self._rules_under(self.space.condition_of(self._trials[number].params))
-
-    def _rules_under(self, condition: Mapping[str, Value]) -> StopRules:
-        return self._stopping.setdefault(json.dumps(condition), StopRules(self.experiment))
 
     def _under(self, condition: Mapping[str, Value], trials: Sequence[FrozenTrial]) -> Sequence[FrozenTrial]:
         """Those of `trials` that are under this condition."""
@@ -207,14 +197,13 @@ class TrialQueue:
 
         condition = self._condition(number)
         varied = {key: self.space.vary[key].distribution() for key in condition}
-        noted = self._under(condition, self._known(number) or []), self._under(condition, self.trials())
         self._study.add(
             optuna.trial.create_trial(
                 state=optuna.trial.TrialState.RUNNING,
                 params=proposed.params | condition,
                 distributions=proposed.distributions | varied,
                 system_attrs={key: value for key, value in proposed.system_attrs.items() if key != "fixed_params"},
-                user_attrs={**user, **self._rules_under(condition).note(*noted)},
+                user_attrs=dict(user),
             )
         )
         self._remember(number)
@@ -255,7 +244,7 @@ class TrialQueue:
             for round_, values in sorted(ending.curve.items()):
                 self.report(number, round_, values)
         state, final, attributes = ended(ending, self.experiment.metric)
-        for key, value in {**attributes, **self._stops(number).audited(number, ending)}.items():
+        for key, value in attributes.items():
             self._study.set_attribute(number, key, value)
         if state is not None:
             self._study.end(number, state, final)

@@ -22,8 +22,6 @@ FILES = (
     "trainables/simulation/executors.py",
     "fedtune/trials/early_stopping.py",
     "fedtune/trials/stop_rules.py",
-    "fedtune/trials/grace.py",
-    "fedtune/trials/audit.py",
     "fedtune/trials/queue.py",
     "fedtune/trials/asked.py",
     "fedtune/trials/endings.py",

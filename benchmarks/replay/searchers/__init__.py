@@ -13,7 +13,6 @@ from benchmarks.replay.searchers.oracle import Told
 from benchmarks.replay.searchers.present import Present
 from benchmarks.replay.searchers.racing import Racing
 from benchmarks.replay.searchers.ray_tune import RayTune
-from fedtune.trials.grace import AUTO
 
 Factory = Callable[[Setting], Searcher]
 
@@ -34,7 +33,6 @@ SEARCHERS: dict[str, Factory] = {
     "fedtune-race": Racing,
     "fedtune-race-3": partial(Racing, most=3),
     "fedtune-1-tpe": partial(Present, each=1, sampler="tpe"),
-    "fedtune-1-grace": partial(Present, each=1, grace=AUTO),
     "fedtune-1-early": partial(Present, each=1, grace=1, sampler="tpe", lag=4),
     "fedtune-race-early": partial(Racing, grace=1, sampler="tpe", lag=4),
     **{f"optuna-tpe-{pruner}": partial(OptunaStudy, sampler=TPE, pruner=pruner) for pruner in PRUNERS},

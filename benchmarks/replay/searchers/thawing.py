@@ -3,7 +3,7 @@
 No option of `fedtune search`: it is here to learn whether it would pay. The rule is that of a race
 (`fedtune.trials.racing`) with the rounds that are left as the price: a stopped trial goes on where its gain per round,
 by the same model, is above that of a new configuration. It then runs to its end. Its end counts for the winner and for
-who goes on next; sampler and stopping rule keep to what they saw of it, as with an audited trial."""
+who goes on next; sampler and stopping rule keep to what they saw of it."""
 
 from __future__ import annotations
 

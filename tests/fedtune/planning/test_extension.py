@@ -102,11 +102,6 @@ def test_all_problems_are_told_together(run: Run) -> None:
     ("edits", "why"),
     [
         ({"budget": 60}, "it is a race, and its budget was shared out among federations of 4 rounds"),
-        (
-            {"audit": 0.5, "scheduler": "asha"},
-            "its audit (--audit) measured early stopping against trials of 4 rounds",
-        ),
-        ({"grace": "auto", "scheduler": "asha"}, "its grace (--grace auto) was chosen from trials of 4 rounds"),
         ({"taken": 1}, "results of earlier runs were taken for 1 trial, and no checkpoint is here for them"),
         ({"values": {"attack_images": 2}}, "the attack (attack_images) was made in round 4, the last one (trial 0)"),
         ({"values": {"eval_every": 3}}, "round 4 was measured only because it was the last one (eval_every 3)"),

@@ -11,7 +11,6 @@ from typing import Any
 import optuna
 import pytest
 
-from analysis.stopping import AUDITED, GRACE
 from fedtune.record.study import StudyFile
 from fedtune.trials import improvement
 from fedtune.trials.early_stopping import Halving, Later, rungs
@@ -543,18 +542,6 @@ def test_what_interrupts_a_trial_is_no_error_of_it(tmp_path: Path) -> None:
     kept = StudyFile(tmp_path / "run").study.trials
     assert [t.user_attrs["stop_reason"] for t in kept] == ["diverged", "completed"]
     queue.close()
-
-
-def test_an_audit_and_a_chosen_grace_are_noted(tmp_path: Path) -> None:
-    """The grace with the first trial that may know it, from six that ran to their end; a trial that is drawn with the
-    round after which it would have been stopped."""
-    conduct(tmp_path / "run", 1, trials=16, lag=1, grace="auto", audit=1.0, sampler="random")
-    trials = StudyFile(tmp_path / "run").study.trials
-    noted = [trial.number for trial in trials if GRACE in trial.user_attrs]
-    assert noted == [6] and trials[6].user_attrs[GRACE]["round"] is not None
-    assert all(trial.state.name == "COMPLETE" for trial in trials)
-    audited = [trial.number for trial in trials if AUDITED in trial.user_attrs]
-    assert audited and min(audited) > 6
 
 
 def test_a_trial_whose_result_is_taken_does_not_wait_any_longer(tmp_path: Path) -> None:

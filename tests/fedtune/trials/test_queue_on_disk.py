@@ -99,7 +99,7 @@ def recorded(folder: Path) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"sampler": "random", "audit": 0.5},
+        {"sampler": "random"},
         {"sampler": "nsga2", "metric": ("val_global_accuracy", "bytes_up")},
         {"sampler": "random", **RACE},
     ],

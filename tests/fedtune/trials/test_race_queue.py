@@ -79,7 +79,6 @@ def content(trials: list[FrozenTrial]) -> list[tuple[Any, ...]]:
         {"sampler": "gp", "budget": 12 * ROUNDS},
         {"sampler": "cmaes"},
         {"sampler": "grid", "scheduler": "none"},
-        {"sampler": "random", "grace": "auto", "audit": 0.5},
     ],
 )
 def test_order_width_and_restarts_change_nothing(tmp_path: Path, changes: dict[str, Any]) -> None:
@@ -87,18 +86,6 @@ def test_order_width_and_restarts_change_nothing(tmp_path: Path, changes: dict[s
     assert any(is_further(trial) for trial in one)
     assert content(raced(tmp_path / "four", 4, -1, **changes)[1]) == content(one)
     assert content(raced(tmp_path / "killed", 3, sessions=2, **changes)[1]) == content(one)
-
-
-def test_nobody_else_in_a_race_notices_an_audit(tmp_path: Path) -> None:
-    """The rounds of audited trials are of its budget, so it ends earlier; up to there it is the race without them."""
-    plain, audited = (raced(tmp_path / str(share), noise=0.4, sampler="random", audit=share)[1] for share in (0.0, 0.6))
-    marked = [trial.number for trial in audited if "audited" in trial.user_attrs]
-    assert marked and any(is_further(trial) for trial in audited) and len(audited) <= len(plain)
-    for before, after in zip(content(plain), content(audited), strict=False):
-        if after[0] in marked:
-            assert (plain[after[0]].state.name, plain[after[0]].params) == ("PRUNED", audited[after[0]].params)
-        else:
-            assert after == before
 
 
 def test_a_longer_race_begins_like_a_shorter_one(tmp_path: Path) -> None:
