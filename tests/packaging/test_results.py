@@ -102,11 +102,6 @@ def name(command: list[str]) -> str:
     return command[command.index("--name") + 1]
 
 
-def methods(command: list[str]) -> list[str]:
-    """Those that `fedtune auto` compares."""
-    return command[command.index("--methods") + 1].split(",")
-
-
 @needs_bash
 @pytest.mark.parametrize("source", ["docs/results.md", "README.md", OTHER])
 def test_the_commands_can_be_carried_out(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

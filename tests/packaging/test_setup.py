@@ -8,7 +8,6 @@ import shutil
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import optuna
@@ -131,20 +130,6 @@ def test_fashion_mnist_that_cannot_be_had_is_a_sentence(checkout: Path) -> None:
     done = call(checkout, "scripts/data.sh", PATH=str(bare(checkout)), FEDTUNE_CACHE=str(checkout / "cache"))
     assert (done.returncode, done.stdout) == (2, "") and done.stderr.startswith("Fashion-MNIST is had from Debian's")
     assert not (checkout / "cache").exists()
-
-
-@pytest.mark.parametrize(
-    "target", ["demo", "test", "test-nightly", "lint", "docs", "wheel", "tables", "bench-search", "install"]
-)
-def test_every_target_sets_up_first_and_once(checkout: Path, target: str) -> None:
-    fresh = call(checkout, "make", "-n", target).stdout
-    assert fresh.index("scripts/install.sh") >= 0
-    (checkout / ".venv").mkdir()
-    (checkout / ".venv" / "installed").touch()
-    assert "install.sh" not in call(checkout, "make", "-n", target).stdout
-    later = time.time() + 10
-    os.utime(checkout / "pyproject.toml", (later, later))
-    assert "scripts/install.sh" in call(checkout, "make", "-n", target).stdout
 
 
 def test_a_set_up_that_fails_is_not_taken_for_done(checkout: Path) -> None:
