@@ -24,7 +24,7 @@ for name in ("fedtune", "search_spaces", "trainables", "analysis"):
     found = importlib.import_module(name).__file__ or ""
     assert found.startswith(sys.argv[1]), f"{name} comes from {found}, not from the wheel"
     assert importlib.resources.files(name).joinpath("py.typed").is_file(), f"the wheel lacks {name}/py.typed"
-files = {"search_spaces": "presets/dfrd/alpha_lambda.yaml", "analysis": "published/dfrd_fig5.csv", "analysis.report": "templates/page.html"}
+files = {"search_spaces": "presets/dfrd_fig5.yaml", "analysis": "published/dfrd_fig5.csv", "analysis.report": "templates/page.html"}
 for package, file in files.items():
     assert importlib.resources.files(package).joinpath(file).is_file(), f"the wheel lacks {package}/{file}"
 PYTHON

@@ -29,7 +29,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from search_spaces import cost
 from search_spaces.dimension import Dimension
@@ -56,8 +55,8 @@ _TOP = (
 )
 
 
-def from_document(document: Document, method: str, declared: Mapping[str, Parameter]) -> Space:
-    """The space of `method` that a parsed file describes, with the method's `declared` parameters by key.
+def from_document(document: Document, method: str, declared: Mapping[str, Parameter], name: str) -> Space:
+    """The space `name` of `method` that a parsed file describes, with the method's `declared` parameters by key.
 
     Raises `UserError` with every problem of the file."""
     reader = Reader(document, declared)
@@ -75,7 +74,7 @@ def from_document(document: Document, method: str, declared: Mapping[str, Parame
     profiles, select_on_test = _profiles(reader, items.get("profiles"), taken)
     metric = _metric(reader)
     space = Space(
-        Path(document.name).stem,
+        name,
         method,
         search,
         vary=vary,

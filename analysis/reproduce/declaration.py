@@ -286,10 +286,13 @@ def _misplaced(data: Mapping[str, Any], path: str) -> list[str]:
 
 def _listed(data: Mapping[str, Any], row: Mapping[str, Any]) -> list[Any]:
     """The values that a row's space lists for the parameter which it varies."""
-    path = presets.FOLDER / row["method"] / f"{row.get('space', data.get('space'))}.yaml"
-    found = ((read_yaml(path).get("search") or {}).get(row["varies"]) or {}).get("grid")
+    method, name = str(row["method"]), str(row.get("space", data.get("space")))
+    if name not in presets.names(method):
+        raise UserError(unknown(f"space of {method}", name, presets.names(method)))
+    said = presets.document(method, name).root.value
+    found = ((said.get("search") or {}).get(row["varies"]) or {}).get("grid")
     if not isinstance(found, list):
-        raise UserError(f"{path} must list values (`grid`) of {row['varies']}, which {row['row']} varies.")
+        raise UserError(f"{method}/{name} must list values (`grid`) of {row['varies']}, which {row['row']} varies.")
     return found
 
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import importlib
 import importlib.resources
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from search_spaces import presets
+from search_spaces import documents, presets
 from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError
 from search_spaces.parameter import Parameter
 
-ALL = sorted(
-    (folder.name, path.stem) for folder in presets.FOLDER.iterdir() if folder.is_dir() for path in folder.glob("*.yaml")
-)
+ALL = sorted((method, name) for method in presets.files() for name in presets.names(method))
 
 
 def declared_for(method: str) -> dict[str, Parameter]:
@@ -28,6 +27,51 @@ def test_there_are_presets_and_default_comes_first() -> None:
         presets.names("dfrd")
     )
     assert presets.names("no_such_method") == []
+
+
+def test_every_space_is_in_one_file_and_every_file_has_some() -> None:
+    read = [(key, path) for path in presets.FOLDER.iterdir() for key in documents.read(path).root.items["spaces"].items]
+    assert sorted(key for key, _ in read) == [f"{method}/{name}" for method, name in ALL]
+    assert {path for _, path in read} == set(presets.FOLDER.iterdir())
+    assert all(presets.files()[method][name] == path for key, path in read for method, name in [key.split("/")])
+
+
+def test_a_space_adds_to_what_its_file_says_of_all(
+    tmp_path: Path, declared: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "two.yaml").write_text(
+        """title: of both
+search:
+  alpha: {low: 0.25, high: 0.5}
+fix: {steps: 5}
+profiles:
+  small: {rounds: 3, seeds: 2}
+  paper: {rounds: 9}
+figures: [box]
+spaces:
+  m/plain: {}
+  m/own:
+    source: here
+    search:
+      alpha: {grid: [0.5, 1]}
+      rate: {}
+    fix: {steps: 7}
+    profiles:
+      small: {seeds: 1, trials: 4}
+    figures: null
+"""
+    )
+    monkeypatch.setattr(presets, "FOLDER", tmp_path)
+    monkeypatch.setattr(presets, "files", presets.files.__wrapped__)
+    declared = {**declared, "rounds": Parameter("rounds", "integer", 1, "Rounds.", low=1)}
+    plain, own = (presets.load("m", name, declared) for name in presets.names("m")[::-1])
+    assert (plain.name, plain.title, plain.source, plain.figures) == ("plain", "of both", "", ("box",))
+    assert list(plain.search) == ["alpha"] and plain.fix == {"steps": 5}
+    assert plain.profiles == {"small": {"rounds": 3, "seeds": 2}, "paper": {"rounds": 9}}
+    assert (own.name, own.title, own.source, own.figures) == ("own", "of both", "here", ())
+    assert list(own.search) == ["alpha", "rate"] and own.fix == {"steps": 7}
+    assert own.search["alpha"].grid == (0.5, 1) and own.search["alpha"].low == 0.5
+    assert own.profiles == {"small": {"rounds": 3, "seeds": 1, "trials": 4}, "paper": {"rounds": 9}}
 
 
 @pytest.mark.parametrize(("method", "name"), ALL)

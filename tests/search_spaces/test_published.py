@@ -38,10 +38,9 @@ def spaces(name: str) -> list[Space]:
 def _spaces() -> tuple[Space, ...]:
     registry = importlib.import_module("trainables.registry")
     return tuple(
-        presets.load(folder.name, path.stem, registry.declared(folder.name))
-        for folder in sorted(presets.FOLDER.iterdir())
-        if folder.is_dir()
-        for path in sorted(folder.glob("*.yaml"))
+        presets.load(method, name, registry.declared(method))
+        for method in sorted(presets.files())
+        for name in sorted(presets.names(method))
     )
 
 

@@ -181,7 +181,7 @@ ALONE: dict[str, Any] = {
         ({"columns": {"omega": [1]}, "by": ["omega"]}, "by must name dataset and omega once each, got omega"),
         ({"common": 1}, "must have `varies` in every row, `common`, and no columns, or neither"),
         (ALONE | {"columns": {"omega": [1]}}, "must have `varies` in every row, `common`, and no columns, or neither"),
-        (ALONE | {"space": "omega"}, r"omega.yaml must list values \(`grid`\) of lambda1, which A varies"),
+        (ALONE | {"space": "omega"}, r"fedmdcg/omega must list values \(`grid`\) of lambda1, which A varies"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_said(folder: Path, change: dict[str, Any], said: str) -> None:
