@@ -658,6 +658,10 @@ class ExportRequest(Asked):
             group="what",
         ),
     ] = False
+    study: Annotated[
+        str | Path | None,
+        Option(help="Write all trials to this .db file instead, as an Optuna study.", group="where"),
+    ] = None
 
 
 @dataclass(frozen=True)

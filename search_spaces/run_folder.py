@@ -12,7 +12,8 @@ reads it.
       attack.npz           what `fedtune attack RUN` found, beside its pictures attack.png and .html: `original` and
                            `recovered` (uint8, (n, ch, H, W)), `psnr` (dB), `label` and `client` of each of n images,
                            and `trial`
-      study.db             the Optuna study: trials, states, parameters, per-round values, user attributes
+      study.journal        the Optuna study, one operation in a line: trials, states, parameters, the objective by
+                           round, user attributes. `optuna.load_study` reads it through a `JournalStorage`
       trials/0007/
         config.yaml        every parameter of this trial by key, searched and fixed
         partition.json     {"<seed>": [[samples of class c at client i]]}, plus "hash" per seed, plus the "dataset"'s
@@ -50,7 +51,7 @@ races: the trial's own), `of` (races: the first trial of the same configuration,
 `place` (trials of `fedtune auto`: the trial's place among those of all methods),
 `from` (where the values of a trial come from that was not proposed by the sampler: "the paper's values", "the prior",
 or the run and trial they were taken from) and `curve` (several objectives only, for which Optuna keeps no values per
-round: JSON {"<round>": [value per objective]}, written with every round). Optuna states: COMPLETE, PRUNED
+round: JSON {"<round>": [value per objective]}, written when the trial ends). Optuna states: COMPLETE, PRUNED
 (early-stopped), FAIL (error, diverged), RUNNING (live or to be resumed).
 
 Where conditions of the experiment are varied, a trial's parameters in the study are its configuration and its
@@ -82,11 +83,9 @@ and `fedtune reproduce` another one:
       numbers.csv          a line for each number of the paper and ours
       table.tex, .md, .csv of a table: ours in the paper's layout
 
-Of a trial's last value of a metric, `rounds.jsonl` is the truth, whatever became of the trial: it is written first, by
-the trial itself, so it is there for a trial that runs, was stopped, failed, or whose driver was killed before the study
-was told. All that fedtune shows of it is read from there (`analysis.runs.Run.finals`). The study holds the objectives,
-by which the best trial is chosen, and for Optuna's own tools a copy: the mean over seeds of every metric's last value
-as `metric:<name>`, written when the trial ends. fedtune never reads that copy.
+Metrics stand in `rounds.jsonl` and nowhere else, whatever became of the trial: it is written first, by the trial
+itself, so it is there for a trial that runs, was stopped, failed, or whose driver was killed before the study was told.
+The study holds the objectives by round, by which trials are proposed, stopped and chosen.
 """
 
 from __future__ import annotations
@@ -96,7 +95,7 @@ VERSION = 1
 EXPERIMENT = "experiment.yaml"
 SPACE = "space.json"
 PROVENANCE = "provenance.json"
-STUDY = "study.db"
+STUDY = "study.journal"
 TRIALS = "trials"
 CONFIG = "config.yaml"
 PARTITION = "partition.json"

@@ -28,13 +28,12 @@ from ray import tune
 
 from search_spaces.errors import EnvironmentFault, UserError
 from search_spaces.parameter import Value
-from search_spaces.run_folder import ROUNDS
 from trainables.simulation.replicates import Replicates
 from trainables.worker import environment, process
 from trainables.worker.environment import Environment
 from trainables.worker.rounds_jsonl import Damaged, Row
 from trainables.worker.trial_folder import TrialFolder
-from trainables.worker.trial_values import TrialValues, check_curve, means
+from trainables.worker.trial_values import TrialValues
 
 
 class StopRule(Protocol):
@@ -69,9 +68,6 @@ class Job:
     gpu_share: float = 0.0
     #: What the trial is to find where it runs.
     environment: Environment = Environment()
-    #: The means of the metrics that the study has of rounds that were run before, by round; the trial starts again
-    #: where its rows say otherwise.
-    recorded: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
     #: What simulates; tests put a cheap stand-in here.
     simulate: Callable[..., Any] | None = None
 
@@ -88,8 +84,6 @@ class Ending:
     error: str | None = None
     #: Means over seeds of the job's metrics by round, where measured.
     curve: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
-    #: Last measured mean over seeds of every metric.
-    means: Mapping[str, float] = field(default_factory=dict)
     #: Spent in rounds, those of earlier sessions included.
     seconds: float = 0.0
     #: Interrupted because its share of memory did not suffice.
@@ -161,7 +155,6 @@ class Trial(tune.Trainable):
             job.environment.check_data(job.values.get("dataset"), self._simulation.partition())
             try:
                 rows = self._folder.resume(self._simulation, job.seeds)
-                check_curve(rows, job.metrics, job.recorded, ROUNDS)
             except Damaged as why:
                 self._note = f"Trial {job.number} starts again from round 0, as {why}."
                 self._folder.start_over(why)
@@ -251,9 +244,8 @@ class Trial(tune.Trainable):
         if self._note is not None:
             result["note"], self._note = self._note, None
         if self._reason is not None:
-            last = means(self._values.rows)
             result["ending"] = Ending(
-                self._reason, self._completed, self._error, curve, last, self._seconds, self._out_of_memory
+                self._reason, self._completed, self._error, curve, self._seconds, self._out_of_memory
             )
         return result
 

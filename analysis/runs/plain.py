@@ -25,8 +25,7 @@ FILES = (
     run_folder.ATTACK,
     "attack.png",
     "attack.html",
-    # SQLite keeps what it needs to undo or to add beside the study.
-    *(f"{run_folder.STUDY}{ending}" for ending in ("", "-journal", "-wal", "-shm")),
+    run_folder.STUDY,
 )
 FOLDERS = (run_folder.TRIALS, "figures")
 

@@ -1,9 +1,8 @@
 """What the trials of a study must be, checked where a study is read: `analysis.runs.load` and
-`fedtune.record.study.StudyFile`.
+`fedtune.record.journal.StudyFile`.
 
-SQLite keeps any value in any column and Optuna any JSON in an attribute, so a file that is a whole study may hold a
-round that is a text. Who reads a trial after this takes its attributes as they are described in
-`search_spaces.run_folder`, as far as it has them.
+Optuna keeps whatever stands in a line of its journal, so a whole study may hold a round that is a text. Who reads a
+trial after this takes its attributes as they are described in `search_spaces.run_folder`, as far as it has them.
 """
 
 from __future__ import annotations
@@ -16,26 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.runs import race, shapes
 from search_spaces import run_folder
-from search_spaces.errors import Shown, UserError, sentence
+from search_spaces.errors import UserError, sentence
 from search_spaces.metrics import METRICS
 
 if TYPE_CHECKING:
-    from sqlite3 import Connection
-
     from optuna.trial import FrozenTrial
 
-#: No study has so many; a file that says so leaves no number for the next trial.
-_MOST_TRIALS = 2**62
 _FIX = "Copy the run directory again or repair the file."
-
-
-def check_rows(path: Path, database: Connection) -> None:
-    """Raises `UserError` with one sentence where a row of the study in the file `path` belongs to a row that is not
-    there. SQLite keeps such a row and reads it nowhere; the next trial would be given the number it waits for, and so
-    what stands in it, or could not be written."""
-    for table, row, owner, _ in database.execute("PRAGMA foreign_key_check"):
-        must = f"those of a row in {owner}"
-        raise UserError(sentence(f"All rows of {table}", must, Shown(f"row {row} of none"), str(path), _FIX))
 
 
 def check_trials(path: Path, objectives: int, trials: Sequence[FrozenTrial]) -> None:
@@ -44,11 +30,6 @@ def check_trials(path: Path, objectives: int, trials: Sequence[FrozenTrial]) -> 
     for number, trial in enumerate(trials):
         if trial.number != number:
             raise UserError(sentence("The number of a trial", str(number), trial.number, str(path), _FIX))
-        # SQLite gives the next trial the number after the largest; where that is its last one, any that is free.
-        identity, before = trial._trial_id, trials[number - 1]._trial_id if number else -math.inf
-        if not (before < identity <= _MOST_TRIALS):
-            must = f"above that of trial {number - 1}" if number and before >= identity else f"at most {_MOST_TRIALS}"
-            raise UserError(sentence(f"trial_id of trial {number}", must, identity, str(path), _FIX))
         for problem in _problems(trial, objectives, f"{path}, trial {number}"):
             raise UserError(problem)
 
@@ -91,6 +72,11 @@ def check_directions(path: Path, experiment: Mapping[str, Any], directions: Sequ
 
 def _problems(trial: FrozenTrial, objectives: int, where: str) -> Iterator[str]:
     """A sentence for everything in a trial that is not of its shape."""
+    mappings: dict[str, object] = {"user_attrs": trial.user_attrs, "system_attrs": trial.system_attrs}
+    wrong = {name: found for name, found in mappings.items() if not isinstance(found, dict)}
+    if wrong:
+        yield from (sentence(name, "a mapping", found, where, _FIX) for name, found in wrong.items())
+        return
     yield from shapes.problems(trial.user_attrs, shapes.ATTRIBUTES, where)
     if "curve" in trial.user_attrs and not _is_curve(trial.user_attrs["curve"], objectives):
         yield sentence("curve", f"{objectives} numbers by round, as JSON", trial.user_attrs["curve"], where, _FIX)

@@ -1,76 +1,105 @@
-"""Opening a study without changing it: read-only, also in a folder that cannot be written or while a driver writes."""
+"""Opening a study without changing it, also in a folder that cannot be written or while a driver writes.
+
+The study is the file `study.journal`: Optuna's `JournalStorage`, one operation in a line of JSON. Optuna's own
+`JournalFileBackend` reads and writes it as well; the one here follows no links, says which line is wrong, and leaves
+out a last line that was not written to its end, which a driver that was killed may have left.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import gc
-import shutil
-import sqlite3
+import json
+import os
 from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any
 
-from analysis.runs import stored
-from analysis.runs.recorded import check_rows
+from search_spaces import files
 from search_spaces.errors import UserError
-from search_spaces.leftovers import temporary_folder
 
 if TYPE_CHECKING:
+    from optuna.storages.journal import JournalStorage
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
 
+class JournalReader:
+    """The whole lines of the journal in `path`: what Optuna asks of the backend of a `JournalStorage` that is only
+    read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        #: How many lines were read, and how many bytes they have.
+        self._read, self._offset = 0, 0
+
+    def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:
+        """The operations from this one on. Raises `OSError`, and `UserError` for a line that is none."""
+        if log_number_from != self._read:
+            self._read, self._offset = 0, 0
+        with os.fdopen(files.open_plain(self.path), "rb") as file:
+            file.seek(self._offset)
+            whole = whole_lines(file.read())
+        for line in whole.split(b"\n")[:-1]:
+            self._read, self._offset = self._read + 1, self._offset + len(line) + 1
+            if self._read > log_number_from:
+                yield self._operation(line)
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        """Refuses: only the run's driver writes."""
+        raise OSError(f"{self.path} is open for reading only")
+
+    def _operation(self, line: bytes) -> dict[str, Any]:
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise UserError(f"{self.path}, line {self._read}, is not a line of a study. Copy the run directory again.")
+        return found
+
+
+def whole_lines(content: bytes) -> bytes:
+    """Without a last line that was not written to its end."""
+    return content[: content.rfind(b"\n") + 1]
+
+
+def open_study(backend: Any) -> tuple[JournalStorage, int]:
+    """The storage of the journal that `backend` reads, and the key of the one study in it.
+
+    Raises `UserError` where it holds no readable study."""
+    path = backend.path
+    try:
+        if path.stat().st_size == 0:
+            raise UserError(f"{path} is empty. Copy the run directory again.")
+        with no_collection():
+            from optuna.storages.journal import JournalStorage
+
+            storage = JournalStorage(backend)
+            found = storage.get_all_studies()
+    except UserError:
+        raise
+    except Exception as error:  # whatever stands in a line that has the shape of one
+        reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+        raise UserError(f"{path} cannot be read as an Optuna study: {reason}. Copy the run directory again.") from error
+    if len(found) != 1:
+        raise UserError(f"{path} must hold one study, got {len(found)}. Copy the run directory again.")
+    return storage, found[0]._study_id
+
+
 def read_study(path: Path) -> tuple[tuple[str, ...], list[FrozenTrial]]:
-    """Directions and trials (by number) of the study in the SQLite file `path`.
+    """Directions and trials (by number) of the study in the file `path`.
 
     Raises `UserError` where the file holds no readable study."""
-    try:
-        return _read(path, "mode=ro")
-    except UserError:
-        raise
-    except Exception:
-        pass
-    # A database in WAL mode needs to write beside itself even to be read: read a copy instead.
-    try:
-        with temporary_folder("fedtune-study") as (folder, _):
-            copy = folder / path.name
-            for suffix in ("", "-wal", "-journal"):
-                part = path.with_name(path.name + suffix)
-                if part.is_file():
-                    shutil.copyfile(part, copy.with_name(copy.name + suffix))
-            return _read(copy, "mode=rw")
-    except UserError:
-        raise
-    except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UserError(f"{path} cannot be read as an Optuna study: {reason}. Copy the run directory again.") from error
-
-
-def _read(path: Path, mode: str) -> tuple[tuple[str, ...], list[FrozenTrial]]:
-    if path.stat().st_size == 0:
-        raise UserError(f"{path} is empty. Copy the run directory again.")
-    # SQLite takes the mode from a URI. `timeout` is how long to wait for a driver's write lock.
-    address = f"file:{quote(str(path.resolve()))}?{mode}"
-    with contextlib.closing(sqlite3.connect(address, uri=True, timeout=30)) as connection:
-        # SQLite reads what it needs and no more: damage elsewhere would be found when the run goes on, or never.
-        if (found := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-            raise sqlite3.DatabaseError(f"it is damaged ({' '.join(found.split())})")
-        check_rows(path, connection)
-        connection.execute("BEGIN")  # all tables as they are at one moment, while a driver writes
-        studies = stored.studies(connection)
-        if not studies:
-            raise UserError(f"{path} holds no study yet. Wait until the search has started its first trial.")
-        if len(studies) > 1:
-            raise UserError(f"{path} must hold one study, got {len(studies)}. Copy the run directory again.")
-        with no_collection():
-            return stored.directions(connection, studies[0]), stored.trials(connection, studies[0])
+    storage, study = open_study(JournalReader(path))
+    directions = tuple(direction.name.lower() for direction in storage.get_study_directions(study))
+    return directions, storage.get_all_trials(study, deepcopy=False)
 
 
 @contextlib.contextmanager
 def no_collection() -> Iterator[None]:
-    """Without Python's search for cycles: among the rows of a large run it takes as long as reading them, and finds
-    next to nothing."""
+    """Without Python's search for cycles: among the operations of a large run it takes as long as reading them, and
+    finds next to nothing."""
     was_on = gc.isenabled()
     gc.disable()
     try:

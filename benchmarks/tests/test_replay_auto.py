@@ -20,8 +20,8 @@ from benchmarks.replay.auto.world import METHOD, World
 from benchmarks.replay.measures import over
 from benchmarks.replay.simulator import Simulation
 from benchmarks.replay.table import Recorded
+from fedtune.record.journal import StudyFile
 from fedtune.record.run_directory import create
-from fedtune.record.study import StudyFile
 from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError
 from search_spaces.parameter import Parameter, Value
@@ -133,7 +133,6 @@ def test_a_methods_winner_is_the_one_that_its_run_would_name(tmp_path: Path) -> 
         study = StudyFile(target)
         for trial in queue.trials():
             study.add(trial)
-        study.close()
         run = load(target)
         assert run.best is not None and run.estimate is not None
         best = next(trial for trial in run.frozen if trial.number == run.best)

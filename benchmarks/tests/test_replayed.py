@@ -20,7 +20,7 @@ from fedtune.api.search import Result
 from fedtune.machine.resources import EARLY
 from fedtune.record.auto_record import AutoRecord
 from fedtune.record.experiment import search_seeds
-from fedtune.record.study import StudyFile
+from fedtune.record.journal import StudyFile
 from search_spaces.parameter import Value
 from tests.fedtune.api.test_auto import METHODS
 from tests.fedtune.conftest import space
@@ -57,10 +57,7 @@ def facts(trial: Any) -> list[Any]:
 
 
 def recorded(ran: Result) -> list[list[Any]]:
-    study = StudyFile(ran.folder)
-    found = [facts(trial) for trial in study.trials()]
-    study.close()
-    return found
+    return [facts(trial) for trial in StudyFile(ran.folder).trials()]
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,19 +76,18 @@ class Driven:
     def _search(self, ray: ExitStack) -> bool:
         runs = [complete_search(self.folder, method.name) for method in self.record.methods]
         queue = auto_queue(self.record, runs)
-        with _closing(queue):
-            if queue.finished and not queue.damaged():
-                return True
-            lead = dataclasses.replace(runs[0][1], name=self.record.name, address=self.address)
-            prices = dict(zip(self._names, self.record.costs(self.record.unit), strict=True))
-            watch = AutoDisplay(
-                lead,
-                self.style,
-                prices,
-                self.record.search_budget,
-                lambda number: queue.home(number).experiment.method,
-            )
-            return self._driven(ray, self.folder, lead, queue, watch)
+        if queue.finished and not queue.damaged():
+            return True
+        lead = dataclasses.replace(runs[0][1], name=self.record.name, address=self.address)
+        prices = dict(zip(self._names, self.record.costs(self.record.unit), strict=True))
+        watch = AutoDisplay(
+            lead,
+            self.style,
+            prices,
+            self.record.search_budget,
+            lambda number: queue.home(number).experiment.method,
+        )
+        return self._driven(ray, self.folder, lead, queue, watch)
 
     def _fresh(self, ray: ExitStack) -> bool:
         for method in self.record.methods:
@@ -142,16 +141,15 @@ class Driven:
         """Drives final runs to their end."""
         runs = [(folder, *complete(folder, Experiment.read(folder))) for folder in folders]
         queue = Together([TrialQueue(*run) for run in runs])
-        with _closing(queue):
-            if queue.finished and not queue.damaged():
-                return True
-            trials = sum(run[1].trials for run in runs)
-            named = f"{self.record.name}: {what}"
-            lead = dataclasses.replace(runs[0][1], name=named, trials=trials, address=self.address)
-            watch = progress.ProgressDisplay(lead, self.style)
-            if len(runs) > 1:
-                watch = FreshDisplay(lead, self.style, lambda n: (queue.home(n).experiment, queue.home(n).number))
-            return self._driven(ray, self.folder, lead, queue, watch)
+        if queue.finished and not queue.damaged():
+            return True
+        trials = sum(run[1].trials for run in runs)
+        named = f"{self.record.name}: {what}"
+        lead = dataclasses.replace(runs[0][1], name=named, trials=trials, address=self.address)
+        watch = progress.ProgressDisplay(lead, self.style)
+        if len(runs) > 1:
+            watch = FreshDisplay(lead, self.style, lambda n: (queue.home(n).experiment, queue.home(n).number))
+        return self._driven(ray, self.folder, lead, queue, watch)
 
     def _driven(
         self,
@@ -188,14 +186,6 @@ def _write_again(best: Path, source: Mapping[str, Any]) -> None:
     if source and found != source:
         best.parent.mkdir(exist_ok=True)
         write_document(best, source)
-
-
-@contextmanager
-def _closing(queue: Together) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        queue.close()
 
 
 def complete_search(folder: Path, method: str) -> tuple[Path, Experiment, Space]:

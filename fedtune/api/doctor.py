@@ -27,7 +27,6 @@ NEEDED = (
     "scikit-learn",
     "pillow",
     "filelock",
-    "sqlalchemy",
     "safetensors",
     "typer",
     "rich",

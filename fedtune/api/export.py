@@ -1,6 +1,6 @@
 """`fedtune.export`: one complete configuration of a search as a file, with a record of where it came from.
 
-(With `table=True`: all learning curves of a run, see `fedtune.api.export_table`.)
+(With `table=True`: all learning curves of a run, see `fedtune.api.export_table`; with `study`: a database of Optuna's.)
 
 fedtune: 1                    version of this format
 method: dfrd
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -34,11 +35,12 @@ from fedtune.api.export_table import ELSEWHERE
 from fedtune.option import fields_of
 from fedtune.options import ExportRequest
 from fedtune.record.experiment import Experiment
+from fedtune.record.journal import quiet_optuna
 from fedtune.record.run_directory import as_yaml, write_document
 from search_spaces import documents, run_folder
 from search_spaces.documents import Document, Node
 from search_spaces.errors import Shown, UserError, sentence, unknown
-from search_spaces.files import cannot_write, given, read_text
+from search_spaces.files import cannot_write, given, read_text, replacing
 from search_spaces.parameter import Parameter, Value, canonical, convert_all
 from search_spaces.shell import quote
 
@@ -57,8 +59,15 @@ def export(request: ExportRequest) -> dict[str, Any]:
     With `table` instead every learning curve of the run, written to `output` (.npz) with a card beside it, which is
     returned; see `analysis.curve_table`.
 
-    Raises `UserError` where there is no such trial, or `output` cannot be written."""
+    With `study` instead the run's trials as an Optuna study in this SQLite file (.db), each with the last value of
+    every metric, mean over seeds, as the user attribute `metric:<name>`; returned is how many there are.
+
+    Raises `UserError` where there is no such trial, or what is asked for cannot be written."""
     found, output, trial, where = load_run(request.run), request.output, request.trial, request.where
+    if request.study is not None:
+        if output is not None or trial is not None or where or request.table:
+            raise UserError("--study exports all trials to its own file, so it must be given alone.")
+        return _write_study(found, _target(Path(request.study), (".db",)))
     if request.table:
         if where:
             raise UserError("--table exports the curves of all trials, so it cannot be given together with --where.")
@@ -71,6 +80,45 @@ def export(request: ExportRequest) -> dict[str, Any]:
     if target is not None:
         write_document(target, data)
     return data
+
+
+def _write_study(run: Run, path: Path) -> dict[str, Any]:
+    """Makes the trials of the run the only study in the SQLite file `path`."""
+    import optuna
+    from optuna.study import StudyDirection
+    from optuna.trial import create_trial
+
+    with quiet_optuna():
+        try:
+            with replacing(path) as temporary:
+                # Opened here, as a URL has no place for every character that a path may hold.
+                engine = {"creator": lambda: sqlite3.connect(temporary, check_same_thread=False)}
+                storage = optuna.storages.RDBStorage("sqlite://", engine_kwargs=engine)
+                made = optuna.create_study(
+                    study_name=run.name,
+                    storage=storage,
+                    directions=[StudyDirection[word.upper()] for word in run.directions],
+                )
+                for trial in run.frozen:
+                    measured = {f"metric:{name}": value for name, value in run.ends.get(trial.number, {}).items()}
+                    made.add_trial(
+                        create_trial(
+                            state=trial.state,
+                            values=trial.values,
+                            params=trial.params,
+                            distributions=trial.distributions,
+                            user_attrs={**trial.user_attrs, **measured},
+                            system_attrs=trial.system_attrs,
+                            intermediate_values=trial.intermediate_values,
+                        )
+                    )
+                storage.remove_session()
+                storage.engine.dispose()
+        except OSError as error:
+            raise cannot_write(path, error, ELSEWHERE) from error
+        except optuna.exceptions.StorageInternalError as error:
+            raise cannot_write(path, str(error.__cause__ or error).splitlines()[0], ELSEWHERE) from error
+    return {"study": str(path), "trials": len(run.frozen)}
 
 
 def _table_target(output: str | Path | None, trial: int | None) -> Path:

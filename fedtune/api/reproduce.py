@@ -34,9 +34,9 @@ from fedtune.planning.reproduction import command as command_of
 from fedtune.planning.time_left import TimeLeft, time_left
 from fedtune.planning.unchanged import check_unchanged
 from fedtune.record.experiment import Experiment
+from fedtune.record.journal import ELSEWHERE
 from fedtune.record.provenance import provenance
 from fedtune.record.run_directory import create, lock, write_document
-from fedtune.record.study import ELSEWHERE
 from fedtune.trials import driver
 from fedtune.trials.queue import TrialQueue
 from fedtune.trials.together import Together
@@ -173,7 +173,6 @@ def _driven(
         for folder, *_ in whole:
             held.enter_context(lock(folder))
         queue = Together([TrialQueue(*run) for run in whole])
-        held.callback(queue.close)
         if queue.finished and not queue.damaged():
             return driver.Outcome(finished=True)
         watch = CellsDisplay(lead, style, lambda number: queue.home(number).folder.name)

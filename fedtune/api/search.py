@@ -29,8 +29,8 @@ from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import provenance
 from fedtune.record.run_directory import create, lock
 from fedtune.trials import driver
-from fedtune.trials.damaged import damaged
 from fedtune.trials.known_points import KnownPoints
+from fedtune.trials.outcome import damaged
 from fedtune.trials.racing import is_over
 from search_spaces import run_folder
 from search_spaces.errors import UserError

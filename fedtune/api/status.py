@@ -18,8 +18,8 @@ from analysis.auto import Auto, load_one
 from analysis.runs import load
 from fedtune.api.best import Best, best_by_condition, best_of
 from fedtune.record.experiment import Experiment
+from fedtune.record.journal import copy_study
 from fedtune.record.run_directory import is_driven
-from fedtune.record.study import copy_study
 from fedtune.trials.racing import is_over, spent
 from search_spaces import run_folder
 from search_spaces.leftovers import temporary_folder
@@ -114,7 +114,7 @@ def dashboard(run: str | Path, *, port: int = 8080) -> int:
             file=sys.stderr,
             flush=True,
         )
-        command = [sys.executable, "-P", "-c", code, f"sqlite:///{copy}", "--port", str(port)]
+        command = [sys.executable, "-P", "-c", code, str(copy), "--port", str(port)]
         # The dashboard holds the folder too: it may outlive this process, where that is killed.
         process = subprocess.Popen(command, pass_fds=(held,))
         try:

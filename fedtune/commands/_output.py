@@ -202,6 +202,14 @@ def exported(data: dict[str, Any], output: str | Path | None, as_json: bool) -> 
         tables.say("Next:", run_command(str(output)))
 
 
+def study_exported(found: dict[str, Any], as_json: bool) -> None:
+    """Prints which study was written."""
+    if as_json:
+        tables.print_json(found)
+    else:
+        tables.say(f"{found['study']}: an Optuna study of {found['trials']} trial{'s' * (found['trials'] != 1)}.")
+
+
 def table_exported(card: dict[str, Any], output: str, as_json: bool) -> None:
     """Prints the card of exported curves, or what was written."""
     if as_json:

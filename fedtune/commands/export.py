@@ -14,6 +14,8 @@ fedtune export runs/dfrd-alpha_lambda --trial 7 --json
 fedtune export runs/fedkf-fairness --where omega=0.1 -o best.yaml
 # Keep every learning curve, of all trials, seeds and rounds:
 fedtune export runs/dfrd-alpha_lambda --table -o curves.npz
+# Keep all trials as a study that any tool of Optuna opens:
+fedtune export runs/dfrd-alpha_lambda --study study.db
 """
 
 
@@ -26,7 +28,9 @@ def command(request: ExportRequest, *, as_json: AsJson = False) -> None:
         from fedtune.commands import _output
 
         found = call(export, request)
-    if request.table:
+    if request.study is not None:
+        _output.study_exported(found, as_json)
+    elif request.table:
         _output.table_exported(found, str(request.output), as_json)
     else:
         _output.exported(found, request.output, as_json)

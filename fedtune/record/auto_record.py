@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from analysis.auto import request
+from fedtune.record.journal import ELSEWHERE, Direction
 from fedtune.record.run_directory import create, exists, write_document
-from fedtune.record.study import ELSEWHERE, Direction
 from search_spaces import leftovers, run_folder
 from search_spaces.files import cannot_write
 

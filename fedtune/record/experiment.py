@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from analysis.runs import Run, load
 from fedtune.options import MAX_SEEDS
-from fedtune.record.study import Direction
+from fedtune.record.journal import Direction
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from search_spaces.metrics import METRICS

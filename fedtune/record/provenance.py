@@ -119,13 +119,6 @@ def _method_file(begun: Mapping[str, Any]) -> dict[str, Any]:
     return {} if now is None else {"method_file": now}
 
 
-def is_of_one_kind(folder: Path) -> bool:
-    """Whether all of the run in `folder` was computed with the same code and versions on one kind of machine, as far as
-    its record says."""
-    begun = _recorded(folder)
-    return begun is not None and not begun.get("continued")
-
-
 def extended(folder: Path, changes: Mapping[str, tuple[int, int]]) -> None:
     """Adds to the provenance of the run in `folder` that it was extended now: `trials` and `rounds`, where these have
     changed, from so many to so many. Raises `UserError` where the disk refuses."""

@@ -23,7 +23,7 @@ import yaml
 
 from analysis.runs.plain import FILES
 from fedtune.record import taken_trials
-from fedtune.record.study import ELSEWHERE, Direction, create_study
+from fedtune.record.journal import ELSEWHERE, Direction, create_study
 from fedtune.record.taken_trials import TakenTrial
 from search_spaces import files, leftovers, run_folder
 from search_spaces.errors import UserError
@@ -102,7 +102,7 @@ def _is_begun(folder: Path) -> bool:
     """Whether `folder` holds nothing but what `create` puts there."""
     begun = {run_folder.EXPERIMENT, run_folder.SPACE, run_folder.PROVENANCE, run_folder.STUDY, run_folder.TRIALS}
     names = {leftovers.becomes(path.name) or path.name for path in folder.iterdir()}
-    return names <= begun | {f"{run_folder.STUDY}-journal"}
+    return names <= begun
 
 
 def exists(folder: Path) -> UserError:

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fedtune.record.study import quiet_optuna
+from fedtune.record.journal import quiet_optuna
 from fedtune.trials.known_points import Point
 from search_spaces.metrics import METRICS
 

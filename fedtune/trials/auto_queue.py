@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
     from fedtune.record.experiment import Experiment
-    from fedtune.record.study import StudyFile
+    from fedtune.record.journal import StudyFile
     from search_spaces.space import Space
 
     #: A method's search, as `TrialQueue` takes it.

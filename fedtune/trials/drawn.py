@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable
 from decimal import Decimal
 
-from fedtune.record.study import quiet_optuna
+from fedtune.record.journal import quiet_optuna
 from fedtune.trials.samplers import make_sampler
 from search_spaces.dimension import Dimension
 from search_spaces.parameter import Value

@@ -50,12 +50,9 @@ def drive(
     start or die. `simulate` replaces the engine in tests."""
     go_on(folder, experiment)
     queue = queue_of(folder, experiment, space)
-    try:
-        if experiment.taken:
-            settle(queue, folder, experiment)
-        return drive_queue(folder, experiment, queue, watch, simulate=simulate)
-    finally:
-        queue.close()
+    if experiment.taken:
+        settle(queue, folder, experiment)
+    return drive_queue(folder, experiment, queue, watch, simulate=simulate)
 
 
 def drive_queue(

@@ -10,11 +10,12 @@ Early stopping ends none of them at a round that it had run before. Trials that 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedtune.record.study import StudyFile, run_again
+from fedtune.record.journal import StudyFile
 from search_spaces import run_folder
 
 if TYPE_CHECKING:
@@ -40,13 +41,18 @@ def go_on(folder: Path, experiment: Experiment) -> None:
     if not experiment.rounds_before:
         return
     study = StudyFile(folder)
-    trials = unfinished(study.trials(), experiment)
-    study.close()
-    if trials:
-        run_again(folder, {trial.number: _running(trial) for trial in trials})
+    trials = study.trials()
+    going_on = {trial.number: _running(trial) for trial in unfinished(trials, experiment)}
+    if going_on:
+        study.replace([going_on.get(trial.number, trial) for trial in trials])
 
 
-def _running(trial: FrozenTrial) -> dict[str, object]:
-    """The user attributes of a trial that had ended and goes on."""
+def _running(trial: FrozenTrial) -> FrozenTrial:
+    """A trial that had ended and goes on; the values of its rounds stay."""
+    from optuna.trial import TrialState
+
+    found = copy.copy(trial)
+    found.state, found.values, found.datetime_complete = TrialState.RUNNING, None, None
     kept = {key: value for key, value in trial.user_attrs.items() if key in _OF_RUNNING}
-    return kept | {run_folder.WENT_ON: int(trial.user_attrs.get("rounds", 0))}
+    found.user_attrs = kept | {run_folder.WENT_ON: int(trial.user_attrs.get("rounds", 0))}
+    return found

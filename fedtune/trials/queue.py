@@ -18,14 +18,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedtune.record.study import StudyFile
+from fedtune.record.journal import StudyFile
 from fedtune.trials import improvement
 from fedtune.trials.asked import asked
 from fedtune.trials.crossed import Crossed, merged, without
-from fedtune.trials.damaged import curve, damaged
 from fedtune.trials.early_stopping import Later, Rule
-from fedtune.trials.endings import as_json, ended
 from fedtune.trials.known_points import KnownPoints, Point
+from fedtune.trials.outcome import curve, damaged, outcome
 from fedtune.trials.proposal import Home, Proposal
 from fedtune.trials.samplers import EI, make_sampler
 from fedtune.trials.shown import shown
@@ -96,7 +95,7 @@ class TrialQueue:
         return [self.folder]
 
     def damaged(self) -> list[int]:
-        """The trials that have ended and are to be computed again (`fedtune.trials.damaged`)."""
+        """The trials that have ended and are to be computed again (`fedtune.trials.outcome`)."""
         return damaged(self.folder, self.experiment, self.trials())
 
     def propose(self) -> Proposal | None:
@@ -225,14 +224,13 @@ class TrialQueue:
     # -- remembering -----------------------------------------------------------------------------------------------
 
     def report(self, number: int, round_: int, values: Sequence[float] | None) -> None:
-        """A round's values. Reporting a round twice, or an unmeasured one, changes nothing. (Optuna keeps curves for
-        one metric only; those of several stand in an attribute, which is written anew.)"""
-        if values is None or round_ in self._reported[number]:
+        """A round's values. Reporting a round twice, an unmeasured one, or one of a trial that is computed again after
+        its end changes nothing. (Optuna keeps curves for one metric only; those of several are written with the trial's
+        end.)"""
+        if values is None or round_ in self._reported[number] or self._trials[number].state.is_finished():
             return
         if len(values) == 1:
             self._study.set_value(number, round_, float(values[0]))
-        else:
-            self._study.set_attribute(number, "curve", as_json(self._reported[number] | {round_: tuple(values)}))
         self._reported[number][round_] = tuple(values)
 
     def finish(self, number: int, ending: Ending) -> None:
@@ -243,7 +241,7 @@ class TrialQueue:
         if len(self._signs) == 1:
             for round_, values in sorted(ending.curve.items()):
                 self.report(number, round_, values)
-        state, final, attributes = ended(ending, self.experiment.metric)
+        state, final, attributes = outcome(ending, self.experiment.metric)
         for key, value in attributes.items():
             self._study.set_attribute(number, key, value)
         if state is not None:
@@ -273,7 +271,3 @@ class TrialQueue:
         trial = self._study.trials()[number]
         self._trials[number] = trial
         self._reported[number] = curve(trial)
-
-    def close(self) -> None:
-        """Lets go of the study's file."""
-        self._study.close()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, get_args
 
 from fedtune.options import Sampler
-from fedtune.record.study import quiet_optuna
+from fedtune.record.journal import quiet_optuna
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from fedtune.trials.damaged import curve
 from fedtune.trials.early_stopping import History, Never, Rule, rule
+from fedtune.trials.outcome import curve
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial

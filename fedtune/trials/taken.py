@@ -16,7 +16,7 @@ from fedtune.trials.queue import TrialQueue
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from trainables.worker import rounds_jsonl
-from trainables.worker.trial_values import TrialValues, means
+from trainables.worker.trial_values import TrialValues
 
 
 def settle(queue: TrialQueue, folder: Path, experiment: Experiment) -> None:
@@ -36,4 +36,4 @@ def settle(queue: TrialQueue, folder: Path, experiment: Experiment) -> None:
         for _, of_round in itertools.groupby(rows, key=lambda row: row["round"]):
             values.add(list(of_round))
         seconds = math.fsum(row.get("seconds") or 0.0 for row in rows)
-        queue.take(number, Ending("completed", experiment.rounds, None, values.curve, means(rows), seconds))
+        queue.take(number, Ending("completed", experiment.rounds, None, values.curve, seconds))

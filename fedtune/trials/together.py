@@ -117,8 +117,3 @@ class Together:
     def mark(self, number: int, reason: str) -> None:
         place, own = self._at[number]
         self.queues[place].mark(own, reason)
-
-    def close(self) -> None:
-        """Lets go of all studies."""
-        for queue in self.queues:
-            queue.close()

@@ -19,10 +19,9 @@ from fedtune.console.progress import ProgressDisplay
 from fedtune.machine import cluster, resources
 from fedtune.machine.server_watch import ServerLoss, ServerWatch, patience
 from fedtune.record.experiment import Experiment
-from fedtune.record.provenance import begun_with, is_of_one_kind
+from fedtune.record.journal import NotWritten
+from fedtune.record.provenance import begun_with
 from fedtune.record.run_directory import token, trial_folder, write_document
-from fedtune.record.study import NotWritten
-from fedtune.trials.damaged import curve
 from fedtune.trials.interrupts import Interrupts
 from fedtune.trials.process_deaths import ProcessDeaths
 from fedtune.trials.proposal import Proposal
@@ -190,7 +189,6 @@ class TuneSession:
             keep_models=e.kind == "run",
             keep_images=e.keep_images,
             environment=self._environment,
-            recorded=curve(self.queue.trials()[number]) if is_of_one_kind(home.folder) else {},
             simulate=self.simulate,
         )
 
@@ -290,7 +288,7 @@ class TuneSession:
         except OSError as error:
             self.failure = self._disk(error.strerror or str(error))
         except NotWritten as error:
-            self.failure = error if error.damaged else self._disk(error.why)
+            self.failure = self._disk(error.why)
         except Exception as error:
             self.failure = error
 

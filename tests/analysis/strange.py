@@ -3,15 +3,16 @@ with texts that are code elsewhere in every place where a run has a text."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import sqlite3
 from pathlib import Path
 from typing import Any
+
+from optuna.trial import TrialState
 
 from analysis.runs.mappings import read_json, read_yaml
 from fedtune.record.run_directory import write_document
 from search_spaces import run_folder
+from tests import study_file
 from tests.analysis import synthetic
 
 #: Ends a script, an attribute and a line; colours and renames a terminal; turns round what follows.
@@ -42,14 +43,12 @@ def crashed(folder: Path, error: str = "RuntimeError: the data set has no images
 
 def failed(folder: Path, error: str) -> Path:
     """Says of every trial of a run that it failed."""
-    with contextlib.closing(sqlite3.connect(folder / run_folder.STUDY)) as study, study:
-        study.execute("UPDATE trials SET state = 'FAIL'")
-        study.execute("DELETE FROM trial_values")
-        study.execute("DELETE FROM trial_user_attributes WHERE key IN ('error', 'stop_reason')")
-        for (trial,) in study.execute("SELECT trial_id FROM trials").fetchall():
-            for key, value in (("error", error), ("stop_reason", "error")):
-                row = "INSERT INTO trial_user_attributes (trial_id, key, value_json) VALUES (?, ?, ?)"
-                study.execute(row, (trial, key, json.dumps(value)))
+
+    def changed(trial: dict[str, Any]) -> None:
+        trial.update(state=TrialState.FAIL, value=None, values=None)
+        trial["user_attrs"].update(error=error, stop_reason="error")
+
+    study_file.change(folder / run_folder.STUDY, changed)
     return folder
 
 
@@ -82,7 +81,5 @@ def hostile(parent: Path, *, varied: bool = False, failed: bool = False) -> Path
     experiment = folder / run_folder.EXPERIMENT
     write_document(experiment, read_yaml(experiment) | {"space": EVIL})
     (folder / run_folder.trial_folder(0) / run_folder.LOG).write_text(f"line\n{EVIL}\n")
-    with contextlib.closing(sqlite3.connect(folder / run_folder.STUDY)) as study, study:
-        changed = "UPDATE trial_user_attributes SET value_json = ? WHERE key = 'error'"
-        study.execute(changed, (json.dumps(f"RuntimeError: {EVIL}"),))
+    study_file.with_error(folder, f"RuntimeError: {EVIL}")
     return folder

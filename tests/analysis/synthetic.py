@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 import shutil
-import sqlite3
 import sys
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -19,6 +18,7 @@ import yaml
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from analysis.runs.study import read_study
 from fedtune.record.experiment import Experiment
 from search_spaces import run_folder
 from search_spaces.metrics import METRICS
@@ -312,10 +312,7 @@ def write(
             if lines
             else {}
         )
-        attributes: dict[str, Any] = {f"metric:{m}": v for m, v in last.items()} | {
-            "rounds": planned,
-            "seconds": 0.8 * planned * len(mine),
-        }
+        attributes: dict[str, Any] = {"rounds": planned, "seconds": 0.8 * planned * len(mine)}
         attributes |= {"stop_reason": reason} if reason else {}
         attributes |= {"error": error} if error else {}
         steps = (
@@ -343,24 +340,12 @@ def write(
 
 def multiply(folder: Path, times: int) -> None:
     """Repeats a run's trials, study and folders, `times` times: a large run in seconds instead of minutes."""
-    connection = sqlite3.connect(folder / run_folder.STUDY)
-    count = connection.execute("SELECT count(*) FROM trials").fetchone()[0]
-    tables = ("trial_params", "trial_values", "trial_user_attributes", "trial_intermediate_values")
-    columns = {t: [c[1] for c in connection.execute(f"PRAGMA table_info({t})")] for t in ("trials", *tables)}
-    originals = sorted((folder / run_folder.TRIALS).iterdir())
-    for k in range(1, times):
-        for table in ("trials", *tables):
-            shifted = {"trial_id": f"trial_id + {k * count}", "number": f"number + {k * count}"}
-            names = [c for c in columns[table] if table == "trials" or not c.endswith(f"{table[6:-1]}_id")]
-            names = [c for c in names if c == "trial_id" or not c.endswith("_id") or c == "study_id"]
-            connection.execute(
-                f"INSERT INTO {table} ({', '.join(names)}) SELECT {', '.join(shifted.get(c, c) for c in names)} FROM "
-                f"{table} WHERE trial_id <= {count}"
-            )
-        for original in originals:
-            shutil.copytree(original, folder / run_folder.trial_folder(int(original.name) + k * count))
-    connection.commit()
-    connection.close()
+    path = folder / run_folder.STUDY
+    directions, trials = read_study(path)
+    study_file.write(path, folder.name, directions, [trial for _ in range(times) for trial in trials])
+    for original in sorted((folder / run_folder.TRIALS).iterdir()):
+        for k in range(1, times):
+            shutil.copytree(original, folder / run_folder.trial_folder(int(original.name) + k * len(trials)))
 
 
 def _draw(rng: np.random.Generator, item: dict[str, Any]) -> Any:

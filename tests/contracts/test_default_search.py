@@ -45,10 +45,7 @@ def first_proposal(planned: Plan) -> Proposal:
     recorded = provenance(device="cpu", **planned.facts)
     create(planned.folder, e.to_yaml(), planned.space.to_json(), recorded, e.directions, planned.taken)
     queue = queue_of(planned.folder, e, planned.space)
-    try:
-        proposal = queue.propose()
-    finally:
-        queue.close()
+    proposal = queue.propose()
     assert proposal is not None
     return proposal
 

@@ -31,7 +31,7 @@ def test_a_stranger_in_the_current_directory(toy: Path, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "runs" / "fedavg-default" / "study.db").exists()
+    assert (tmp_path / "runs" / "fedavg-default" / "study.journal").exists()
 
 
 def test_a_full_disk(toy: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from search_spaces import run_folder
 from tests import forked
 from tests.end_to_end.cli import background, fedtune, search, wait_for_rounds
 from tests.fedtune.conftest import frozen
+from tests.study_file import journal
 
 #: Selecting by a loss: on so small a validation share accuracies tie, and nothing would be stopped early. Nor is
 #: anything with seed 0, where every trial that may be stopped happens to be among the best so far.
@@ -32,7 +33,7 @@ def whole(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_record_of_a_search(whole: Path) -> None:
-    study = optuna.load_study(study_name=None, storage=f"sqlite:///{whole}/study.db")
+    study = optuna.load_study(study_name=None, storage=journal(whole))
     assert len(study.trials) == 12 and study.best_value > 0
     assert {path.name for path in whole.iterdir()} == {
         run_folder.EXPERIMENT,
@@ -96,8 +97,7 @@ def test_interrupted_cleanly(whole: Path, toy: Path, tmp_path: Path, number: sig
     assert process.returncode == 130, (out, err)
     assert "Go on with: fedtune resume runs/cut" in out and "Traceback" not in err
     assert {
-        t.user_attrs.get("stop_reason")
-        for t in optuna.load_study(study_name=None, storage=f"sqlite:///{folder}/study.db").trials
+        t.user_attrs.get("stop_reason") for t in optuna.load_study(study_name=None, storage=journal(folder)).trials
     } >= {"interrupted"}
     assert fedtune("resume", folder, cwd=tmp_path).returncode == 0
     assert frozen(folder) == frozen(whole)

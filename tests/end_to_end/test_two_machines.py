@@ -19,6 +19,7 @@ import pytest
 
 from tests.end_to_end.cli import anew, searching
 from tests.end_to_end.test_loopback import family
+from tests.study_file import journal
 
 #: So many that the second machine gets a trial before the first one has run them all.
 ROUNDS = 150
@@ -93,7 +94,7 @@ def test_a_machine_that_does_not_see_the_run_is_refused(
     assert told.endswith(f"no trial was scored by this. Then go on with `fedtune resume {folder}`.")
     import optuna
 
-    study = optuna.load_study(study_name=None, storage=f"sqlite:///{folder}/study.db")
+    study = optuna.load_study(study_name=None, storage=journal(folder))
     for trial in study.trials:  # what the machine that sees the run has finished by then is whole
         rows = folder / f"trials/{trial.number:04d}/rounds.jsonl"
         assert trial.state.name in ("RUNNING", "COMPLETE")

@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fedtune.record.study import StudyFile
+from fedtune.record.journal import StudyFile
 from search_spaces import run_folder
 from tests.end_to_end.cli import SMALL
 from tests.faults import outcome, processes

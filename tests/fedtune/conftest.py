@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +15,18 @@ from fedtune.console import progress
 from fedtune.options import Progress
 from fedtune.planning.plan import Plan
 from fedtune.record.experiment import Experiment
+from fedtune.record.journal import StudyFile
 from fedtune.record.run_directory import create
-from fedtune.record.study import StudyFile
 from search_spaces import run_folder
 from search_spaces.dimension import Dimension
 from search_spaces.parameter import Parameter
 from search_spaces.space import Space
 from tests.fedtune import fake
-from tests.fedtune.in_memory import studies_in_memory
 
 
 def timing(key: str) -> bool:
     """Numbers that depend on the machine; two equal runs may differ in these only."""
-    return key.removeprefix("metric:").startswith("seconds")
+    return key.startswith("seconds")
 
 
 def space(**fix: Any) -> Space:
@@ -80,13 +78,6 @@ def conduct(ray_cluster: None, tmp_path: Path) -> Callable[..., Result]:
         return carry_out(plan, Progress(quiet=True, simulate=simulate))
 
     return call
-
-
-@pytest.fixture
-def study_in_memory(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Studies are in memory while they are open, but in tests marked `on_disk`."""
-    with nullcontext() if request.node.get_closest_marker("on_disk") else studies_in_memory():
-        yield
 
 
 def start(folder: Path, **changes: Any) -> Experiment:

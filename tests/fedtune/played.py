@@ -21,7 +21,7 @@ from tests.fedtune.conftest import experiment, space
 from tests.fedtune.fake import Fake
 from trainables.tune import Ending
 from trainables.worker import rounds_jsonl
-from trainables.worker.trial_values import TrialValues, means
+from trainables.worker.trial_values import TrialValues
 
 #: What a plan records of the data.
 FACTS: dict[str, Any] = {"dataset": {"name": "toy", "hash": "d1"}, "partition": {"0": "p1"}}
@@ -39,9 +39,7 @@ def play(folder: Path, width: int = 1, sessions: int = 1) -> Run:
         _simulate(queue, made, folder, live.pop())
         steps += 1
         if sessions > 1 and steps % 2 == 0:
-            queue.close()
             queue, live = queue_of(folder, made, where), []
-    queue.close()
     return load(folder)
 
 
@@ -61,7 +59,7 @@ def _simulate(queue: TrialQueue, made: Experiment, folder: Path, proposal: Propo
         if simulation.round < made.rounds and proposal.rule.stops(simulation.round, measured.signed):
             reason = "scheduler"
             break
-    queue.finish(proposal.number, Ending(reason, simulation.round, None, measured.curve, means(measured.rows), 0.1))
+    queue.finish(proposal.number, Ending(reason, simulation.round, None, measured.curve, 0.1))
 
 
 def begin(folder: Path, *earlier: Run, where: Space | None = None, facts: Any = FACTS, **changes: Any) -> Known:

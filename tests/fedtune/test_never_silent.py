@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from analysis.loaded import Loaded
 from fedtune.api import watch
 from fedtune.cli import app
 from fedtune.console import busy
+from fedtune.option import Asked
 from tests.analysis import varied
 
 
@@ -37,7 +39,8 @@ class Seen:
     def noting(self, name: str, called: Callable[..., Any]) -> Callable[..., Any]:
         def note(*given: Any, **options: Any) -> Any:
             self.calls.append((name, self.open))
-            return called(*given, **options)
+            asked = bool(given) and isinstance(given[0], Asked)  # a command has its request already
+            return (inspect.unwrap(called) if asked else called)(*given, **options)
 
         return note
 

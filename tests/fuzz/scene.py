@@ -13,18 +13,18 @@ import io
 import json
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
 import zipfile
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
+from optuna.trial import TrialState
 
 from search_spaces import run_folder
+from tests import study_file
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = ("best.yaml", "space.yaml", "data.npz", "images", "file", "loop", "pipe")
@@ -115,14 +115,15 @@ def _cut_several(folder: Path) -> None:
 
 def _cut_trial(run: Path, number: int) -> None:
     """The run as a kill of its driver in round 2 of its last trial left it."""
-    trial = number + 1  # the database counts from 1
-    with closing(sqlite3.connect(run / run_folder.STUDY)) as study, study:
-        study.execute("UPDATE trials SET state = 'RUNNING', datetime_complete = NULL WHERE number = ?", (number,))
-        study.execute("DELETE FROM trial_values WHERE trial_id = ?", (trial,))
-        study.execute(
-            "DELETE FROM trial_user_attributes WHERE trial_id = ? AND key NOT IN ('seed', 'place', 'from')", (trial,)
-        )
-        study.execute("DELETE FROM trial_intermediate_values WHERE trial_id = ? AND step = 2", (trial,))
+
+    def changed(trial: dict[str, Any]) -> None:
+        trial.update(state=TrialState.RUNNING, value=None, values=None)
+        del trial["datetime_complete"]
+        kept = ("seed", "place", "from")
+        trial["user_attrs"] = {key: value for key, value in trial["user_attrs"].items() if key in kept}
+        trial["intermediate_values"].pop("2", None)
+
+    study_file.change(run / run_folder.STUDY, changed, number)
     rows = run / run_folder.trial_folder(number) / run_folder.ROUNDS
     rows.write_text("".join(line for line in rows.read_text().splitlines(True) if json.loads(line)["round"] == 1))
 

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from search_spaces import run_folder
+from tests.study_file import journal
 from trainables import data
 from trainables.data import fetch
 
@@ -147,7 +148,7 @@ def test_the_demos_last_words(tmp_path: Path) -> None:
         yaml.safe_dump({"method": "dfrd", "parameters": {"alpha": 0.5, "rho": 10}, "searched": ["alpha"]})
     )
     (trial / "model-1.json").write_text(json.dumps({"model": "cnn_small", "dataset": "digits"}))
-    study = optuna.create_study(storage=f"sqlite:///{final / run_folder.STUDY}")
+    study = optuna.create_study(storage=journal(final))
     (final / run_folder.EXPERIMENT).write_text("version: 1\nkind: run\n")
     for number, accuracy in enumerate((0.5, 0.75)):
         study.add_trial(optuna.create_trial(value=0.0))

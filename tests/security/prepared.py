@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -94,20 +93,19 @@ def several(folder: Path, *, searched: bool = False, **changes: Any) -> Path:
 def _search(search: Path, record: AutoRecord, made: Any, space: Space) -> None:
     """Records the one trial that the budget pays for."""
     queue = auto_queue(record, [(search, made, space)])
-    with contextlib.closing(queue):
-        proposal = queue.propose()
-        assert proposal is not None
-        trial = search / run_folder.trial_folder(0)
-        trial.mkdir()
-        run_directory.write_document(trial / run_folder.CONFIG, {**made.values, **proposal.values})
-        rows = [
-            {"round": round_, "seed": seed, "val_global_accuracy": 0.5}
-            for round_ in range(1, made.rounds + 1)
-            for seed in made.seeds
-        ]
-        rounds_jsonl.append(trial / run_folder.ROUNDS, rows)
-        queue.finish(proposal.number, Ending("completed", made.rounds, None, {made.rounds: (0.5,)}))
-        assert queue.finished
+    proposal = queue.propose()
+    assert proposal is not None
+    trial = search / run_folder.trial_folder(0)
+    trial.mkdir()
+    run_directory.write_document(trial / run_folder.CONFIG, {**made.values, **proposal.values})
+    rows = [
+        {"round": round_, "seed": seed, "val_global_accuracy": 0.5}
+        for round_ in range(1, made.rounds + 1)
+        for seed in made.seeds
+    ]
+    rounds_jsonl.append(trial / run_folder.ROUNDS, rows)
+    queue.finish(proposal.number, Ending("completed", made.rounds, None, {made.rounds: (0.5,)}))
+    assert queue.finished
 
 
 def table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:

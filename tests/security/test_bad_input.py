@@ -59,7 +59,6 @@ def run(tmp_path: Path) -> Path:
         rows = [{"round": 9, "seed": seed, "val_global_accuracy": 0.5 + number / 10} for seed in (0, 1)]
         rounds_jsonl.append(place / run_folder.ROUNDS, rows)
         queue.finish(number, Ending("completed", 9, None, {9: (0.5 + number / 10,)}))
-    queue.close()
     return folder
 
 

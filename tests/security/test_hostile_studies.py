@@ -1,14 +1,15 @@
-"""Studies that are whole databases and hold what no search has written: refused in one sentence, soon and with little
+"""Studies that are whole journals and hold what no search has written: refused in one sentence, soon and with little
 memory."""
 
 from __future__ import annotations
 
+import errno
 import json
+import math
 import os
 import pickle
-import sqlite3
 import tracemalloc
-from contextlib import closing
+from collections.abc import Callable
 from pathlib import Path
 
 import optuna
@@ -16,16 +17,17 @@ import pytest
 import yaml
 
 from analysis.runs import load
-from fedtune.record.study import NotWritten, StudyFile
+from fedtune.record.journal import NotWritten, StudyFile
 from search_spaces import run_folder
 from search_spaces.errors import UserError
+from tests import study_file
 from tests.fedtune.conftest import space, start
+from tests.study_file import Operation
 from trainables.worker.rounds_jsonl import Damaged, first_rows
 
 
-def changed(folder: Path, statement: str, *values: object) -> None:
-    with closing(sqlite3.connect(folder / run_folder.STUDY)) as study, study:
-        assert study.execute(statement, values).rowcount > 0
+def changed(folder: Path, change: Callable[[Operation], object], *numbers: int) -> None:
+    study_file.change(folder / run_folder.STUDY, change, *numbers)
 
 
 def refused(folder: Path, says: str) -> None:
@@ -50,98 +52,74 @@ ATTRIBUTES = [
 
 @pytest.mark.parametrize(("name", "value"), ATTRIBUTES)
 def test_an_attribute_of_another_shape(copy: Path, name: str, value: str) -> None:
-    trial = 3
-    with closing(sqlite3.connect(copy / run_folder.STUDY)) as study, study:
-        study.execute("DELETE FROM trial_user_attributes WHERE trial_id = ? AND key = ?", (trial, name))
-    changed(copy, "INSERT INTO trial_user_attributes (trial_id, key, value_json) VALUES (?, ?, ?)", trial, name, value)
+    changed(copy, lambda trial: trial["user_attrs"].update({name: json.loads(value)}), 2)
     refused(copy, f"{name} must be .*trial 2")
 
 
 @pytest.mark.parametrize(
-    ("statement", "says"),
+    ("change", "says"),
     [
-        ("UPDATE trials SET number = 77 WHERE trial_id = 3", "number of a trial must be 2"),
-        ("UPDATE trials SET number = 77 - number WHERE trial_id IN (1, 2)", "number of a trial must be 0"),
-        ("UPDATE trial_values SET value = 'x' WHERE trial_id = 1", "values must be 1 finite number"),
-        ("UPDATE trial_values SET value_type = 'INF_POS', value = NULL WHERE trial_id = 1", "values must be 1 finite"),
-        ("DELETE FROM trial_values WHERE trial_id = 1", "values must be 1 finite number"),
-        (
-            "UPDATE trial_intermediate_values SET intermediate_value = 'x' WHERE trial_id = 1",
-            "report of round 1 is no number|value of a round must",
-        ),
-        ("UPDATE trial_params SET param_value = 'x' WHERE trial_id = 1", "must be a value of its distribution|be read"),
-        (
-            "UPDATE trial_params SET param_value = 9e999 WHERE trial_id = 1",
-            "must be a value of its distribution|be read",
-        ),
-        ("UPDATE trials SET state = 'TIRED' WHERE trial_id = 1", "be read"),
-        ("UPDATE trials SET datetime_start = 'x' WHERE trial_id = 1", "be read"),
-        ("UPDATE trial_user_attributes SET value_json = '{' WHERE trial_id = 1", "be read"),
+        ({"value": "x"}, "values must be 1 finite number"),
+        ({"value": math.inf}, "values must be 1 finite number"),
+        ({"value": None}, "values must be 1 finite number"),
+        ({"value": None, "values": [0.5, 0.5]}, "values must be 1 finite number"),
+        ({"intermediate_values": {"1": "x"}}, "value of a round must"),
+        ({"intermediate_values": {"-1": 0.5}}, "value of a round must"),
+        ({"intermediate_values": {"x": 0.5}}, "be read"),
+        ({"intermediate_values": [0.5]}, "be read"),
+        ({"params": "x"}, "be read"),
+        ({"user_attrs": [1]}, "user_attrs must be a mapping"),
+        ({"user_attrs": "x"}, "user_attrs must be a mapping"),
+        ({"system_attrs": None}, "system_attrs must be a mapping"),
+        ({"state": 77}, "be read"),
+        ({"datetime_start": "x"}, "be read"),
+        ({"op_code": 77}, "be read"),
+        ({"study_id": []}, "be read"),
     ],
 )
-def test_a_row_of_another_shape(copy: Path, statement: str, says: str) -> None:
-    changed(copy, statement)
+def test_a_trial_of_another_shape(copy: Path, change: Operation, says: str) -> None:
+    changed(copy, lambda trial: trial.update(change), 0)
     refused(copy, says)
 
 
-#: By table: what Optuna writes of a new trial.
-OF_A_TRIAL = (
-    "trial_params",
-    "trial_user_attributes",
-    "trial_system_attributes",
-    "trial_values",
-    "trial_intermediate_values",
-    "trial_heartbeats",
-)
-
-
-def orphaned(folder: Path, table: str, trial: int | str) -> None:
-    """A row of `table` belongs to a trial that is not there."""
-    with closing(sqlite3.connect(folder / run_folder.STUDY)) as study, study:
-        study.execute("INSERT INTO trial_heartbeats (trial_id, heartbeat) VALUES (1, '2026-01-01 00:00:00.000000')")
-        study.execute(
-            "INSERT INTO trial_system_attributes (trial_id, key, value_json) VALUES (1, 'cma:generation', '0')"
-        )
-        key = f"SELECT min(rowid) FROM {table} WHERE trial_id = 1"
-        assert study.execute(f"UPDATE {table} SET trial_id = ? WHERE rowid = ({key})", (trial,)).rowcount == 1
-
-
-@pytest.mark.parametrize("table", OF_A_TRIAL)
-@pytest.mark.parametrize("trial", [9, 77, -1, "x"])
-def test_a_row_of_a_trial_that_is_not_there(copy: Path, table: str, trial: int | str) -> None:
-    orphaned(copy, table, trial)
-    refused(copy, f"All rows of {table} must be those of a row in trials, got row .* of none")
+@pytest.mark.parametrize("value", ["x", 9e999, None, [1]])
+def test_a_parameter_of_another_shape(copy: Path, value: object) -> None:
+    changed(copy, lambda trial: trial["params"].update(dict.fromkeys(trial["params"], value)), 0)
+    refused(copy, "must be a value of its distribution|be read")
 
 
 @pytest.mark.parametrize(
-    ("statement", "says"),
-    [
-        ("UPDATE trials SET study_id = 7 WHERE trial_id = 3", "All rows of trials must be"),
-        ("UPDATE study_directions SET study_id = 7", "All rows of study_directions must be|be read"),
-        ("UPDATE studies SET study_id = 7", "All rows of study_directions must be|All rows of trials must be"),
-    ],
+    "line",
+    ["{", "1", "[]", '"x"', "null", "\x00", "[" * 10**5, '{"op_code": 4}', "9" * 5000, '{"op_code": 0, "x": 1e999}'],
 )
-def test_a_row_of_a_study_that_is_not_there(copy: Path, statement: str, says: str) -> None:
-    changed(copy, statement)
-    refused(copy, says)
+@pytest.mark.parametrize("place", [0, 3, -1])
+def test_a_line_that_is_no_operation(copy: Path, line: str, place: int) -> None:
+    path = copy / run_folder.STUDY
+    lines = path.read_text().splitlines()
+    lines[place] = line
+    path.write_text("\n".join(lines) + "\n")
+    refused(copy, "is not a line of a study|cannot be read as an Optuna study")
 
 
-@pytest.mark.parametrize(
-    ("last", "says"),
-    [
-        (2**63 - 1, "trial_id of trial 7 must be at most"),
-        (-5, "trial_id of trial 7 must be above that of trial 6, got -5"),
-    ],
-)
-def test_numbers_that_leave_none_for_the_next_trial(copy: Path, last: int, says: str) -> None:
-    with closing(sqlite3.connect(copy / run_folder.STUDY)) as study, study:
-        tables = ["trials", *OF_A_TRIAL]
-        assert sum(study.execute(f"UPDATE {t} SET trial_id = ? WHERE trial_id = 8", (last,)).rowcount for t in tables)
-    refused(copy, says)
+@pytest.mark.parametrize(("op", "more"), [(8, {"user_attr": {"rounds": "x"}}), (6, {"state": 3, "values": None})])
+def test_what_is_said_of_a_trial_that_is_not_there_is_nobodys(copy: Path, op: int, more: Operation) -> None:
+    """Nor of the one that comes next; and a trial that has ended stays as it is."""
+    path = copy / run_folder.STUDY
+    before = [(trial.state, trial.user_attrs) for trial in load(copy).frozen]
+    for trial in (0, len(before), 10**12, -1, "x"):
+        line = {"op_code": op, "worker_id": "x", "trial_id": trial, "datetime_complete": "2026-01-01T00:00:00", **more}
+        with path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+    assert [(trial.state, trial.user_attrs) for trial in load(copy).frozen] == before
+    StudyFile(copy).add(optuna.trial.create_trial(state=optuna.trial.TrialState.RUNNING))
+    *_, added = load(copy).frozen
+    assert added.number == len(before) and added.user_attrs == {}
 
 
 def test_a_study_whose_best_trial_would_be_the_worst(copy: Path) -> None:
-    changed(copy, "UPDATE study_directions SET direction = 'MINIMIZE'")
+    path = copy / run_folder.STUDY
+    first, *rest = study_file.operations(path)
+    study_file.rewrite(path, [first | {"directions": [1]}, *rest])
     with pytest.raises(UserError, match="direction of val_global_accuracy must be maximize, got 'minimize'"):
         load(copy)
 
@@ -154,25 +132,35 @@ def test_a_study_with_fewer_objectives_than_metrics(copy: Path) -> None:
         load(copy)
 
 
-def test_several_studies_in_one_file(copy: Path) -> None:
-    changed(copy, "INSERT INTO studies (study_name) VALUES ('another')")
-    refused(copy, "study")
+@pytest.mark.parametrize("more", [["another"], []])
+def test_several_studies_in_one_file_or_none(copy: Path, more: list[str]) -> None:
+    path = copy / run_folder.STUDY
+    first, *rest = study_file.operations(path)
+    gone = {"op_code": 1, "worker_id": "x", "study_id": 0}
+    study_file.rewrite(path, [first, *rest, *([first | {"study_name": name} for name in more] or [gone])])
+    refused(copy, f"must hold one study, got {2 * len(more)}")
 
 
-def test_what_sqlite_refuses_to_write_is_one_sentence(tmp_path: Path) -> None:
-    """A row that takes the place of the next trial's comes in after the study was read; nothing is written."""
+def test_what_the_disk_refuses_to_write_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of a line may be in the file then: the next one takes its place."""
     start(tmp_path / "run", trials=4)
-    distribution = optuna.distributions.FloatDistribution(0.0, 1.0)
-    trial = optuna.trial.create_trial(value=0.5, params={"alpha": 0.5}, distributions={"alpha": distribution})
-    study = StudyFile(tmp_path / "run")
+    study, trial = StudyFile(tmp_path / "run"), optuna.trial.create_trial(state=optuna.trial.TrialState.RUNNING)
+    write = os.write
+
+    def full(file: int, content: bytes) -> int:
+        if len(content) > 20:
+            return write(file, content[:20])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     study.add(trial)
-    with closing(sqlite3.connect(study.path)) as database, database:
-        database.execute("INSERT INTO trial_params (trial_id, param_name, param_value) VALUES (2, 'alpha', 0.5)")
-    with pytest.raises(NotWritten, match=r"cannot be written: UNIQUE constraint failed.* no trial was scored") as told:
-        study.add(trial)
-    assert told.value.damaged and len(told.value.problems) == 1 and "\n" not in str(told.value)
-    assert len(study.trials()) == 1
-    study.close()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        with pytest.raises(NotWritten, match=r"cannot be written: No space left on device\. Free some space") as told:
+            study.add(trial)
+    assert len(told.value.problems) == 1 and "\n" not in str(told.value)
+    assert len(study.trials()) == len(StudyFile(tmp_path / "run").trials()) == 1
+    study.add(trial)
+    assert [one.number for one in StudyFile(tmp_path / "run").trials()] == [0, 1]
 
 
 def test_rounds_without_end_are_not_counted_out(tmp_path: Path) -> None:
@@ -205,7 +193,6 @@ def with_state(folder: Path, *states: str) -> None:
     distributions = {name: optuna.distributions.FloatDistribution(0.0, 1.0) for name in params}
     study = StudyFile(folder)
     study.add(optuna.trial.create_trial(value=0.5, params=params, distributions=distributions, system_attrs=system))
-    study.close()
 
 
 @pytest.mark.parametrize("split", [1, 2])
@@ -229,4 +216,4 @@ def test_a_samplers_own_state_is_read(tmp_path: Path) -> None:
     from cmaes import CMA
 
     with_state(tmp_path / "run", pickle.dumps(CMA(mean=[0.5, 0.5], sigma=0.1)).hex())
-    StudyFile(tmp_path / "run").close()
+    StudyFile(tmp_path / "run")

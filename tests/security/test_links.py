@@ -55,7 +55,6 @@ def prepared(tmp_path: Path) -> Path:
         run_directory.write_document(folder / run_folder.CONFIG, {"rounds": 9, **proposal.values})
         rounds_jsonl.append(folder / run_folder.ROUNDS, [{"round": 1, "seed": 0, "val_global_accuracy": 0.5}])
     queue.finish(0, Ending("completed", 9, None, {9: (0.5,)}))
-    queue.close()
     return tmp_path / "run"
 
 
@@ -70,8 +69,6 @@ LINKS = {
     "attack.png": "file",
     "attack.html": "file",
     run_folder.STUDY: "file",
-    f"{run_folder.STUDY}-journal": "file",
-    f"{run_folder.STUDY}-wal": "file",
     "figures": "",
     run_folder.TRIALS: "",
     "trials/0001": "",

@@ -78,7 +78,6 @@ def hostile(tmp_path: Path) -> Path:
     rounds_jsonl.append(place / run_folder.ROUNDS, [{"round": 9, "seed": 0, "global_accuracy": 0.5}])
     queue.finish(0, Ending("completed", 9, None, {9: (0.5,)}))
     queue.finish(1, Ending("error", 1, HOSTILE))
-    queue.close()
     return folder
 
 

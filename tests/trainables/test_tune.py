@@ -26,7 +26,6 @@ from trainables.tune import Ending, Job, Trial
 from trainables.worker import environment, trial_folder
 from trainables.worker.environment import COMPUTE, Environment, Token
 from trainables.worker.rounds_jsonl import read_rows
-from trainables.worker.trial_values import means
 
 
 def job(folder: Path, rule: Any = None, seeds: tuple[int, ...] = (0, 1), **values: Any) -> Job:
@@ -50,10 +49,7 @@ def test_a_whole_trial(tmp_path: Path) -> None:
     assert sorted(ending.curve) == [1, 2, 3, 4] and values == list(ending.curve.values())
     rows = read_rows(tmp_path / "t" / "rounds.jsonl")
     assert [(row["round"], row["seed"]) for row in rows] == [(r, s) for r in (1, 2, 3, 4) for s in (0, 1)]
-    assert ending.means["val_global_accuracy"] == pytest.approx(
-        sum(row["val_global_accuracy"] for row in rows[-2:]) / 2, abs=1e-15
-    )
-    assert ending.curve[4][0] == ending.means["val_global_accuracy"]
+    assert ending.curve[4][0] == pytest.approx(sum(row["val_global_accuracy"] for row in rows[-2:]) / 2, abs=1e-15)
     assert {path.name for path in (tmp_path / "t").iterdir()} == {
         "rounds.jsonl",
         "checkpoint",
@@ -121,7 +117,7 @@ def test_going_on_gives_the_same_rows(tmp_path: Path, cut: int, monkeypatch: pyt
     with (tmp_path / "cut" / "rounds.jsonl").open("a") as file:
         file.write(json.dumps({"round": cut + 1, "seed": 0, "val_global_accuracy": 99.0}) + "\n" + '{"round": 9')
     again, _ = run(Trial({"job": job(tmp_path / "cut")}))
-    assert again.curve == whole.curve and again.means == whole.means
+    assert again.curve == whole.curve
     assert (tmp_path / "cut" / "rounds.jsonl").read_text() == (tmp_path / "whole" / "rounds.jsonl").read_text()
 
 
@@ -224,16 +220,6 @@ def test_the_real_engine_goes_on_bit_for_bit(tmp_path: Path, toy: Path, monkeypa
         assert (tmp_path / "cut" / f"model-{seed}.safetensors").read_bytes() == (
             tmp_path / "whole" / f"model-{seed}.safetensors"
         ).read_bytes()
-
-
-def test_a_metric_one_seed_lost_has_no_mean() -> None:
-    rows = [
-        {"round": 1, "seed": 0, "amp": 0.4, "wlp": 0.2},
-        {"round": 1, "seed": 1, "amp": 0.6, "wlp": 0.4},
-        {"round": 2, "seed": 0, "amp": 0.8, "fm": None, "local_accuracies": [0.1]},
-        {"round": 2, "seed": 1, "amp": None, "fm": 0.1},
-    ]
-    assert means(rows) == {"wlp": pytest.approx(0.3)}
 
 
 @pytest.mark.parametrize(

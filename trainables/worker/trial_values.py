@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from search_spaces.metrics import METRICS, UNREACHED, waits
-from trainables.worker.rounds_jsonl import Damaged, Row
+from search_spaces.metrics import UNREACHED, waits
+from trainables.worker.rounds_jsonl import Row
 
 
 class TrialValues:
@@ -58,57 +57,6 @@ class TrialValues:
         return next(row for row in reversed(self.rows) if row["seed"] == seed)
 
 
-def check_curve(
-    rows: Sequence[Row], metrics: Sequence[str], recorded: Mapping[int, Sequence[float]], name: str
-) -> None:
-    """Raises `Damaged` where `rows`, which the file `name` held, do not give the means of `metrics` that are `recorded`
-    elsewhere by round. Rounds after these rows are not compared, nor are metrics that measure time."""
-    compared = [place for place, metric in enumerate(metrics) if not _is_time(metric)]
-    found = TrialValues(tuple(metrics), (1,) * len(metrics))
-    for _, of_round in itertools.groupby(rows, key=lambda row: row["round"]):
-        found.add(list(of_round))
-    last = rows[-1]["round"] if rows else 0
-    for round_, values in sorted(recorded.items()):
-        if round_ > last:
-            return
-        here = found.curve.get(round_)
-        if here is None or any(here[place] != values[place] for place in compared):
-            raise Damaged(f"its {name} has other numbers in round {round_} than the study")
-
-
-def check_means(rows: Sequence[Row], recorded: Mapping[str, float], name: str) -> None:
-    """Raises `Damaged` where `rows`, which the file `name` held, give another last mean (`means`) of a metric than is
-    `recorded` elsewhere. Metrics that measure time are not compared."""
-    found = means(rows)
-    for metric, value in sorted(recorded.items()):
-        if metric in found and not _is_time(metric) and found[metric] != value:
-            raise Damaged(f"its {name} has another last {metric} than the study")
-
-
-def _is_time(name: str) -> bool:
-    """Whether a metric differs between two computations of the same trial."""
-    return name in METRICS and METRICS[name].timing
-
-
 def _value(row: Row, name: str) -> Any:
     """What a row says of a metric that trials are judged by."""
     return UNREACHED if waits(name) and name in row and row[name] is None else row.get(name)
-
-
-def means(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """The last measured value of every metric, averaged over seeds. A metric that is not finite for one seed in its
-    last round is left out: the mean over the others would flatter a configuration that diverged in part."""
-    last: dict[str, list[object]] = {}
-    for round_ in sorted({row["round"] for row in rows}):
-        now: dict[str, list[object]] = {}
-        for row in rows:
-            if row["round"] == round_:
-                for name, value in row.items():
-                    if name not in ("round", "seed") and not isinstance(value, (list, str)):
-                        now.setdefault(name, []).append(value)
-        last |= now
-    finite = {
-        name: [float(v) for v in values if isinstance(v, (int, float)) and math.isfinite(v)]
-        for name, values in last.items()
-    }
-    return {name: math.fsum(values) / len(values) for name, values in finite.items() if len(values) == len(last[name])}

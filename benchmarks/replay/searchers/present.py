@@ -16,7 +16,7 @@ from benchmarks.replay.searcher import LEVEL, Floats, Setting, Verdict
 from benchmarks.replay.trials import Trials
 from fedtune.machine.resources import early
 from fedtune.record.experiment import Experiment
-from fedtune.record.study import Direction, StudyFile, quiet_optuna
+from fedtune.record.journal import Direction, StudyFile, quiet_optuna
 from fedtune.trials.early_stopping import Rule, default_grace
 from fedtune.trials.queue import TrialQueue
 from fedtune.trials.samplers import usual
@@ -24,7 +24,7 @@ from search_spaces.parameter import Value
 from search_spaces.run_folder import PAPER
 from search_spaces.space import Space
 from trainables.tune import Ending
-from trainables.worker.trial_values import TrialValues, means
+from trainables.worker.trial_values import TrialValues
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -88,7 +88,7 @@ class Present(Trials):
         reason = self._reason(number, round_, rows)
         if reason is None:
             return True
-        self.queue.finish(number, Ending(reason, round_, None, measured.curve, means(measured.rows)))
+        self.queue.finish(number, Ending(reason, round_, None, measured.curve))
         del self._rules[number], self._measured[number]
         return False
 

@@ -11,7 +11,6 @@ import io
 import json
 import re
 import shutil
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,6 +33,7 @@ from analysis.tables.compare import compare
 from fedtune.cli import app
 from search_spaces import run_folder
 from search_spaces.errors import UserError
+from tests import study_file
 from tests.analysis import synthetic
 from tests.analysis.browser import BROWSER, Shown
 
@@ -347,11 +347,7 @@ def private(folder: Path) -> dict[str, str]:
     (folder / run_folder.EXPERIMENT).write_text(yaml.safe_dump(experiment))
     for path in folder.glob(f"trials/*/{run_folder.CONFIG}"):
         path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"dataset": f"{home}/mine.npz"}))
-    with sqlite3.connect(folder / run_folder.STUDY) as database:
-        database.execute(
-            "UPDATE trial_user_attributes SET value_json = ? WHERE key = 'error'",
-            (json.dumps(f"FileNotFoundError: '{home}/mine.npz' is gone"),),
-        )
+    study_file.with_error(folder, f"FileNotFoundError: '{home}/mine.npz' is gone")
     return found | {"path": str(folder.parent)}
 
 

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shlex
-import sqlite3
 import subprocess
 from collections.abc import Iterator
 from html import unescape
@@ -26,6 +25,7 @@ from analysis.tables.compare import compare
 from search_spaces import run_folder
 from tests.analysis import strange, synthetic
 from tests.analysis.strange import EVIL
+from tests.study_file import with_error
 
 #: What a page must have no part of, as characters.
 HARM = ("<img", "\x1b", "\x07", "\u202e")
@@ -133,9 +133,7 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     provenance = folder / run_folder.PROVENANCE
     provenance.write_text(json.dumps(json.loads(provenance.read_text()) | {"method_title": EVIL, EVIL: EVIL}))
     (folder / run_folder.trial_folder(0) / run_folder.LOG).write_text(f"line\n{EVIL}\n")
-    with sqlite3.connect(folder / run_folder.STUDY) as study:
-        changed = "UPDATE trial_user_attributes SET value_json = ? WHERE key = 'error'"
-        study.execute(changed, (json.dumps(f"RuntimeError: {EVIL}"),))
+    with_error(folder, f"RuntimeError: {EVIL}")
     return load(folder)
 
 

@@ -6,19 +6,22 @@ import json
 import math
 import os
 import shutil
-import sqlite3
 import stat
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import optuna
 import pandas as pd
 import pytest
 
-from analysis.runs import load, load_all, names, study
+from analysis.runs import load, load_all, names
 from search_spaces import run_folder
 from search_spaces.errors import UserError
+from tests import study_file
 from tests.analysis import synthetic
+from tests.study_file import journal
 
 
 @pytest.fixture
@@ -98,8 +101,7 @@ def test_a_whole_number_that_no_float_holds_is_infinite(copy: Path) -> None:
 
 
 def test_the_number_of_rounds_of_a_live_trial_comes_from_its_file(copy: Path) -> None:
-    with sqlite3.connect(copy / run_folder.STUDY) as connection:
-        connection.execute("DELETE FROM trial_user_attributes WHERE key = 'rounds'")
+    study_file.change(copy / run_folder.STUDY, lambda trial: trial["user_attrs"].pop("rounds"))
     assert load(copy).trials.set_index("number").loc[23, "rounds"] == 4
 
 
@@ -115,29 +117,8 @@ def test_a_read_only_folder_can_be_read_and_nothing_is_left_in_it(copy: Path) ->
             path.chmod(path.stat().st_mode | stat.S_IWUSR)
 
 
-def test_a_study_that_cannot_be_opened_in_place_is_read_from_a_copy(
-    copy: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As in a read-only folder with a database in WAL mode; simulated, because the superuser may write anywhere."""
-    connection = sqlite3.connect(copy / run_folder.STUDY)
-    connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("UPDATE trial_user_attributes SET value_json = '\"diverged\"' WHERE key = 'stop_reason'")
-    connection.commit()  # and not closed: the change is in the write-ahead log only
-    genuine = study._read
-
-    def in_place_fails(path: Path, mode: str) -> object:
-        if mode == "mode=ro":
-            raise sqlite3.OperationalError("unable to open database file")
-        return genuine(path, mode)
-
-    monkeypatch.setattr(study, "_read", in_place_fails)
-    trials = load(copy).trials
-    connection.close()
-    assert len(trials) == 24 and set(trials["stop_reason"]) == {"", "diverged"}
-
-
 def test_reading_does_not_change_the_study_and_works_while_a_driver_writes(copy: Path) -> None:
-    live = optuna.load_study(study_name=None, storage=f"sqlite:///{copy / run_folder.STUDY}")
+    live = optuna.load_study(study_name=None, storage=journal(copy))
     running = live.ask()
     content = (copy / run_folder.STUDY).read_bytes()
     assert load(copy).trials["state"].tolist()[-1] == "RUNNING"
@@ -163,11 +144,14 @@ def test_two_objectives_have_a_front(root: Path) -> None:
 
 def test_of_two_objectives_the_knee_of_the_front_is_chosen(tmp_path: Path) -> None:
     folder = synthetic.write(tmp_path / "two", trials=25, metric=("val_global_accuracy", "fm"))
-    with sqlite3.connect(folder / run_folder.STUDY) as database:  # what is to be low is high where the first one is
-        database.execute(
-            "UPDATE trial_values SET value = (SELECT CAST(value_json AS REAL) FROM trial_user_attributes AS a WHERE "
-            "a.trial_id = trial_values.trial_id AND a.key = 'metric:global_accuracy') WHERE objective = 1"
-        )
+    last = load(folder).finals["global_accuracy"]
+
+    def conflicting(trial: dict[str, Any], number: int) -> None:  # what is to be low is high where the first one is
+        if trial["values"]:
+            trial["values"][1] = last[number]
+
+    for number in range(25):
+        study_file.change(folder / run_folder.STUDY, partial(conflicting, number=number), number)
     run = load(folder)
     ends = {t.number: t.values for t in run.frozen if t.state.name == "COMPLETE"}
     assert 2 < len(run.front) < len(ends)
@@ -189,7 +173,7 @@ def test_a_final_run_is_all_of_its_trials(root: Path) -> None:
     ("make", "words"),
     [
         (lambda p: None, "is not a directory"),
-        (lambda p: p.mkdir(), "is not a run directory: experiment.yaml and study.db are missing"),
+        (lambda p: p.mkdir(), "is not a run directory: experiment.yaml and study.journal are missing"),
         (
             lambda p: (p.mkdir(), (p / "inner").mkdir(), (p / "inner" / run_folder.EXPERIMENT).touch()),
             "It holds runs: inner",
@@ -211,7 +195,7 @@ def test_what_is_no_run_is_told_in_one_sentence(tmp_path: Path, make: object, wo
         (run_folder.EXPERIMENT, b"\xff\xfe\x00", "cannot be read"),
         (run_folder.EXPERIMENT, b"- 1\n", "must be a mapping"),
         (run_folder.STUDY, b"", "is empty"),
-        (run_folder.STUDY, b"no database at all, but some text" * 100, "cannot be read as an Optuna study"),
+        (run_folder.STUDY, b"no journal at all, but some text\n" * 100, "line 1, is not a line of a study"),
     ],
 )
 def test_broken_files_are_told_in_one_sentence(copy: Path, file: str, content: bytes, words: str) -> None:
@@ -264,9 +248,6 @@ def test_the_last_value_is_that_of_the_rounds_whatever_the_study_says(copy: Path
         run.measured(number)["global_accuracy"] == pytest.approx(sum(last) / len(last))
         and run.completed(number) == rows[-1]["round"]
     )
-    with sqlite3.connect(copy / run_folder.STUDY) as database:
-        database.execute("DELETE FROM trial_user_attributes WHERE key LIKE 'metric:%'")
-    assert load(copy).finals.equals(run.finals)
 
 
 def test_a_metric_that_was_not_finite_for_one_seed_has_no_last_value(copy: Path) -> None:

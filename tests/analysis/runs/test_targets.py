@@ -194,5 +194,4 @@ def test_a_gaussian_process_is_shown_the_worst_that_was_reached(tmp_path: Path) 
     ).experiment
     queue = TrialQueue(tmp_path / "run", made, space())
     shown = [trial.values for trial in queue._shown(known) if trial is not None]
-    queue.close()
     assert shown == [[40.0], [60.0], [60.0]]

@@ -16,7 +16,7 @@ RUN = {
     run_folder.EXPERIMENT: "rrrrr",
     run_folder.SPACE: "rrrrr",
     run_folder.PROVENANCE: "rrrEr",
-    run_folder.STUDY: "rrrrr",
+    run_folder.STUDY: "Errrr",  # what is missing at its end is run again
     run_folder.LOCK: "EEEEr",
 }
 #: Of a trial that had begun. (Files of which no session reads what it needs are damaged together.)

@@ -15,7 +15,7 @@ from tests.faults.scene import Scene
 AUTO, TABLE = "of `auto`", "of `reproduce`"
 #: A run in the folder, any of them.
 PART, CELL = "of a run of `auto`", "of a run of `reproduce`"
-_RECORDS = f"{run_folder.EXPERIMENT} {run_folder.SPACE} {run_folder.STUDY}"
+_RECORDS = f"{run_folder.EXPERIMENT} {run_folder.SPACE}"
 _BESIDE = f"{run_folder.CONFIG} {run_folder.PARTITION} {run_folder.CHECKPOINT} {run_folder.LOG}"
 _TABLES = " ".join((run_folder.VERDICTS, run_folder.NUMBERS, *run_folder.TABLES.values(), run_folder.REPORT))
 #: What must come of each way, in the order of `WAYS`. Of `_RECORDS` one file is damaged, of other names all.
@@ -24,12 +24,14 @@ FILES = {
     (run_folder.LOCK, AUTO): "EEEEr",
     ("best/<method>.yaml", AUTO): "EEEEr",
     (_RECORDS, PART): "rrrrr",
+    (run_folder.STUDY, PART): "Errrr",
     (run_folder.ROUNDS, PART): "EEEEr",
     (_BESIDE, PART): "EEEEr",
     (run_folder.REPRODUCTION, TABLE): "rrrrr",
     (run_folder.LOCK, TABLE): "EEEEr",
     (_TABLES, TABLE): "EEEEr",
     (_RECORDS, CELL): "rrrrr",
+    (run_folder.STUDY, CELL): "Errrr",
     (run_folder.ROUNDS, CELL): "EEEEr",
     (_BESIDE, CELL): "EEEEr",
 }

@@ -19,8 +19,8 @@ from fedtune.cli import app
 from fedtune.console.busy import busy
 from fedtune.options import SearchRequest
 from fedtune.planning.plan import plan
+from fedtune.record.journal import StudyFile
 from fedtune.record.run_directory import write_document
-from fedtune.record.study import StudyFile
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from tests.fedtune.conftest import start

@@ -51,6 +51,6 @@ def test_a_search_without_a_result_and_a_folder_that_is_no_run(tmp_path: Path, s
     with pytest.raises(UserError, match="is not a run directory"):
         plan_run(RunRequest(str(tmp_path), runs_dir=str(tmp_path)), 2)
     damaged = Path(shutil.copytree(search, tmp_path / "damaged"))
-    (damaged / "study.db").write_bytes(b"x")
+    (damaged / "study.journal").write_bytes(b"x\n")
     with pytest.raises(UserError):
         plan_run(RunRequest(str(damaged), runs_dir=str(tmp_path)), 2)

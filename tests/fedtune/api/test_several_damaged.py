@@ -3,7 +3,6 @@ refused before anything is written."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shutil
 from collections.abc import Callable
@@ -101,18 +100,18 @@ def test_fresh_seeds_begun_with_other_data_do_not_go_on(fresh: Path) -> None:
 def finished(cell: Path) -> None:
     """Records what is left of a cell."""
     made, space = complete(cell, Experiment.read(cell))
-    with contextlib.closing(TrialQueue(cell, made, space)) as queue:
-        while (proposal := queue.propose()) is not None:
-            trial = cell / run_folder.trial_folder(proposal.number)
-            trial.mkdir(exist_ok=True)
-            rows = [
-                {"round": round_, "seed": seed, made.metric[0]: 0.5}
-                for round_ in range(1, made.rounds + 1)
-                for seed in proposal.seeds
-            ]
-            rounds_jsonl.append(trial / run_folder.ROUNDS, rows)
-            curve = dict.fromkeys(range(1, made.rounds + 1), (0.5,))
-            queue.finish(proposal.number, Ending("completed", made.rounds, None, curve))
+    queue = TrialQueue(cell, made, space)
+    while (proposal := queue.propose()) is not None:
+        trial = cell / run_folder.trial_folder(proposal.number)
+        trial.mkdir(exist_ok=True)
+        rows = [
+            {"round": round_, "seed": seed, made.metric[0]: 0.5}
+            for round_ in range(1, made.rounds + 1)
+            for seed in proposal.seeds
+        ]
+        rounds_jsonl.append(trial / run_folder.ROUNDS, rows)
+        curve = dict.fromkeys(range(1, made.rounds + 1), (0.5,))
+        queue.finish(proposal.number, Ending("completed", made.rounds, None, curve))
 
 
 @pytest.fixture

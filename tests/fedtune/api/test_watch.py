@@ -61,7 +61,7 @@ def test_the_page_is_that_of_the_run_as_it_is(run: Path, address: str, monkeypat
 def test_nobody_else_gets_it(address: str) -> None:
     assert asked(address, host="evil.example")[0] == 403
     assert asked(address, host=f"localhost:{urlsplit(address).port}")[0] == 403
-    for path in ("/", "/report.html", "/x/report.html", urlsplit(address).path + "/../study.db", "//etc/passwd"):
+    for path in ("/", "/report.html", "/x/report.html", urlsplit(address).path + "/../study.journal", "//etc/passwd"):
         assert asked(address, path=path)[0] == 404
 
 

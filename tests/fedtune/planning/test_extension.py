@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import sqlite3
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +21,9 @@ from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError
 from search_spaces.parameter import Parameter
 from search_spaces.space import Space
+from tests import study_file
 from tests.fedtune.conftest import start
 from tests.fedtune.played import searched
-
-pytestmark = pytest.mark.usefixtures("study_in_memory")
 
 
 def edited(folder: Path, **changes: Any) -> Run:
@@ -34,10 +31,7 @@ def edited(folder: Path, **changes: Any) -> Run:
     made = dataclasses.replace(Experiment.read(folder), **changes)
     write_document(folder / run_folder.EXPERIMENT, made.to_yaml())
     if made.budget is not None:
-        with closing(sqlite3.connect(folder / run_folder.STUDY)) as study, study:
-            study.execute(
-                "INSERT INTO trial_user_attributes (trial_id, key, value_json) SELECT trial_id, 'seed', '0' FROM trials"
-            )
+        study_file.change(folder / run_folder.STUDY, lambda trial: trial["user_attrs"].update(seed=0))
     return load(folder)
 
 

@@ -23,8 +23,6 @@ from search_spaces.space import Space
 from tests.fedtune.conftest import space
 from tests.fedtune.played import FACTS, begin, play, searched
 
-pytestmark = pytest.mark.usefixtures("study_in_memory")
-
 PAPER = {"alpha": 0.5, "lambda": 0.5}
 OURS = {"alpha", "lambda"}
 

@@ -16,7 +16,7 @@ from fedtune.options import SearchRequest
 from fedtune.planning.plan import plan
 from fedtune.planning.unchanged import check_unchanged
 from fedtune.record import provenance, run_directory
-from fedtune.record.study import StudyFile
+from fedtune.record.journal import StudyFile
 from fedtune.trials.queue import TrialQueue
 from search_spaces import run_folder
 from search_spaces.errors import UserError
@@ -43,7 +43,6 @@ class Begun:
         )
         queue = TrialQueue(self.folder, planned.experiment, planned.space)
         assert queue.propose() is not None
-        queue.close()
 
     def record(self, change: Callable[[dict], object]) -> None:  # type: ignore[type-arg]
         path = self.folder / run_folder.PROVENANCE
@@ -160,7 +159,6 @@ def test_a_finished_run_needs_no_data(begun: Begun, monkeypatch: pytest.MonkeyPa
     run_directory.write_document(begun.folder / run_folder.EXPERIMENT, made.to_yaml())
     queue = TrialQueue(begun.folder, made, begun.space)
     queue.finish(0, Ending("completed", 1, None, {1: (0.5,)}))
-    queue.close()
     rows = begun.folder / run_folder.trial_folder(0) / run_folder.ROUNDS
     rows.parent.mkdir(exist_ok=True)
     rounds_jsonl.append(rows, [{"round": 1, "seed": seed, made.metric[0]: 0.5} for seed in made.seeds])

@@ -9,15 +9,13 @@ from typing import Any
 
 import pytest
 
+from fedtune.record.journal import StudyFile
 from fedtune.record.run_directory import create
-from fedtune.record.study import StudyFile
 from fedtune.trials.allocation import Allowance
 from fedtune.trials.auto_queue import AutoQueue
 from fedtune.trials.proposal import Proposal
 from tests.fedtune.conftest import experiment, space
 from trainables.tune import Ending
-
-pytestmark = pytest.mark.usefixtures("study_in_memory")
 
 ROUNDS = 9
 #: By method: what a round costs and how good its peak is.
@@ -66,10 +64,8 @@ def searched(
         run(queue, live.pop(-1 if newest else 0))
         steps += 1
         if sessions > 1 and steps % 3 == 0:
-            queue.close()
             queue, live = opened(folder, budget, **changes), []
     assert queue.propose() is None
-    queue.close()
     found = [
         (t.user_attrs["place"], name, t.number, t.state.name, t.params, t.values, t.intermediate_values, t.user_attrs)
         for name in METHODS
@@ -124,7 +120,6 @@ def test_a_method_is_taught_by_what_its_trial_may_look_at(tmp_path: Path) -> Non
     """All parameters are shared here, so a taught trial is a copy of the best one of another method that it sees."""
     rows = searched(tmp_path, equal=True, budget=40 * ROUNDS)
     made = opened(tmp_path, BUDGET)
-    made.close()
     first = made.queues[0].experiment
     taught = [row for row in rows if str(row[7].get("from", "")).startswith("the best configuration of")]
     assert taught
@@ -144,5 +139,4 @@ def test_a_trial_that_ended_is_computed_again_in_its_place(tmp_path: Path) -> No
     assert proposal is not None and proposal.number == 3 and proposal.resumed
     run(queue, proposal)
     assert queue.finished
-    queue.close()
     assert searched(tmp_path) == before

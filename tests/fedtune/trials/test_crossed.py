@@ -18,8 +18,6 @@ from search_spaces.space import Space
 from tests.fedtune.conftest import experiment, frozen, space
 from tests.fedtune.played import begin, play
 
-pytestmark = pytest.mark.usefixtures("study_in_memory")
-
 OMEGA = Dimension(
     Parameter("omega", "real", 0.1, "", low=1e-3, high=1e4, log=True), 0.1, 10.0, True, grid=(10.0, 1.0, 0.1)
 )

@@ -23,7 +23,7 @@ from fedtune.console import progress
 from fedtune.options import Progress
 from fedtune.planning.plan import Plan
 from fedtune.record import provenance, run_directory
-from fedtune.record.study import StudyFile
+from fedtune.record.journal import StudyFile
 from fedtune.trials import driver, tune_session
 from fedtune.trials.process_deaths import EndedFromOutside
 from search_spaces import run_folder
@@ -31,6 +31,7 @@ from search_spaces.errors import UserError
 from tests.fedtune.conftest import experiment, frozen, space
 from tests.fedtune.fake import Fake, Full, Gone, Troubled
 from tests.fedtune.played import asked
+from tests.study_file import journal
 
 Conduct = Callable[..., Result]
 
@@ -41,7 +42,7 @@ def test_concurrency_changes_nothing(conduct: Conduct, tmp_path: Path) -> None:
     together = conduct("together", concurrency=4)
     assert together.finished and together.counts["PRUNED"] > 0
     assert frozen(tmp_path / "alone") == frozen(tmp_path / "together")
-    assert optuna.load_study(study_name=None, storage=f"sqlite:///{tmp_path}/together/study.db").best_value == next(
+    assert optuna.load_study(study_name=None, storage=journal(tmp_path / "together")).best_value == next(
         iter(together.best.values.values())
     )  # type: ignore[union-attr]
 
@@ -252,7 +253,7 @@ def test_several_metrics(conduct: Conduct, tmp_path: Path) -> None:
     result = conduct(
         "run", trials=14, sampler="nsga2", metric=("val_global_accuracy", "val_wlp"), rounds=9, concurrency=1
     )
-    study = optuna.load_study(study_name=None, storage=f"sqlite:///{tmp_path}/run/study.db")
+    study = optuna.load_study(study_name=None, storage=journal(tmp_path / "run"))
     assert result.finished and result.counts.get("PRUNED", 0) > 0 and len(study.best_trials) >= 1
     assert all(trial.values is None for trial in study.trials if trial.state == optuna.trial.TrialState.PRUNED)
 

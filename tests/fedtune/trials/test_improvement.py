@@ -18,7 +18,7 @@ from scipy.stats import norm
 from analysis.estimate.posterior import Federations, posterior
 from analysis.estimate.winner import MOST
 from fedtune.planning.known import known
-from fedtune.record.study import StudyFile
+from fedtune.record.journal import StudyFile
 from fedtune.trials import improvement
 from fedtune.trials.drawn import at_random, generator, uniform
 from fedtune.trials.improvement import FEWEST, _drawn, _told, best, proposed
@@ -34,8 +34,6 @@ from tests.fedtune.conftest import experiment, space, start
 from tests.fedtune.played import FACTS
 from tests.fedtune.trials.test_queue import end
 from trainables.tune import Ending
-
-pytestmark = pytest.mark.usefixtures("study_in_memory")
 
 KINDS = {"steps": IntDistribution(0, 100), "x": FloatDistribution(0.0, 1.0)}
 
@@ -302,9 +300,7 @@ def conduct(
         queue.finish(done.number, end(done, made.rounds))
         steps += 1
         if every and steps % every == 0:
-            queue.close()
             queue, live = queue_of(folder, made, where), []
-    queue.close()
     return [
         (t.number, t.state, t.params, t.values, t.intermediate_values, t.system_attrs, t.user_attrs)
         for t in StudyFile(folder).study.trials
@@ -407,7 +403,6 @@ def work_until(folder: Path, where: Space, sampler: str, seed: int, target: floa
         best = max(best, value(proposal))
         spent += 0.1 + 0.9 * float(proposal.values["steps"]) / 100
         queue.finish(proposal.number, Ending("completed", 1, None, {1: (value(proposal),)}))
-    queue.close()
     assert best >= target
     return spent
 

@@ -8,14 +8,12 @@ from typing import Any
 import pytest
 
 from fedtune.record.experiment import Experiment
-from fedtune.record.study import StudyFile
+from fedtune.record.journal import StudyFile
 from fedtune.trials.queue import TrialQueue
 from fedtune.trials.samplers import SAMPLERS
 from search_spaces.errors import UserError
 from tests.fedtune.conftest import space, start
 from tests.fedtune.trials.test_queue import conduct
-
-pytestmark = pytest.mark.usefixtures("study_in_memory")
 
 FIRST = (
     {"from": "the paper's values", "values": {"alpha": 0.5, "lambda": 0.25}},

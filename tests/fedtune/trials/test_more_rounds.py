@@ -10,16 +10,14 @@ import pytest
 
 from analysis.runs import load
 from fedtune.record.experiment import Experiment
+from fedtune.record.journal import StudyFile
 from fedtune.record.run_directory import write_document
-from fedtune.record.study import StudyFile
 from fedtune.trials.early_stopping import Halving, Later
 from fedtune.trials.more_rounds import go_on, unfinished
 from fedtune.trials.racing import is_over
 from search_spaces import run_folder
 from tests.fedtune.conftest import frozen
 from tests.fedtune.played import play, searched
-
-pytestmark = pytest.mark.usefixtures("study_in_memory")
 
 PLAIN: dict[str, Any] = {"scheduler": "none", "trials": 6}
 
@@ -63,7 +61,6 @@ def test_a_search_that_goes_on_is_the_longer_search(tmp_path: Path, changes: dic
     assert found == frozen(tmp_path / "long")
 
 
-@pytest.mark.on_disk
 def test_trials_that_go_on_run_and_have_no_value_yet(tmp_path: Path) -> None:
     searched(tmp_path / "run", **PLAIN, rounds=4)
     before = frozen(tmp_path / "run")
@@ -72,7 +69,6 @@ def test_trials_that_go_on_run_and_have_no_value_yet(tmp_path: Path) -> None:
     go_on(tmp_path / "run", made)
     study = StudyFile(tmp_path / "run")
     trials = study.trials()
-    study.close()
     for trial, had in zip(trials, before, strict=True):
         assert (trial.state.name, trial.values, trial.datetime_complete) == ("RUNNING", None, None)
         assert (trial.params, trial.intermediate_values) == (had["params"], had["curve"])

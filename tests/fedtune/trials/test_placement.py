@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fedtune.api.search import Result
-from fedtune.record.study import StudyFile
+from fedtune.record.journal import StudyFile
 from tests.fedtune.conftest import frozen
 from tests.fedtune.fake import Hungry
 from tests.fedtune.played import asked

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from fedtune.record.experiment import Experiment
-from fedtune.record.study import StudyFile
+from fedtune.record.journal import StudyFile
 from fedtune.trials.known_points import KnownPoints, Point
 from fedtune.trials.prior import draw, share
 from fedtune.trials.samplers import SAMPLERS, STARTUP
@@ -19,8 +19,6 @@ from search_spaces.parameter import Parameter
 from search_spaces.space import Space
 from tests.fedtune.conftest import experiment, space, start
 from tests.fedtune.trials.test_queue import conduct
-
-pytestmark = pytest.mark.usefixtures("study_in_memory")
 
 COUNT = 4000
 

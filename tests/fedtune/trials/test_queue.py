@@ -11,7 +11,7 @@ from typing import Any
 import optuna
 import pytest
 
-from fedtune.record.study import StudyFile
+from fedtune.record.journal import StudyFile
 from fedtune.trials import improvement
 from fedtune.trials.early_stopping import Halving, Later, rungs
 from fedtune.trials.proposal import Proposal
@@ -22,9 +22,8 @@ from search_spaces.dimension import Dimension
 from search_spaces.parameter import Parameter
 from search_spaces.space import Space
 from tests.fedtune.conftest import space, start
+from tests.study_file import journal
 from trainables.tune import Ending
-
-pytestmark = pytest.mark.usefixtures("study_in_memory")
 
 
 def score(values: dict[str, Any], round_: int) -> float:
@@ -57,10 +56,8 @@ def conduct(folder: Path, width: int, order: int = 1, sessions: int = 1, **chang
         queue.finish(done.number, end(done, made.rounds, several))
         steps += 1
         if sessions > 1 and steps % 4 == 0:  # as if the driver had been killed
-            queue.close()
             live.clear()
             queue = TrialQueue(folder, made, space())
-    queue.close()
     return [
         (t.number, t.state, t.params, t.values, t.intermediate_values, t.system_attrs)
         for t in StudyFile(folder).study.trials
@@ -133,16 +130,6 @@ def test_cma_es_starts_from_the_numbers_of_taken_trials(monkeypatch: pytest.Monk
     assert make_sampler("cmaes", 0, 0) is None
 
 
-def test_a_queue_that_is_closed_has_let_go_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    closed: list[Path] = []
-    close = StudyFile.close
-    monkeypatch.setattr(StudyFile, "close", lambda study: (closed.append(tmp_path), close(study))[1])
-    queue = TrialQueue(tmp_path / "run", start(tmp_path / "run", trials=1), space())
-    assert closed == []
-    queue.close()
-    assert closed == [tmp_path]
-
-
 def test_another_seed_is_another_search(tmp_path: Path) -> None:
     assert conduct(tmp_path / "a", 1, seed=0, trials=4) != conduct(tmp_path / "b", 1, seed=1, trials=4)
 
@@ -180,7 +167,6 @@ def test_a_rule_compares_with_what_was_measured_and_larger_is_better(
         assert proposal is not None and isinstance(proposal.rule, Halving)
         others = {r: list(values) for r, values in proposal.rule.others.items()}
         queue.finish(proposal.number, Ending("completed", 9, None, curve))
-    queue.close()
     assert others == {r: [tuple(s * v for s, v in zip(sign, curve[r], strict=True))] for r in rungs(9, 1, 3)}
 
 
@@ -234,18 +220,16 @@ def test_whom_a_queue_asks_and_what_it_shows(tmp_path: Path, monkeypatch: pytest
         proposal = queue.propose()
         assert proposal is not None and proposal.resumed is False
         queue.finish(proposal.number, ending)
-    queue.close()
     assert made == [("random", 7, 0), ("gp", 7, 1), ("gp", 7, 2), ("gp", 7, 3)]
     assert Asked.shown == [[], [0.5, 0.5], [0.25, 0.5, 0.25]]  # a failed one as the worst of those that ended
 
 
-@pytest.mark.on_disk
 def test_the_grid_is_walked_row_by_row(tmp_path: Path) -> None:
     found = conduct(tmp_path / "run", 3, sampler="grid", scheduler="none", trials=6)
     assert [params for _, _, params, *_ in found] == [
         {"alpha": a, "lambda": b} for a in (0.0, 1.0, 2.0) for b in (0.0, 0.5)
     ]
-    assert optuna.load_study(study_name=None, storage=f"sqlite:///{tmp_path}/run/study.db").best_value == max(
+    assert optuna.load_study(study_name=None, storage=journal(tmp_path / "run")).best_value == max(
         v[0] for _, _, _, v, *_ in found
     )
 
@@ -262,7 +246,6 @@ def crossed(folder: Path, **changes: Any) -> list[tuple[Any, ...]]:
     while (proposal := queue.propose()) is not None:
         found.append(tuple(proposal.values[key] for key in ("alpha", "lambda", "omega")))
         queue.finish(proposal.number, end(proposal, 9))
-    queue.close()
     return found
 
 
@@ -299,7 +282,6 @@ def compared(
     while (proposal := queue.propose()) is not None:
         values.append(dict(proposal.values))
         queue.finish(proposal.number, end(proposal, 9))
-    queue.close()
     return values, found
 
 
@@ -340,7 +322,6 @@ def test_trials_under_way_are_not_to_come_again_and_tell_nothing(
         assert done is not None
         queue.finish(done.number, end(done, 9))
         live.append(queue.propose())
-    queue.close()
     assert found == [(0, 0), (0, 1), (0, 2), (1, 3), (2, 4), (3, 5)]
 
 
@@ -379,7 +360,6 @@ def test_a_trial_that_goes_on_asks_its_rule_after_the_rounds_that_it_had(tmp_pat
     first.set_user_attr(run_folder.WENT_ON, 4)
     queue._trials[0] = first
     assert queue._rule(0, known) == Later(4, plain)
-    queue.close()
 
 
 def test_cmaes_leaves_its_random_phase(tmp_path: Path) -> None:
@@ -397,7 +377,6 @@ def test_a_trial_waits_for_those_it_looks_at(tmp_path: Path) -> None:
     assert queue.propose() is None, "trial 2 looks at trial 0, which still runs"
     queue.finish(first.number, end(first, 9))
     assert queue.propose() is not None
-    queue.close()
 
 
 def test_early_trials_wait_for_all_but_the_one_before(tmp_path: Path) -> None:
@@ -414,7 +393,6 @@ def test_early_trials_wait_for_all_but_the_one_before(tmp_path: Path) -> None:
             live.append(proposal)
         most.append(len(live))
         queue.finish(live[0].number, end(live.pop(0), 9))
-    queue.close()
     assert most[:8] == [2] * 8 and max(most) == 4
 
 
@@ -422,7 +400,6 @@ def test_nothing_waits_where_nothing_looks_back(tmp_path: Path) -> None:
     made = start(tmp_path / "run", lag=1, sampler="random", scheduler="none")
     queue = TrialQueue(tmp_path / "run", made, space())
     assert [p.number for p in (queue.propose() for _ in range(12)) if p is not None] == list(range(12))
-    queue.close()
 
 
 def test_endings_and_states(tmp_path: Path) -> None:
@@ -431,7 +408,7 @@ def test_endings_and_states(tmp_path: Path) -> None:
     queue = TrialQueue(folder, made, space())
     proposals = [queue.propose() for _ in range(5)]
     endings = [
-        Ending("completed", 9, None, {8: (0.1,), 9: (0.5,)}, {"global_accuracy": 0.4}, 3.0),
+        Ending("completed", 9, None, {8: (0.1,), 9: (0.5,)}, 3.0),
         Ending("scheduler", 1, None, {1: (0.2,)}),
         Ending("diverged", 2, "train_loss stopped being a finite number in round 2.", {1: (0.1,)}),
         Ending("error", 0, "impossible."),
@@ -443,12 +420,10 @@ def test_endings_and_states(tmp_path: Path) -> None:
         queue.finish(
             proposal.number, dataclasses.replace(ending, stop_reason="error")
         )  # told twice: the first one stands
-    queue.close()
     trials = StudyFile(folder).study.trials
     assert [t.state.name for t in trials] == ["COMPLETE", "PRUNED", "FAIL", "FAIL", "FAIL"]
     assert [t.user_attrs["stop_reason"] for t in trials] == ["completed", "scheduler", "diverged", "error", "error"]
     assert trials[0].value == 0.5 and trials[0].intermediate_values == {8: 0.1, 9: 0.5}
-    assert trials[0].user_attrs["metric:global_accuracy"] == 0.4
     assert "never measured" in trials[4].user_attrs["error"]
 
 
@@ -462,7 +437,6 @@ def test_failures_teach_the_sampler_and_break_nothing(tmp_path: Path, sampler: s
         bad = proposal.values["alpha"] > 1  # type: ignore[operator]
         drawn.append(bad)
         queue.finish(proposal.number, Ending("diverged", 1, "x", {}) if bad else end(proposal, 9))
-    queue.close()
     assert len(drawn) == 26 and any(drawn)
     if sampler in ("tpe", "gp"):
         assert sum(drawn[-10:]) <= 3
@@ -480,7 +454,6 @@ def test_of_several_trials_put_back_the_oldest_comes_first_with_its_share(tmp_pa
     shares.append(queue.next_share())
     assert again is not None and again.number == first.number
     assert shares == [(2.0, 0.5), (4.0, 1.0)]
-    queue.close()
 
 
 def test_a_trial_belongs_to_its_run_under_its_number(tmp_path: Path) -> None:
@@ -488,7 +461,6 @@ def test_a_trial_belongs_to_its_run_under_its_number(tmp_path: Path) -> None:
     queue = TrialQueue(tmp_path / "run", made, where)
     home = queue.home(2)
     assert (home.folder, home.experiment, home.space, home.number) == (tmp_path / "run", made, where, 2)
-    queue.close()
 
 
 @pytest.mark.parametrize(("metric", "worst"), [("val_global_accuracy", 0.3), ("bytes_up", 0.7)])
@@ -506,7 +478,6 @@ def test_what_a_sampler_is_shown_of_each_ending(tmp_path: Path, sampler: str, me
         {"state": states.FAIL},
     ]
     shown = queue._shown([optuna.trial.create_trial(**ending) for ending in endings])
-    queue.close()
     found = [t and (t.state.name, t.values, t.intermediate_values) for t in shown]
     complete = [("COMPLETE", [0.3], {}), ("COMPLETE", [0.7], {})]
     if sampler in ("tpe", "cmaes"):
@@ -528,7 +499,6 @@ def test_a_round_keeps_the_first_value_it_was_reported_with(tmp_path: Path) -> N
         queue.report(0, 1, (reached,))
     queue.report(0, 2, None)
     assert StudyFile(tmp_path / "run").study.trials[0].intermediate_values == {1: 0.25}
-    queue.close()
 
 
 def test_what_interrupts_a_trial_is_no_error_of_it(tmp_path: Path) -> None:
@@ -541,7 +511,6 @@ def test_what_interrupts_a_trial_is_no_error_of_it(tmp_path: Path) -> None:
     queue.mark(first.number, "diverged")
     kept = StudyFile(tmp_path / "run").study.trials
     assert [t.user_attrs["stop_reason"] for t in kept] == ["diverged", "completed"]
-    queue.close()
 
 
 def test_a_trial_whose_result_is_taken_does_not_wait_any_longer(tmp_path: Path) -> None:
@@ -550,13 +519,11 @@ def test_a_trial_whose_result_is_taken_does_not_wait_any_longer(tmp_path: Path) 
     queue = TrialQueue(tmp_path / "run", made, space())
     first, second = queue.propose(), queue.propose()
     assert first is not None and second is not None
-    queue.close()
     queue = TrialQueue(tmp_path / "run", made, space())
     queue.take(0, Ending("completed", 9, None, {9: (0.5,)}))
     for number, resumed in ((1, True), (2, False)):
         proposal = queue.propose()
         assert proposal is not None and (proposal.number, proposal.resumed) == (number, resumed)
-    queue.close()
 
 
 def test_seconds_are_kept_to_the_millisecond(tmp_path: Path) -> None:
@@ -566,7 +533,6 @@ def test_seconds_are_kept_to_the_millisecond(tmp_path: Path) -> None:
     queue.finish(proposal.number, Ending("completed", 1, None, {1: (0.5,)}, seconds=1.23456))
     kept = queue.trials()[0].user_attrs
     assert kept["seconds"] == 1.235 and "curve" not in kept  # Optuna keeps the curve of one metric itself
-    queue.close()
 
 
 def test_a_trial_that_is_put_back_comes_next_with_its_share(tmp_path: Path) -> None:
@@ -576,10 +542,8 @@ def test_a_trial_that_is_put_back_comes_next_with_its_share(tmp_path: Path) -> N
     assert first is not None and second is not None and queue.next_share() is None
     queue.again(first.number, (2.0, 0.5))
     assert not queue.exhausted and queue.next_share() == (2.0, 0.5)
-    queue.close()
     queue = TrialQueue(tmp_path / "run", made, space())  # a killed driver's successor knows it too
     again = queue.propose()
     assert again == dataclasses.replace(first, resumed=True, share=(2.0, 0.5), rule=again.rule)  # type: ignore[union-attr]
     assert StudyFile(tmp_path / "run").study.trials[0].state.name == "RUNNING"
     assert queue.propose().share is None  # type: ignore[union-attr]
-    queue.close()

@@ -14,7 +14,7 @@ from optuna.trial import FrozenTrial, create_trial
 
 from analysis.estimate import configuration
 from fedtune.record.experiment import Experiment, search_seeds
-from fedtune.record.study import StudyFile
+from fedtune.record.journal import StudyFile
 from fedtune.trials.early_stopping import Never
 from fedtune.trials.proposal import Proposal
 from fedtune.trials.queue import TrialQueue
@@ -22,8 +22,6 @@ from fedtune.trials.race_queue import RaceQueue, queue_of
 from fedtune.trials.racing import is_further, is_over, spent
 from tests.fedtune.conftest import space, start
 from trainables.tune import Ending
-
-pytestmark = pytest.mark.usefixtures("study_in_memory")
 
 ROUNDS = 9
 
@@ -59,10 +57,8 @@ def raced(
         run(queue, live.pop(0 if order == 1 else -1), noise)
         steps += 1
         if sessions > 1 and steps % 4 == 0:
-            queue.close()
             queue, live = RaceQueue(folder, made, space()), []
     assert queue.propose() is None
-    queue.close()
     return made, StudyFile(folder).study.trials
 
 
@@ -150,7 +146,6 @@ def test_further_seeds_are_never_stopped_and_stop_nobody(tmp_path: Path) -> None
     best = max(t.intermediate_values[3] for t in queue.trials() if 3 in t.intermediate_values)
     following = queue._rule(0, queue.trials())
     assert not following.stops(3, dict.fromkeys((1, 2, 3), (best,)))
-    queue.close()
 
 
 def test_a_configuration_that_is_proposed_again_is_a_further_seed(tmp_path: Path) -> None:
@@ -166,7 +161,6 @@ def test_a_configuration_that_is_proposed_again_is_a_further_seed(tmp_path: Path
         seeds.append(proposal.seeds)
     assert seeds == [(0,), (0,), (1,), (2,)]
     assert [trial.user_attrs.get("of") for trial in queue.trials()] == [None, None, 1, 1]
-    queue.close()
 
 
 def test_a_grid_of_which_every_cell_failed_ends(tmp_path: Path) -> None:
@@ -178,7 +172,6 @@ def test_a_grid_of_which_every_cell_failed_ends(tmp_path: Path) -> None:
         queue.finish(proposal.number, Ending("error", 1, "impossible"))
     assert queue.finished and len(queue.trials()) >= 6
     assert len({configuration(trial) for trial in queue.trials()}) == 6
-    queue.close()
 
 
 def test_a_grid_goes_on_with_further_seeds_until_the_budget_is_spent(tmp_path: Path) -> None:
@@ -202,7 +195,6 @@ def test_a_sampler_is_asked_for_a_trial_and_known_points_for_a_configuration(tmp
         run(queue, proposal, 0.3)
     new = [trial.number for trial in queue.trials() if not is_further(trial)]
     assert asked == [(number, place) for place, number in enumerate(new)] and new[-1] > len(new) - 1
-    queue.close()
 
 
 def test_results_of_earlier_runs_are_rivals_from_the_first_trial_on(tmp_path: Path) -> None:
@@ -221,7 +213,6 @@ def test_results_of_earlier_runs_are_rivals_from_the_first_trial_on(tmp_path: Pa
         queue.take(number, Ending("completed", ROUNDS, None, {ROUNDS: (value_,)}))
     assert not any(is_further(trial) for trial in queue.trials())
     assert queue.propose() is not None and queue.trials()[-1].user_attrs["of"] in (1, 3)
-    queue.close()
 
 
 def test_only_a_race_has_the_queue_of_one(tmp_path: Path) -> None:
@@ -229,7 +220,6 @@ def test_only_a_race_has_the_queue_of_one(tmp_path: Path) -> None:
     for made, expected in ((race, RaceQueue), (start(tmp_path / "search"), TrialQueue)):
         queue = queue_of(tmp_path / made.name, made, space())
         assert type(queue) is expected and queue.experiment is made
-        queue.close()
 
 
 def test_a_trial_that_still_runs_may_leave_room_for_another(tmp_path: Path) -> None:
@@ -245,7 +235,6 @@ def test_a_trial_that_still_runs_may_leave_room_for_another(tmp_path: Path) -> N
     assert queue.propose() is None and not queue.exhausted
     queue.finish(third.number, Ending("scheduler", 1, None, {1: (0.1,)}))
     assert queue.exhausted and queue.finished
-    queue.close()
 
 
 def test_the_rule_is_told_what_has_ended_and_what_may_still_run(
@@ -262,7 +251,6 @@ def test_the_rule_is_told_what_has_ended_and_what_may_still_run(
     queue = RaceQueue(tmp_path / "run", made, space())
     while (proposal := queue.propose()) is not None:
         run(queue, proposal, 0.0)
-    queue.close()
     assert told[:5] == [([], []), ([], [0]), ([], [0, 1]), ([0], [1, 2]), ([0, 1], [2, 3])]
 
 
@@ -277,7 +265,6 @@ def test_where_the_values_of_a_trial_come_from_is_noted(tmp_path: Path) -> None:
     notes = [{key: trial.user_attrs.get(key) for key in ("seed", "from")} for trial in queue.trials()]
     assert notes == [{"seed": made.seeds[0], "from": "the paper's values"}, {"seed": made.seeds[0], "from": None}]
     assert "from" not in queue.trials()[1].user_attrs
-    queue.close()
 
 
 def test_a_configuration_keeps_what_a_sampler_noted_and_further_seeds_hide_nobody(tmp_path: Path) -> None:
@@ -299,4 +286,3 @@ def test_a_configuration_keeps_what_a_sampler_noted_and_further_seeds_hide_nobod
         (1.0, [pytest.approx(0.7)], {"sampler:generation": 0}),
         (2.0, [0.1], {"sampler:generation": 2}),
     ]
-    queue.close()

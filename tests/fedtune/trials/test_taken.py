@@ -21,8 +21,7 @@ from fedtune.trials.taken import settle
 from search_spaces import run_folder
 from tests.fedtune.conftest import frozen, space
 from tests.fedtune.played import begin, play, searched
-
-pytestmark = pytest.mark.usefixtures("study_in_memory")
+from tests.study_file import journal
 
 MODELS = [name for name in SAMPLERS if name not in ("grid", "random")]
 
@@ -71,7 +70,6 @@ def test_seconds_of_a_taken_trial_are_those_of_its_rounds(tmp_path: Path, old: P
     queue = TrialQueue(tmp_path / "new", made, space())
     settle(queue, tmp_path / "new", made)
     found = [trial.user_attrs["seconds"] for trial in queue.trials()]
-    queue.close()
     assert found == [0.18, 0.16, *[0.18] * 6]
 
 
@@ -90,7 +88,6 @@ def test_a_driver_that_is_killed_while_it_takes_results_loses_none(tmp_path: Pat
     settle_some = made.__class__(**{**made.__dict__, "taken": 3})
     settle(queue, tmp_path / "new", settle_some)
     queue._create(3, [])  # begun and not ended
-    queue.close()
     play(tmp_path / "new")
     warm(tmp_path / "whole", old, trials=1)
     play(tmp_path / "whole")
@@ -105,7 +102,7 @@ def test_the_first_new_trial_is_proposed_from_all_taken_results(tmp_path: Path, 
     assert made.first[-1]["from"] == "old trial 7" and found not in [item["values"] for item in made.first]
     if sampler == "nsga2":
         return  # the first generation of twelve is not full; the next test has more
-    known = optuna.load_study(study_name=None, storage=f"sqlite:///{old}/study.db").trials
+    known = optuna.load_study(study_name=None, storage=journal(old)).trials
     if sampler == "ei":
         assert found == improvement.proposed(space(), known, [t.params for t in known], 1.0, 0, 8).params
         assert found != improvement.proposed(space(), [], [], 1.0, 0, 8).params
@@ -142,7 +139,6 @@ def test_early_stopping_compares_with_taken_results(tmp_path: Path, old: Path) -
     queue = TrialQueue(tmp_path / "new", made, space())
     settle(queue, tmp_path / "new", made)
     proposal = queue.propose()
-    queue.close()
     assert proposal is not None and isinstance(proposal.rule, Halving)
     rows = [
         json.loads(line) for n in range(8) for line in (old / f"trials/{n:04d}/rounds.jsonl").read_text().splitlines()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from collections.abc import Callable
@@ -110,7 +109,7 @@ def test_a_damaged_trial_starts_again_to_the_same_record(tmp_path: Path, damage:
     first = trial.step()
     assert (first["round"], first["note"]) == (1, f"Trial 0 starts again from round 0, as {DAMAGES[damage]}.")
     again, _ = run(trial)
-    assert (again.stop_reason, again.curve, again.means) == (whole.stop_reason, whole.curve, whole.means)
+    assert (again.stop_reason, again.curve) == (whole.stop_reason, whole.curve)
     for name in ("rounds.jsonl", "checkpoint", "partition.json"):
         assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert DAMAGES[damage] in (tmp_path / "cut" / "log.txt").read_text()
@@ -139,31 +138,6 @@ def test_a_partition_that_cannot_be_read_is_written_again_and_told(tmp_path: Pat
     said = "its partition.json could not be read, and is written again"
     assert (first["round"], first["note"]) == (3, f"Trial 0 goes on; {said}.")
     assert path.read_bytes() == before and said in (tmp_path / "t" / "log.txt").read_text()
-
-
-@pytest.mark.parametrize("round_", [1, 2])
-def test_rows_must_agree_with_the_study(tmp_path: Path, round_: int) -> None:
-    """A digit is another one, in a line that is JSON as before; the rounds after the checkpoint are not compared."""
-    whole, _ = run(Trial({"job": job(tmp_path / "whole")}))
-    interrupted(job(tmp_path / "t"), 2)
-    recorded = dict(whole.curve)
-    again = dataclasses.replace(job(tmp_path / "t"), recorded=recorded)
-    unharmed = Trial({"job": again})
-    assert "note" not in unharmed.step()
-    unharmed.cleanup()
-
-    def other_digit(rows: list[str]) -> list[str]:
-        found = [json.loads(row) for row in rows]
-        row = next(row for row in found if row["round"] == round_)
-        row[again.metrics[0]] += 0.001
-        return [json.dumps(row) + "\n" for row in found]
-
-    lines(tmp_path / "t", other_digit)
-    trial = Trial({"job": again})
-    first = trial.step()
-    said = f"its rounds.jsonl has other numbers in round {round_} than the study"
-    assert (first["round"], first["note"]) == (1, f"Trial 0 starts again from round 0, as {said}.")
-    assert run(trial)[0].curve == whole.curve
 
 
 def flipped_bit(folder: Path) -> None:

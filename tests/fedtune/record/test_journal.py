@@ -1,0 +1,85 @@
+"""The journal of a search whose driver is killed: nothing is lost, and nothing of it is anybody's trial that was not
+written to its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.runs.study import read_study
+from fedtune.record.experiment import Experiment, search_seeds
+from fedtune.record.journal import StudyFile
+from fedtune.trials.race_queue import queue_of
+from search_spaces import run_folder
+from tests.fedtune.conftest import space, start
+from tests.fedtune.trials.test_queue import end
+
+RACE = {"budget": 4 * 9, "seeds": search_seeds(2, 6), "trials": 1000}
+
+
+def drive(folder: Path, made: Experiment) -> None:
+    """Runs what is left, two trials at a time, each value written when it is there."""
+    queue = queue_of(folder, made, space())
+    while not queue.finished:
+        live = [proposal for proposal in (queue.propose(), queue.propose()) if proposal is not None]
+        for proposal in live:
+            ending = end(proposal, made.rounds, len(made.metric) > 1)
+            for round_, values in ending.curve.items():
+                queue.report(proposal.number, round_, values)
+            queue.finish(proposal.number, ending)
+
+
+def recorded(folder: Path) -> list[tuple[Any, ...]]:
+    return [
+        (t.number, t.state, t.params, t.values, t.intermediate_values, t.user_attrs, t.system_attrs)
+        for t in StudyFile(folder).trials()
+    ]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"sampler": "random"},
+        {"sampler": "nsga2", "metric": ("val_global_accuracy", "bytes_up")},
+        {"sampler": "random", **RACE},
+    ],
+    ids=["one metric", "several metrics", "a race"],
+)
+def test_a_driver_killed_in_any_line_loses_nothing(tmp_path: Path, changes: dict[str, Any]) -> None:
+    """Whatever a kill leaves is the journal up to some byte, as nothing but its end is ever written. The record of the
+    search that goes on from there is that of one that nobody killed."""
+    changes = {"trials": 6, "lag": 2, **changes}
+    made = start(tmp_path / "run", **changes)
+    drive(tmp_path / "run", made)
+    whole, file = recorded(tmp_path / "run"), tmp_path / "run" / run_folder.STUDY
+    journal = file.read_bytes()
+    ends = [place + 1 for place, byte in enumerate(journal) if byte == ord("\n")]
+    assert len(whole) >= 4 and len(ends) > 30
+    for place in range(1, len(ends), 7):
+        for killed in (ends[place], (ends[place - 1] + ends[place]) // 2, ends[place] - 1):
+            file.write_bytes(journal[:killed])
+            drive(tmp_path / "run", made)
+            assert recorded(tmp_path / "run") == whole
+
+
+def test_a_reader_passes_over_half_a_line_and_changes_nothing(tmp_path: Path) -> None:
+    queue = queue_of(tmp_path / "run", start(tmp_path / "run", trials=4), space())
+    assert queue.propose() is not None and queue.propose() is not None
+    file = tmp_path / "run" / run_folder.STUDY
+    left = file.read_bytes()[:-5]
+    file.write_bytes(left)
+    _, found = read_study(file)
+    assert [trial.number for trial in found] == [0] and file.read_bytes() == left
+
+
+def test_a_reader_sees_every_value_while_the_queue_holds_the_file(tmp_path: Path) -> None:
+    made = start(tmp_path / "run", trials=1)
+    queue = queue_of(tmp_path / "run", made, space())
+    proposal = queue.propose()
+    assert proposal is not None
+    for round_ in (1, 2):
+        queue.report(proposal.number, round_, (0.5 * round_,))
+        _, (trial,) = read_study(queue._study.path)
+        assert trial.state.name == "RUNNING" and trial.intermediate_values[round_] == 0.5 * round_
