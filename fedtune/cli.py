@@ -138,6 +138,10 @@ def _typed(function: Callable[..., None]) -> Callable[..., None]:
     return called
 
 
+def _number_or_word(text: str) -> int | str:
+    return int(text) if text.strip().isdecimal() else text
+
+
 def _parameter(one: Declared) -> inspect.Parameter:
     """A parameter of a command as typer understands it."""
     option, empty = one.option, inspect.Parameter.empty
@@ -149,12 +153,18 @@ def _parameter(one: Declared) -> inspect.Parameter:
     flags = option.flags or ((one.flag,) if kind is bool else ())
     if default is None:
         kind = kind | None
+    if one.choices and int in one.types:
+        kind, read = str | None, _number_or_word
+    else:
+        read = None
     told: dict[str, Any] = {
         "help": one.help + (f"  [default: {option.default}]" if option.default else ""),
         "show_default": not (default is None or default is False or default is empty),
         "metavar": option.value,
         "autocompletion": getattr(_complete, option.complete) if option.complete else None,
     }
+    if read is not None:
+        told["parser"] = read
     if isinstance(option, Argument):
         said: Any = typer.Argument(**told)
     else:

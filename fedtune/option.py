@@ -154,7 +154,10 @@ def problems(request: Asked) -> Iterator[str]:
         value, option = getattr(request, name), one.option
         if value is None:
             continue
-        if one.choices and value not in one.choices:
+        if one.choices and int in one.types:
+            if value not in one.choices and (isinstance(value, bool) or not isinstance(value, int)):
+                yield sentence(one.words, f"{' or '.join(one.choices)} or a whole number", value, one.flag)
+        elif one.choices and value not in one.choices:
             where = one.flag if option.kind and one.flag not in option.kind else ""
             yield unknown(option.kind or name, str(value), one.choices, where)
         elif option.low is not None and option.high is not None:

@@ -18,6 +18,8 @@ from fedtune.option import Argument, Asked, Option
 MAX_SEED = 999_999
 MAX_SEEDS = 1000
 MAX_TRIALS = 1_000_000
+#: Of concurrency: measured before the search begins.
+AUTO: Literal["auto"] = "auto"
 
 Sampler = Literal["ei", "tpe", "random", "grid", "cmaes", "gp", "nsga2"]
 Scheduler = Literal["asha", "median", "none"]
@@ -88,13 +90,9 @@ class Requirements(Asked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Placement(Asked):
+class Share(Asked):
     """The part of the machine that each trial has."""
 
-    concurrency: Annotated[
-        int | None,
-        Option(help="How many trials run at the same time.", group="where", default="one per core, at most the lag"),
-    ] = None
     cpus_per_trial: Annotated[
         float | None, Option(help="How many cores, and threads, each trial has.", group="where", default="1")
     ] = None
@@ -153,14 +151,15 @@ class Kept(Asked):
 class Progress(Asked):
     """What is shown while trials run."""
 
-    plain: Annotated[bool, Option(help="Show progress as lines of text, for log files.", group="where")] = False
+    #: Lines of text where a terminal or a notebook would redraw what it shows. (On the command line: `TERM=dumb`.)
+    plain: bool = False
     quiet: Annotated[bool, Option(help="Show no progress.", group="where")] = False
     #: In place of a federation: what a trial yields, for tests.
     simulate: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True)
-class SearchRequest(Progress, Kept, Folder, Cluster, Placement, Requirements, Paper, Setting):
+class SearchRequest(Progress, Kept, Folder, Cluster, Share, Requirements, Paper, Setting):
     """What `fedtune search` is asked for; None stands for the value of the space's profile, or else for the default."""
 
     method: Annotated[
@@ -230,20 +229,6 @@ class SearchRequest(Progress, Kept, Folder, Cluster, Placement, Requirements, Pa
     scheduler: Annotated[
         Scheduler | None, Option(help="What stops trials early.", group="how", default="asha; none for a grid")
     ] = None
-    reduction_factor: Annotated[
-        int,
-        Option(help="For asha: about one trial out of this many goes on at each rung.", group="how", low=2, high=100),
-    ] = 3
-    grace: Annotated[
-        int | None,
-        Option(
-            help="No trial is stopped before this round.",
-            group="how",
-            default="3, or a 27th of the rounds",
-            low=1,
-            high=100_000,
-        ),
-    ] = None
     prior: Annotated[
         Prior,
         Option(
@@ -279,19 +264,19 @@ class SearchRequest(Progress, Kept, Folder, Cluster, Placement, Requirements, Pa
             high=MAX_SEED,
         ),
     ] = 0
-    pack: Annotated[
-        Literal["fixed", "auto"],
+    concurrency: Annotated[
+        int | Literal["auto"] | None,
         Option(
-            help="fixed: each trial has one core. auto: measure first how many trials at the same time, with how many "
-            "threads each, finish most trials per hour.",
+            help="How many trials run at the same time; auto measures first how many, with how many threads each, "
+            "finish most trials per hour.",
             group="where",
-            kind="packing",
+            default="one per core, at most the lag",
         ),
-    ] = "fixed"
+    ] = None
 
 
 @dataclass(frozen=True)
-class AutoRequest(Progress, Folder, Cluster, Placement, Requirements, Setting):
+class AutoRequest(Progress, Folder, Cluster, Share, Requirements, Setting):
     """What `fedtune auto` is asked for; None stands for the default."""
 
     dataset: Annotated[
@@ -390,6 +375,10 @@ class AutoRequest(Progress, Folder, Cluster, Placement, Requirements, Setting):
             value="NAME=VALUE",
         ),
     ] = ()
+    concurrency: Annotated[
+        int | None,
+        Option(help="How many trials run at the same time.", group="where", default="one per core, at most the lag"),
+    ] = None
     seed: Annotated[int, Option(help="The seed of the whole search.", group="how", low=0, high=MAX_SEED)] = 0
     lag: Annotated[
         int | None,
@@ -409,7 +398,7 @@ class AutoRequest(Progress, Folder, Cluster, Placement, Requirements, Setting):
 
 
 @dataclass(frozen=True)
-class RunRequest(Progress, Kept, Folder, Cluster, Placement, Paper, Setting):
+class RunRequest(Progress, Kept, Folder, Cluster, Share, Paper, Setting):
     """What `fedtune run` is asked for."""
 
     best: Annotated[

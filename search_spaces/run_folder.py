@@ -37,9 +37,9 @@ one (round, seed).
 others than it began with, `continued` lists them, each with `created`, `versions`, `git`, `method_file` and `machine`.
 `method_file` names a method that is a user's own file (FEDTUNE_METHODS): `method`, `file` and the content's `hash`.
 `extended` lists what `fedtune extend` did, each with `created`, `command`, and `trials` or `rounds` as [before, after].
-That of a search begun with --pack auto also holds `packing`: what was measured of one configuration (`table`: trials at
-once, threads of each, seconds per round, trials per hour, peak MiB of one trial's process and of its GPU) and what was
-chosen.
+That of a search begun with --concurrency auto also holds `packing`: what was measured of one configuration (`table`:
+trials at once, threads of each, seconds per round, trials per hour, peak MiB of one trial's process and of its GPU) and
+what was chosen.
 
 User attributes of a study's trial: `stop_reason` (one of `STOP_REASONS`), `rounds` (rounds run), `seconds` (in rounds,
 over all sessions), `share` ([cores, GPUs] that it went on with after having run out of memory), `error` (one sentence,

@@ -23,9 +23,9 @@ from benchmarks.replay.searchers.thawing import Thawing
 from benchmarks.replay.simulator import Simulation
 from benchmarks.tests.test_replay import Known, setting
 from fedtune.machine import resources
-from fedtune.options import SearchRequest
 from fedtune.record.experiment import Experiment
 from fedtune.trials import improvement
+from fedtune.trials.early_stopping import REDUCTION
 from search_spaces.dimension import Dimension
 from search_spaces.parameter import Parameter, Value
 from search_spaces.space import Space
@@ -39,10 +39,9 @@ def made(variant: str) -> Any:
 
 
 def test_a_variant_is_the_present_search_but_for_one_default() -> None:
-    """What it changes is what its name says, by the names of `fedtune search`'s options."""
+    """What it changes is what its name says, by the names of the experiment's fields."""
     present: Experiment = made(PRESENT).experiment
-    request = SearchRequest("fedavg")
-    assert present.reduction_factor == request.reduction_factor
+    assert present.reduction_factor == REDUCTION
     assert (present.lag, present.early) == (resources.LAG, resources.EARLY) == (4, 8)
     for variant in set(VARIANTS) - {PRESENT, "--race", "stopped trials may go on"}:
         searcher = made(variant)

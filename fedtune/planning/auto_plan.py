@@ -19,13 +19,12 @@ from fedtune.planning.plan import device_of
 from fedtune.record.auto_record import AutoRecord, Candidate, Excluded
 from fedtune.record.experiment import Experiment, search_seeds
 from fedtune.record.run_directory import absolute
-from fedtune.trials.early_stopping import default_grace
+from fedtune.trials.early_stopping import REDUCTION, default_grace
 from search_spaces.errors import UserError
 from search_spaces.metrics import METRICS
 from search_spaces.run_folder import PAPER
 from search_spaces.space import Space
 
-REDUCTION = 3
 #: Proposes values within each method.
 SAMPLER = "tpe"
 #: The most trials that a method can have; the budget ends a search long before.

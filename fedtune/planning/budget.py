@@ -9,7 +9,7 @@ from fedtune.planning import checks
 from fedtune.planning.conditions import whole_blocks
 from fedtune.planning.settings import Settings
 from fedtune.record.experiment import search_seeds
-from fedtune.trials.early_stopping import SCHEDULERS, default_grace
+from fedtune.trials.early_stopping import REDUCTION, SCHEDULERS, default_grace
 from fedtune.trials.prior import WIDTHS
 from fedtune.trials.racing import MOST
 from fedtune.trials.samplers import SAMPLERS, usual
@@ -53,9 +53,6 @@ def budgeted(request: SearchRequest, settings: Settings, metrics: int, problems:
             "rounds cannot be searched or varied, as trials are compared after the same number of rounds. Fix it with "
             "--rounds."
         )
-    grace = request.grace if isinstance(request.grace, int) else default_grace(rounds, max(2, request.reduction_factor))
-    if scheduler != "none" and grace >= rounds and grace > 1:
-        problems.append(sentence("grace", f"below the {rounds} rounds of a trial", grace, "--grace"))
     trials = request.trials or (space.cells() if sampler == "grid" else whole_blocks(space, profile.get("trials")))
     if sampler == "grid" and trials > space.cells():
         problems.append(sentence("trials", f"at most {space.cells()}, the cells of the grid", trials, "--trials"))
@@ -72,7 +69,7 @@ def budgeted(request: SearchRequest, settings: Settings, metrics: int, problems:
         scheduler,
         trials,
         rounds,
-        grace,
+        default_grace(rounds, REDUCTION),
         search_seeds(request.seed, most),
         trials * rounds * seeds if races else 0,
         prior,

@@ -1,4 +1,4 @@
-"""`--pack auto`: how many trials at once, with how many threads each, finish most trials per hour on this machine.
+"""`--concurrency auto`: how many trials at once, with how many threads each, finish most trials per hour here.
 
 One federation in the middle of the space is run alone, then two, four, … at the same time, each with one thread and
 then with an equal part of the cores, as long as more of them finish more trials per hour. The cores, the memory, the
@@ -22,12 +22,12 @@ from typing import Any
 from fedtune.console import progress
 from fedtune.console.busy import busy
 from fedtune.machine import resources
-from fedtune.options import SearchRequest
+from fedtune.options import AUTO, SearchRequest
 from fedtune.planning.plan import Plan
 from fedtune.planning.timed_federations import MIB, Federations, Footprint, OutOfMemory
 from fedtune.planning.waiting import waiting_notes
 from fedtune.record.experiment import Experiment
-from search_spaces.errors import UserError, sentence
+from search_spaces.errors import UserError
 
 #: The part of the free memory that trials may take; the rest is for the driver, Ray and the system.
 MEMORY = 0.9
@@ -53,16 +53,15 @@ class Bounds:
 
     cores: int
     most: int
-    #: Given by --cpus-per-trial and --concurrency.
+    #: Given by --cpus-per-trial.
     threads: int | None = None
-    trials: int | None = None
 
 
 def packed(planned: Plan) -> Plan:
-    """The plan with the packing that measured best; the same plan where --pack auto was not asked for.
+    """The plan with the packing that measured best; the same plan where --concurrency auto was not asked for.
 
     Raises `UserError` where the configuration in the middle of the space does not run."""
-    if planned.request is None or planned.request.pack != "auto":
+    if planned.request is None or planned.request.concurrency != AUTO:
         return planned
     e, asked, here = planned.experiment, planned.request, resources.machine()
     on_gpu = e.gpus_per_trial > 0
@@ -90,9 +89,7 @@ def packed(planned: Plan) -> Plan:
 
         table, full = explore(ask, bounds, lambda: _fit(federations.footprint))
         footprint = federations.footprint
-    if bounds.trials is not None and table[-1].trials < bounds.trials:
-        raise UserError(sentence("concurrency", f"as many as fit ({full})", asked.concurrency, "--concurrency"))
-    best = pick(table, bounds.trials)
+    best = pick(table)
     return _settled(planned, best, table, footprint, full, gpus=gpus if on_gpu else 0, cores=here.cores, load=load)
 
 
@@ -105,8 +102,7 @@ def limits(e: Experiment, asked: SearchRequest, here: resources.Machine) -> Boun
     cores = max(1, here.cores // gpus)
     threads = None if asked.cpus_per_trial is None else resources.Packing(1, asked.cpus_per_trial, 0).threads
     per_core = cores if asked.cpus_per_trial is None else max(1, int(cores / asked.cpus_per_trial + 1e-9))
-    wanted = None if asked.concurrency is None else math.ceil(asked.concurrency / gpus)
-    return Bounds(cores, min(per_core, math.ceil(room / gpus)), threads, wanted)
+    return Bounds(cores, min(per_core, math.ceil(room / gpus)), threads)
 
 
 def explore(ask: Callable[[int, int], Sample], bounds: Bounds, fit: Callable[[], int]) -> tuple[list[Sample], str]:
@@ -115,7 +111,7 @@ def explore(ask: Callable[[int, int], Sample], bounds: Bounds, fit: Callable[[],
 
     `fit` tells how many fit into memory; it is called after one has run."""
     table: list[Sample] = []
-    most = bounds.most if bounds.trials is None else bounds.trials
+    most = bounds.most
     trials, why = 1, "no more are allowed at once"
     while True:
         before = max((s.trials_per_hour for s in table), default=0.0)
@@ -125,7 +121,7 @@ def explore(ask: Callable[[int, int], Sample], bounds: Bounds, fit: Callable[[],
         except OutOfMemory:
             if trials == 1:
                 raise UserError(
-                    "--pack auto found that one configuration in the middle of the space does not fit into the "
+                    "--concurrency auto found that one configuration in the middle of the space does not fit into the "
                     "memory. "
                     "Take a smaller model, a smaller batch_size or fewer seeds."
                 ) from None
@@ -134,17 +130,16 @@ def explore(ask: Callable[[int, int], Sample], bounds: Bounds, fit: Callable[[],
             most, why = room, f"no more than {room} fit into memory"
         if trials >= most:
             return table, why
-        if trials > 1 and max(s.trials_per_hour for s in table) <= before * GAIN and bounds.trials is None:
+        if trials > 1 and max(s.trials_per_hour for s in table) <= before * GAIN:
             return table, "more at once finished no more trials per hour"
-        trials = most if bounds.trials is not None or 2 * trials > most else 2 * trials
+        trials = min(most, 2 * trials)
 
 
-def pick(table: list[Sample], trials: int | None) -> Sample:
+def pick(table: list[Sample]) -> Sample:
     """The arrangement with most trials per hour. Of those that differ from it only by noise, the one with fewest
     trials, then with fewest threads."""
-    found = [s for s in table if trials is None or s.trials == max(t.trials for t in table)]
-    best = max(s.trials_per_hour for s in found)
-    return min((s for s in found if s.trials_per_hour * GAIN >= best), key=lambda s: (s.trials, s.threads))
+    best = max(s.trials_per_hour for s in table)
+    return min((s for s in table if s.trials_per_hour * GAIN >= best), key=lambda s: (s.trials, s.threads))
 
 
 def _fit(footprint: Footprint) -> int:
@@ -188,7 +183,7 @@ def _settled(
     e, asked = planned.experiment, planned.request
     assert asked is not None
     limit = min(e.to_run, e.lag) if e.looks_back else e.to_run
-    at_once = asked.concurrency or min(best.trials * max(1, gpus), limit)
+    at_once = min(best.trials * max(1, gpus), limit)
     share = asked.gpus_per_trial if asked.gpus_per_trial is not None else resources.part(best.trials) if gpus else 0.0
     threads = best.threads if asked.cpus_per_trial is not None else min(best.threads, max(1, cores // at_once))
     cpus = (
@@ -208,7 +203,7 @@ def _settled(
         f"Measured on {cores} cores" + (f" and one of {gpus} GPU{'s' * (gpus > 1)}" if gpus else "") + ":",
         *_table(table, best, footprint),
         f"Slots: {at_once} × ({each}). {_why(best, table, full)}",
-        *_warnings(experiment, resources.Machine(cores, gpus), load, chosen=asked.concurrency is None),
+        *_warnings(experiment, resources.Machine(cores, gpus), load),
     ]
     chosen = {
         "concurrency": at_once,
@@ -231,9 +226,9 @@ def _measured(table: list[Sample], footprint: Footprint) -> dict[str, Any]:
     }
 
 
-def _warnings(e: Experiment, here: resources.Machine, load: float, *, chosen: bool) -> list[str]:
-    """Warnings about a packing. `chosen`: how many trials run at once was measured, not asked for."""
-    found = waiting_notes(e, here) if chosen else []
+def _warnings(e: Experiment, here: resources.Machine, load: float) -> list[str]:
+    """Warnings about a packing."""
+    found = waiting_notes(e, here)
     if load > here.cores / 4:
         found.append(
             f"Other programs were running (load {load:.1f} on {here.cores} cores when this began), so these figures "

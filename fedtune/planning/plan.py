@@ -10,7 +10,7 @@ from typing import Any
 
 from fedtune import option
 from fedtune.machine import resources
-from fedtune.options import RunRequest, SearchRequest
+from fedtune.options import AUTO, RunRequest, SearchRequest
 from fedtune.planning import checks
 from fedtune.planning.budget import Budget, budgeted
 from fedtune.planning.checks import runs_folder, seconds_of
@@ -44,7 +44,7 @@ class Plan:
     notes: tuple[str, ...]
     #: Every parameter of one configuration in the middle of the space, as it was checked: for measuring.
     middle: Mapping[str, Value]
-    #: What was asked for; None where `--pack auto` cannot be applied to the plan.
+    #: What was asked for; None where `--concurrency auto` cannot be applied to the plan.
     request: SearchRequest | None = None
     #: Results of earlier runs, those of the first trials.
     taken: tuple[TakenTrial, ...] = ()
@@ -85,7 +85,6 @@ def plan(request: SearchRequest) -> Plan:
         seeds=budget.seeds,
         sampler=budget.sampler,
         scheduler=budget.scheduler,
-        reduction_factor=request.reduction_factor,
         grace=budget.grace,
         lag=lag,
         early=resources.early(request.lag),
@@ -115,11 +114,10 @@ def _keys(space: Space) -> Iterable[str]:
 def _options(request: SearchRequest, problems: list[str]) -> float | None:
     """Checks every option that can be checked by itself, and returns the wall-clock budget in seconds."""
     problems.extend(option.problems(request))
-    if request.pack == "auto" and request.address is not None:
+    if request.concurrency == AUTO and request.address is not None:
         problems.append(
-            "--pack auto measures this machine, and --address names another one. Give --concurrency, "
-            "--cpus-per-trial and "
-            "--gpus-per-trial instead."
+            "--concurrency auto measures this machine, and --address names another one. Give a number, "
+            "--cpus-per-trial and --gpus-per-trial instead."
         )
     for name in request.metric:
         checks.known("metric", canonical(name), METRICS, problems, "--metric")
@@ -136,7 +134,7 @@ def placement(
         trials=trials,
         lag=lag,
         looks_back=looks_back,
-        concurrency=request.concurrency,
+        concurrency=request.concurrency if isinstance(request.concurrency, int) else None,
         cpus=request.cpus_per_trial,
         gpus=request.gpus_per_trial,
     )
@@ -224,8 +222,8 @@ def _notes(request: SearchRequest, experiment: Experiment, space: Space) -> tupl
 
 
 def _at_once(request: SearchRequest, e: Experiment) -> list[str]:
-    """Notes on how many trials run at the same time; `--pack auto` makes its own."""
-    if request.pack == "auto":
+    """Notes on how many trials run at the same time; `--concurrency auto` makes its own."""
+    if request.concurrency == AUTO:
         return []
     here = None if request.address is not None else resources.machine()
     crowded = here and resources.crowding(e.concurrency, e.threads, here.cores)

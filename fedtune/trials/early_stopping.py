@@ -31,6 +31,9 @@ Curve = Mapping[int, Vector]
 
 SCHEDULERS: tuple[str, ...] = get_args(Scheduler)
 
+#: About one trial in so many goes on at each rung.
+REDUCTION = 3
+
 #: The median rule waits for so many trials.
 MEDIAN_TRIALS = 3
 

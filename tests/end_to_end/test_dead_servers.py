@@ -78,7 +78,7 @@ def test_a_server_that_dies_ends_a_search_over_methods(toy: Path, tmp_path: Path
     """Its Ray stays from one step to the next, and is left when the sentence is already known."""
     folder = tmp_path / "runs" / "cut"
     budget = ("--budget", "160rounds", "--rounds", 12, "--fresh-seeds", 1, "--final-seeds", 1)
-    words = ("--methods", "fedavg,fedprox", "--dataset", toy, *SMALL, *budget, "--name", "cut", "--plain")
+    words = ("--methods", "fedavg,fedprox", "--dataset", toy, *SMALL, *budget, "--name", "cut")
     process = started("auto", *words, cwd=tmp_path)
     wait_for_rounds(folder / run_folder.SEARCHES / "fedavg", 4, process)
     (pid,) = below(process, "/gcs/gcs_server")
@@ -127,7 +127,7 @@ def test_a_signal_while_ray_starts_ends_the_search(toy: Path, tmp_path: Path, nu
 def test_a_killed_worker_is_told_with_its_round(toy: Path, tmp_path: Path) -> None:
     assert search(toy, tmp_path, "whole", *LONG).returncode == 0
     folder = tmp_path / "runs" / "cut"
-    process = background(toy, tmp_path, "cut", *LONG, "--plain")
+    process = background(toy, tmp_path, "cut", *LONG)
     wait_for_rounds(folder, 3, process)
     rows = folder / "trials" / "0000" / "rounds.jsonl"
     workers = named(process.pid, "worker")

@@ -49,7 +49,7 @@ def short(folder: Path, toy: Path) -> Path:
 def extended(short: Path, folder: Path) -> tuple[Path, str, str]:
     """A copy of it that was given forty rounds more, and what was then said on standard output and error."""
     run = Path(shutil.copytree(short, folder / "runs" / "extended"))
-    done = fedtune("extend", run, "--rounds", 40, "--plain", cwd=folder)
+    done = fedtune("extend", run, "--rounds", 40, cwd=folder)
     assert done.returncode == 0, done.stderr
     return run, done.stdout, done.stderr
 

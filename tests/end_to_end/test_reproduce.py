@@ -10,7 +10,7 @@ from pathlib import Path
 from search_spaces import run_folder
 from tests.end_to_end.cli import fedtune, started
 
-WORDS = ("reproduce", "fedkf-table12", "--small", "--rounds", "3", "--seeds", "2", "--plain")
+WORDS = ("reproduce", "fedkf-table12", "--small", "--rounds", "3", "--seeds", "2")
 
 
 def test_a_table_is_made_interrupted_continued_and_taken(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from search_spaces import run_folder
 from tests.end_to_end.cli import fedtune, search
 from tests.fedtune.conftest import frozen
 
-BUDGET = ("--rounds", 2, "--scheduler", "none", "--plain")
+BUDGET = ("--rounds", 2, "--scheduler", "none")
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def test_results_are_taken_and_outlive_the_earlier_run(first: Path, toy: Path, t
     assert "4 trials done" in printed and "3 of those done are results of earlier runs." in printed
     shutil.rmtree(earlier)
     second = tmp_path / "runs" / "second"
-    done = fedtune("extend", second, "--trials", 1, "--plain", cwd=tmp_path)
+    done = fedtune("extend", second, "--trials", 1, cwd=tmp_path)
     assert done.returncode == 0 and "The search of 4 trials gets 1 more" in done.stderr, done.stderr
     after = frozen(second)
     assert [(t["values"], t["params"], t["curve"], t["rows"]) for t in after[:3]] == [

@@ -34,8 +34,6 @@ _GOOD: dict[str, tuple[str, ...]] = {
     "select_on": ("validation", "test"),
     "sampler": ("ei", "tpe", "random", "grid", "cmaes", "gp", "nsga2"),
     "scheduler": ("asha", "median", "none"),
-    "reduction_factor": ("2", "4"),
-    "grace": ("1",),
     "lag": ("1", "4"),
     "set": ("local_steps=1", "lr=0.1", "clients=5", "omega=0.1", "model=mlp", "batch_norm=running"),
     "concurrency": ("1", "2"),
@@ -58,7 +56,7 @@ _GOOD_OF: dict[tuple[str, str], tuple[str, ...]] = {
 }
 #: Left out: it measures real federations, or draws pictures in a browser; others name values that would do so.
 _NEVER = {
-    ("search", "pack"): ("auto",),
+    ("search", "concurrency"): ("auto",),
     **dict.fromkeys((("report", "images"), ("figure", "kind")), ("png", "svg", "pdf")),
 }
 #: Left out, as it never ends by itself.

@@ -32,7 +32,7 @@ MAKING = ("run", "search", "auto")
 #: A data set that the tables can be made on instead of digits.
 OTHER = "rotated_digits"
 #: What the script adds of its own.
-PLACEMENT = {"--runs-dir": 2, "--plain": 1}
+PLACEMENT = {"--runs-dir": 2}
 #: Options without a value.
 FLAGS = ("--equal", "--personal", "--widths")
 

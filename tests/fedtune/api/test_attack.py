@@ -109,7 +109,7 @@ def test_the_table_names_what_is_known_and_the_better_attack(toy: Path, tmp_path
     folder = run_with_one_trial(tmp_path / "one", toy)
     done = CliRunner().invoke(
         app,
-        ["attack", str(folder), "--images", "2", "--steps", "2", "--plain", "-o", str(tmp_path / "new" / "look.png")],
+        ["attack", str(folder), "--images", "2", "--steps", "2", "-o", str(tmp_path / "new" / "look.png")],
     )
     assert done.exit_code == 0, done.output
     for words in (

@@ -1,4 +1,4 @@
-"""What --pack auto picks, from speeds that are made up and from a real federation."""
+"""What --concurrency auto picks, from speeds that are made up and from a real federation."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def plenty() -> int:
     return 1000
 
 
-def chosen(table: list[Sample], trials: int | None = None) -> tuple[int, int]:
-    best = pick(table, trials)
+def chosen(table: list[Sample]) -> tuple[int, int]:
+    best = pick(table)
     return best.trials, best.threads
 
 
@@ -98,11 +98,6 @@ def test_what_was_given_is_not_measured() -> None:
     asked: list[tuple[int, int]] = []
     table, _ = explore(speeds(lambda n, t: float(n), asked), Bounds(cores=8, most=4, threads=2), plenty)
     assert asked == [(1, 2), (2, 2), (4, 2)] and chosen(table) == (4, 2)
-    asked.clear()
-    table, _ = explore(
-        speeds(lambda n, t: 10.0 if n == 1 else 5.0 + t, asked), Bounds(cores=8, most=4, trials=3), plenty
-    )
-    assert asked == [(1, 1), (1, 8), (3, 1), (3, 2)] and chosen(table, 3) == (3, 2)
 
 
 def test_how_many_fit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,7 +228,7 @@ def small(toy: Path, tmp_path: Path) -> Callable[..., SearchRequest]:
             "fedavg",
             dataset=str(toy),
             runs_dir=str(tmp_path / "runs"),
-            pack="auto",
+            concurrency="auto",
             set=("clients=3", "partition=iid", "local_steps=2", "model=lenet5"),
             **options,
         )
@@ -245,8 +240,8 @@ def test_a_real_federation_is_measured(
     small: Callable[..., SearchRequest], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(measuring, "WINDOW", 0.2)
-    planned = plan(small(trials=7))
-    found = probe.packed(planned, plain=True)
+    planned = plan(small(trials=7, plain=True))
+    found = probe.packed(planned)
     e, facts = found.experiment, found.facts["packing"]
     assert (e.concurrency, e.threads, e.cpus_per_trial) == (
         facts["concurrency"],
@@ -262,12 +257,6 @@ def test_a_real_federation_is_measured(
     assert "trials/hour" in text and f"Slots: {e.concurrency} × (" in text and "←" in text
     told = capsys.readouterr().err
     assert "measuring 1 trial at once with 1 thread each" in told
-    assert (
-        probe.packed(
-            plan(small(trials=7, concurrency=2, name="two", cpus_per_trial=0.5)), quiet=True
-        ).experiment.concurrency
-        == 2
-    )
     assert not Path(planned.request.runs_dir).exists()  # type: ignore[union-attr]
 
 
@@ -289,18 +278,6 @@ class Roomy:
         return float(count)
 
 
-def test_more_at_once_than_fit_are_refused(
-    small: Callable[..., SearchRequest], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(probe, "Federations", Roomy)
-    monkeypatch.setattr(resources, "machine", lambda: resources.Machine(8, 0))
-    monkeypatch.setattr(probe, "available", lambda: 100)
-    with pytest.raises(UserError) as error:
-        probe.packed(plan(small(trials=7, concurrency=4)))
-    assert str(error.value) == "concurrency must be as many as fit (4 did not fit into memory), got 4 (--concurrency)."
-    assert probe.packed(plan(small(trials=7, concurrency=2))).experiment.concurrency == 2
-
-
 class Endless(Roomy):
     """Federations of which as many fit as there are cores, none of them slower for it."""
 
@@ -311,7 +288,6 @@ class Endless(Roomy):
 def test_what_waits_is_told_where_it_was_measured_how_many_run(
     small: Callable[..., SearchRequest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who asks for a number of trials at once is not told what the lag has to do with it."""
     monkeypatch.setattr(probe, "Federations", Endless)
     monkeypatch.setattr(resources, "machine", lambda: resources.Machine(8, 0))
     monkeypatch.setattr(probe, "available", lambda: 100)
@@ -320,15 +296,13 @@ def test_what_waits_is_told_where_it_was_measured_how_many_run(
     assert found.experiment.concurrency == found.experiment.lag == 4
     assert any("The first 10 trials run two at a time" in note for note in found.notes), found.notes
     assert any("More run with --lag 8." in note for note in found.notes), found.notes
-    told = probe.packed(plan(small(trials=20, concurrency=4))).notes
-    assert not any("two at a time" in note or "--lag" in note for note in told), told
 
 
 def test_an_answer_is_not_waited_for_without_end(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measuring, "PATIENCE", 0.1)
     with (
         measuring.Federations("fedavg", {"dataset": str(toy)}, (0,)) as federations,
-        pytest.raises(UserError, match="--pack auto has waited 0 minutes for one configuration"),
+        pytest.raises(UserError, match="--concurrency auto has waited 0 minutes for one configuration"),
     ):
         federations.time(1, 1)
 
@@ -346,7 +320,7 @@ def test_a_federation_that_does_not_run_is_a_sentence(toy: Path) -> None:
 def test_fixed_is_left_as_planned(small: Callable[..., SearchRequest]) -> None:
     import dataclasses
 
-    planned = plan(dataclasses.replace(small(), pack="fixed"))
+    planned = plan(dataclasses.replace(small(), concurrency=None))
     assert probe.packed(planned) is planned
 
 
@@ -381,7 +355,7 @@ def test_the_command_prints_and_records_what_it_chose(toy: Path, tmp_path: Path)
         "local_steps=2",
         "--set",
         "model=lenet5",
-        "--pack",
+        "--concurrency",
         "auto",
         "--trials",
         "2",
@@ -389,7 +363,6 @@ def test_the_command_prints_and_records_what_it_chose(toy: Path, tmp_path: Path)
         "1",
         "--name",
         "packed",
-        "--plain",
     ]
     done = forked.run(["-m", "fedtune", *words], cwd=tmp_path, timeout=900)
     assert done.returncode == 0, done.stderr

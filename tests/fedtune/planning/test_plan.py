@@ -126,13 +126,6 @@ def test_the_small_profile_says_how_to_get_the_papers(asked: Callable[..., Searc
         ({"scheduler": "hyperband"}, "Unknown scheduler 'hyperband'"),
         ({"select_on": "train"}, "Unknown choice of --select-on"),
         ({"metric": ("accuracy",)}, "Unknown metric 'accuracy'"),
-        ({"reduction_factor": 1}, "reduction-factor must be"),
-        ({"grace": 0}, "grace must be a whole number in [1, 100000], got 0 (--grace)"),
-        ({"grace": "soon"}, "grace must be a whole number in [1, 100000], got 'soon' (--grace)"),
-        ({"grace": 2.5}, "grace must be"),
-        ({"grace": True}, "grace must be"),
-        ({"grace": 100_001}, "grace must be"),
-        ({"grace": 10, "rounds": 5}, "grace must be below the 5 rounds"),
         ({"concurrency": 0}, "concurrency must be"),
         ({"cpus_per_trial": 0.0}, "cpus-per-trial must be a number of at least 0.0001"),
         ({"cpus_per_trial": 10_000.0}, "cpus-per-trial must be at most"),
@@ -162,10 +155,10 @@ def test_the_small_profile_says_how_to_get_the_papers(asked: Callable[..., Searc
         ({"prior": 0.25}, "Unknown prior '0.25'. Known: off, paper, strong."),
         ({"prior": "strong", "sampler": "grid"}, "--prior would change nothing"),
         ({"warm_start": ("nowhere",)}, "There is no run 'nowhere'"),
-        ({"pack": "autoo"}, "Did you mean 'auto'"),
+        ({"concurrency": "autoo"}, "concurrency must be auto or a whole number, got 'autoo' (--concurrency)"),
         (
-            {"pack": "auto", "address": "10.0.0.1:6379"},
-            "--pack auto measures this machine, and --address names another",
+            {"concurrency": "auto", "address": "10.0.0.1:6379"},
+            "--concurrency auto measures this machine, and --address names another",
         ),
         (
             {"metric": ("bytes_up_pma",)},
@@ -232,11 +225,6 @@ def test_the_papers_values_are_trial_0_where_they_lie_in_the_space(
         plan(asked(method="dfrd", space="alpha_lambda", sampler="grid", set=("clients=3", "partition=iid"))),
     ):
         assert elsewhere.experiment.first == () and not any("paper's values" in note for note in elsewhere.notes)
-
-
-@pytest.mark.parametrize(("grace", "kept"), [(None, 3), (4, 4)])
-def test_the_grace_is_a_number(asked: Callable[..., SearchRequest], grace: Any, kept: int) -> None:
-    assert plan(asked(grace=grace, rounds=12)).experiment.grace == kept
 
 
 @pytest.mark.parametrize(("prior", "width"), [("off", 0.0), ("paper", 0.25), ("strong", 0.125)])
